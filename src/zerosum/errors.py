@@ -1,0 +1,100 @@
+"""Every error Zerosum raises, drawn once.
+
+ZerosumError
+├── BadInput              what was given is wrong                             exit code 2
+│   ├── BadData             a site's records: not finite, empty, cut short
+│   ├── BadParameter        a number or name outside its range
+│   ├── BadStudy            a study or policy file that does not say what is needed
+│   └── UnknownStatistic    a name no registry here knows
+├── Refused               well-formed, but it must not happen                 exit code 2
+│   ├── BudgetExceeded      the population's lifetime cap would be passed
+│   ├── LedgerRefused       the ledger is damaged, older than its counter, or cannot be written
+│   ├── PolicyRefused       the site's own policy says no
+│   └── OutsidePlan         a release nobody declared
+├── Abandoned             too many sites were lost; what was spent stays spent  exit code 3
+└── CheckFailed           a verification ran and found a fault                exit code 4
+"""
+
+from __future__ import annotations
+
+
+class ZerosumError(Exception):
+    """The root of the tree; `exit_code` is what the command line returns for it."""
+
+    exit_code = 2
+
+
+class BadInput(ZerosumError, ValueError):
+    pass
+
+
+class BadData(BadInput):
+    pass
+
+
+class BadParameter(BadInput):
+    pass
+
+
+class BadStudy(BadInput):
+    pass
+
+
+class UnknownStatistic(BadInput):
+    pass
+
+
+class BadMessage(BadInput):
+    pass
+
+
+class Malformed(BadMessage):
+    pass
+
+
+class Unsupported(BadMessage):
+    pass
+
+
+class Forged(BadMessage):
+    pass
+
+
+class Misdirected(BadMessage):
+    pass
+
+
+class OutOfTurn(BadMessage):
+    pass
+
+
+class Inconsistent(BadMessage):
+    pass
+
+
+class Refused(ZerosumError):
+    pass
+
+
+class BudgetExceeded(Refused):
+    pass
+
+
+class LedgerRefused(Refused):
+    pass
+
+
+class PolicyRefused(Refused):
+    pass
+
+
+class OutsidePlan(Refused):
+    pass
+
+
+class Abandoned(ZerosumError):
+    exit_code = 3
+
+
+class CheckFailed(ZerosumError):
+    exit_code = 4

@@ -1,0 +1,214 @@
+"""The plan: what a study will release, at what noise and cost, before any data is read.
+
+A plan is public and frozen. The coordinator proposes it, every site computes its own cost from it, and whatever
+is not in it is not released. The noise a site draws is `Plan.law(round)`, and so is the noise that is accounted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from zerosum.errors import BadParameter
+from zerosum.kernel import accountant
+from zerosum.kernel.schemes import Combine, Floats, Law, Mixing, Scheme, SiteShape
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.view import Coalition, calibrate, worst_mu
+
+Calibration = Literal["exact", "published"]
+
+RUNNABLE_RATIO = 1e10
+
+EXCHANGES = {
+    Mixing.NONE: 1,
+    Mixing.TRUSTED: 1,
+    Mixing.BROADCAST: 2,
+    Mixing.HELPER: 1,
+    Mixing.PAIRWISE: 2,
+    Mixing.MASKED: 2,
+}
+
+
+@dataclass(frozen=True)
+class PlannedSite:
+    """A site on the roster, and what is public about it (see `SiteShape`)."""
+
+    name: str
+    units: int | None = None
+    scale: float = 1.0
+    weight: float | None = None
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """One private sum: its statistic, L2 sensitivity, share of the study's mu^2, and how many numbers it has."""
+
+    statistic: str
+    sensitivity: float
+    share: float
+    size: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything public about a study.
+
+    >>> plan = Plan("s", "mean", "person", Adjacency.REPLACE_ONE, 1.0, 1e-5, Scheme("local"), Coalition(1),
+    ...             (PlannedSite("a"), PlannedSite("b")), (PlannedRelease("vector_sum", 2.0, 1.0, 3),))
+    >>> round(float(plan.law(0).own[0]), 3)
+    7.461
+    """
+
+    study: str
+    algorithm: str
+    unit: str
+    adjacency: Adjacency
+    epsilon: float
+    delta: float
+    scheme: Scheme
+    coalition: Coalition
+    sites: tuple[PlannedSite, ...]
+    releases: tuple[PlannedRelease, ...]
+    results_to_sites: bool = True
+    calibration: Calibration = "exact"
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        accountant.check_epsilon(self.epsilon)
+        accountant.check_delta(self.delta)
+        self.coalition.honest(len(self.sites))
+        names = [site.name for site in self.sites]
+        if len(set(names)) < len(names):
+            raise BadParameter("two sites have the same name")
+        if self.results_to_sites and self.coalition.colluders == 0 and not self.scheme.trusted:
+            raise BadParameter(
+                "results go back to the sites, and any of them can subtract its own noise from a result: "
+                "plan for at least one colluder, or keep the results from the sites"
+            )
+        if self.scheme.ratio > RUNNABLE_RATIO and self.scheme.name in ("zero-sum", "pairwise"):
+            raise BadParameter(
+                f"cancelling noise {self.scheme.ratio:g} times the rest would leave its rounding errors in the sum; "
+                f"a ratio of at most {RUNNABLE_RATIO:g} can be run"
+            )
+        if not self.releases:
+            raise BadParameter("a plan needs at least one release")
+        if any(not release.share > 0 for release in self.releases):
+            raise BadParameter("every release needs a positive share of the budget")
+        if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
+            raise BadParameter("the releases' shares of the budget add up to more than 1")
+        if self.calibration == "published" and self.scheme.name not in (
+            "pooled",
+            "local",
+            "cape-published",
+            "cape-helper",
+        ):
+            raise BadParameter(f"the papers have no calibration for the scheme {self.scheme.name!r}")
+        counted = self.scheme.combine is not Combine.SUMS or any(site.units is not None for site in self.sites)
+        if self.adjacency is Adjacency.ADD_REMOVE and counted:
+            raise BadParameter("under add-remove counts are data: declare no units and combine sums")
+
+    @property
+    def private(self) -> bool:
+        """Whether a run of this plan protects anybody: not without noise, and not with noise from a seed."""
+        return self.scheme.name != "non-private" and self.seed is None
+
+    @cached_property
+    def _shape(self) -> Law:
+        shapes = [SiteShape(site.units, site.scale, site.weight) for site in self.sites]
+        return self.scheme.law(shapes, self.coalition.honest(len(self.sites)))
+
+    def law(self, round: int) -> Law:
+        """The noise of one release, calibrated to its share of the budget."""
+        return self._laws[round]
+
+    def mus(self, round: int) -> Floats:
+        """What one release costs each site, against its own worst coalition."""
+        return self._costs[round]
+
+    @cached_property
+    def _laws(self) -> tuple[Law, ...]:
+        known: dict[PlannedRelease, Law] = {}
+        for release in self.releases:
+            if release not in known:
+                known[release] = self._calibrated(release)
+        return tuple(known[release] for release in self.releases)
+
+    @cached_property
+    def _costs(self) -> tuple[Floats, ...]:
+        known: dict[PlannedRelease, Floats] = {}
+        for release, law in zip(self.releases, self._laws, strict=True):
+            if release not in known:
+                known[release] = worst_mu(law, release.sensitivity, self.coalition)
+        return tuple(known[release] for release in self.releases)
+
+    def _calibrated(self, release: PlannedRelease) -> Law:
+        if self.scheme.name == "non-private":
+            return self._shape
+        if self.calibration == "published":
+            # basic composition and the textbook formula, as in the papers
+            eps, delta = self.epsilon * release.share, self.delta * release.share
+            return self._shape.scaled(accountant.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
+        mu = accountant.mu_for(self.epsilon, self.delta) * math.sqrt(min(release.share, 1.0))
+        return calibrate(self._shape, release.sensitivity, self.coalition, mu)
+
+    def site_mus(self) -> Floats:
+        """What the whole study costs each site."""
+        return np.asarray(np.sqrt(np.sum([self.mus(r) ** 2 for r in range(len(self.releases))], axis=0)))
+
+    def claimed_mus(self) -> Floats | None:
+        """What the papers' theorems would claim for the same noise, where they have one and it applies."""
+        S = len(self.sites)
+        claimed = accountant.claimed_mu_squared(self.scheme.name, S, self.coalition.colluders)
+        if claimed is None or self.coalition.dropouts or self.scheme.combine is not Combine.SUMS:
+            return None
+        total = np.zeros(S)
+        for r, release in enumerate(self.releases):
+            law = self.law(r)
+            total += claimed * (release.sensitivity * law.factor / law.cancelling) ** 2
+        return np.sqrt(total)
+
+    def effective_units(self, names: tuple[str, ...], units: dict[str, int]) -> float:
+        """What a released sum over these sites is to be divided by for a (weighted) mean over units."""
+        law = self._shape
+        index = {site.name: s for s, site in enumerate(self.sites)}
+        return math.fsum(law.weight[index[n]] * law.factor[index[n]] * units[n] for n in names)
+
+    @property
+    def exchanges(self) -> int:
+        """Messages to and from each site in a round."""
+        return EXCHANGES[self._shape.mixing]
+
+    @property
+    def bytes_per_site(self) -> int:
+        """Numbers a site sends and receives over the whole study, in bytes."""
+        numbers = sum(release.size for release in self.releases)
+        back = numbers if self.results_to_sites else 0
+        match self._shape.mixing:
+            case Mixing.BROADCAST:
+                return 8 * (3 * numbers + back)
+            case Mixing.HELPER:
+                return 8 * (3 * numbers + back)
+            case Mixing.PAIRWISE:
+                return 8 * (numbers + back) + 32 * len(self.sites) * len(self.releases)
+            case _:
+                return 8 * (numbers + back)
+
+    def to_json(self) -> bytes:
+        return _ADAPTER.dump_json(self)
+
+    @staticmethod
+    def from_json(text: bytes) -> Plan:
+        return _ADAPTER.validate_json(text)
+
+    def digest(self) -> str:
+        """SHA-256 of the plan: what a site agrees to."""
+        return hashlib.sha256(self.to_json()).hexdigest()
+
+
+_ADAPTER = TypeAdapter(Plan)

@@ -1,0 +1,129 @@
+"""Units: what is protected. A unit is a person (who may own many rows) or a single record."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import ArrayLike, NDArray
+
+from zerosum.errors import BadData
+
+Array = Any  # an array of any array-API namespace (NumPy, PyTorch, CuPy), or a memory map
+
+_BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside the data themselves
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """A site's data: `rows` (N, columns), and where each unit's rows begin (None: every row is a unit).
+
+    >>> len(Units.from_list([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]]))
+    2
+    """
+
+    rows: Array
+    offsets: NDArray[np.int64] | None = None
+
+    @classmethod
+    def from_rows(cls, rows: ArrayLike | Array) -> Units:
+        """Every row is a unit. One column may be given as a plain vector."""
+        array: Array = rows if hasattr(rows, "ndim") else np.asarray(rows, dtype=np.float64)
+        if array.ndim == 1:
+            array = array[:, None]
+        if array.ndim != 2:
+            raise BadData(f"records must be a table of rows and columns, got {array.ndim} dimensions")
+        return cls(array)
+
+    @classmethod
+    def from_list(cls, units: Sequence[ArrayLike]) -> Units:
+        """One table of rows per unit."""
+        tables = [np.atleast_2d(np.asarray(unit, dtype=np.float64)) for unit in units]
+        if not tables:
+            raise BadData("there are no units")
+        if any(len(table) == 0 for table in tables):
+            raise BadData("a unit has no rows")
+        if len({table.shape[1] for table in tables}) > 1:
+            raise BadData("the units' tables disagree in their number of columns")
+        offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables])]).astype(np.int64)
+        return cls(np.vstack(tables), offsets)
+
+    @classmethod
+    def from_groups(cls, rows: ArrayLike, labels: ArrayLike) -> Units:
+        """Rows with the same label belong to one unit; labels need not be sorted."""
+        table, groups = np.asarray(rows, dtype=np.float64), np.asarray(labels)
+        if table.ndim != 2 or len(groups) != len(table):
+            raise BadData(f"{len(groups)} unit labels do not match a table of shape {table.shape}")
+        if len(groups) == 0:
+            raise BadData("there are no units")
+        _, codes = np.unique(groups, return_inverse=True)
+        order = np.argsort(codes, kind="stable")
+        sizes = np.bincount(codes)
+        return cls(table[order], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0]) if self.offsets is None else len(self.offsets) - 1
+
+    @property
+    def columns(self) -> int:
+        return int(self.rows.shape[1])
+
+    @property
+    def largest(self) -> int:
+        """The most rows any unit owns."""
+        return 1 if self.offsets is None else int(np.max(np.diff(self.offsets)))
+
+    def blocks(self, row_bytes: int | None = None) -> Iterator[Units]:
+        """The units in order, in blocks whose working memory (`row_bytes` a row) stays bounded."""
+        per_row = row_bytes or 8 * self.columns
+        at_most = max(1, _BLOCK_BYTES // max(1, per_row))
+        if self.offsets is None:
+            for start in range(0, self.rows.shape[0], at_most):
+                yield Units(self.rows[start : min(start + at_most, len(self)), ...])
+            return
+        start = 0
+        while start < len(self):
+            end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
+            end = min(max(end, start + 1), len(self))
+            first, last = int(self.offsets[start]), int(self.offsets[end])
+            yield Units(self.rows[first:last, ...], self.offsets[start : end + 1] - first)
+            start = end
+
+    def each(self) -> Iterator[NDArray[np.float64]]:
+        """One unit's rows after another, as NumPy arrays."""
+        bounds = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
+        for first, last in itertools.pairwise(bounds):
+            yield np.asarray(self.rows[int(first) : int(last), ...], dtype=np.float64)
+
+    def average(self, values: Array) -> Array:
+        """One row per unit: the mean over its rows of `values` (one row per row of data)."""
+        if self.offsets is None:
+            return values
+        xp = array_namespace(values)
+        bounds = self.offsets.tolist()
+        return xp.stack([xp.mean(values[a:b, ...], axis=0) for a, b in itertools.pairwise(bounds)])
+
+    def row_weights(self, like: Array) -> Array:
+        """1/(rows of its unit) for every row, so that each unit weighs one; in the namespace of `like`."""
+        xp = array_namespace(like)
+        if self.offsets is None:
+            return xp.ones(self.rows.shape[0], dtype=like.dtype)
+        sizes = np.diff(self.offsets)
+        return xp.asarray(np.repeat(1 / sizes, sizes), dtype=like.dtype)
+
+    def check(self) -> None:
+        """Refuse what no study can use: no units, no columns, values that are not finite."""
+        if len(self) == 0:
+            raise BadData("there are no units")
+        if self.columns == 0:
+            raise BadData("there are no columns")
+        bad = 0
+        for block in self.blocks():
+            xp = array_namespace(block.rows)
+            bad += int(xp.sum(xp.astype(~xp.isfinite(block.rows), xp.int64)))
+        if bad:
+            raise BadData(f"{bad} values are not finite (NaN or infinite)")

@@ -1,0 +1,233 @@
+"""The adversary's exact view: the mu of every honest site, whatever the scheme and whoever colludes.
+
+Let z be all independent Gaussian draws, with variances V. The coalition (the coordinator and C sites) reads
+m = F f + A z and knows K z. Its view of site s is exactly mu_s-Gaussian-DP with
+
+    mu_s^2 = D_s^2  min { z' V^-1 z : A z = F e_s, K z = 0 }            (infinite when infeasible)
+
+`view` writes the matrices down and `solve` computes the minimum: the reference. `mu_squared` has the closed forms
+that planning uses; with a_s the variance of the cancelling and b_s of the own noise, sum of p_t e_t = 0 over the
+honest sites H gives, by one Lagrange multiplier,
+
+    mu_s^2 = (D c_s)^2 [ 1/(a_s + b_s) + (p_s a_s/(a_s + b_s))^2 / sum over t in H of p_t^2 a_t b_t/(a_t + b_t) ]
+
+for every mixing but the pairwise one; it holds for a_s = 0 (local) and in the limit of infinite a_s (a secure
+sum, or the site that takes what is left over). Only the last sum depends on the coalition, so the worst one takes
+the C sites with the largest terms. A site that is lost reveals no more than one that colludes: L losses count as L
+further colluders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr, solve_triangular
+
+from zerosum.errors import BadParameter
+from zerosum.kernel.schemes import Floats, Law, Mixing
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """How many sites may collude with the coordinator, and how many may be lost in a round."""
+
+    colluders: int
+    dropouts: int = 0
+
+    def __post_init__(self) -> None:
+        if self.colluders < 0 or self.dropouts < 0:
+            raise BadParameter(f"colluders and dropouts must not be negative, got {self.colluders} and {self.dropouts}")
+
+    def honest(self, sites: int) -> int:
+        """Sites that are neither colluding nor lost, in the worst case; at least one must be left."""
+        if sites < 2:
+            raise BadParameter(f"a joint study needs at least two sites, got {sites}")
+        if self.colluders > sites - 1:
+            raise BadParameter(f"at most {sites - 1} of {sites} sites can collude, got {self.colluders}")
+        left = sites - self.colluders - self.dropouts
+        if left < 1:
+            raise BadParameter(
+                f"{self.colluders} colluders and {self.dropouts} dropouts leave no honest site among {sites}"
+            )
+        return left
+
+    @staticmethod
+    def default(sites: int) -> Coalition:
+        """The papers' bound, ceil(S/3) - 1 colluders, but never fewer than one."""
+        return Coalition(max(1, math.ceil(sites / 3) - 1))
+
+
+# ---- closed forms ----------------------------------------------------------------------------------------------
+
+
+def mu_squared(law: Law, sensitivity: float, site: int, honest: Sequence[int]) -> float:
+    """mu^2 of one honest site when exactly the sites in `honest` do not collude."""
+    if law.mixing is Mixing.TRUSTED:
+        return _ratio((sensitivity * law.factor[site]) ** 2, law.central**2)
+    index = np.asarray(honest, dtype=np.intp)
+    if law.mixing is Mixing.PAIRWISE:
+        return _pairwise(law, sensitivity, site, index)
+    if law.mixing is Mixing.HELPER and np.isfinite(law.cancelling[-1]) and np.ptp(law.cancelling) > 0:
+        raise BadParameter("a helper deals alike to all sites or lets the last one take what is left over")
+    base, shrink, terms = _terms(law)
+    second = _ratio((law.weight[site] * shrink[site]) ** 2, float(np.sum(terms[index])))
+    return float((sensitivity * law.factor[site]) ** 2 * (base[site] + second))
+
+
+def worst_mu(law: Law, sensitivity: float, coalition: Coalition) -> Floats:
+    """mu of every site against its own worst coalition, other sites lost included."""
+    S, away = law.sites, law.sites - coalition.honest(law.sites)
+    order: list[int] = np.argsort(-_removal_value(law), kind="stable").tolist()
+    head, tail, shorter = set(order[:away]), order[away:], order[away + 1 :]
+    honest = [[s, *shorter] if s in head else tail for s in range(S)]
+    return np.array([math.sqrt(mu_squared(law, sensitivity, s, honest[s])) for s in range(S)])
+
+
+def calibrate(law: Law, sensitivity: float, coalition: Coalition, mu: float) -> Law:
+    """Scale a law so that no site's mu passes the target, rounded to the private side."""
+    if not (mu > 0 and math.isfinite(mu)):
+        raise BadParameter(f"mu must be positive and finite, got {mu:g}")
+    worst = float(np.max(worst_mu(law, sensitivity, coalition)))
+    if math.isinf(worst):
+        raise BadParameter("this scheme adds no noise that could be calibrated")
+    scale = worst / mu
+    while np.max(worst_mu(law.scaled(scale), sensitivity, coalition)) > mu:
+        scale *= 1 + 2.0**-50
+    return law.scaled(scale)
+
+
+def _terms(law: Law) -> tuple[Floats, Floats, Floats]:
+    """1/(a+b), a/(a+b) and p^2 a b/(a+b) of every site, at a = 0, b = 0 and infinite a too."""
+    a, b = law.cancelling**2, law.own**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        base = np.where(np.isinf(a), 0.0, 1 / (a + b))
+        shrink = np.where(np.isinf(a), 1.0, np.where(a == 0, 0.0, a / (a + b)))
+    return base, shrink, law.weight**2 * b * shrink
+
+
+def _removal_value(law: Law) -> Floats:
+    """How much a site's absence from the honest ones hurts the rest; the order is the same for every victim."""
+    return law.own if law.mixing is Mixing.PAIRWISE else _terms(law)[2]
+
+
+def _pairwise(law: Law, sensitivity: float, site: int, index: NDArray[np.intp]) -> float:
+    """Sherman-Morrison on diag(v H + b) - v 11', written so that nothing cancels at large v."""
+    if np.ptp(law.cancelling) > 0 or np.any(law.weight != 1):
+        raise BadParameter("pairwise streams need one variance for all pairs and equal weights")
+    v, b, H = float(law.cancelling[0]) ** 2, law.own[index] ** 2, len(index)
+    own = v * H + float(law.own[site]) ** 2
+    second = _ratio(v / own**2, float(np.sum(b / (v * H + b))) / H) if v > 0 else 0.0
+    return float((sensitivity * law.factor[site]) ** 2 * (_ratio(1.0, own) + second))
+
+
+def _ratio(top: float, bottom: float) -> float:
+    if top == 0:
+        return 0.0
+    return top / bottom if bottom > 0 else math.inf
+
+
+# ---- the general solver ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class View:
+    """What a coalition reads, A z + F f, and what it knows, K z; `honest` names the columns of F."""
+
+    read: Floats  # A, one row per number it reads
+    data: Floats  # F
+    known: Floats  # K
+    variance: Floats  # V
+    honest: tuple[int, ...]
+
+    def mu_squared(self, sensitivity: float, site: int) -> float:
+        """mu^2 of one honest site by the general solver."""
+        return sensitivity**2 * solve(self.read, self.data[:, self.honest.index(site)], self.known, self.variance)
+
+
+def solve(read: Floats, shift: Floats, known: Floats, variance: Floats) -> float:
+    """min { z' V^-1 z : read z = shift, known z = 0 }, or infinity when nothing satisfies the constraints.
+
+    In the variables w = V^(1/2)^-1 z this is the least-norm solution of an underdetermined system. Draws that are
+    known one by one are left out exactly; the rest goes through a QR factorisation with pivoted columns and rows
+    in falling order, which is backward stable row by row and so survives variances 16 orders apart, where
+    inverting the conditional covariance returns nonsense.
+    """
+    fixed = np.zeros(len(variance), dtype=bool)
+    single = np.count_nonzero(known, axis=1) == 1 if known.size else np.zeros(0, dtype=bool)
+    for row in known[single] if known.size else []:
+        fixed |= row != 0
+    free = ~fixed & (variance > 0)
+    constraints = np.vstack([read[:, free], known[~single][:, free]]) if known.size else read[:, free]
+    target = np.concatenate([shift, np.zeros(len(constraints) - len(shift))])
+    tall = (constraints * np.sqrt(variance[free])).T
+    size = np.max(np.abs(tall), axis=0, initial=0.0)
+    if np.any(target[size == 0] != 0):
+        return math.inf
+    tall, target = tall[:, size > 0] / size[size > 0], target[size > 0] / size[size > 0]
+    tall = tall[np.argsort(-np.max(np.abs(tall), axis=1, initial=0.0), kind="stable")]
+    _, triangle, pivots = qr(tall, mode="economic", pivoting=True)
+    rank = int(np.sum(np.abs(np.diag(triangle)) > 1e-13 * len(tall)))
+    square, target = triangle[:rank, :rank], target[pivots]
+    solution = solve_triangular(square, target[:rank], trans="T")
+    missed = target[rank:] - triangle[:rank, rank:].T @ solution
+    if np.any(np.abs(missed) > 1e-9 * max(1.0, float(np.max(np.abs(target))))):
+        return math.inf
+    return float(solution @ solution)
+
+
+def view(law: Law, honest: Sequence[int]) -> View:
+    """The matrices of a law for the coalition of the coordinator with every site not in `honest`."""
+    S, index = law.sites, tuple(sorted(honest))
+    colluding = [s for s in range(S) if s not in honest]
+    factor = np.diag(law.factor)[list(index)][:, list(index)]
+    none = np.zeros((0, 0))
+    eye = np.eye(S)
+    match law.mixing:
+        case Mixing.TRUSTED:
+            return View(np.ones((1, 1)), law.factor[None, list(index)], none, np.array([law.central**2]), index)
+        case Mixing.MASKED:
+            reads = (law.weight * eye[list(index)].sum(axis=0))[None, :]
+            return View(reads, (law.weight * law.factor)[None, list(index)], eye[colluding], law.own**2, index)
+        case Mixing.NONE:
+            return View(eye[list(index)], factor, eye[colluding], law.own**2, index)
+        case Mixing.PAIRWISE:
+            mixing, known = _pair_streams(S, colluding)
+            variance = np.full(mixing.shape[1], law.cancelling[0] ** 2)
+        case Mixing.BROADCAST:
+            mixing = eye - np.outer(1 / (law.weight * S), law.weight)
+            known, variance = np.vstack([law.weight[None, :], eye[colluding]]), law.cancelling**2
+        case Mixing.HELPER:
+            mixing, variance = _dealt(law)
+            known = mixing[colluding]
+    draws = mixing.shape[1]
+    known_own = np.hstack([np.zeros((len(colluding), draws)), eye[colluding]])
+    return View(
+        np.hstack([mixing, eye])[list(index)],
+        factor,
+        np.vstack([np.hstack([known, np.zeros((len(known), S))]), known_own]),
+        np.concatenate([variance, law.own**2]),
+        index,
+    )
+
+
+def _dealt(law: Law) -> tuple[Floats, Floats]:
+    """How a helper makes e: all sites alike, or the last one taking what is left over (infinite variance)."""
+    S, eye = law.sites, np.eye(law.sites)
+    if not np.isinf(law.cancelling[-1]):
+        return eye - np.outer(1 / (law.weight * S), law.weight), law.cancelling**2
+    mixing = np.vstack([eye[:-1, :-1], -law.weight[None, :-1] / law.weight[-1]])
+    return mixing, law.cancelling[:-1] ** 2
+
+
+def _pair_streams(sites: int, colluding: list[int]) -> tuple[Floats, Floats]:
+    pairs = list(combinations(range(sites), 2))
+    mixing = np.zeros((sites, len(pairs)))
+    for column, (s, t) in enumerate(pairs):
+        mixing[s, column], mixing[t, column] = 1.0, -1.0
+    shared = [column for column, pair in enumerate(pairs) if set(pair) & set(colluding)]
+    return mixing, np.eye(len(pairs))[shared]

@@ -1,0 +1,63 @@
+"""What a site may compute: a closed registry. A coordinator names a statistic, it never sends code.
+
+Built-in statistics register themselves here; a site's own ones come from entry points of the group
+`zerosum.statistics` in that site's environment, or from `register` in its own process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from pydantic import ValidationError
+
+from zerosum.errors import BadParameter, UnknownStatistic
+from zerosum.kernel.statistic import BoundedStatistic
+from zerosum.statistics.clusters import ClusterSums
+from zerosum.statistics.histogram import Histogram
+from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.vectors import VectorSum
+
+_BUILTIN: tuple[type[BoundedStatistic], ...] = (VectorSum, Histogram, SecondMoment, ClusterSums)
+_registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
+
+BUILTIN = frozenset(_registry)
+ENTRY_POINTS = "zerosum.statistics"
+
+
+def register(kind: type[BoundedStatistic]) -> type[BoundedStatistic]:
+    """Make a statistic known to this process; a name that is taken by another one is refused."""
+    known = _registry.setdefault(kind.name, kind)
+    if known is not kind:
+        raise BadParameter(f"a statistic named {kind.name!r} is registered already")
+    return kind
+
+
+def find(name: str) -> type[BoundedStatistic]:
+    """The statistic of that name in this site's own registry."""
+    if name not in _registry:
+        for point in entry_points(group=ENTRY_POINTS, name=name):
+            kind = point.load()
+            if not (isinstance(kind, type) and issubclass(kind, BoundedStatistic) and kind.name == name):
+                raise BadParameter(f"the entry point {name!r} is not a statistic of that name")
+            register(kind)
+    if name not in _registry:
+        raise UnknownStatistic(f"unknown statistic {name!r}; this site knows {', '.join(sorted(_registry))}")
+    return _registry[name]
+
+
+def build(name: str, params: Mapping[str, Any]) -> BoundedStatistic:
+    """A statistic with its public parameters, validated.
+
+    >>> from zerosum.kernel.statistic import Adjacency
+    >>> build("vector_sum", {"columns": 3, "clip": 1.0}).sensitivity(Adjacency.REPLACE_ONE)
+    2.0
+    """
+    try:
+        return find(name)(**params)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        raise BadParameter(f"statistic {name!r}: {where + ': ' if where else ''}{reason}") from None

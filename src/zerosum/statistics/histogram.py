@@ -1,0 +1,69 @@
+"""Counts of public categories or bins."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import Field, model_validator
+
+from zerosum.errors import BadData
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray
+from zerosum.kernel.units import Array, Units
+
+
+class Histogram(BoundedStatistic):
+    """How many units fall into each of `bins` categories (codes 0, 1, ...) or between public `edges`.
+
+    A unit with several rows contributes the shares of its rows, so it weighs one. Values outside the edges count in
+    the first or last bin; codes outside the categories are refused before a study starts.
+
+    Sensitivity. A contribution is a probability vector p (or zero). For two of them norm(p - q)^2 <= norm(p)^2 +
+    norm(q)^2 <= 2, since their inner product is not negative and norm(p) <= sum(p) = 1; attained by two different
+    categories. Adding or removing a unit moves the counts by norm(p) <= 1.
+    """
+
+    name: ClassVar[str] = "histogram"
+    columns: int = Field(default=1, ge=1, le=1)
+    bins: int = Field(gt=0)
+    edges: FloatArray | None = None
+
+    @model_validator(mode="after")
+    def _edges_fit(self) -> Self:
+        if self.edges is not None:
+            if self.edges.shape != (self.bins + 1,):
+                raise ValueError(f"{self.bins} bins need {self.bins + 1} edges, got {self.edges.size}")
+            if not np.all(np.diff(self.edges) > 0):
+                raise ValueError("edges must rise")
+        return self
+
+    @property
+    def size(self) -> int:
+        return self.bins
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    def check(self, units: Units) -> None:
+        super().check(units)
+        if self.edges is None:
+            outside = 0
+            for block in units.blocks():
+                codes = np.asarray(block.rows)
+                outside += int(np.sum((codes < 0) | (codes >= self.bins) | (codes != np.floor(codes))))
+            if outside:
+                raise BadData(f"{outside} values lie outside the {self.bins} declared categories")
+
+    def sum_block(self, block: Units) -> Array:
+        xp = array_namespace(block.rows)
+        values = xp.astype(block.rows[:, 0], xp.float64)
+        if self.edges is not None:
+            inner = xp.asarray(self.edges[1:-1])
+            codes = xp.sum(xp.astype(values[:, None] >= inner[None, :], xp.float64), axis=1)
+            codes = xp.where(xp.isfinite(values), codes, xp.full_like(codes, -1.0))
+        else:
+            codes = values
+        hits = xp.astype(codes[:, None] == xp.arange(self.bins, dtype=xp.float64)[None, :], xp.float64)
+        return xp.sum(hits * block.row_weights(values)[:, None], axis=0)

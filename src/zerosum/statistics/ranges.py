@@ -1,0 +1,44 @@
+"""Public ranges: values are clamped column by column and mapped to [-1, 1], a free transformation of each row."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import Field, model_validator
+
+from zerosum.kernel.statistic import BoundedStatistic, FloatArray
+from zerosum.kernel.units import Array
+
+
+class Ranged(BoundedStatistic):
+    """A statistic of rows that may first be clamped into declared ranges, then clipped to L2 norm `clip`."""
+
+    columns: int = Field(gt=0)
+    clip: float = Field(gt=0, allow_inf_nan=False)
+    lower: FloatArray | None = None
+    upper: FloatArray | None = None
+
+    @model_validator(mode="after")
+    def _ranges_fit(self) -> Self:
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError("lower and upper belong together")
+        if self.lower is not None and self.upper is not None:
+            if self.lower.shape != (self.columns,) or self.upper.shape != (self.columns,):
+                raise ValueError(f"lower and upper must hold one number for each of the {self.columns} columns")
+            if not np.all(self.lower < self.upper):
+                raise ValueError("every lower bound must lie below its upper bound")
+        return self
+
+    def normalise(self, rows: Array) -> Array:
+        """Rows as floats, in [-1, 1] by column where ranges are declared."""
+        xp = array_namespace(rows)
+        rows = xp.astype(rows, xp.float64)  # sums of shorter floats have errors that no sensitivity covers
+        if self.lower is None or self.upper is None:
+            return rows
+        middle = xp.asarray((self.upper + self.lower) / 2, dtype=rows.dtype)
+        half = xp.asarray((self.upper - self.lower) / 2, dtype=rows.dtype)
+        scaled = (rows - middle) / half
+        one = xp.ones_like(scaled)
+        return xp.where(scaled > one, one, xp.where(scaled < -one, -one, scaled))

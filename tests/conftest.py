@@ -1,0 +1,26 @@
+"""Shared by all tests: a state folder of their own, and the data and oracles that may or may not be here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHARED = Path(__file__).parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="session")
+def oracle() -> dict[str, Any]:
+    """Independent 60-digit values."""
+    path = SHARED / "oracles" / "exact.json"
+    if not path.exists():
+        pytest.skip("the independent high-precision values are not here (shared/oracles/exact.json)")
+    loaded: dict[str, Any] = json.loads(path.read_text())
+    return loaded

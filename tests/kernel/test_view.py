@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zerosum.errors import BadParameter
+from zerosum.kernel.schemes import Combine, Law, Mixing, Scheme, SiteShape
+from zerosum.kernel.view import Coalition, calibrate, mu_squared, solve, view, worst_mu
+
+NOISY = ["pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
+
+
+def random_law(rng: np.random.Generator, name: str, ratio: float | None = None) -> tuple[Law, list[int]]:
+    """A law of that scheme with everything unequal that may be, and the sites that do not collude."""
+    S = int(rng.integers(2, 9))
+    C = int(rng.integers(0, S))
+    shapes = [SiteShape(int(rng.integers(1, 200)), float(rng.uniform(0.2, 1))) for _ in range(S)]
+    combine = Combine.SUMS
+    if name.startswith("cape") and rng.random() < 0.5:
+        combine = Combine.WEIGHTED if name == "cape-helper" or rng.random() < 0.5 else Combine.MEANS
+        weights = rng.dirichlet(np.ones(S)) if name == "cape-helper" else [None] * S
+        shapes = [SiteShape(shape.units, 1.0, weight) for shape, weight in zip(shapes, weights, strict=True)]
+    try:
+        scheme = Scheme(name, ratio=ratio or 10.0 ** rng.uniform(-2, 8), combine=combine)
+        law = scheme.law(shapes, S - C)
+    except BadParameter:  # the papers' equations have no solution for these sites
+        law = Scheme(name).law(shapes, S - C)
+    if name != "cape-helper":
+        law = replace(law, own=law.own * rng.uniform(0.5, 2, S))
+        if name not in ("pairwise", "secure-sum"):
+            law = replace(law, cancelling=law.cancelling * rng.uniform(0.5, 2, S))
+    honest = sorted(rng.choice(S, S - C, replace=False).tolist())
+    return law, honest
+
+
+def test_the_solver_meets_the_independent_values(oracle: dict[str, Any]) -> None:
+    for row in oracle["views"]:
+        read = np.array(row["honest_message_map"])
+        known = np.array(row["known"]).reshape(-1, read.shape[1])
+        shift = np.eye(len(read))[row["site"]]
+        found = row["sensitivity"] ** 2 * solve(read, shift, known, np.array(row["variances"]))
+        assert found == pytest.approx(row["mu_squared"], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_closed_forms_agree_with_the_solver(name: str) -> None:
+    rng = np.random.default_rng(NOISY.index(name))
+    for ratio in [None] * 150 + [1e8] * 50:
+        law, honest = random_law(rng, name, ratio)
+        for site in honest:
+            closed = mu_squared(law, 1.3, site, honest)
+            assert view(law, honest).mu_squared(1.3, site) == pytest.approx(closed, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("sites", "colluders", "exact"),
+    [(3, 0, 1.5), (4, 1, 1.866667), (5, 1, 1.875), (10, 3, 2.207792), (30, 9, 2.350230), (100, 33, 2.467859)],
+)
+def test_cape_as_published_against_the_check_values(sites: int, colluders: int, exact: float) -> None:
+    law = Scheme("cape-published").law([SiteShape()] * sites, sites - colluders)
+    worst = worst_mu(law, 1.0, Coalition(colluders))
+    assert np.allclose(worst**2, exact, atol=5e-7)
+    helper = Scheme("cape-helper").law([SiteShape()] * sites, sites - colluders)
+    assert np.allclose(worst_mu(helper, 1.0, Coalition(colluders)), worst, rtol=1e-12)
+
+
+def test_very_large_cancelling_noise_does_not_break_the_solver() -> None:
+    """Pseudo-inverting the conditional covariance returns 0 here; the truth is 0.25."""
+    law = Scheme("zero-sum", ratio=1e8).law([SiteShape()] * 5, 4)
+    assert view(law, [0, 1, 2, 3]).mu_squared(1.0, 0) == pytest.approx(0.25, rel=1e-10)
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_the_worst_coalition_is_the_worst_of_all(name: str) -> None:
+    rng = np.random.default_rng(100 + NOISY.index(name))
+    for _ in range(25):
+        law, honest = random_law(rng, name)
+        away = law.sites - len(honest)
+        found = worst_mu(law, 1.0, Coalition(away))
+        for site in range(law.sites):
+            others = [s for s in range(law.sites) if s != site]
+            every = [
+                mu_squared(law, 1.0, site, [s for s in range(law.sites) if s not in gone])
+                for gone in combinations(others, away)
+            ]
+            assert found[site] ** 2 == pytest.approx(max(every), rel=1e-12)
+
+
+def test_dropouts_count_as_colluders() -> None:
+    law = Scheme("secure-sum").law([SiteShape()] * 6, 3)
+    assert np.allclose(worst_mu(law, 1.0, Coalition(1, 2)), worst_mu(law, 1.0, Coalition(3)))
+    assert worst_mu(law, 1.0, Coalition(1, 2))[0] ** 2 == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_calibration_hits_the_target_from_the_private_side(name: str) -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        law, honest = random_law(rng, name)
+        coalition = Coalition(law.sites - len(honest))
+        for target in (1e-3, 0.7, 40.0):
+            reached = worst_mu(calibrate(law, 2.5, coalition, target), 2.5, coalition)
+            assert np.max(reached) <= target
+            assert np.max(reached) == pytest.approx(target, rel=1e-12)
+
+
+def test_scaled_contributions_give_a_scaled_guarantee() -> None:
+    shapes = [SiteShape(scale=1.0), SiteShape(scale=0.25), SiteShape(scale=0.5)]
+    for name in ("local", "zero-sum", "pairwise", "secure-sum", "cape-published"):
+        mus = worst_mu(Scheme(name).law(shapes, 2), 1.0, Coalition(1))
+        assert np.allclose(mus / mus[0], [1.0, 0.25, 0.5])
+
+
+def test_noise_that_hides_nothing_costs_everything() -> None:
+    shapes = [SiteShape()] * 3
+    bare = Scheme("non-private").law(shapes, 2)
+    assert math.isinf(worst_mu(bare, 1.0, Coalition(1))[0])
+    assert math.isinf(view(bare, [0, 1]).mu_squared(1.0, 0))
+    alone = replace(Scheme("zero-sum").law(shapes, 2), own=np.zeros(3))
+    assert math.isinf(mu_squared(alone, 1.0, 0, [0, 1]))
+    assert math.isinf(view(alone, [0, 1]).mu_squared(1.0, 0))
+    with pytest.raises(BadParameter, match="adds no noise"):
+        calibrate(bare, 1.0, Coalition(1), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("sites", "colluders", "dropouts", "message"),
+    [
+        (1, 0, 0, "at least two sites"),
+        (3, 3, 0, "at most 2 of 3 sites can collude"),
+        (4, 2, 2, "leave no honest site"),
+    ],
+)
+def test_impossible_coalitions_are_refused(sites: int, colluders: int, dropouts: int, message: str) -> None:
+    with pytest.raises(BadParameter, match=message):
+        Coalition(colluders, dropouts).honest(sites)
+    with pytest.raises(BadParameter, match="must not be negative"):
+        Coalition(-1)
+
+
+def test_the_default_coalition_is_the_papers_but_never_empty() -> None:
+    assert [Coalition.default(S).colluders for S in (2, 3, 4, 5, 10, 100)] == [1, 1, 1, 1, 3, 33]
+
+
+def test_unequal_streams_are_refused() -> None:
+    law = Law(Mixing.PAIRWISE, np.ones(2), np.ones(2), np.ones(2), np.array([1.0, 2.0]))
+    with pytest.raises(BadParameter, match="one variance for all pairs"):
+        mu_squared(law, 1.0, 0, [0, 1])
+    dealt = Law(Mixing.HELPER, np.ones(2), np.ones(2), np.ones(2), np.array([1.0, 2.0]))
+    with pytest.raises(BadParameter, match="deals alike"):
+        mu_squared(dealt, 1.0, 0, [0, 1])

@@ -1,0 +1,147 @@
+"""Every bound attacked: the worst neighbour is searched for numerically, never computed from the formula."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from attack import assert_not_exceeded
+from zerosum.kernel import coordinates
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.units import Units
+from zerosum.site.sampler import Sampler
+from zerosum.statistics import BUILTIN, build
+from zerosum.statistics.user import statistic
+
+Floats = NDArray[np.float64]
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("vector_sum", {"columns": 3, "clip": 1.7}),
+    ("vector_sum", {"columns": 3, "clip": 0.4, "count": True}),
+    ("vector_sum", {"columns": 2, "clip": math.sqrt(2), "lower": [0, -3], "upper": [1, 5]}),
+    ("histogram", {"bins": 4}),
+    ("histogram", {"bins": 3, "edges": [-1, 0, 0.5, 2]}),
+    ("second_moment", {"columns": 3, "clip": 1.0}),
+    ("second_moment", {"columns": 3, "clip": 1.3, "mean_weight": 0.6}),
+    ("second_moment", {"columns": 2, "clip": 0.7, "mean_weight": 0.7, "count": True}),
+    ("cluster_sums", {"columns": 2, "clip": 0.6, "centers": [[0, 0.3], [0.2, -0.2], [-0.3, 0]]}),
+    ("cluster_sums", {"columns": 2, "clip": 3.0, "centers": [[0, 1], [1, -1]]}),
+    ("attacked_by_tests", {"columns": 3, "clip": 0.9}),
+]
+
+
+@statistic("attacked_by_tests", length=3)
+def attacked(rows: Floats) -> Floats:
+    if rows[0, 0] > 50:
+        raise RuntimeError("a unit that fails counts as zero")
+    return np.asarray(1e3 * rows.sum(axis=0))
+
+
+def moved(stat: BoundedStatistic, one: Floats | None, other: Floats | None) -> float:
+    """How far the sum moves when one unit's rows are replaced by the other's (None: the unit is not there)."""
+    rest = [np.zeros((2, stat.columns))]
+    here = rest + ([] if one is None else [one])
+    there = rest + ([] if other is None else [other])
+    return float(np.linalg.norm(stat.total(Units.from_list(here)) - stat.total(Units.from_list(there))))
+
+
+def search(stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0) -> tuple[float, Floats, Floats | None]:
+    """The farthest neighbour found: random units of one to three rows at all scales, the best ones climbed from."""
+    rng = np.random.default_rng(seed)
+    discrete = stat.name == "histogram" and getattr(stat, "edges", None) is None
+
+    def draw() -> Floats:
+        rows, scale = int(rng.integers(1, 4)), 10 ** rng.uniform(-1, 2)
+        if discrete:
+            return rng.integers(0, stat.size, (rows, 1)).astype(float)
+        return scale * rng.normal(size=(rows, stat.columns))
+
+    best: list[tuple[float, Floats, Floats | None]] = []
+    for _ in range(400):
+        one, other = draw(), None if adjacency is Adjacency.ADD_REMOVE else draw()
+        best.append((moved(stat, one, other), one, other))
+    best = sorted(best, key=lambda found: -found[0])[:6]
+    if discrete:
+        return best[0]
+    for _, one, other in list(best):
+        shape = (1, stat.columns)
+        start = np.concatenate([one[:1].ravel(), [] if other is None else other[:1].ravel()])
+
+        def farther(x: Floats, pair: bool = other is not None, shape: tuple[int, int] = shape) -> float:
+            first = x[: stat.columns].reshape(shape)
+            return -moved(stat, first, x[stat.columns :].reshape(shape) if pair else None)
+
+        climbed = minimize(
+            farther, start, method="Nelder-Mead", options={"maxiter": 600, "xatol": 1e-9, "fatol": 1e-12}
+        )
+        first = climbed.x[: stat.columns].reshape(shape)
+        second = None if other is None else climbed.x[stat.columns :].reshape(shape)
+        best.append((moved(stat, first, second), first, second))
+    return max(best, key=lambda found: found[0])
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize(("name", "params"), CASES)
+def test_no_neighbour_is_farther_than_the_sensitivity_and_one_is_as_far(
+    name: str, params: dict[str, Any], adjacency: Adjacency
+) -> None:
+    stat = build(name, params)
+    found, *_ = search(stat, adjacency)
+    bound = stat.sensitivity(adjacency)
+    assert found <= bound * (1 + 1e-9)
+    assert found >= 0.97 * bound
+
+
+def test_every_builtin_statistic_is_attacked() -> None:
+    assert {name for name, _ in CASES} >= BUILTIN
+
+
+# ---- the test that would catch a wrong sensitivity does ----------------------------------------------------------
+
+
+def attack_second_moment(entries: Callable[[Floats], Floats], std: Floats) -> float:
+    """x x' of the unit ball, released as `entries` of the matrix with independent noise `std`, claimed as mu = 1.
+
+    The attacker gets the worst pair a numerical search finds for exactly this release.
+    """
+    stat = build("second_moment", {"columns": 3, "clip": 1.0})
+    rng = np.random.default_rng(5)
+
+    def change(pair: Floats) -> Floats:
+        one, other = (coordinates.unpack(stat.total(Units.from_rows(row[None, :])), 3) for row in pair.reshape(2, 3))
+        return entries(one - other)
+
+    def visible(pair: Floats) -> float:
+        return -float(np.linalg.norm(change(pair) / std))
+
+    runs = [minimize(visible, 2 * rng.normal(size=6), method="Nelder-Mead") for _ in range(12)]
+    shift = change(min(runs, key=lambda run: run.fun).x)
+    noise = Sampler.system().normal(shift.size * 60_000, 1.0).reshape(shift.size, -1)
+    return assert_not_exceeded(1.0, std[:, None] * noise, shift)
+
+
+def test_the_second_moments_own_bound_survives_the_attack() -> None:
+    sensitivity = build("second_moment", {"columns": 3, "clip": 1.0}).sensitivity(Adjacency.REPLACE_ONE)
+    mu = attack_second_moment(coordinates.pack, np.full(6, sensitivity))
+    assert mu == pytest.approx(1.0, rel=0.03)
+    full = attack_second_moment(np.ravel, np.full(9, sensitivity))  # equivalent, at more bytes
+    assert full == pytest.approx(1.0, rel=0.03)
+
+
+def test_a_sensitivity_of_one_is_caught() -> None:
+    """As in papers 000 and 002, which take the spectral norm."""
+    with pytest.raises(AssertionError, match=r"an attacker reaches mu = 1\.[34]"):
+        attack_second_moment(coordinates.pack, np.full(6, 1.0))
+
+
+def test_both_triangles_noised_but_counted_once_is_caught() -> None:
+    """Isometric noise, sqrt(2) smaller off the diagonal, drawn for each triangle anew: averaging undoes half of it."""
+    std = np.where(np.eye(3) > 0, math.sqrt(2), 1.0).ravel()
+    with pytest.raises(AssertionError, match=r"an attacker reaches mu = 1\.[34]"):
+        attack_second_moment(np.ravel, std)
