@@ -1,0 +1,1 @@
+"""What a site does before anything leaves it."""

@@ -1,0 +1,137 @@
+"""What is written down in a ledger: the account, its cap, and what each release costs it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from zerosum.errors import BadParameter, LedgerRefused
+from zerosum.kernel.accountant import Subsampled, check_delta, check_epsilon, compose, mixed_epsilon
+from zerosum.kernel.statistic import Adjacency
+
+_HOPELESS = 1e6  # a mu whose epsilon, about mu^2/2, is beyond any cap
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What a contribution costs by the public plan; with `rate`, `mu` is that of one of `steps` releases."""
+
+    study: str
+    round: int
+    attempt: int
+    unit: str
+    statistic: str
+    sensitivity: float
+    mu: float
+    request: str  # hex digest of the request that is answered; empty as long as there is none
+    rate: float | None = None
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        _check_names(self.unit, study=self.study, statistic=self.statistic)
+        if self.round < 0 or self.attempt < 0:
+            raise BadParameter(f"round and attempt count from 0, got {self.round} and {self.attempt}")
+        for name, value in (("mu", self.mu), ("the sensitivity", self.sensitivity)):
+            if not (math.isfinite(value) and value >= 0):
+                raise BadParameter(f"{name} must be finite and not negative, got {value:g}")
+        if not re.fullmatch("[0-9a-f]*", self.request):
+            raise BadParameter(f"the request is named by its digest in hex, got {self.request!r}")
+        if self.rate is not None:
+            Subsampled(self.mu, self.rate, self.steps)  # checks both
+        elif self.steps != 1:
+            raise BadParameter(f"only a sub-sampled spend has steps, got {self.steps} without a rate")
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.study, self.round, self.attempt
+
+    def __str__(self) -> str:
+        return f"study {self.study!r}, round {self.round}, attempt {self.attempt}"
+
+
+@dataclass(frozen=True)
+class Cap:
+    """What a population may spend in its lifetime."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom a ledger belongs to, what is protected, and under which neighbouring relation."""
+
+    population: str
+    unit: str
+    adjacency: str
+    rows_per_unit: int | None = None  # the most rows a person has: used when a spend is charged, not stored
+
+    def __post_init__(self) -> None:
+        _check_names(self.unit, population=self.population)
+        if self.adjacency not in {each.value for each in Adjacency}:
+            raise BadParameter(f"the adjacency must be 'replace-one' or 'add-remove', got {self.adjacency!r}")
+        if self.rows_per_unit is not None and self.rows_per_unit < 1:
+            raise BadParameter(f"rows_per_unit must be at least 1, got {self.rows_per_unit}")
+
+    def __str__(self) -> str:
+        return f"{self.population!r} ({self.unit}, {self.adjacency})"
+
+    def charge(self, spend: Spend) -> float:
+        """The mu that a spend costs one of this account's units, or a refusal."""
+        if spend.rate is not None and (spend.unit, "replace-one") != (self.unit, self.adjacency):
+            raise LedgerRefused(
+                f"{spend} samples by {spend.unit} and is accounted for replaced units, which cannot be"
+                f" charged to {self}: run it without sub-sampling"
+            )
+        if spend.unit == self.unit or self.unit == "record":  # whoever hides a person hides each record
+            return spend.mu
+        if self.rows_per_unit is None:
+            raise LedgerRefused(
+                f"{spend} protects a record and cannot be charged to {self}: state rows_per_unit, the most"
+                " rows a person has, or protect persons"
+            )
+        return spend.mu * self.rows_per_unit
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger; `charged_mu` is what the spend costs one of the account's units."""
+
+    number: int
+    recorded: str
+    spend: Spend
+    charged_mu: float
+    previous: str
+    digest: str
+
+
+def _check_names(unit: str, **names: str) -> None:
+    if unit not in ("person", "record"):
+        raise BadParameter(f"the unit must be 'person' or 'record', got {unit!r}")
+    for what, name in names.items():
+        if not name:
+            raise BadParameter(f"the {what} must have a name, got an empty one")
+
+
+def total_epsilon(charges: Iterable[tuple[Spend, float]], delta: float) -> float:
+    plain, sampled = [], Counter[tuple[float, float]]()
+    for spend, mu in charges:
+        if spend.rate is None:
+            plain.append(mu)
+        else:
+            sampled[mu, spend.rate] += spend.steps
+    if (total := compose(plain)) > _HOPELESS:
+        return math.inf
+    return mixed_epsilon(total, [Subsampled(*each, steps) for each, steps in sampled.items()], delta)
+
+
+def rounded_up(value: float) -> str:
+    """Four decimals, rounded up: a figure above a cap must not read like the cap."""
+    return f"{math.ceil(value * 1e4) / 1e4:.12g}" if value < 1e9 else f"{value:.3g}"

@@ -1,0 +1,362 @@
+"""A site's ledger: what a population has spent, written down before anything leaves the site.
+
+The order is what makes it safe. For every contribution a site
+
+    1. commits the spend to the ledger   SQLite, write-ahead log, synchronous=FULL: durable on return
+    2. advances the counter              a small file: how many entries there are, and the last one's digest
+    3. sends                             the caller, once `record` has returned
+
+A crash before 1 leaves nothing recorded and nothing sent; a crash after it, a spend that may not have been
+sent. So the ledger can count too much, never too little. The counter never runs ahead of the ledger: a ledger
+with fewer entries, or with another digest at the counter's number, is an older copy and is refused; one with
+more is what a crash between 1 and 2 leaves, and the counter is brought up to it. It is written inside a write
+transaction only, and always to the newest entry, so that two processes cannot move it back. Rolling back both
+files goes unseen: where that matters, keep the counter on another disk.
+
+The ledger is one table of (number, body, digest). Row 0 says whose it is. Each digest is the SHA-256 of the
+digest before it and the body, which is JSON with floats in the shortest form that reads back exactly. The
+file appears whole, by one link, so that a ledger without row 0 is a damaged one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
+from zerosum.kernel.accountant import compose
+from zerosum.site.account import Account, Cap, Entry, Spend, rounded_up, total_epsilon
+
+_START = "0" * 64  # the digest before row 0
+_COUNTER = re.compile(rb"zerosum-counter 1 (0|[1-9][0-9]{0,15}) ([0-9a-f]{64})\n")
+_ROUNDING = 1e-12  # the shares of a cap, squared and added up again, may pass it by this fraction
+_FAULTS = {
+    sqlite3.SQLITE_FULL: "the disk is full; make room and try again",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write; check it for space and faults",
+    sqlite3.SQLITE_READONLY: "it is read-only; let this user write the file and its folder",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; let this user write the file and its folder",
+    sqlite3.SQLITE_BUSY: "another process holds it; try again when that one is done",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; bring back its newest copy",
+    sqlite3.SQLITE_NOTADB: "it is damaged or no ledger; check the path or bring back its newest copy",
+}
+
+
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Whatever the disk or SQLite has to say becomes one sentence."""
+    try:
+        yield
+    except OSError as error:
+        place = f" at {error.filename}" if error.filename else ""
+        reason = f"{error.strerror or error}{place}; check the disk and who may write there"
+        raise LedgerRefused(f"the ledger {path} cannot be used: {reason}") from error
+    except (sqlite3.Error, UnicodeError) as error:
+        reason = _FAULTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, str(error))
+        raise LedgerRefused(f"the ledger {path} cannot be used: {reason}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Never creates a file. Threads are kept apart by the ledger's own lock."""
+    address = f"{path.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA wal_autocheckpoint=100")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(path: Path, account: Account) -> None:
+    """Make the file under another name and link it into place: it appears whole, never over another one."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600, as its log will be
+    os.close(handle)
+    fields = asdict(account) | {"format": 1}
+    del fields["rows_per_unit"]
+    body = _json(fields)
+    try:
+        with closing(_connect(Path(name))) as connection:
+            connection.execute("PRAGMA page_size=1024")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE chain (number INTEGER PRIMARY KEY, body TEXT, digest TEXT)")
+            connection.execute("INSERT INTO chain VALUES (0, ?, ?)", (body, _digest(_START, body)))
+            connection.execute("COMMIT")
+        with suppress(FileExistsError):  # another process was faster
+            os.link(name, path)
+    finally:
+        for each in (name, f"{name}-wal", f"{name}-shm"):
+            Path(each).unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _read_counter(path: Path) -> tuple[int, str] | None:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if found := _COUNTER.fullmatch(text):
+        return int(found[1]), found[2].decode()
+    raise LedgerRefused(f"the counter {path} is damaged ({len(text)} bytes): bring back its newest copy")
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(previous: str, body: object) -> str:
+    return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
+
+
+# ---- the ledger --------------------------------------------------------------------------------------------
+
+
+class Ledger:
+    """One population's spends at one site. `open` it to record, `inspect` it to read, in a `with` block.
+
+    >>> account = Account("cohort 7", "person", "replace-one")
+    >>> spend = Spend("s1", 1, 0, "person", "mean", sensitivity=2.0, mu=0.5, request="c0ffee")
+    >>> with Ledger.open(Path(tempfile.mkdtemp()) / "cohort.sqlite", account) as ledger:
+    ...     ledger.record(spend, Cap(10.0, 1e-5)).number, round(ledger.epsilon(1e-5), 4)
+    (1, 1.9931)
+    """
+
+    account: Account
+
+    def __init__(self, path: Path, counter: Path, account: Account | None) -> None:
+        """For `open` and `inspect`: connect to a file that exists; without an account, only to read."""
+        self.path, self.counter, self._opener = path, counter, account
+        self._mutex, self._process = threading.RLock(), os.getpid()
+        with _refusing(path):
+            if path.stat().st_size == 0:  # SQLite would take it for a new database and drop its log
+                raise self._damaged("the file is empty")
+            self._connection = _connect(path)
+        try:
+            self.verify()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @classmethod
+    def open(cls, path: Path, account: Account, *, counter: Path | None = None, create: bool = True) -> Self:
+        """The account's ledger, verified; a new one if there is none, unless its counter or log knows one."""
+        counter, log = counter or _beside(path, ".counter"), _beside(path, "-wal")
+        with _refusing(path):
+            # The file is there before its log, and the log before a counter above 0: looked at in reverse,
+            # another process at work is not mistaken for a loss.
+            known, logged, exists = _read_counter(counter), log.exists(), path.exists()
+            if not exists and (logged or (known and known[0])):
+                raise LedgerRefused(
+                    f"the ledger {path} is missing, but {log if logged else counter} is there: bring back its"
+                    " newest copy"
+                )
+            if not exists:
+                if not create:
+                    raise LedgerRefused(f"there is no ledger at {path}: check the path")
+                _make_folder(path.parent)
+                _create(path, account)
+            _make_folder(counter.parent)
+        return cls(path, counter, account)
+
+    @classmethod
+    def inspect(cls, path: Path, *, counter: Path | None = None) -> Self:
+        """Any ledger, verified, to read: its account stands in the file, and the counter is left as it is."""
+        with _refusing(path):
+            if not path.is_file():
+                raise LedgerRefused(f"there is no ledger at {path}: check the path")
+        return cls(path, counter or _beside(path, ".counter"), None)
+
+    def close(self) -> None:
+        with self._mutex, _refusing(self.path):
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def record(self, spend: Spend, cap: Cap) -> Entry:
+        """Write a spend down durably, or refuse it. What it pays for may leave once this has returned."""
+        if self._opener is None:
+            raise LedgerRefused(f"the ledger {self.path} was opened to be read: use Ledger.open to record")
+        if not spend.request:
+            raise BadParameter(f"{spend} names no request: give its digest")
+        with self._transaction("IMMEDIATE"):
+            fields = {"spend": asdict(spend), "charged_mu": self._fit([spend], cap)[0]}
+            number, recorded = len(self._digests), datetime.now(UTC).isoformat(timespec="milliseconds")
+            body = _json(fields | {"number": number, "recorded": recorded})
+            row = number, body, _digest(self._digests[-1], body)
+            self._connection.execute("INSERT INTO chain VALUES (?, ?, ?)", row)
+            self._connection.execute("COMMIT")
+        with self._transaction("IMMEDIATE"):  # reads it back; no other process moves the counter meanwhile
+            self._advance()
+            return self._entries[number - 1]
+
+    def check(self, spends: Iterable[Spend], cap: Cap) -> None:
+        """Refuse unless all of these could be recorded now. Records nothing."""
+        with self._transaction("DEFERRED"):
+            self._fit(list(spends), cap)
+
+    def entries(self) -> list[Entry]:
+        with self._transaction("DEFERRED"):
+            return list(self._entries)
+
+    @property
+    def mu(self) -> float:
+        """The total charged for releases that were not sub-sampled."""
+        return compose(entry.charged_mu for entry in self.entries() if entry.spend.rate is None)
+
+    def epsilon(self, delta: float) -> float:
+        """What one unit has spent so far, sub-sampled releases included."""
+        return total_epsilon(((entry.spend, entry.charged_mu) for entry in self.entries()), delta)
+
+    def verify(self) -> int:
+        """Read everything again and return the number of entries; refuse a ledger with any fault."""
+        with self._mutex:
+            self._digests: list[str] = []  # of row 0 and of every entry
+            self._entries: list[Entry] = []
+            with self._transaction("IMMEDIATE" if self._opener else "DEFERRED"):
+                mode = self._connection.execute("PRAGMA journal_mode").fetchone()[0]
+                report = str(self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+                if (mode, report) != ("wal", "ok"):
+                    raise self._damaged(f"in mode {mode!r} SQLite says {report.splitlines()[-1]!r}")
+                if self._opener:
+                    self._advance()
+            return len(self._entries)
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        """One consistent look at the ledger and its counter; what is not committed inside is undone."""
+        if os.getpid() != self._process:
+            raise LedgerRefused(f"the ledger {self.path} was opened before a fork: open it in this process")
+        with self._mutex, _refusing(self.path):
+            self._connection.execute(f"BEGIN {kind}")
+            try:
+                known = _read_counter(self.counter)  # before the first row, so the ledger can only be newer
+                self._absorb()
+                self._compare(known)
+                yield
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    def _absorb(self) -> None:
+        """Read the last known row and all later ones, and check that each continues the chain."""
+        last = max(len(self._digests) - 1, 0)
+        query = "SELECT number, body, digest FROM chain WHERE number >= ? ORDER BY number"
+        rows = self._connection.execute(query, (last,)).fetchall()
+        if not rows:
+            raise self._damaged(f"row {last} is missing")
+        for expected, (number, body, digest) in enumerate(rows, start=last):
+            previous = self._digests[expected - 1] if expected else _START
+            if number != expected or digest != _digest(previous, body):
+                raise self._damaged(f"row {expected} does not match its digest")
+            if expected < len(self._digests):
+                if digest != self._digests[expected]:
+                    raise self._damaged(f"row {expected} was replaced")
+                continue
+            try:
+                fields = json.loads(body)
+                if expected == 0:
+                    self._own(fields)
+                else:
+                    spend, recorded = Spend(**fields["spend"]), fields["recorded"]
+                    entry = Entry(expected, recorded, spend, fields["charged_mu"], previous, digest)
+                    self._entries.append(entry)
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise self._damaged(f"row {expected} cannot be read ({error})") from error
+            self._digests.append(digest)
+
+    def _own(self, fields: dict[str, Any]) -> None:
+        if fields.pop("format") != 1:
+            raise ValueError("written by another version")
+        owner = Account(**fields)
+        if self._opener and replace(self._opener, rows_per_unit=None) != owner:
+            raise LedgerRefused(
+                f"the ledger {self.path} belongs to {owner}, not to {self._opener}: give each its own ledger"
+            )
+        self.account = self._opener or owner
+
+    def _compare(self, known: tuple[int, str] | None) -> None:
+        held = len(self._entries)
+        if known is None and held:
+            raise LedgerRefused(
+                f"the ledger {self.path} holds {held} entries, but its counter {self.counter} is missing:"
+                " bring back the counter"
+            )
+        if known and (known[0] > held or self._digests[known[0]] != known[1]):
+            raise LedgerRefused(
+                f"the ledger {self.path} is older than its counter, or another one: it holds {held} entries,"
+                f" {self.counter} knows {known[0]}; bring back its newest copy"
+            )
+
+    def _advance(self) -> None:
+        """Bring the counter up to the newest entry. Only inside a write transaction."""
+        head = len(self._entries), self._digests[-1]
+        if _read_counter(self.counter) == head:
+            return
+        fresh = _beside(self.counter, ".new")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(f"zerosum-counter 1 {head[0]} {head[1]}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.counter)
+        _sync_folder(self.counter.parent)
+
+    def _fit(self, spends: Sequence[Spend], cap: Cap) -> list[float]:
+        """What each of these is charged; refused if one is known already or if together they pass the cap."""
+        taken = {entry.spend.key for entry in self._entries}
+        for spend in spends:
+            if spend.key in taken:
+                raise LedgerRefused(f"{spend} is in the ledger already: what was sent once is not sent again")
+            taken.add(spend.key)
+        asked = [(spend, self.account.charge(spend)) for spend in spends]
+        spent = [(entry.spend, entry.charged_mu) for entry in self._entries]
+        total = total_epsilon(spent + asked, cap.delta)
+        if total > cap.epsilon * (1 + _ROUNDING):
+            before, more = rounded_up(total_epsilon(spent, cap.delta)), rounded_up(total_epsilon(asked, cap.delta))
+            raise BudgetExceeded(
+                f"population {self.account.population!r} has spent epsilon {before}, {more} was asked for,"
+                f" and together that is {rounded_up(total)} at delta {cap.delta:g}, above its lifetime cap of"
+                f" {cap.epsilon:g}: ask for less, or for other people"
+            )
+        return [mu for _, mu in asked]
+
+    def _damaged(self, how: str) -> LedgerRefused:
+        return LedgerRefused(f"the ledger {self.path} is damaged ({how}): bring back its newest copy")

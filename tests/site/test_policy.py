@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from zerosum.errors import BadStudy, LedgerRefused, PolicyRefused
+from zerosum.kernel.statistic import Adjacency
+from zerosum.site.account import Account, Cap, Spend
+from zerosum.site.policy import Policy
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def review(policy: Policy, **study: Any) -> None:
+    planned: dict[str, Any] = {
+        "scheme": "secure-sum",
+        "calibration": "exact",
+        "seeded": False,
+        "statistics": ["mean"],
+        "units": 100,
+        "unit": "person",
+        "colluders": 1,
+        "adjacency": Adjacency.REPLACE_ONE,
+        "builtin": frozenset({"mean", "histogram"}),
+    }
+    policy.review(**planned | study)
+
+
+def refused(policy: Policy, message: str, **study: Any) -> None:
+    with pytest.raises(PolicyRefused, match=message) as refusal:
+        review(policy, **study)
+    assert "\n" not in str(refusal.value)
+
+
+# ---- the file ----------------------------------------------------------------------------------------------
+
+
+def test_a_policy_is_read_from_toml(tmp_path: Path) -> None:
+    file = tmp_path / "site" / "policy.toml"
+    file.parent.mkdir()
+    file.write_text(
+        'population = "cohort 7"\nunit = "record"\nadjacency = "add-remove"\nepsilon = 3\ndelta = 1e-6\n'
+        'statistics = ["mean"]\nminimum_units = 50\nrows_per_unit = 4\ndata = "synthetic"\n'
+        'trusted_coordinator = true\nledger = "books/l.sqlite"\ncounter = "/elsewhere/l.counter"\n'
+    )
+    policy = Policy.load(file)
+    assert policy.account == Account("cohort 7", "record", "add-remove", 4)
+    assert policy.cap == Cap(3.0, 1e-6)
+    assert policy.statistics == ("mean",)
+    assert policy.ledger_path == tmp_path / "site" / "books" / "l.sqlite"
+    assert policy.counter == Path("/elsewhere/l.counter")
+
+
+def test_the_defaults_are_careful(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text('population = "cohort"\n')
+    policy = Policy.load(file)
+    assert policy == Policy(population="cohort")
+    assert (policy.cap, policy.data, policy.minimum_units) == (Cap(10.0, 1e-5), "private", 10)
+    assert policy.account == Account("cohort", "person", "replace-one")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the setting 'population' is missing"),
+        ('population = "  "', "population: a population must have a name"),
+        ("population = 7", "population: .* got 7"),
+        ('population = "c"\nepsilom = 3', "there is no setting 'epsilom', known are population, unit"),
+        ('population = "c"\nepsilon = -1', "epsilon: epsilon must be positive and finite, got -1$"),
+        ('population = "c"\nepsilon = nan', "epsilon must be positive"),
+        ('population = "c"\nepsilon = true', "epsilon: .* got True"),
+        ('population = "c"\ndelta = 1.0', "delta must lie strictly between 0 and 1, got 1$"),
+        ('population = "c"\nminimum_units = 0', "minimum_units: .* got 0"),
+        ('population = "c"\nminimum_units = true', "minimum_units: .* got True"),
+        ('population = "c"\nrows_per_unit = 2.5', "rows_per_unit: .* got 2.5"),
+        ('population = "c"\nunit = "row"', "unit: .* got 'row'"),
+        ('population = "c"\nadjacency = "near"', "adjacency: .* got 'near'"),
+        ('population = "c"\ndata = "secret"', "data: .* got 'secret'"),
+        ('population = "c"\nstatistics = [1]', "statistics.0: .* got 1"),
+        ('population = "c"\nledger = 3', "ledger: .* got 3"),
+        ("population = ", "is not a TOML file"),
+        ("\xff", "is not a TOML file"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(BadStudy, match=message) as refusal:
+        Policy.load(file)
+    assert str(refusal.value).startswith(f"the policy {file} is ")
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(BadStudy, match="cannot be read"):
+            Policy.load(path)
+
+
+def test_a_policy_does_not_change() -> None:
+    policy = Policy(population="cohort")
+    with pytest.raises(ValidationError):
+        policy.epsilon = 100.0  # type: ignore[misc]  # this is what is tested
+
+
+# ---- the ledger's place ------------------------------------------------------------------------------------
+
+
+def test_populations_never_share_a_ledger(state: Path) -> None:
+    names = ["a", "A", "a b", "a-b", "a/b", "../a", "a" * 300, "a" * 301, "é", "☃", "con", ".", "a\x00b"]
+    paths = [Policy(population=name).ledger_path for name in names]
+    assert len({str(path).lower() for path in paths}) == len(names)
+    assert {path.parent for path in paths} == {state / "ledgers"}
+    assert all(path.name.isascii() and len(path.name) < 80 for path in paths)
+
+
+def test_one_population_has_one_ledger_however_it_is_typed() -> None:
+    places = {Policy(population=name).ledger_path for name in ("Café 7", "Cafe\u0301 7", " Café  7\n")}
+    assert len(places) == 1
+
+
+def test_without_a_state_folder_the_users_own_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ZEROSUM_STATE", "")
+    monkeypatch.setattr("zerosum.site.policy.user_state_path", lambda name: tmp_path / "home" / name)
+    assert Policy(population="a").ledger_path.parent == tmp_path / "home" / "zerosum" / "ledgers"
+
+
+def test_the_ledger_opens_under_the_policys_account(tmp_path: Path) -> None:
+    policy = Policy(population="cohort", rows_per_unit=3, counter=tmp_path / "count")
+    with policy.open_ledger() as ledger:
+        assert (ledger.path, ledger.counter, ledger.account) == (
+            policy.ledger_path,
+            tmp_path / "count",
+            policy.account,
+        )
+        ledger.record(Spend("s", 0, 0, "record", "mean", 2.0, 0.1, "aa"), policy.cap)
+    changed = policy.model_copy(update={"adjacency": Adjacency.ADD_REMOVE})
+    with pytest.raises(LedgerRefused, match="belongs to"):
+        changed.open_ledger()
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+
+def test_an_ordinary_study_is_allowed() -> None:
+    review(Policy(population="cohort"))
+    review(Policy(population="cohort"), scheme="local", units=10, statistics=["mean", "histogram", "mean"])
+
+
+def test_statistics_are_allowed_by_name() -> None:
+    refused(Policy(population="c"), "no statistic 'mine': it allows histogram, mean$", statistics=["mean", "mine"])
+    listed = Policy(population="c", statistics=("mine",))
+    review(listed, statistics=["mine"])
+    refused(listed, "no statistic 'mean': it allows mine", statistics=["mean"])
+    refused(Policy(population="c", statistics=()), "it allows none")
+
+
+def test_few_units_are_refused() -> None:
+    refused(Policy(population="c"), "at least 10 units, its data hold fewer", units=9)
+    review(Policy(population="c", minimum_units=1), units=1)
+
+
+def test_one_account_has_one_adjacency() -> None:
+    refused(Policy(population="c"), "replace-one neighbours, the study add-remove", adjacency=Adjacency.ADD_REMOVE)
+    review(Policy(population="c", adjacency=Adjacency.ADD_REMOVE), adjacency=Adjacency.ADD_REMOVE)
+
+
+def test_a_record_level_study_needs_the_rows_of_a_person() -> None:
+    refused(Policy(population="c"), "set rows_per_unit", unit="record")
+    review(Policy(population="c", rows_per_unit=5), unit="record")
+    review(Policy(population="c", unit="record"), unit="record")
+    review(Policy(population="c", unit="record"), unit="person")
+
+
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        ({"scheme": "non-private"}, "go without noise"),
+        ({"scheme": "pooled"}, "the coordinator sees them"),
+        ({"calibration": "published"}, "calibration 'published': choose 'exact'"),
+        ({"seeded": True}, "noise that a seed predicts"),
+    ],
+)
+def test_private_data_are_not_for_reproductions(study: dict[str, Any], message: str) -> None:
+    refused(Policy(population="c"), message, **study)
+    review(Policy(population="c", data="public"), **study)
+    review(Policy(population="c", data="synthetic"), **study)
+    trusting = Policy(population="c", trusted_coordinator=True)
+    if study == {"scheme": "pooled"}:
+        review(trusting, **study)
+    else:
+        refused(trusting, message, **study)
+
+
+def test_a_site_may_ask_for_more_colluders_than_a_study_plans_for() -> None:
+    refused(Policy(population="c", minimum_colluders=2), "at least 2 colluding sites", colluders=1)
+    refused(Policy(population="c"), "at least 1 colluding", colluders=0)
+    review(Policy(population="c", minimum_colluders=0), colluders=0)
