@@ -1,0 +1,47 @@
+"""Coordinator programs: generators that yield requests. One module per family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from zerosum.algorithms.covariance import Covariance
+from zerosum.algorithms.histogram import Histogram
+from zerosum.algorithms.kmeans import KMeans
+from zerosum.algorithms.mean import Mean
+from zerosum.algorithms.own import OwnStatistic
+from zerosum.algorithms.program import Algorithm, Estimate, Program
+from zerosum.errors import BadParameter
+
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    kind.name: kind for kind in (Mean, Histogram, Covariance, KMeans, OwnStatistic)
+}
+
+
+def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
+    """An algorithm with its public parameters, validated."""
+    if name not in ALGORITHMS:
+        raise BadParameter(f"unknown algorithm {name!r}; there are {', '.join(ALGORITHMS)}")
+    try:
+        return ALGORITHMS[name](**parameters)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        raise BadParameter(f"algorithm {name!r}: {where + ': ' if where else ''}{reason}") from None
+
+
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Covariance",
+    "Estimate",
+    "Histogram",
+    "KMeans",
+    "Mean",
+    "OwnStatistic",
+    "Program",
+    "build",
+]

@@ -1,0 +1,56 @@
+"""The mean and covariance of the columns, from one joint release."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from zerosum.algorithms.program import Program, RangedAlgorithm
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.moments import SecondMoment
+
+
+class Covariance(RangedAlgorithm):
+    """Mean, covariance and correlation; the first and second moments travel in one release with one bound.
+
+    `mean_weight` (a fraction of the clip) moves accuracy from the covariance to the mean.
+    """
+
+    name: ClassVar[str] = "covariance"
+    mean_weight: float = Field(default=0.5, gt=0, le=1)
+
+    def _statistic(self, adjacency: Adjacency) -> SecondMoment:
+        weight = self.mean_weight * self.radius
+        return SecondMoment(**self.bounds, mean_weight=weight, count=adjacency is Adjacency.ADD_REMOVE)
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        statistic = self._statistic(adjacency)
+        extra = {"mean_weight": statistic.mean_weight, "count": statistic.count}
+        return (PrivateSum("second_moment", self.bounds | extra, 1.0),)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        statistic = self._statistic(adjacency)
+        release = yield self.requests(adjacency)[0]
+        second, first, counted = statistic.split(release.value)
+        units = release.units if release.units is not None else max(counted or 1.0, 1.0)
+        noise = release.noise_std / units
+        mean_noise = noise / (np.sqrt(2) * statistic.mean_weight)
+        mean = np.zeros(len(self.columns)) if first is None else first / units
+        count_noise = 0.0 if counted is None else noise / statistic.mean_weight**2
+        # the noisy mean's square is too large by its noise's variance
+        covariance = second / units - np.outer(mean, mean) + mean_noise**2 * np.eye(len(mean))
+        values, vectors = np.linalg.eigh(covariance)
+        covariance = (vectors * np.maximum(values, 0)) @ vectors.T
+        deviation = np.sqrt(np.diag(covariance))
+        scale = np.where(deviation > 0, deviation, 1.0)
+        return {
+            "mean": self.middle + self.half * mean,
+            "covariance": covariance * np.outer(self.half, self.half),
+            "correlation": covariance / np.outer(scale, scale),
+            "mean_noise_std": self.half * np.hypot(mean_noise, mean * count_noise),
+            "moment_noise_std": np.outer(self.half, self.half)
+            * np.where(np.eye(len(mean)) > 0, noise, noise / np.sqrt(2)),
+        }

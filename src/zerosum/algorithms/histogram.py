@@ -1,0 +1,69 @@
+"""How many units fall into each public category or bin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from zerosum.algorithms.program import Algorithm, Floats, Program
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.statistic import Adjacency, FloatArray
+
+
+class Histogram(Algorithm):
+    """Counts of one column. Declare its `values` (public categories) or its `edges` (bins of a number).
+
+    `counts` are unbiased (of what the sites contribute: a site of scale 0.5 counts half) and may be negative;
+    `shares` are the nearest probabilities (free post-processing).
+    """
+
+    name: ClassVar[str] = "histogram"
+    columns: tuple[str, ...] = Field(min_length=1, max_length=1)
+    values: tuple[str | float | bool, ...] | None = None
+    edges: FloatArray | None = None
+
+    @model_validator(mode="after")
+    def _declared(self) -> Self:
+        if (self.values is None) == (self.edges is None):
+            raise ValueError("declare either the column's values (categories) or its edges (bins)")
+        if self.values is not None and (not self.values or len(set(self.values)) < len(self.values)):
+            raise ValueError("the declared values must be different from each other, and at least one")
+        if self.edges is not None and self.edges.size < 2:
+            raise ValueError("bins need at least two edges")
+        return self
+
+    @property
+    def categories(self) -> dict[str, Sequence[str | float | bool]]:
+        return {} if self.values is None else {self.columns[0]: self.values}
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        params: dict[str, Any] = {"bins": len(self.values)} if self.values is not None else {}
+        if self.edges is not None:
+            params = {"bins": self.edges.size - 1, "edges": self.edges}
+        return (PrivateSum("histogram", params, 1.0),)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        release = yield self.requests(adjacency)[0]
+        return {
+            "counts": release.value,
+            "shares": nearest_probabilities(release.value),
+            "noise_std": np.array([release.noise_std]),
+        }
+
+
+def nearest_probabilities(counts: Floats) -> Floats:
+    """The point of the probability simplex nearest to the counts, scaled to their positive total.
+
+    >>> nearest_probabilities(np.array([3.0, 1.0, -1.0])).tolist()
+    [0.75, 0.25, 0.0]
+    """
+    total = float(np.sum(np.maximum(counts, 0)))
+    if total <= 0:
+        return np.full(len(counts), 1 / len(counts))
+    falling = np.sort(counts / total)[::-1]
+    slack = (np.cumsum(falling) - 1) / np.arange(1, len(counts) + 1)
+    shift = slack[np.flatnonzero(falling > slack)[-1]]
+    return np.asarray(np.maximum(counts / total - shift, 0))

@@ -1,0 +1,113 @@
+"""k-means in a fixed number of rounds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from zerosum.algorithms.program import Floats, Program, RangedAlgorithm
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.clusters import ClusterSums
+
+_CELLS = 8  # how many cells per cluster the first round looks at
+
+
+class KMeans(RangedAlgorithm):
+    """One round over many public cells, whose noisy means are clustered for a start; then Lloyd's rounds.
+
+    The first round costs as much as any other, since the sensitivity does not grow with the number of cells, and saves
+    the rest from a bad start. A cluster whose noisy count is lost in the noise keeps its centre.
+    """
+
+    name: ClassVar[str] = "k-means"
+    clusters: int = Field(gt=0)
+    rounds: int = Field(default=5, gt=1)
+    start: int = 0  # seed of the public cells, nothing else
+
+    def _statistic(self, centers: Floats) -> ClusterSums:
+        return ClusterSums(**self.bounds, centers=centers)
+
+    def _request(self, centers: Floats) -> PrivateSum:
+        return PrivateSum("cluster_sums", self.bounds | {"centers": centers}, 1 / self.rounds)
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        cells = self.cells()
+        return (self._request(cells), *[self._request(cells[: self.clusters])] * (self.rounds - 1))
+
+    def cells(self) -> Floats:
+        """Points far apart in the public domain, each the farthest from those before it; no data is looked at."""
+        rng = np.random.default_rng(self.start)
+        count = _CELLS * self.clusters
+        candidates = rng.uniform(-1, 1, (50 * count, len(self.columns)))
+        if self.lower is None:
+            candidates *= self.radius / np.sqrt(len(self.columns))
+        chosen = [candidates[0]]
+        distance = np.full(len(candidates), np.inf)
+        while len(chosen) < count:
+            distance = np.minimum(distance, np.sum((candidates - chosen[-1]) ** 2, axis=1))
+            chosen.append(candidates[int(np.argmax(distance))])
+        return np.array(chosen)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        centers = self.cells()
+        release = yield self._request(centers)
+        points, counts = self._moved(centers, release.value, release.noise_std)
+        heard = counts > 0
+        if np.sum(heard) >= self.clusters:
+            centers = weighted_kmeans(points[heard], counts[heard], self.clusters, self.start)
+        else:
+            centers = points[np.argsort(-counts, kind="stable")[: self.clusters]]
+        for _ in range(self.rounds - 1):
+            release = yield self._request(centers)
+            counts, _sums = self._statistic(centers).split(release.value)
+            centers, _heard = self._moved(centers, release.value, release.noise_std)
+        return {
+            "centers": self.middle + self.half * centers,
+            "counts": counts,
+            "count_noise_std": np.array([release.noise_std]),
+        }
+
+    def _moved(self, centers: Floats, value: Floats, noise: float) -> tuple[Floats, Floats]:
+        """The new centres, and the counts with those that noise drowns set to zero; their centres stay."""
+        counts, sums = self._statistic(centers).split(value)
+        heard = counts > 2 * noise
+        moved = sums / np.where(heard, counts, 1.0)[:, None]
+        return np.where(heard[:, None], self._inside(moved), centers), np.where(heard, counts, 0.0)
+
+    def _inside(self, points: Floats) -> Floats:
+        if self.lower is not None:
+            points = np.clip(points, -1, 1)
+        norms = np.linalg.norm(points, axis=1, keepdims=True)
+        return np.asarray(points * np.minimum(1, self.radius / np.maximum(norms, 1e-300)))
+
+
+def weighted_kmeans(points: Floats, weights: Floats, clusters: int, seed: int, restarts: int = 20) -> Floats:
+    """The best of several k-means++ runs on a few weighted points: free post-processing at the coordinator.
+
+    >>> weighted_kmeans(np.array([[0.0], [0.2], [5.0]]), np.array([1.0, 1.0, 3.0]), 2, 0).round(2).ravel().tolist()
+    [0.1, 5.0]
+    """
+    rng = np.random.default_rng(seed)
+    best, lowest = points[:clusters], np.inf
+    for _ in range(restarts):
+        centers = points[rng.choice(len(points), 1, p=weights / weights.sum())]
+        while len(centers) < clusters:
+            gap = weights * np.min(_squared(points, centers), axis=1)
+            chance = gap / gap.sum() if gap.sum() > 0 else weights / weights.sum()
+            centers = np.vstack([centers, points[rng.choice(len(points), 1, p=chance)]])
+        for _ in range(30):
+            nearest = np.argmin(_squared(points, centers), axis=1)
+            member = (nearest[:, None] == np.arange(clusters)) * weights[:, None]
+            mass = member.sum(axis=0)
+            centers = np.where(mass[:, None] > 0, member.T @ points / np.maximum(mass, 1e-300)[:, None], centers)
+        cost = float(weights @ np.min(_squared(points, centers), axis=1))
+        if cost < lowest:
+            best, lowest = centers, cost
+    return best[np.lexsort(best.T[::-1])]
+
+
+def _squared(points: Floats, centers: Floats) -> Floats:
+    return np.asarray(np.sum((points[:, None, :] - centers[None, :, :]) ** 2, axis=2))

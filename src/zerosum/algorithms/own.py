@@ -1,0 +1,32 @@
+"""The sum and mean of a statistic of the user's own, which every site has registered itself."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from zerosum.algorithms.program import Algorithm, Program
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.statistic import Adjacency
+
+
+class OwnStatistic(Algorithm):
+    """One release of a registered statistic: `sum` over units and, where counts are public, `mean`."""
+
+    name: ClassVar[str] = "statistic"
+    statistic: str
+    clip: float = Field(gt=0, allow_inf_nan=False)
+    options: dict[str, float] = Field(default_factory=dict)
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        params = {"columns": len(self.columns), "clip": self.clip, "options": self.options}
+        return (PrivateSum(self.statistic, params, 1.0),)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        release = yield self.requests(adjacency)[0]
+        estimate = {"sum": release.value, "noise_std": np.array([release.noise_std])}
+        if release.units is not None:
+            estimate["mean"] = release.value / release.units
+        return estimate

@@ -1,0 +1,100 @@
+"""What a program is: public parameters, the requests it will make, and the generator that makes them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from zerosum.kernel.plan import PlannedRelease
+from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.statistic import Adjacency, FloatArray
+from zerosum.statistics import build
+
+Floats = NDArray[np.float64]
+Estimate = Mapping[str, Floats]
+Program = Generator[PrivateSum, Release, Estimate]
+
+
+class Algorithm(BaseModel, ABC):
+    """A family of programs. Fields are its public parameters; unknown ones are refused.
+
+    `requests` lists a template of every request `program` will yield, in order: the same statistic, size,
+    sensitivity and share, whatever the data turn out to be.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    name: ClassVar[str]
+
+    columns: tuple[str, ...] = Field(min_length=1)
+
+    @abstractmethod
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """What will be asked for, before anything runs."""
+
+    @abstractmethod
+    def program(self, adjacency: Adjacency) -> Program:
+        """The generator: yields requests, receives releases, returns the estimate. No input or output, no noise."""
+
+    @property
+    def categories(self) -> dict[str, Sequence[str | float | bool]]:
+        """Columns that hold public categories rather than numbers."""
+        return {}
+
+    def releases(self, adjacency: Adjacency) -> tuple[PlannedRelease, ...]:
+        """The plan's entries for `requests`, with sizes and sensitivities from the registry."""
+        planned = []
+        for request in self.requests(adjacency):
+            statistic = build(request.statistic, request.params)
+            bound = statistic.sensitivity(adjacency)
+            planned.append(PlannedRelease(request.statistic, bound, request.share, statistic.size))
+        return tuple(planned)
+
+
+class RangedAlgorithm(Algorithm):
+    """An algorithm on numeric columns with public ranges, or with a public bound on each row's L2 norm.
+
+    With `lower` and `upper` the rows are clamped and mapped to [-1, 1] by column, and `clip` bounds the norm of what
+    comes out (by default it cuts nothing off); without them `clip` bounds the rows as they are.
+    """
+
+    lower: FloatArray | None = None
+    upper: FloatArray | None = None
+    clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError("lower and upper belong together")
+        if self.clip is None and self.lower is None:
+            raise ValueError("give public ranges (lower and upper) or a clip, since data must not set their own bounds")
+        return self
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """The parameters every ranged statistic shares."""
+        params: dict[str, Any] = {"columns": len(self.columns), "clip": self.radius}
+        if self.lower is not None and self.upper is not None:
+            params |= {"lower": self.lower, "upper": self.upper}
+        return params
+
+    @property
+    def radius(self) -> float:
+        return float(np.sqrt(len(self.columns))) if self.clip is None else self.clip
+
+    @property
+    def middle(self) -> Floats:
+        if self.lower is None or self.upper is None:
+            return np.zeros(len(self.columns))
+        return (self.lower + self.upper) / 2
+
+    @property
+    def half(self) -> Floats:
+        """What one normalised unit is worth in the units of the data, by column."""
+        if self.lower is None or self.upper is None:
+            return np.ones(len(self.columns))
+        return (self.upper - self.lower) / 2

@@ -1,0 +1,355 @@
+"""The command line. Results go to stdout, progress to stderr; `--json` makes both the result and errors JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
+from zerosum.errors import BadInput, BadParameter, CheckFailed, LedgerRefused, ZerosumError
+from zerosum.report import PrivacyReport, check_target, finite, privacy_report, versions
+
+app = typer.Typer(
+    help="One joint result from institutions that may not share records, under exactly accounted privacy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+ledger_app = typer.Typer(help="A site's ledger: what was spent, and whether the record is sound.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+# typer's own base of all usage errors, wherever the installed version keeps it
+_UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+_out, _err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+
+def main() -> None:
+    """Entry point: every foreseeable failure is one sentence and an exit code, never a traceback."""
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
+    as_json = "--json" in arguments
+    try:
+        code = app(args=arguments, prog_name="zerosum", standalone_mode=False)
+        return int(code or 0)
+    except ZerosumError as error:
+        return _fail(as_json, type(error).__name__, str(error), error.exit_code)
+    except _UsageProblem as error:
+        message = error.format_message()
+        if type(error).__name__ == "NoArgsIsHelpError":  # the message is the help page
+            print(message)
+            return 2
+        return _fail(as_json, "UsageError", " ".join(message.split()), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail(as_json, "Interrupted", "interrupted; what was spent stays spent", 130)
+    except BrokenPipeError:
+        return 0
+
+
+def _fail(as_json: bool, kind: str, message: str, code: int) -> int:
+    if as_json:
+        print(json.dumps({"error": {"type": kind, "message": message}}))
+    else:
+        _err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    return code
+
+
+def _print_json(record: Any) -> None:
+    print(json.dumps(finite(record), indent=2))
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=_err, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, planned: bar.update(task, completed=done, total=planned)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the picture and the figures go.")] = Path("zerosum-demo"),
+    repeats: Annotated[int, typer.Option(min=2, help="How often each scheme is asked.")] = 80,
+    json_: Json = False,
+) -> None:
+    """Four made-up hospitals, the same question under every scheme at the same epsilon."""
+    from zerosum import demo as module
+
+    with _progress("asking every scheme") as on_step:
+        found = module.play(repeats, on_step)
+    picture = out / "accuracy.png"
+    module.draw(found, picture)
+    (out / "demo.json").write_text(json.dumps(finite(found.as_record()), indent=2) + "\n")
+    if json_:
+        _print_json(found.as_record() | {"picture": str(picture)})
+        return
+    hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
+    _out.print(f"[bold]Four hospitals[/]: {hospitals}. The question: the mean of five clinical measurements.\n")
+    pooled = next(line.predicted for line in found.lines if line.scheme == "pooled")
+    table = Table("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
+    for line in found.lines:
+        ratio = "" if line.predicted == 0 else f"{(line.predicted / pooled) ** 2:.2f}"
+        spent = "infinite" if line.epsilon is None else f"{line.epsilon:.4f}"
+        table.add_row(
+            line.scheme,
+            line.trusted,
+            f"{100 * line.measured:.3f}",
+            f"{100 * line.predicted:.3f}",
+            ratio,
+            spent,
+        )
+    _out.print(table)
+    _show_report(found.report)
+    _out.print(f"\npicture: {picture}")
+
+
+@app.command()
+def account(
+    scheme: Annotated[
+        str,
+        typer.Option(help="pooled, local, cape-published, cape-helper, zero-sum, pairwise or secure-sum."),
+    ],
+    sites: Annotated[int, typer.Option(help="Number of sites S.")],
+    colluders: Annotated[int, typer.Option(help="Sites that may collude with the coordinator.")],
+    sensitivity: Annotated[float, typer.Option(help="L2 sensitivity D of a site's sum.")],
+    delta: Annotated[float, typer.Option(help="The delta of (epsilon, delta).")],
+    dropouts: Annotated[int, typer.Option(help="Sites that may be lost in a round.")] = 0,
+    tau: Annotated[
+        float | None,
+        typer.Option(
+            help="The papers' tau (cape forms), a site's own noise (local, secure-sum), or the sum's (pooled)."
+        ),
+    ] = None,
+    sigma_g: Annotated[float | None, typer.Option(help="zero-sum, pairwise: noise a site keeps to itself.")] = None,
+    sigma_e: Annotated[
+        float | None,
+        typer.Option(
+            help="zero-sum, pairwise: noise that cancels (a pair's stream has variance sigma_e^2 / honest sites)."
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Solve for the noise at which the exact loss is this.")] = None,
+    json_: Json = False,
+) -> None:
+    """What a scheme costs, exactly and as published: mu, epsilon, noise, variance against the pooled sum's."""
+    from zerosum.kernel.calculator import account as calculate
+    from zerosum.kernel.schemes import Scheme
+    from zerosum.kernel.view import Coalition
+
+    noise, ratio = tau, 100.0
+    if scheme in ("zero-sum", "pairwise"):
+        if tau is not None:
+            raise BadParameter(f"{scheme} takes --sigma-g and --sigma-e, not --tau")
+        if (sigma_g is None) != (sigma_e is None):
+            raise BadParameter("--sigma-g and --sigma-e belong together")
+        if sigma_g is not None and sigma_e is not None:
+            if not sigma_g > 0:
+                raise BadParameter(f"sigma_g must be positive, got {sigma_g:g}")
+            ratio = sigma_e / sigma_g
+            noise = sigma_g if epsilon is None else None
+    elif sigma_g is not None or sigma_e is not None:
+        raise BadParameter(f"{scheme} takes --tau, not --sigma-g and --sigma-e")
+    cost = calculate(
+        Scheme(scheme, ratio=ratio),
+        sites=sites,
+        coalition=Coalition(colluders, dropouts),
+        sensitivity=sensitivity,
+        delta=delta,
+        tau=noise,
+        epsilon=epsilon,
+    )
+    if json_:
+        _print_json(asdict(cost))
+        return
+    table = Table("", "exact", "published", title=f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding")
+    table.add_row("mu^2", f"{cost.mu_squared:.6f}", _number(cost.published_mu_squared))
+    table.add_row(
+        "mu",
+        f"{cost.mu:.6f}",
+        _number(None if cost.published_mu_squared is None else cost.published_mu_squared**0.5),
+    )
+    table.add_row(f"epsilon at delta {cost.delta:g}", f"{cost.epsilon:.6f}", _number(cost.published_epsilon))
+    for name, value in cost.noise.items():
+        table.add_row(name, f"{value:.6g}", "")
+    table.add_row("noise of the released sum", f"{cost.noise_std:.6g}", "")
+    table.add_row("its variance / pooled at equal mu", f"{cost.variance_ratio:.6f}", "")
+    _out.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "no formula" if value is None else f"{value:.6f}"
+
+
+@app.command()
+def plan(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    json_: Json = False,
+) -> None:
+    """What a study will release and what that costs each site, before any data is read."""
+    from zerosum.study import Study
+
+    report = privacy_report(Study.load(study).plan())
+    if json_:
+        _print_json(report.as_record())
+        return
+    _show_report(report)
+
+
+@app.command()
+def run(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
+    json_: Json = False,
+) -> None:
+    """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
+    from zerosum.study import Study
+
+    loaded = Study.load(study)
+    check_target(out)
+    with _progress("rounds") as on_round:
+        result = loaded.run(on_round)
+    result.write(out)
+    if json_:
+        _print_json(result.as_record() | {"folder": str(out)})
+        return
+    for name, value in result.estimate.items():
+        _out.print(f"[bold]{name}[/]: {escape(_short(value.tolist()))}")
+    _show_report(result.report)
+    _out.print(f"\nwritten to {out}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        shown = ", ".join(_short(item) for item in value[:10])
+        return f"[{shown}{', ...' if len(value) > 10 else ''}]"
+    return f"{value:.6g}"
+
+
+def _show_report(report: PrivacyReport) -> None:
+    table = Table("release", "numbers", "sensitivity", "share of mu²", "noise of the sum", "mu")
+    for line in report.releases:
+        cells = (
+            f"{line.size}",
+            f"{line.sensitivity:.4g}",
+            f"{line.share:.3g}",
+            f"{line.noise_std:.4g}",
+            f"{line.mu:.4g}",
+        )
+        table.add_row(line.statistic, *cells)
+    _out.print(table)
+    table = Table("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
+    for site in report.per_site:
+        published = "" if site.published_epsilon is None else f"{site.published_epsilon:.4f}"
+        table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", published)
+    _out.print(table)
+    _out.print(
+        f"{report.rounds} round{'s' if report.rounds > 1 else ''} of {report.exchanges} exchange"
+        f"{'s' if report.exchanges > 1 else ''}, {report.bytes_per_site} bytes to and from each site."
+    )
+    for sentence in report.sentences():
+        _out.print(sentence)
+
+
+@ledger_app.command("show")
+def ledger_show(
+    path: Annotated[Path | None, typer.Argument(help="A ledger file; without one, list those of this user.")] = None,
+    delta: Annotated[float, typer.Option(help="The delta at which the total epsilon is stated.")] = 1e-5,
+    json_: Json = False,
+) -> None:
+    """What a population has spent so far."""
+    from zerosum.site.ledger import Ledger
+
+    paths = [path] if path is not None else _ledgers()
+    records = []
+    for file in paths:
+        with Ledger.inspect(file) as ledger:
+            records.append(
+                {
+                    "ledger": str(file),
+                    "account": asdict(ledger.account),
+                    "epsilon": ledger.epsilon(delta),
+                    "delta": delta,
+                    "mu": ledger.mu,
+                    "entries": [asdict(entry) for entry in ledger.entries()],
+                }
+            )
+    if json_:
+        _print_json(records if path is None else records[0])
+        return
+    if not records:
+        _out.print("no ledgers yet")
+    for record in records:
+        _show_ledger(record)
+
+
+def _show_ledger(record: dict[str, Any]) -> None:
+    title = f"{record['account']['population']}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
+    table = Table("#", Column("recorded", no_wrap=True), "study", "round", "statistic", "mu", title=title)
+    for entry in record["entries"]:
+        spend = entry["spend"]
+        table.add_row(
+            str(entry["number"]),
+            entry["recorded"][:19],
+            spend["study"],
+            str(spend["round"] + 1),
+            spend["statistic"],
+            f"{entry['charged_mu']:.4f}",
+        )
+    _out.print(table)
+
+
+@ledger_app.command("verify")
+def ledger_verify(
+    path: Annotated[Path | None, typer.Argument(help="A ledger file; without one, all of this user's.")] = None,
+    json_: Json = False,
+) -> None:
+    """Check a ledger's hash chain and its counter."""
+    from zerosum.site.ledger import Ledger
+
+    checked = []
+    for file in [path] if path is not None else _ledgers():
+        if not file.exists():
+            raise BadInput(f"there is no ledger {file}")
+        with _checking(), Ledger.inspect(file) as ledger:
+            checked.append({"ledger": str(file), "entries": ledger.verify(), "sound": True})
+    if json_:
+        _print_json(checked if path is None else checked[0])
+        return
+    for line in checked:
+        _out.print(f"{line['ledger']}: sound, {line['entries']} entries")
+
+
+@contextmanager
+def _checking() -> Iterator[None]:
+    """Here a fault is what was looked for, not what was run into."""
+    try:
+        yield
+    except LedgerRefused as error:
+        raise CheckFailed(str(error)) from error
+
+
+def _ledgers() -> list[Path]:
+    from zerosum.site.policy import ledger_folder
+
+    return sorted(ledger_folder().glob("*.sqlite"))
+
+
+@app.command()
+def version(json_: Json = False) -> None:
+    """Versions of Zerosum and of what it stands on."""
+    if json_:
+        _print_json(versions())
+        return
+    for name, number in versions().items():
+        _out.print(f"{name} {number}")

@@ -1,0 +1,1 @@
+"""Loaders of records, and the synthetic data of demos and papers."""

@@ -1,0 +1,195 @@
+"""The file formats: what a file holds, as named columns that can be read in batches of rows."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import lzma
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.errors import BadData, ZerosumError
+
+Cells: TypeAlias = Sequence[str] | NDArray[Any]  # some rows of one column: text, or numbers
+
+_BATCH_ROWS = 1 << 14
+_DAMAGE: tuple[type[Exception], ...] = (  # what NumPy, zip, gzip and csv raise for a file cut short or damaged
+    *(ValueError, TypeError, SyntaxError, LookupError, ArithmeticError, RuntimeError, MemoryError, OSError),
+    *(EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, csv.Error),
+)
+
+
+@contextmanager
+def readable(path: Path, *also: type[Exception]) -> Iterator[None]:
+    """What a library raises for a file it cannot read becomes one sentence, which quotes nothing of it."""
+    try:
+        yield
+    except ZerosumError:
+        raise
+    except (*_DAMAGE, *also) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise BadData(f"{path} is cut short, damaged, of another format or unreadable ({why})") from None
+
+
+def number(cell: str | float) -> float:
+    """The finite number that a cell says, or NaN."""
+    try:
+        value = float(cell)
+    except (ValueError, OverflowError):
+        return np.nan
+    return value if np.isfinite(value) and "_" not in str(cell) else np.nan  # float("1_000") is a thousand
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What a file holds: `batches(positions)` gives the cells of these columns, some rows after others."""
+
+    names: tuple[str, ...]
+    batches: Callable[[Sequence[int]], Iterator[list[Cells]]]
+    array: NDArray[Any] | None = None  # all of it, where it can be used as it lies
+    offsets: NDArray[np.int64] | None = None  # where each unit begins, and
+    unit_column: str | None = None  # the column of units, where the file itself says so
+
+
+def open_table(path: Path, columns: Sequence[str] | None, unit_column: str | None) -> Table:
+    if not path.is_file():
+        raise BadData(f"there is no file {path}")
+    match [suffix.lower() for suffix in path.suffixes]:
+        case [*_, ".npy"]:
+            held = {"data": np.lib.format.open_memmap(path, mode="r")}
+            return _array_table(path, held, columns, unit_column)
+        case [*_, ".npz"]:
+            return _array_table(path, _read_npz(path), columns, unit_column)
+        case [*_, ".csv"] | [*_, ".csv", ".gz"]:
+            return _csv_table(path)
+        case [*_, ".parquet"]:
+            return _parquet_table(path)
+    raise BadData(f"{path} is none of .npy, .npz, .csv, .csv.gz and .parquet")
+
+
+def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """The table as `data`, and where they are there, `columns` and `units`."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        tables = [key for key in archive.files if key not in ("columns", "units")]
+        named = [key for key in ("data", "X") if key in tables]
+        if not named and len(tables) != 1:
+            raise BadData(f"{path} holds {len(tables)} arrays, and none of them is called data or X")
+        keys = {"data": (named or tables)[0], "columns": "columns", "units": "units"}
+        return {name: np.asarray(archive[key]) for name, key in keys.items() if key in archive.files}
+
+
+def _array_table(
+    path: Path, held: Mapping[str, NDArray[Any]], columns: Sequence[str] | None, unit_column: str | None
+) -> Table:
+    data, labels = held["data"], held.get("units")
+    if data.dtype.kind not in "biuf":
+        raise BadData(f"{path} holds values that are not real numbers")
+    if data.ndim not in (1, 2, 3) or data.size == 0:
+        raise BadData(f"{path} holds an array of shape {data.shape}, not rows and columns")
+    array = data[:, None] if data.ndim == 1 else data.reshape(-1, data.shape[-1])
+    size, width = array.shape
+    offsets = np.arange(0, size + 1, data.shape[1], dtype=np.int64) if data.ndim == 3 else None
+    if unit_column is not None and (data.ndim == 3 or ("units" in held and unit_column != "units")):
+        raise BadData(f"{path} says itself which rows make a unit, so column {unit_column!r} cannot")
+    names = _array_names(path, held.get("columns"), width, columns, unit_column)
+    if labels is not None:
+        if labels.shape != (size,) or labels.dtype.kind not in "biufU" or offsets is not None:
+            raise BadData(f"the units of {path} must be one label for each of its {size} rows")
+        names += ("units",)
+
+    def batches(positions: Sequence[int]) -> Iterator[list[Cells]]:
+        for start in range(0, size, _BATCH_ROWS):
+            some = slice(start, start + _BATCH_ROWS)
+            yield [array[some, at] if at < width or labels is None else labels[some] for at in positions]
+
+    usable = array.dtype in (np.float32, np.float64)
+    return Table(names, batches, array if usable else None, offsets, None if labels is None else "units")
+
+
+def _array_names(
+    path: Path, own: NDArray[Any] | None, width: int, columns: Sequence[str] | None, unit_column: str | None
+) -> tuple[str, ...]:
+    """The file's own names, or the positions, or if the caller calls them otherwise, the caller's."""
+    if own is not None:
+        if own.shape != (width,) or own.dtype.kind != "U":
+            raise BadData(f"the columns of {path} must be {width} names")
+        return tuple(str(name).strip() for name in own)
+    names = tuple(str(at) for at in range(width))
+    if columns is None or any(name.isdecimal() for name in columns):
+        return names
+    free = width - (unit_column in names)
+    if len(columns) != free:
+        raise BadData(f"{path} has {free} columns, without names, but {len(columns)} names are given")
+    new = iter(columns)
+    return tuple(name if name == unit_column else next(new) for name in names)
+
+
+def _csv_table(path: Path) -> Table:
+    def opened() -> TextIO:
+        if path.suffix.lower() == ".gz":
+            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        return path.open(encoding="utf-8-sig", newline="")
+
+    with opened() as file:
+        names = tuple(name.strip() for name in next(csv.reader(file, strict=True), []))
+    if not any(names):
+        raise BadData(f"{path} is empty, or its first line is")
+    if all(np.isfinite(number(name)) for name in names):
+        raise BadData(f"the first line of {path} holds numbers where the columns' names should be")
+
+    def batches(positions: Sequence[int]) -> Iterator[list[Cells]]:
+        with readable(path), opened() as file:
+            reader = csv.reader(file, strict=True)
+            next(reader)
+            rows = (row for row in reader if not blank(row, reader.line_num))
+            while some := list(islice(rows, _BATCH_ROWS)):
+                yield [[row[at] for row in some] for at in positions]
+
+    def blank(row: list[str], line: int) -> bool:
+        if len(row) != len(names) and (row or len(names) == 1):
+            raise BadData(f"line {line} of {path} has {len(row)} cells, but its header {len(names)}")
+        return not row
+
+    return Table(names, batches)
+
+
+def _parquet_table(path: Path) -> Table:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise BadData(f"to read {path}, install pyarrow: pip install zerosum[parquet]") from None
+    kinds, damage = pa.types, pa.ArrowException
+
+    with readable(path, damage), pq.ParquetFile(path) as file:
+        names = tuple(file.schema_arrow.names)
+
+    def batches(positions: Sequence[int]) -> Iterator[list[Cells]]:
+        wanted = [names[at] for at in positions]
+        with readable(path, damage), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
+                yield [cells(batch.column(name), name) for name in wanted]
+
+    def cells(column: Any, name: str) -> Cells:
+        if kinds.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        kind = column.type
+        numeric = kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind)
+        if numeric and column.null_count == 0:
+            return np.asarray(column.to_numpy(zero_copy_only=False))
+        if numeric or str(kind).startswith(("string", "large_string", "decimal", "null")):
+            return ["" if cell is None else str(cell) for cell in column.to_pylist()]
+        raise BadData(f"column {name!r} of {path} holds neither numbers nor text")
+
+    return Table(names, batches)

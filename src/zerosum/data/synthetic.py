@@ -1,0 +1,72 @@
+"""Made-up records for demos. Nothing here is noise for privacy: a seeded generator is the point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.errors import BadParameter
+
+COLUMNS = ("age", "systolic", "bmi", "glucose", "cholesterol")
+
+#: What the columns may hold, known to everyone before any record is seen: years, mmHg, kg/m2, mg/dL, mg/dL.
+RANGES: dict[str, tuple[float, float]] = {
+    "age": (18.0, 100.0),
+    "systolic": (80.0, 220.0),
+    "bmi": (12.0, 60.0),
+    "glucose": (40.0, 400.0),
+    "cholesterol": (80.0, 400.0),
+}
+
+_NAMES = ("Northgate", "St. Anne", "Lakeside", "University")
+_MEANS = np.array([58.0, 132.0, 27.5, 108.0, 198.0])
+_SPREADS = np.array([15.0, 18.0, 5.0, 28.0, 38.0])
+_CORRELATION = np.array(
+    [
+        [1.00, 0.45, 0.10, 0.25, 0.20],
+        [0.45, 1.00, 0.30, 0.25, 0.15],
+        [0.10, 0.30, 1.00, 0.35, 0.20],
+        [0.25, 0.25, 0.35, 1.00, 0.15],
+        [0.20, 0.15, 0.20, 0.15, 1.00],
+    ]
+)
+_HOSPITAL_EFFECT = 0.4  # in spreads: how far one hospital's patients are from everybody's
+
+
+def hospitals(seed: int, sizes: Sequence[int] = (60, 150, 400, 900)) -> dict[str, NDArray[np.float64]]:
+    """Make up the clinical table of each hospital, one patient a row.
+
+    Every hospital draws its patients from the same correlated normal law around means of its own, so that
+    what it sees alone is biased and only all of them together come close to the truth.
+
+    Parameters
+    ----------
+    seed
+        The same seed makes the same tables.
+    sizes
+        How many patients each hospital has.
+
+    Returns
+    -------
+    dict
+        From each hospital's name to its table (patients, 5), whose columns are `COLUMNS`, within `RANGES`.
+
+    Examples
+    --------
+    >>> tables = hospitals(seed=1)
+    >>> {name: table.shape for name, table in tables.items()}
+    {'Northgate': (60, 5), 'St. Anne': (150, 5), 'Lakeside': (400, 5), 'University': (900, 5)}
+    """
+    if min(sizes, default=0) < 1:
+        raise BadParameter(f"every hospital must have a patient, got sizes {list(sizes)}")
+    rng = np.random.default_rng(seed)
+    low, high = np.array([RANGES[column] for column in COLUMNS]).T
+    tables = {}
+    for index, size in enumerate(sizes):
+        name = _NAMES[index] if index < len(_NAMES) else f"hospital {index + 1}"
+        effect = _HOSPITAL_EFFECT * rng.standard_normal(len(COLUMNS))
+        patients = effect + rng.standard_normal((size, len(COLUMNS))) @ np.linalg.cholesky(_CORRELATION).T
+        tables[name] = np.clip(np.round(_MEANS + _SPREADS * patients, 1), low, high)
+    return tables

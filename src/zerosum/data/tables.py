@@ -1,0 +1,198 @@
+"""One site's records, from a file into `Units`: .npy, .npz, .csv, .csv.gz and .parquet.
+
+Whatever is wrong with a file is said in one sentence that names the file and the column, never a cell:
+messages may travel, data may not. For the same reason a column is called by its name only where the caller
+gave that name (the first line of a file without a header is a record), and a library's words are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.data.formats import Cells, Table, number, open_table, readable
+from zerosum.errors import BadData, BadParameter
+from zerosum.kernel.units import Units
+
+Category: TypeAlias = str | float | bool
+Lookup: TypeAlias = Mapping[str | float, int]  # what a cell may say, and the category it means
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A site's units, and the names of their columns in order."""
+
+    units: Units
+    columns: tuple[str, ...]
+
+
+def load_units(
+    path: Path,
+    *,
+    columns: Sequence[str] | None = None,
+    unit_column: str | None = None,
+    categories: Mapping[str, Sequence[Category]] | None = None,
+) -> Loaded:
+    """Load one site's records, or raise `BadData`.
+
+    Parameters
+    ----------
+    path
+        `.npy`: numbers of shape (rows,), (rows, columns) or (units, rows, columns), memory-mapped, and not
+        copied if they are float32 or float64 and all are read as they are. `.npz`: such an array as `data` or
+        `X` or alone, with optional `columns` (their names) and `units` (a label per row). `.csv`, `.csv.gz`:
+        UTF-8, commas, a header. `.parquet`: columns of numbers, booleans or text.
+    columns
+        The columns to read, in this order; None: all but the unit column, in the file's order. An array's
+        columns without names are "0", "1" and so on, or, all of them at once, what they are called here.
+    unit_column
+        Rows with the same label in this column are one unit; None: every row is, unless an array says more.
+    categories
+        Values of these columns become their index in the declared list. Numbers compare as numbers: "1" and
+        1.0 are both 1.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "visits.csv")
+    ...     _ = path.write_text("person,sex,age\\nann,f,71\\nbob,m,64\\nann,f,72\\n")
+    ...     sex = {"sex": ["f", "m"]}
+    ...     loaded = load_units(path, columns=["age", "sex"], unit_column="person", categories=sex)
+    >>> loaded.columns, [rows.tolist() for rows in loaded.units.each()]
+    (('age', 'sex'), [[[71.0, 0.0], [72.0, 0.0]], [[64.0, 1.0]]])
+    """
+    lookups = {name: _lookup(name, declared) for name, declared in (categories or {}).items()}
+    with readable(path):
+        table = open_table(path, columns, unit_column)
+    chosen, unit = _choose(path, table.names, columns, unit_column or table.unit_column, lookups)
+    units = _units(path, table, chosen, unit)
+    try:
+        units.check()
+    except BadData as error:
+        raise BadData(f"{path}: {error}") from None
+    return Loaded(units, tuple(table.names[column.position] for column in chosen))
+
+
+@dataclass(frozen=True)
+class _Column:
+    position: int
+    called: str  # in messages
+    lookup: Lookup | None = None
+
+    def numbers(self, cells: Cells, before: int) -> Floats:
+        """The cells as numbers, or as indices of categories (NaN: none); `before` rows came before them."""
+        if self.lookup is not None:
+            return _encode(cells, self.lookup)
+        values = _numbers(cells)
+        finite = np.isfinite(values)
+        if not finite.all():
+            at = int(np.argmin(finite))
+            what = "not a finite number" if str(cells[at]).strip() else "empty"
+            raise BadData(f"{self.called} is {what} in data row {before + at + 1}")
+        return values
+
+    def labels(self, cells: Cells, before: int, seen: dict[Any, int]) -> list[int]:
+        """Each label's number in order of appearance."""
+        codes = []
+        for row, cell in enumerate(cells.tolist() if isinstance(cells, np.ndarray) else cells, before + 1):
+            label = cell.strip() if isinstance(cell, str) else cell
+            if label == "" or label != label:
+                raise BadData(f"{self.called} says whose row it is, but is empty in data row {row}")
+            codes.append(seen.setdefault(label, len(seen)))
+        return codes
+
+
+def _choose(
+    path: Path,
+    names: Sequence[str],
+    columns: Sequence[str] | None,
+    unit: str | None,
+    lookups: Mapping[str, Lookup],
+) -> tuple[list[_Column], _Column | None]:
+    """The columns to read, and the one that says whose row it is."""
+    if len(set(names)) < len(names):
+        raise BadData(f"two columns of {path} have the same name")
+    chosen = [name for name in names if name != unit] if columns is None else list(columns)
+    wanted = chosen if unit is None else [*chosen, unit]
+    if not chosen:
+        raise BadData(f"there are no columns to read in {path}")
+    if columns is None and "" in chosen:
+        raise BadData(f"column {names.index('') + 1} of {path} has no name: list the columns to read")
+    if len(set(wanted)) < len(wanted):
+        raise BadParameter("the columns to read and the unit column must all differ")
+    if missing := [name for name in wanted if name not in names]:
+        raise BadData(f"{path} has no column {missing[0]!r}")
+    if stray := lookups.keys() - chosen:
+        raise BadParameter(f"categories are declared for {min(stray)!r}, which is not a column to read")
+
+    def column(name: str) -> _Column:
+        at = names.index(name)
+        given = name == unit or name in lookups or columns is not None
+        return _Column(at, f"column {repr(name) if given else at + 1} of {path}", lookups.get(name))
+
+    return [column(name) for name in chosen], None if unit is None else column(unit)
+
+
+def _units(path: Path, table: Table, columns: Sequence[_Column], unit: _Column | None) -> Units:
+    positions = [column.position for column in columns]
+    if table.array is not None and unit is None and all(column.lookup is None for column in columns):
+        whole = positions == list(range(table.array.shape[1]))
+        return Units(table.array if whole else table.array[:, positions], table.offsets)
+    parts: list[list[Floats]] = [[] for _ in columns]
+    labels: list[int] = []
+    seen: dict[Any, int] = {}
+    before = 0
+    for batch in table.batches([*positions, unit.position] if unit else positions):
+        for column, cells, part in zip(columns, batch, parts, strict=False):  # the labels come last
+            part.append(column.numbers(cells, before))
+        if unit:
+            labels += unit.labels(batch[-1], before, seen)
+        before += len(batch[0])
+    if before == 0:
+        raise BadData(f"{path} has no rows")
+    rows = np.column_stack([np.concatenate(part) for part in parts])
+    for column, outside in zip(columns, np.isnan(rows).sum(axis=0), strict=True):
+        if outside:
+            raise BadData(f"{outside} values of {column.called} are outside the declared categories")
+    return Units.from_groups(rows, labels) if unit else Units(rows, table.offsets)
+
+
+def _numbers(cells: Cells) -> Floats:
+    """The numbers that cells say, none of them finite for a cell that says none."""
+    if isinstance(cells, np.ndarray):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return cells.astype(np.float64)
+    if "_" not in "".join(cells):
+        with suppress(ValueError):
+            return np.array(cells, dtype=np.float64)
+    return np.array([number(cell) for cell in cells])
+
+
+def _lookup(column: str, declared: Sequence[Category]) -> Lookup:
+    lookup: dict[str | float, int] = {}
+    for index, category in enumerate(declared):
+        keys: set[str | float] = set() if np.isnan(number(category)) else {number(category)}
+        if isinstance(category, bool):
+            keys |= {"True", "true", "TRUE"} if category else {"False", "false", "FALSE"}
+        elif isinstance(category, str):
+            keys.add(category.strip())
+        if not keys or keys & lookup.keys():
+            raise BadParameter(f"category {index + 1} of column {column!r} is not finite, or declared twice")
+        lookup |= dict.fromkeys(keys, index)
+    return lookup
+
+
+def _encode(cells: Cells, lookup: Lookup) -> Floats:
+    """The index of each cell's category, or NaN: text is compared as text, then as a number."""
+    if isinstance(cells, np.ndarray):
+        return np.array([lookup.get(cell, np.nan) for cell in cells.tolist()])
+    texts = (cell.strip() for cell in cells)
+    return np.array([lookup.get(text, lookup.get(number(text), np.nan)) for text in texts])

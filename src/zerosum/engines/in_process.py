@@ -1,0 +1,31 @@
+"""All sites in this process: the default engine. The sites run the code that real ones run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from zerosum.errors import ZerosumError
+from zerosum.kernel.request import Lost, Message, Refusal, Reply
+from zerosum.site.contribute import Site
+
+
+def _nobody(site: str, message: Message) -> bool:
+    return False
+
+
+class InProcess:
+    """Sites held in memory. `loses(site, message)` says which messages never arrive, for tests and rehearsals."""
+
+    def __init__(self, sites: Iterable[Site], loses: Callable[[str, Message], bool] = _nobody) -> None:
+        self._sites = {site.name: site for site in sites}
+        self._loses = loses
+
+    def exchange(self, messages: Mapping[str, Message]) -> Iterator[Reply]:
+        for name, message in messages.items():
+            if name not in self._sites or self._loses(name, message):
+                yield Lost(name)
+                continue
+            try:
+                yield self._sites[name].handle(message)
+            except ZerosumError as error:
+                yield Refusal(name, error)

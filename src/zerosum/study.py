@@ -1,0 +1,269 @@
+"""A study: a TOML file or a call that says what is asked, of whom, at what privacy; from it the plan and the run."""
+
+from __future__ import annotations
+
+import secrets
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from zerosum import algorithms
+from zerosum.algorithms import Algorithm
+from zerosum.data.tables import load_units
+from zerosum.engines.coordinator import conduct
+from zerosum.engines.in_process import InProcess
+from zerosum.engines.seam import Engine
+from zerosum.errors import BadParameter, BadStudy, ZerosumError
+from zerosum.kernel.plan import Calibration, Plan, PlannedSite
+from zerosum.kernel.schemes import Combine, Scheme
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.kernel.view import Coalition
+from zerosum.report import Result, privacy_report, versions
+from zerosum.site.contribute import Site
+from zerosum.site.policy import Policy
+
+DEFAULT_SCHEME = "zero-sum"
+
+OnRound = Callable[[int, int], None]
+
+
+def _quiet(done: int, planned: int) -> None:
+    return None
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class UnitTable(_Table):
+    kind: Literal["person", "record"] = "person"
+    column: str | None = None
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+
+
+class PrivacyTable(_Table):
+    epsilon: float
+    delta: float
+    calibration: Calibration = "exact"
+    seed: int | None = None
+
+
+class CoalitionTable(_Table):
+    colluders: int | None = None
+    dropouts: int = 0
+
+
+class SchemeTable(_Table):
+    name: str = DEFAULT_SCHEME
+    ratio: float = 100.0
+    combine: Combine = Combine.SUMS
+
+
+class SiteTable(_Table):
+    name: str = Field(min_length=1)
+    data: Path
+    units: int | None = Field(default=None, gt=0)
+    scale: float = Field(default=1.0, gt=0, le=1)
+    weight: float | None = Field(default=None, gt=0, le=1)
+    policy: Path | dict[str, Any] | None = None
+
+
+class Study(_Table):
+    """The schema of a study file; docs/study.md describes every entry."""
+
+    name: str = Field(min_length=1)
+    algorithm: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    unit: UnitTable = UnitTable()
+    privacy: PrivacyTable
+    coalition: CoalitionTable = CoalitionTable()
+    scheme: SchemeTable = SchemeTable()
+    results_to_sites: bool = True
+    sites: tuple[SiteTable, ...]
+    folder: Path = Field(default=Path(), exclude=True)
+
+    @classmethod
+    def load(cls, path: Path) -> Study:
+        """Read a study file; paths in it are relative to where it lies."""
+        try:
+            record = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise BadStudy(f"there is no study file {path}") from None
+        except OSError as error:
+            raise BadStudy(f"the study file {path} cannot be read: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadStudy(f"the study file {path} is not valid TOML: {error}") from None
+        if "folder" in record:
+            raise BadStudy(f"the study file {path} has an unknown entry 'folder'")
+        try:
+            return cls(**record, folder=path.parent)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
+            raise BadStudy(f"the study file {path}: {where}: {_reason(first['type'], first['msg'])}") from None
+
+    def build_algorithm(self) -> Algorithm:
+        return algorithms.build(self.algorithm, self.parameters)
+
+    def plan(self) -> Plan:
+        """The plan, before any data is read. Each run of it is a study of its own: running again is spending again."""
+        return make_plan(
+            self.build_algorithm(),
+            [PlannedSite(site.name, site.units, site.scale, site.weight) for site in self.sites],
+            name=self.name,
+            epsilon=self.privacy.epsilon,
+            delta=self.privacy.delta,
+            scheme=Scheme(self.scheme.name, self.scheme.ratio, self.scheme.combine),
+            coalition=_coalition(self.coalition.colluders, self.coalition.dropouts, len(self.sites)),
+            unit=self.unit.kind,
+            adjacency=self.unit.adjacency,
+            results_to_sites=self.results_to_sites,
+            calibration=self.privacy.calibration,
+            seed=self.privacy.seed,
+        )
+
+    def load_sites(self) -> list[Site]:
+        """Read and validate every site's data and policy."""
+        algorithm = self.build_algorithm()
+        return [self._load(site, algorithm) for site in self.sites]
+
+    def _load(self, site: SiteTable, algorithm: Algorithm) -> Site:
+        try:
+            loaded = load_units(
+                self.folder / site.data,
+                columns=algorithm.columns,
+                unit_column=self.unit.column,
+                categories=algorithm.categories,
+            )
+            policy = self._policy(site)
+        except ZerosumError as error:
+            raise type(error)(f"site {site.name!r}: {error}") from error
+        return Site(site.name, loaded.units, policy)
+
+    def _policy(self, site: SiteTable) -> Policy:
+        if isinstance(site.policy, Path):
+            return Policy.load(self.folder / site.policy)
+        if site.policy is None:
+            return Policy(population=site.name, unit=self.unit.kind, adjacency=self.unit.adjacency)
+        return Policy.parse(site.policy, self.folder, "its policy")
+
+    def run(self, on_round: OnRound = _quiet) -> Result:
+        """Plan, load, and run in this process."""
+        plan = self.plan()
+        return execute(plan, self.build_algorithm(), InProcess(self.load_sites()), on_round)
+
+
+def make_plan(
+    algorithm: Algorithm,
+    sites: Sequence[PlannedSite],
+    *,
+    name: str,
+    epsilon: float,
+    delta: float,
+    scheme: Scheme,
+    coalition: Coalition,
+    unit: str = "person",
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    results_to_sites: bool = True,
+    calibration: Calibration = "exact",
+    seed: int | None = None,
+) -> Plan:
+    """A plan under a fresh study name."""
+    return Plan(
+        study=f"{name} {secrets.token_hex(8)}",
+        algorithm=algorithm.name,
+        unit=unit,
+        adjacency=adjacency,
+        epsilon=epsilon,
+        delta=delta,
+        scheme=scheme,
+        coalition=coalition,
+        sites=tuple(sites),
+        releases=algorithm.releases(adjacency),
+        results_to_sites=results_to_sites,
+        calibration=calibration,
+        seed=seed,
+    )
+
+
+def execute(plan: Plan, algorithm: Algorithm, engine: Engine, on_round: OnRound = _quiet) -> Result:
+    """Run a plan's program over an engine."""
+    requests, program = algorithm.requests(plan.adjacency), algorithm.program(plan.adjacency)
+    outcome = conduct(plan, requests, program, engine, on_round)
+    return Result(outcome.result, privacy_report(plan), outcome.participants, versions())
+
+
+def run(
+    algorithm: Algorithm,
+    sites: Mapping[str, ArrayLike | Units | Site],
+    *,
+    epsilon: float,
+    delta: float,
+    scheme: str | Scheme = DEFAULT_SCHEME,
+    colluders: int | None = None,
+    dropouts: int = 0,
+    unit: Literal["person", "record"] = "person",
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    results_to_sites: bool = True,
+    policies: Mapping[str, Policy] | None = None,
+    calibration: Calibration = "exact",
+    seed: int | None = None,
+    on_round: OnRound = _quiet,
+) -> Result:
+    """Run an algorithm over sites held in memory: arrays (a row per unit), `Units`, or whole `Site` objects.
+
+    A site without a policy of its own gets the default one: its ledger, under the site's name, lies in the user's state
+    folder, and the spend is as real as in any study. Running again is spending again.
+    """
+    coalition = _coalition(colluders, dropouts, len(sites))
+    chosen = scheme if isinstance(scheme, Scheme) else Scheme(scheme)
+    if strangers := set(policies or {}) - set(sites):
+        raise BadParameter(f"there is no site named {', '.join(map(repr, sorted(strangers)))} for the policy given")
+    members = []
+    for name, data in sites.items():
+        if isinstance(data, Site):
+            if data.name != name:
+                raise BadParameter(f"the site {data.name!r} was given under the name {name!r}")
+            members.append(data)
+            continue
+        units = data if isinstance(data, Units) else Units.from_rows(data)
+        policy = (policies or {}).get(name) or Policy(population=name, unit=unit, adjacency=adjacency)
+        members.append(Site(name, units, policy))
+    shapes = [PlannedSite(site.name) for site in members]
+    if chosen.combine is not Combine.SUMS:
+        shapes = [replace(shape, units=len(site.units)) for shape, site in zip(shapes, members, strict=True)]
+    plan = make_plan(
+        algorithm,
+        shapes,
+        name=algorithm.name,
+        epsilon=epsilon,
+        delta=delta,
+        scheme=chosen,
+        coalition=coalition,
+        unit=unit,
+        adjacency=adjacency,
+        results_to_sites=results_to_sites,
+        calibration=calibration,
+        seed=seed,
+    )
+    return execute(plan, algorithm, InProcess(members), on_round)
+
+
+def _coalition(colluders: int | None, dropouts: int, sites: int) -> Coalition:
+    if colluders is None:
+        colluders = Coalition.default(sites).colluders
+    return Coalition(colluders, dropouts)
+
+
+def _reason(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "this entry is missing"
+    if kind == "extra_forbidden":
+        return "there is no such entry"
+    return message.removeprefix("Value error, ")

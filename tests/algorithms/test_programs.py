@@ -1,0 +1,187 @@
+"""Programs driven by scripted releases, and their accuracy on data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from zerosum import algorithms
+from zerosum.algorithms import Algorithm, Covariance, Histogram, KMeans, Mean, OwnStatistic
+from zerosum.algorithms.histogram import nearest_probabilities
+from zerosum.engines.scripted import drive
+from zerosum.errors import BadParameter
+from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.statistics import build
+
+Floats = NDArray[np.float64]
+
+
+def exact(units: Units, adjacency: Adjacency = Adjacency.REPLACE_ONE, noise: float = 0.0) -> object:
+    """Answer a program's requests from data, with a fixed perturbation instead of noise."""
+    rng = np.random.default_rng(0)
+
+    def answer(request: PrivateSum) -> Release:
+        total = build(request.statistic, request.params).total(units)
+        public = float(len(units)) if adjacency is Adjacency.REPLACE_ONE else None
+        return Release(total + noise * rng.normal(size=total.shape), noise, public, ("a", "b"))
+
+    return answer
+
+
+def result_of(algorithm: Algorithm, units: Units, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> dict[str, Floats]:
+    estimate, asked = drive(algorithm.program(adjacency), exact(units, adjacency))  # type: ignore[arg-type]
+    declared = algorithm.releases(adjacency)
+    assert len(asked) == len(declared)
+    for request, planned in zip(asked, declared, strict=True):
+        statistic = build(request.statistic, request.params)
+        assert (request.statistic, statistic.size, request.share) == (
+            planned.statistic,
+            planned.size,
+            planned.share,
+        )
+        assert statistic.sensitivity(adjacency) == planned.sensitivity
+    assert sum(planned.share for planned in declared) == pytest.approx(1.0)
+    return {key: np.asarray(value) for key, value in estimate.items()}
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_mean_of_rows_and_of_people(adjacency: Adjacency) -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.uniform([20, 100], [80, 180], (60, 2))
+    algorithm = Mean(columns=("age", "systolic"), lower=[20, 100], upper=[80, 180])
+    assert np.allclose(result_of(algorithm, Units.from_rows(rows), adjacency)["mean"], rows.mean(axis=0))
+    people = Units.from_groups(rows, np.arange(60) % 7)
+    by_person = np.mean([rows[np.arange(60) % 7 == k].mean(axis=0) for k in range(7)], axis=0)
+    assert np.allclose(result_of(algorithm, people, adjacency)["mean"], by_person)
+
+
+def test_values_outside_the_ranges_are_clamped_column_by_column() -> None:
+    rows = np.array([[1e9, 0.5], [0.5, -1e9]])
+    algorithm = Mean(columns=("a", "b"), lower=[0, 0], upper=[1, 1])
+    assert np.allclose(result_of(algorithm, Units.from_rows(rows))["mean"], [0.75, 0.25])
+
+
+def test_a_clip_without_ranges_bounds_each_row() -> None:
+    rows = np.array([[3.0, 4.0], [0.3, 0.4]])
+    found = result_of(Mean(columns=("a", "b"), clip=1.0), Units.from_rows(rows))["mean"]
+    assert np.allclose(found, (np.array([0.6, 0.8]) + rows[1]) / 2)
+
+
+def test_histogram_of_categories_and_of_bins() -> None:
+    codes = np.array([0, 1, 1, 2, 1, 0], dtype=float)
+    algorithm = Histogram(columns=("sex",), values=("f", "m", "x"))
+    found = result_of(algorithm, Units.from_rows(codes))
+    assert found["counts"].tolist() == [2, 3, 1]
+    assert np.allclose(found["shares"], np.array([2, 3, 1]) / 6)
+    people = Units.from_groups(codes[:, None], ["p", "p", "q", "q", "q", "r"])
+    assert np.allclose(result_of(algorithm, people)["counts"], [1.5, 0.5 + 2 / 3, 1 / 3])
+    ages = Histogram(columns=("age",), edges=[0, 18, 65, 120])
+    found = result_of(ages, Units.from_rows(np.array([3.0, 18.0, 64.9, 65.0, 400.0, -2.0])))
+    assert found["counts"].tolist() == [2, 2, 2]
+
+
+def test_shares_are_probabilities_whatever_the_noise_did() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        counts = rng.normal(0, 50, 6) + rng.uniform(-50, 50)
+        shares = nearest_probabilities(counts)
+        assert np.all(shares >= 0)
+        assert shares.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_covariance_in_the_units_of_the_data(adjacency: Adjacency) -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.multivariate_normal([50, 3], [[90, 6], [6, 1]], 4000).clip([10, 0], [90, 6])
+    algorithm = Covariance(columns=("a", "b"), lower=[10, 0], upper=[90, 6])
+    found = result_of(algorithm, Units.from_rows(rows), adjacency)
+    assert np.allclose(found["mean"], rows.mean(axis=0))
+    assert np.allclose(found["covariance"], np.cov(rows.T, bias=True))
+    assert np.allclose(found["correlation"], np.corrcoef(rows.T))
+
+
+def test_a_noisy_covariance_is_positive_and_its_means_noise_is_taken_out() -> None:
+    rows = np.random.default_rng(3).normal(0, 0.2, (500, 3))
+    algorithm = Covariance(columns=("a", "b", "c"), clip=1.0)
+    many = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+
+        def answer(request: PrivateSum, rng: np.random.Generator = rng) -> Release:
+            total = build(request.statistic, request.params).total(Units.from_rows(rows))
+            return Release(total + 20 * rng.normal(size=total.shape), 20.0, 500.0, ())
+
+        estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), answer)
+        many.append(np.asarray(estimate["covariance"]))
+        assert np.min(np.linalg.eigvalsh(many[-1])) > -1e-12
+    truth = np.cov(rows.T, bias=True)
+    assert np.max(np.abs(np.mean(many, axis=0) - truth)) < 0.015
+
+
+@pytest.mark.parametrize("start", range(5))
+def test_kmeans_finds_separate_clusters(start: int) -> None:
+    rng = np.random.default_rng(4)
+    true = np.array([[2.0, 2.0], [8.0, 3.0], [5.0, 8.0]])
+    rows = np.vstack([c + 0.4 * rng.normal(size=(300, 2)) for c in true])
+    algorithm = KMeans(columns=("a", "b"), clusters=3, lower=[0, 0], upper=[10, 10], start=start)
+    found = result_of(algorithm, Units.from_rows(rows))
+    distance = np.linalg.norm(found["centers"][:, None] - true[None], axis=2)
+    assert np.all(distance.min(axis=0) < 0.15)
+    assert sorted(found["counts"].round().tolist()) == [300, 300, 300]
+
+
+def test_kmeans_keeps_centres_that_noise_drowns() -> None:
+    algorithm = KMeans(columns=("a",), clusters=2, rounds=2, lower=[0], upper=[1])
+    units = Units.from_rows(np.full((5, 1), 0.2))
+    estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), exact(units, noise=1000.0))  # type: ignore[arg-type]
+    centers = np.asarray(estimate["centers"])
+    assert centers.shape == (2, 1)
+    assert np.all((centers >= 0) & (centers <= 1))
+
+
+def test_the_cells_are_public_and_spread_out() -> None:
+    algorithm = KMeans(columns=("a", "b"), clusters=5, clip=2.0)
+    cells = algorithm.cells()
+    assert np.array_equal(cells, algorithm.cells())
+    gaps = np.linalg.norm(cells[:, None] - cells[None], axis=2) + 10 * np.eye(len(cells))
+    assert gaps.min() > 0.3
+    assert np.max(np.linalg.norm(cells, axis=1)) <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("median", {}, "unknown algorithm 'median'"),
+        ("mean", {"columns": ["a"]}, "data must not set their own bounds"),
+        ("mean", {"columns": [], "clip": 1}, "columns"),
+        ("mean", {"columns": ["a"], "clip": -1}, "clip"),
+        ("mean", {"columns": ["a"], "clip": 1, "robust": True}, "robust"),
+        ("mean", {"columns": ["a"], "lower": [0], "clip": 1.0}, "belong together"),
+        ("mean", {"columns": ["a"], "lower": [1], "upper": [0]}, "below its upper"),
+        ("mean", {"columns": ["a", "b"], "lower": [1], "upper": [2]}, "each of the 2 columns"),
+        ("mean", {"columns": ["a"], "lower": [float("nan")], "upper": [2]}, "finite"),
+        ("histogram", {"columns": ["a"]}, "declare either"),
+        ("histogram", {"columns": ["a"], "values": ["x", "x"]}, "different"),
+        ("histogram", {"columns": ["a"], "edges": [1]}, "at least two edges"),
+        ("histogram", {"columns": ["a"], "edges": [1, 0]}, "edges must rise"),
+        ("histogram", {"columns": ["a", "b"], "values": ["x"]}, "columns"),
+        ("covariance", {"columns": ["a"], "clip": 1, "mean_weight": 2}, "mean_weight"),
+        ("k-means", {"columns": ["a"], "clip": 1}, "clusters"),
+        ("k-means", {"columns": ["a"], "clip": 1, "clusters": 0}, "clusters"),
+        ("k-means", {"columns": ["a"], "clip": 1, "clusters": 2, "rounds": 1}, "rounds"),
+        ("statistic", {"columns": ["a"], "clip": 1, "statistic": "not_there"}, "unknown statistic"),
+    ],
+)
+def test_bad_parameters_are_one_clear_sentence(name: str, parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        algorithms.build(name, parameters).releases(Adjacency.REPLACE_ONE)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_own_statistic_gives_its_sum_and_mean() -> None:
+    algorithm = OwnStatistic(columns=("a", "b"), statistic="vector_sum", clip=1.0)
+    with pytest.raises(BadParameter, match="options"):  # a built-in one has parameters of its own
+        algorithm.releases(Adjacency.REPLACE_ONE)

@@ -1,0 +1,577 @@
+"""Records from files: the right numbers, or `BadData` that names the file and quotes none of its cells."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+import gzip
+import io
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from numpy.typing import NDArray
+
+from zerosum.data import formats
+from zerosum.data.tables import Loaded, load_units
+from zerosum.errors import BadData, BadParameter
+
+Table = NDArray[Any]
+NAMES = ("age", "bmi", "dose")
+
+
+def _write_npy(path: Path, table: Table, names: Sequence[str]) -> None:
+    np.save(path, table)
+
+
+def _write_npz(path: Path, table: Table, names: Sequence[str]) -> None:
+    np.savez(path, data=table, columns=np.array(names))
+
+
+def _write_small_npz(path: Path, table: Table, names: Sequence[str]) -> None:
+    np.savez_compressed(path, X=table, columns=np.array(names))
+
+
+def _csv_bytes(table: Table, names: Sequence[str]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([list(names), *table.tolist()])
+    return text.getvalue().encode()
+
+
+def _write_csv(path: Path, table: Table, names: Sequence[str]) -> None:
+    path.write_bytes(_csv_bytes(table, names))
+
+
+def _write_csv_gz(path: Path, table: Table, names: Sequence[str]) -> None:
+    path.write_bytes(gzip.compress(_csv_bytes(table, names)))
+
+
+def _write_parquet(path: Path, table: Table, names: Sequence[str]) -> None:
+    pq.write_table(pa.table(dict(zip(names, table.T, strict=True))), path)
+
+
+FORMATS: dict[str, Callable[[Path, Table, Sequence[str]], None]] = {
+    "a.npy": _write_npy,
+    "a.npz": _write_npz,
+    "small.npz": _write_small_npz,
+    "a.csv": _write_csv,
+    "A.CSV.GZ": _write_csv_gz,
+    "a.parquet": _write_parquet,
+}
+
+every_format = pytest.mark.parametrize("file", FORMATS)
+
+
+def _rows(loaded: Loaded) -> list[list[float]]:
+    return np.asarray(loaded.units.rows).tolist()  # type: ignore[no-any-return]  # tolist is typed as Any
+
+
+def _by_unit(loaded: Loaded) -> list[list[list[float]]]:
+    return [unit.tolist() for unit in loaded.units.each()]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str, name: str = "site.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode())
+        return path
+
+    return write
+
+
+# What is right
+
+
+@every_format
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@given(
+    table=arrays(
+        np.float64,
+        array_shapes(min_dims=2, max_dims=2, max_side=6),
+        elements=st.floats(allow_nan=False, allow_infinity=False),
+    )
+)
+def test_round_trip(tmp_path: Path, file: str, table: NDArray[np.float64]) -> None:
+    names = [f"column {index}" for index in range(table.shape[1])]
+    path = tmp_path / file
+    path.unlink(missing_ok=True)
+    FORMATS[file](path, table, names)
+    loaded = load_units(path)
+    assert _rows(loaded) == table.tolist()
+    assert len(loaded.units) == len(table)
+    assert loaded.columns == (tuple(names) if file != "a.npy" else tuple(map(str, range(len(names)))))
+
+
+@every_format
+def test_columns_are_selected_and_ordered(tmp_path: Path, file: str) -> None:
+    table = np.arange(12.0).reshape(4, 3)
+    FORMATS[file](tmp_path / file, table, NAMES)
+    columns = ("2", "0") if file == "a.npy" else ("dose", "age")
+    loaded = load_units(tmp_path / file, columns=columns)
+    assert loaded.columns == columns
+    assert _rows(loaded) == table[:, [2, 0]].tolist()
+
+
+@every_format
+def test_rows_of_one_label_are_one_unit(tmp_path: Path, file: str) -> None:
+    table = np.array([[7, 1, 2], [5, 3, 4], [7, 5, 6]])
+    FORMATS[file](tmp_path / file, table, ("who", "x", "y"))
+    unit_column = "0" if file == "a.npy" else "who"
+    loaded = load_units(tmp_path / file, unit_column=unit_column)
+    assert loaded.columns == (("1", "2") if file == "a.npy" else ("x", "y"))
+    assert _by_unit(loaded) == [[[1, 2], [5, 6]], [[3, 4]]]
+
+
+@every_format
+def test_categories_become_their_index(tmp_path: Path, file: str) -> None:
+    FORMATS[file](tmp_path / file, np.array([[1.0, 10.0], [2.0, 20.0], [1.0, 30.0]]), ("sex", "x"))
+    sex = "0" if file == "a.npy" else "sex"
+    spellings: list[list[str | float | bool]] = [[2, 1], ["2", "1"], [2.0, 1.0], ["2", True]]
+    for declared in spellings:
+        loaded = load_units(tmp_path / file, categories={sex: declared})
+        assert _rows(loaded) == [[1, 10], [0, 20], [1, 30]]
+
+
+@every_format
+def test_rows_beyond_a_batch(tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "_BATCH_ROWS", 4)
+    table = np.array([[row % 3, row, -row] for row in range(11)])
+    FORMATS[file](tmp_path / file, table, NAMES)
+    first, second = ("0", "1") if file == "a.npy" else NAMES[:2]
+    loaded = load_units(tmp_path / file, columns=[second], unit_column=first)
+    assert _by_unit(loaded) == [[[row] for row in range(unit, 11, 3)] for unit in range(3)]
+    with pytest.raises(BadData, match="7 values of column"):
+        load_units(tmp_path / file, categories={first: [1]})
+
+
+def test_large_arrays_are_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    for dtype in (np.float32, np.float64):
+        for shape in ((6,), (6, 2), (3, 2, 4)):
+            path.unlink(missing_ok=True)
+            np.save(path, np.arange(np.prod(shape), dtype=dtype).reshape(shape))
+            rows = load_units(path).units.rows
+            assert isinstance(rows, np.memmap)
+            assert rows.dtype == dtype
+            assert not rows.flags.owndata
+
+
+def test_other_numbers_become_float64(tmp_path: Path) -> None:
+    for dtype in ("?", "i1", "u8", ">f8", "f2", "g"):
+        path = tmp_path / f"{np.dtype(dtype).name}.npy"
+        np.save(path, np.array([[0, 1]], dtype=dtype))
+        units = load_units(path).units
+        assert units.rows.dtype == np.float64
+        assert units.rows.tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_three_dimensions_are_units_of_rows(tmp_path: Path, order: Any) -> None:
+    path = tmp_path / "a.npy"
+    cube = np.arange(24.0).reshape(2, 3, 4)
+    np.save(path, np.asarray(cube, order=order))
+    assert _by_unit(load_units(path)) == cube.tolist()
+    assert _by_unit(load_units(path, columns=["3", "1"])) == cube[:, :, [3, 1]].tolist()
+    encoded = load_units(path, columns=["0"], categories={"0": [20, 16, 12, 8, 4, 0]})
+    assert _by_unit(encoded) == [[[5], [4], [3]], [[2], [1], [0]]]
+    with pytest.raises(BadData, match="says itself which rows make a unit"):
+        load_units(path, unit_column="0")
+
+
+def test_columns_without_names_can_be_named_all_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.array([[1.0, 2.0, 3.0], [1.0, 4.0, 5.0]]))
+    assert load_units(path, columns=NAMES).columns == NAMES
+    loaded = load_units(path, columns=("age", "bmi"), unit_column="0")
+    assert loaded.columns == ("age", "bmi")
+    assert _by_unit(loaded) == [[[2, 3], [4, 5]]]
+    with pytest.raises(BadData, match="has 3 columns, without names, but 2 names are given"):
+        load_units(path, columns=("age", "bmi"))
+    with pytest.raises(BadData, match="has no column 'bmi'"):
+        load_units(path, columns=("0", "bmi", "2"))
+    with pytest.raises(BadData, match="has no column '3'"):
+        load_units(path, columns=("1", "2", "3"))
+
+
+def test_npz_tables(tmp_path: Path) -> None:
+    table, path = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), tmp_path / "a.npz"
+    np.savez(path, anything=table)
+    assert _rows(load_units(path)) == table.tolist()
+    np.savez(path, data=table, other=np.zeros(9))
+    assert _rows(load_units(path)) == table.tolist()
+    np.savez(path, data=table, units=np.array(["b", "a", " b"]))
+    for unit_column in (None, "units"):
+        loaded = load_units(path, unit_column=unit_column)
+        assert loaded.columns == ("0", "1")
+        assert _by_unit(loaded) == [[[1, 2], [5, 6]], [[3, 4]]]
+    with pytest.raises(BadData, match="says itself which rows make a unit"):
+        load_units(path, unit_column="0")
+
+
+def test_long_numbers_as_labels_stay_distinct(tmp_path: Path) -> None:
+    labels = np.array([2**53, 2**53 + 1, 2**53])
+    np.savez(tmp_path / "a.npz", data=np.arange(3.0), units=labels)
+    np.save(tmp_path / "a.npy", np.column_stack([labels, np.arange(3)]))
+    pq.write_table(pa.table({"0": labels, "x": np.arange(3.0)}), tmp_path / "a.parquet")
+    for file, unit_column in {"a.npz": None, "a.npy": "0", "a.parquet": "0"}.items():
+        assert _by_unit(load_units(tmp_path / file, unit_column=unit_column)) == [[[0], [2]], [[1]]]
+
+
+def test_csv_as_people_write_it(write: Callable[..., Path]) -> None:
+    path = write('\ufeffwho, age ,note\r\n"Müller, A.", 61 ,"any\nthing"\r\n\r\nb,6.2e1,\r\n"Müller, A. ",+63,x')
+    loaded = load_units(path, columns=["age"], unit_column="who")
+    assert _by_unit(loaded) == [[[61], [63]], [[62]]]
+
+
+def test_categories_of_text(write: Callable[..., Path]) -> None:
+    path = write("sex,smoker,grade\nf,TRUE,01\n m,False,1.0\nf,true,2\n")
+    declared: dict[str, list[str | float | bool]] = {
+        "sex": ["m", "f"],
+        "smoker": [False, True],
+        "grade": ["2", 1],
+    }
+    assert _rows(load_units(path, categories=declared)) == [[1, 1, 1], [0, 0, 1], [1, 1, 0]]
+    with pytest.raises(BadData, match=r"^2 values of column 'sex' of .* are outside the declared categories$"):
+        load_units(path, columns=["sex"], categories={"sex": ["m", "F"]})
+    empty = write("sex,x\nf,1\n,2\n")
+    assert _rows(load_units(empty, categories={"sex": ["f", ""]})) == [[0, 1], [1, 2]]
+    with pytest.raises(BadData, match="1 values of column 'sex'"):
+        load_units(empty, categories={"sex": ["f"]})
+
+
+def test_parquet_types(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {
+        "flag": pa.array([True, False]),
+        "small": pa.array([1, 2], pa.uint8()),
+        "half": pa.array(np.array([0.5, 1.5], np.float16)),
+        "exact": pa.array(["1.25", "2.50"]).cast(pa.decimal128(5, 2)),
+        "a.b": pa.array([3.0, 4.0]),
+        "sex": pa.array(["f", "m"]).dictionary_encode(),
+        "kind": pa.array(["x", "y"], pa.large_string()),
+    }
+    pq.write_table(pa.table(columns), path)
+    loaded = load_units(path, categories={"sex": ["m", "f"], "kind": ["x", "y"]})
+    assert loaded.columns == tuple(columns)
+    assert _rows(loaded) == [[1, 1, 0.5, 1.25, 3, 1, 0], [0, 2, 1.5, 2.5, 4, 0, 1]]
+    assert len(load_units(path, columns=["small"], unit_column="sex").units) == 2
+
+
+# What is wrong
+
+
+def _load(path: Path, expected: list[list[float]]) -> str:
+    """How a load of a damaged file ends: "right", or "refused" in one sentence about this file."""
+    try:
+        loaded = load_units(path)
+    except BadData as refusal:
+        error = refusal
+    else:
+        assert _rows(loaded) == expected
+        return "right"
+    assert str(path) in str(error)
+    assert "\n" not in str(error)
+    assert error.__suppress_context__ or error.__context__ is None
+    return "refused"
+
+
+@pytest.mark.parametrize("file", [file for file in FORMATS if file != "a.csv"])
+def test_a_file_cut_short_is_refused_or_whole(tmp_path: Path, file: str) -> None:
+    table = np.random.default_rng(0).normal(size=(9, 3))
+    FORMATS[file](tmp_path / file, table, NAMES)
+    whole = (tmp_path / file).read_bytes()
+    path = tmp_path / f"cut-{file}"
+    for length in range(len(whole)):
+        path.unlink(missing_ok=True)
+        path.write_bytes(whole[:length])
+        _load(path, table.tolist())
+    path.write_bytes(whole)
+    assert _load(path, table.tolist()) == "right"
+
+
+def test_a_csv_cut_short_is_refused_or_some_of_its_rows(tmp_path: Path) -> None:
+    table = np.random.default_rng(0).normal(size=(9, 3))
+    whole = _csv_bytes(table, NAMES)
+    path = tmp_path / "a.csv"
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        try:
+            rows = _rows(load_units(path))
+        except BadData:
+            continue
+        assert rows[:-1] == table[: len(rows) - 1].tolist()
+        assert rows[-1][:-1] == table[len(rows) - 1, :-1].tolist()  # the last number may have lost digits
+
+
+@every_format
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(data=st.data())
+def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, file: str, data: st.DataObject) -> None:
+    path = tmp_path / file
+    path.unlink(missing_ok=True)
+    FORMATS[file](path, np.arange(12.0).reshape(4, 3), NAMES)
+    damaged = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path.unlink()
+    path.write_bytes(damaged)
+    with suppress(BadData):
+        load_units(path).units.check()
+
+
+@every_format
+def test_what_is_not_a_file_of_its_format(tmp_path: Path, file: str) -> None:
+    path = tmp_path / file
+    with pytest.raises(BadData, match="there is no file"):
+        load_units(path)
+    path.mkdir()
+    with pytest.raises(BadData, match="there is no file"):
+        load_units(path)
+    path.rmdir()
+    for content in (
+        b"",
+        b"\n",
+        b"\x00",
+        b"\xff\xfea\x00",
+        b"PK\x03\x04",
+        b"\x93NUMPY",
+        b"PAR1",
+        b"\x1f\x8b",
+        b"\x80\x04.",
+    ):
+        path.write_bytes(content)
+        with pytest.raises(BadData):
+            load_units(path)
+
+
+@every_format
+def test_one_format_under_the_name_of_another(tmp_path: Path, file: str) -> None:
+    for other, writer in FORMATS.items():
+        written = tmp_path / f"written-{other}"
+        writer(written, np.ones((2, 3)), NAMES)
+        if Path(file.lower()).suffix != Path(other.lower()).suffix:
+            (tmp_path / file).unlink(missing_ok=True)
+            (tmp_path / file).write_bytes(written.read_bytes())
+            assert _load(tmp_path / file, []) == "refused"
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "npy", "a.gz", "a.csv.bz2"])
+def test_unknown_formats(write: Callable[..., Path], name: str) -> None:
+    with pytest.raises(BadData, match=r"is none of \.npy"):
+        load_units(write("a\n1\n", name))
+
+
+def test_an_unreadable_file_says_why(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    path = write("a\n1\n")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(BadData, match="Permission denied"):
+        load_units(path)
+
+
+@every_format
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite(tmp_path: Path, file: str, value: float) -> None:
+    FORMATS[file](tmp_path / file, np.array([[1.0, 2.0], [3.0, value]]), ("x", "y"))
+    with pytest.raises(BadData, match=r"1 values are not finite|column 2 of .* is not a finite number in data row 2"):
+        load_units(tmp_path / file)
+
+
+@every_format
+def test_columns_that_are_not_there_or_asked_for_twice(tmp_path: Path, file: str) -> None:
+    FORMATS[file](tmp_path / file, np.ones((2, 3)), NAMES)
+    first = "0" if file == "a.npy" else "age"
+    with pytest.raises(BadData, match="has no column '17'"):
+        load_units(tmp_path / file, columns=["17"])
+    with pytest.raises(BadData, match="has no column 'who'"):
+        load_units(tmp_path / file, unit_column="who")
+    with pytest.raises(BadData, match=r"no columns to read|0 names are given"):
+        load_units(tmp_path / file, columns=[])
+    for asked in ({"columns": [first, first]}, {"columns": [first], "unit_column": first}):
+        with pytest.raises(BadParameter, match="must all differ"):
+            load_units(tmp_path / file, **asked)
+    with pytest.raises(BadParameter, match="which is not a column to read"):
+        load_units(tmp_path / file, categories={"who": [1]})
+
+
+@pytest.mark.parametrize("declared", [[1, 1], ["1", 1.0], [True, 1], ["a", " a"], ["01", "1"], [np.nan], [np.inf]])
+def test_categories_declared_twice(write: Callable[..., Path], declared: list[str | float | bool]) -> None:
+    with pytest.raises(BadParameter, match=r"category \d of column 'a'"):
+        load_units(write("a\n1\n"), categories={"a": declared})
+
+
+def test_no_categories_leave_every_value_outside(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(3))
+    with pytest.raises(BadData, match="3 values of column '0'"):
+        load_units(tmp_path / "a.npy", categories={"0": []})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty, or its first line is"),
+        ("\na,b\n1,2\n", "is empty, or its first line is"),
+        (" , \n1,2\n", "is empty, or its first line is"),
+        ("a,b\n", "has no rows"),
+        ("a,b", "has no rows"),
+        ("a,b\n\n\n", "has no rows"),
+        ("64,71\n1,2\n", "holds numbers where the columns' names should be"),
+        ("a,b,a\n1,2,3\n", "two columns of .* have the same name"),
+        ("a, a\n1,2\n", "two columns of .* have the same name"),
+        (",a\n0,1\n", "column 1 of .* has no name"),
+        ("a,b\n1,2\n3\n", "line 3 of .* has 1 cells, but its header 2"),
+        ("a,b\n1,2,3\n", "line 2 of .* has 3 cells, but its header 2"),
+        ("a\n1\n\n2\n", "line 3 of .* has 0 cells, but its header 1"),
+        ("a,b\n1,2\n,4\n", "column 1 of .* is empty in data row 2"),
+        ("a,b\n1,  \n", "column 2 of .* is empty in data row 1"),
+        ("a,b\n1,2\n3,", "column 2 of .* is empty in data row 2"),
+        ("a,b\n1,2\n3,secret\n", "column 2 of .* is not a finite number in data row 2"),
+        ("a,b\n1,2\n3,1_000\n", "column 2 of .* is not a finite number in data row 2"),
+        ("a,b\n1,NA\n", "column 2 of .* is not a finite number in data row 1"),
+        ("a,b\n1,1e999\n", "column 2 of .* is not a finite number in data row 1"),
+        ("a;b\n1;2\n", "column 1 of .* is not a finite number in data row 1"),
+        ('a,b\n1,"2\n', "is cut short, damaged"),
+        ("a,b\n1," + "2" * 200_000 + "\n", "is cut short, damaged"),
+    ],
+)
+def test_bad_csv(write: Callable[..., Path], text: str, message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        load_units(write(text))
+
+
+def test_bad_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("größe\n1\n".encode("latin-1"))
+    with pytest.raises(BadData, match="UnicodeDecodeError"):
+        load_units(path)
+
+
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_empty_unit_labels_in_csv(write: Callable[..., Path], blank: str) -> None:
+    with pytest.raises(BadData, match=r"column 'who' of .* says whose row it is, but is empty in data row 2"):
+        load_units(write(f"who,x\na,1\n{blank},2\n"), unit_column="who")
+
+
+def test_no_message_quotes_a_cell(write: Callable[..., Path]) -> None:
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("who,x\nann,1\nbob,secret\n", {}),
+        ("who,x\nann,1\nbob,secret\n", {"columns": ["x"]}),
+        ("who,x\nann,1\nbob,secret\n", {"categories": {"x": [1]}, "unit_column": "who"}),
+        ("secret,71\nbob,64\n", {}),  # no header: the first line is a record
+        ("secret,71\nbob,64\n", {"columns": ["age"]}),
+        ("secret,secret\n1,2\n", {}),
+        ('who,x\nann,1\nbob,"secret', {}),
+    ]
+    for text, options in cases:
+        with pytest.raises(BadData) as caught:
+            load_units(write(text), **options)
+        shown = [str(caught.value), str(caught.value.__cause__)]
+        assert not any(cell in words for words in shown for cell in ("secret", "bob", "ann", "71", "64"))
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((0, 3)),
+        np.zeros((3, 0)),
+        np.zeros(0),
+        np.float64(3),
+        np.zeros((2, 0, 3)),
+        np.zeros((1, 2, 3, 4)),
+        np.array([1j]),
+        np.array(["secret"]),
+        np.array([{"secret": 1}], dtype=object),
+        np.array(["2020-01-01"], dtype="datetime64[D]"),
+        np.zeros(2, dtype=[("a", float)]),
+    ],
+    ids=lambda array: f"{array.dtype}-{array.shape}",
+)
+def test_arrays_that_are_no_tables(tmp_path: Path, array: NDArray[Any]) -> None:
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "a.npz", data=array)
+    for file in ("a.npy", "a.npz"):
+        with pytest.raises(BadData, match=r"not rows and columns|not real numbers|damaged"):
+            load_units(tmp_path / file)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({}, "holds 0 arrays"),
+        ({"units": [1, 2], "columns": ["a"]}, "holds 0 arrays"),
+        ({"a": [1.0], "b": [2.0]}, "holds 2 arrays, and none of them is called data or X"),
+        ({"data": [1.0, 2.0], "columns": ["a", "b"]}, "the columns of .* must be 1 names"),
+        ({"data": [1.0, 2.0], "columns": [1]}, "the columns of .* must be 1 names"),
+        ({"data": [[1.0, 2.0]], "columns": ["a", "a"]}, "two columns of .* have the same name"),
+        ({"data": [1.0, 2.0], "units": [1]}, "one label for each of its 2 rows"),
+        ({"data": [1.0, 2.0], "units": [[1], [2]]}, "one label for each of its 2 rows"),
+        ({"data": [1.0, 2.0], "units": ["a", " "]}, "column 'units' of .* is empty in data row 2"),
+        ({"data": [1.0, 2.0], "units": [1.0, np.nan]}, "column 'units' of .* is empty in data row 2"),
+        ({"data": [[[1.0], [2.0]]], "units": [1, 2]}, "the units of"),
+        ({"data": [1.0], "units": np.array([None])}, "damaged"),
+    ],
+)
+def test_bad_npz(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(BadData, match=message):
+        load_units(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array([1, None]), "column 1 of .* is empty in data row 2"),
+        (pa.array([1.0, None]), "column 1 of .* is empty in data row 2"),
+        (pa.array(["1", None]), "column 1 of .* is empty in data row 2"),
+        (pa.nulls(2), "column 1 of .* is empty in data row 1"),
+        (pa.array(["1", "secret"]), "column 1 of .* is not a finite number in data row 2"),
+        (pa.array([[1], [2]]), "column 'a' of .* holds neither numbers nor text"),
+        (pa.array([{"b": 1}]), "column 'a' of .* holds neither numbers nor text"),
+        (pa.array([1], pa.timestamp("s")), "column 'a' of .* holds neither numbers nor text"),
+        (pa.array([b"1"]), "column 'a' of .* holds neither numbers nor text"),
+        (pa.array([], pa.float64()), "has no rows"),
+    ],
+)
+def test_bad_parquet(tmp_path: Path, column: Any, message: str) -> None:
+    pq.write_table(pa.table({"a": column}), tmp_path / "a.parquet")
+    with pytest.raises(BadData, match=message):
+        load_units(tmp_path / "a.parquet")
+
+
+def test_parquet_columns_twice_or_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
+    with pytest.raises(BadData, match="have the same name"):
+        load_units(path)
+    pq.write_table(pa.table({}), path)
+    with pytest.raises(BadData, match="no columns to read"):
+        load_units(path)
+    pq.write_table(pa.table({"who": ["a", None], "x": [1, 2]}), path)
+    with pytest.raises(BadData, match=r"column 'who' of .* is empty in data row 2"):
+        load_units(path, unit_column="who")
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    honest = builtins.__import__
+
+    def without(name: str, *args: Any) -> Any:
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return honest(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(BadData, match=r"pip install zerosum\[parquet\]"):
+        load_units(tmp_path / "a.parquet")

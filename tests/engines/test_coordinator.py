@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zerosum.algorithms import KMeans, Mean
+from zerosum.algorithms.program import Program
+from zerosum.engines.coordinator import conduct
+from zerosum.engines.in_process import InProcess
+from zerosum.errors import (
+    Abandoned,
+    BadData,
+    BudgetExceeded,
+    OutsidePlan,
+    PolicyRefused,
+    UnknownStatistic,
+)
+from zerosum.kernel.plan import Plan, PlannedSite
+from zerosum.kernel.request import Contribute, Message, Prepare, PrivateSum, Propose
+from zerosum.kernel.schemes import Combine, Scheme
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.kernel.view import Coalition
+from zerosum.site.contribute import Site
+from zerosum.site.policy import Policy
+from zerosum.study import execute, make_plan
+
+RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise"]
+QUESTION = Mean(columns=("a", "b"), clip=1.0)
+
+
+def make_sites(folder: Path, sizes: tuple[int, ...] = (12, 20, 40, 30), **policy: object) -> list[Site]:
+    rng = np.random.default_rng(0)
+    settings: dict[str, object] = {"data": "synthetic", "epsilon": 100.0, **policy}
+    return [
+        Site(
+            f"s{i}",
+            Units.from_rows(rng.normal(size=(n, 2)) * 0.3),
+            Policy(population=f"p{i}", ledger=folder / f"{i}.sqlite", **settings),  # type: ignore[arg-type]
+        )
+        for i, n in enumerate(sizes)
+    ]
+
+
+def make(scheme: str = "zero-sum", **changes: object) -> Plan:
+    plan = make_plan(
+        QUESTION,
+        [PlannedSite(f"s{i}") for i in range(4)],
+        name="test",
+        epsilon=5.0,
+        delta=1e-5,
+        scheme=Scheme(scheme),
+        coalition=Coalition(1),
+    )
+    return replace(plan, **changes)  # type: ignore[arg-type]
+
+
+def entries(site: Site) -> int:
+    with site.policy.open_ledger() as ledger:
+        return len(ledger.entries())
+
+
+@pytest.mark.parametrize("scheme", RUNNABLE)
+def test_every_scheme_runs_charges_every_ledger_and_comes_near_the_truth(scheme: str, tmp_path: Path) -> None:
+    """Off by more than 6 standard deviations once in 10^8 runs."""
+    sites = make_sites(tmp_path)
+    result = execute(make(scheme), QUESTION, InProcess(sites))
+    truth = np.vstack([site.units.rows for site in sites]).mean(axis=0)
+    error = np.abs(np.asarray(result.estimate["mean"]) - truth)
+    assert np.all(error <= 6 * np.asarray(result.estimate["noise_std"]) + 1e-9 + 0.02)  # 0.02: the clip at norm 1
+    assert result.participants == (("s0", "s1", "s2", "s3"),)
+    assert [entries(site) for site in sites] == ([0] * 4 if scheme == "non-private" else [1] * 4)
+    for site, line in zip(sites, result.report.per_site, strict=True):
+        if scheme != "non-private":
+            with site.policy.open_ledger() as ledger:
+                assert ledger.mu == pytest.approx(line.mu)
+
+
+@pytest.mark.parametrize("scheme", ["cape-published", "zero-sum", "pairwise", "cape-helper"])
+def test_what_should_cancel_cancels(scheme: str, tmp_path: Path) -> None:
+    """With cancelling noise a million times the rest, the sum is as accurate as its own noise says."""
+    plan = make(scheme)
+    if scheme in ("zero-sum", "pairwise"):
+        plan = replace(plan, scheme=Scheme(scheme, ratio=1e6))
+    result = execute(plan, QUESTION, InProcess(make_sites(tmp_path)))
+    assert np.all(np.abs(np.asarray(result.estimate["mean"])) < 10 * np.asarray(result.estimate["noise_std"]) + 0.2)
+
+
+@pytest.mark.parametrize("combine", [Combine.MEANS, Combine.WEIGHTED])
+def test_the_papers_combinations_of_unequal_sites_run(combine: Combine, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    shapes = tuple(PlannedSite(site.name, len(site.units)) for site in sites)
+    plan = replace(make(), sites=shapes, scheme=Scheme("cape-published", combine=combine))
+    result = execute(plan, QUESTION, InProcess(sites))
+    if combine is Combine.MEANS:
+        truth = np.mean([site.units.rows.mean(axis=0) for site in sites], axis=0)
+        assert "weighted mean" in result.report.sentences()[-1]
+    else:
+        truth = np.vstack([site.units.rows for site in sites]).mean(axis=0)
+    assert np.all(
+        np.abs(np.asarray(result.estimate["mean"]) - truth) < 6 * np.asarray(result.estimate["noise_std"]) + 0.03
+    )
+
+
+def test_a_site_that_asks_for_more_privacy_gets_it(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    shapes = tuple(PlannedSite(site.name, scale=0.5 if site.name == "s1" else 1.0) for site in sites)
+    result = execute(make("local", sites=shapes), QUESTION, InProcess(sites))
+    lines = {line.site: line.mu for line in result.report.per_site}
+    assert lines["s1"] == pytest.approx(lines["s0"] / 2)
+    weights = np.array([1, 0.5, 1, 1])
+    total = sum(w * site.units.rows.sum(axis=0) for w, site in zip(weights, sites, strict=True))
+    truth = total / sum(w * len(site.units) for w, site in zip(weights, sites, strict=True))
+    assert np.all(
+        np.abs(np.asarray(result.estimate["mean"]) - truth) < 6 * np.asarray(result.estimate["noise_std"]) + 0.02
+    )
+
+
+def lose(kind: type, *names: str) -> Callable[[str, Message], bool]:
+    return lambda site, message: isinstance(message, kind) and site in names
+
+
+@pytest.mark.parametrize(
+    ("scheme", "kind", "dropouts", "survives"),
+    [
+        ("local", Contribute, 0, False),
+        ("local", Contribute, 1, True),
+        ("pooled", Contribute, 1, True),
+        ("zero-sum", Prepare, 0, False),
+        ("zero-sum", Prepare, 1, True),
+        ("pairwise", Prepare, 1, True),
+        ("zero-sum", Contribute, 1, False),
+        ("pairwise", Contribute, 1, False),
+        ("cape-helper", Contribute, 1, False),
+        ("local", Propose, 1, False),
+    ],
+)
+def test_losses_are_survived_or_the_round_is_abandoned(
+    scheme: str, kind: type, dropouts: int, survives: bool, tmp_path: Path
+) -> None:
+    sites = make_sites(tmp_path)
+    plan = make(scheme, coalition=Coalition(1, dropouts))
+    engine = InProcess(sites, lose(kind, "s2"))
+    if not survives:
+        with pytest.raises(Abandoned, match=r"'s2'|1 of 4 sites"):
+            execute(plan, QUESTION, engine)
+        if kind is Propose:
+            assert [entries(site) for site in sites] == [0] * 4
+        return
+    result = execute(plan, QUESTION, engine)
+    assert result.participants == (("s0", "s1", "s3"),)
+    truth = np.vstack([site.units.rows for site in sites if site.name != "s2"]).mean(axis=0)
+    assert np.all(
+        np.abs(np.asarray(result.estimate["mean"]) - truth) < 6 * np.asarray(result.estimate["noise_std"]) + 0.02
+    )
+    assert entries(sites[2]) == 0
+
+
+def test_what_was_spent_before_a_loss_stays_spent(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    with pytest.raises(Abandoned, match="what was spent stays spent"):
+        execute(make("local"), QUESTION, InProcess(sites, lose(Contribute, "s3")))
+    assert [entries(site) for site in sites] == [1, 1, 1, 0]
+
+
+def ask(*requests: PrivateSum) -> Program:
+    for request in requests:
+        release = yield request
+        assert release.participants
+    return {}
+
+
+def test_a_release_outside_the_plan_is_refused(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    planned = QUESTION.requests(Adjacency.REPLACE_ONE)
+    plan = make("local")
+    wrong = [
+        PrivateSum("histogram", {"bins": 2}),
+        PrivateSum("vector_sum", {"columns": 2, "clip": 1.0}, share=0.5),
+        PrivateSum("vector_sum", {"columns": 2, "clip": 2.0}),
+        PrivateSum("vector_sum", {"columns": 2, "clip": 1.0, "count": True}),
+        PrivateSum("vector_sum", {"columns": 3, "clip": 1.0}),
+    ]
+    for request in wrong:
+        with pytest.raises(OutsidePlan):
+            conduct(plan, planned, ask(request), InProcess(sites))
+    assert [entries(site) for site in sites] == [0] * 4
+    with pytest.raises(OutsidePlan, match="the program asks for release 2, the plan has 1"):
+        conduct(plan, planned, ask(planned[0], planned[0]), InProcess(sites))
+
+
+def test_a_site_answers_a_round_once(tmp_path: Path) -> None:
+    site = make_sites(tmp_path)[0]
+    request = QUESTION.requests(Adjacency.REPLACE_ONE)
+    site.handle(Propose(make("local"), request))
+    site.handle(Contribute(0, 0, request[0]))
+    with pytest.raises(Exception, match="attempt"):
+        site.handle(Contribute(0, 0, request[0]))
+    for message in (
+        Contribute(1, 0, request[0]),
+        Contribute(0, 1, request[0]),
+        Contribute(-1, 0, request[0]),
+    ):
+        with pytest.raises(OutsidePlan, match="not in the plan"):
+            site.handle(message)
+
+
+def test_a_site_that_has_not_agreed_contributes_nothing(tmp_path: Path) -> None:
+    site = make_sites(tmp_path)[0]
+    with pytest.raises(OutsidePlan, match="not agreed"):
+        site.handle(Contribute(0, 0, QUESTION.requests(Adjacency.REPLACE_ONE)[0]))
+    with pytest.raises(OutsidePlan, match="not agreed"):
+        site.handle(Prepare(0, 0))
+    stranger = replace(make(), sites=(PlannedSite("x"), PlannedSite("y")))
+    with pytest.raises(OutsidePlan, match="not on the plan's roster"):
+        site.handle(Propose(stranger, QUESTION.requests(Adjacency.REPLACE_ONE)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "changes", "error", "message"),
+    [
+        ({"statistics": ("histogram",)}, {}, PolicyRefused, "allows no statistic"),
+        ({"minimum_units": 13}, {}, PolicyRefused, "at least 13 units"),
+        ({"epsilon": 4.0}, {}, BudgetExceeded, "p0"),
+        ({"data": "private"}, {"seed": 1}, PolicyRefused, "private"),
+        ({"data": "private"}, {"scheme": Scheme("non-private")}, PolicyRefused, "private"),
+        ({"data": "private"}, {"scheme": Scheme("pooled")}, PolicyRefused, "coordinator"),
+        (
+            {"data": "private"},
+            {"scheme": Scheme("local"), "calibration": "published"},
+            PolicyRefused,
+            "private",
+        ),
+        ({}, {"adjacency": Adjacency.ADD_REMOVE}, PolicyRefused, "neighbours"),
+    ],
+)
+def test_what_a_policy_refuses_never_starts(
+    policy: dict[str, object],
+    changes: dict[str, object],
+    error: type[Exception],
+    message: str,
+    tmp_path: Path,
+) -> None:
+    sites = make_sites(tmp_path, **policy)  # type: ignore[arg-type]
+    plan = make(**changes) if "scheme" not in changes else replace(make("local"), **changes)  # type: ignore[arg-type]
+    with pytest.raises(error, match=message):
+        execute(plan, QUESTION, InProcess(sites))
+    if error is not BudgetExceeded:
+        assert not any(site.policy.ledger_path.exists() for site in sites)
+
+
+def test_bad_data_is_refused_before_anything_is_released(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    for rows, message in [
+        (np.full((20, 2), np.nan), "not finite"),
+        (np.zeros((20, 3)), "columns"),
+        (np.zeros((0, 2)), "at least 10 units"),
+    ]:
+        bad = [Site("s0", Units.from_rows(rows), sites[0].policy), *sites[1:]]
+        with pytest.raises((BadData, PolicyRefused, OutsidePlan), match=message):
+            execute(make(), QUESTION, InProcess(bad))
+    shapes = tuple(PlannedSite(site.name, units=11) for site in sites)
+    with pytest.raises(BadData, match="declares 11 units"):
+        execute(make(sites=shapes), QUESTION, InProcess(sites))
+    assert [entries(site) for site in sites] == [0] * 4
+
+
+def test_a_statistic_unknown_at_one_site_is_refused(tmp_path: Path) -> None:
+    plan = make("local")
+    hidden = replace(plan, releases=(replace(plan.releases[0], statistic="nobody_knows_it"),))
+    sites = make_sites(tmp_path, statistics=("nobody_knows_it",))
+    with pytest.raises(UnknownStatistic, match="unknown statistic 'nobody_knows_it'"):
+        conduct(hidden, [PrivateSum("nobody_knows_it")], ask(), InProcess(sites))
+
+
+def test_a_study_spends_across_rounds_and_studies_until_the_cap(tmp_path: Path) -> None:
+    """Two studies of eps 5 each fit under a cap of 8 (they compose), a third does not and is refused whole."""
+    sites = make_sites(tmp_path, epsilon=8.0)
+    question = KMeans(columns=("a", "b"), clusters=2, rounds=3, clip=1.0)
+    for _ in range(2):
+        plan = replace(make("zero-sum"), releases=question.releases(Adjacency.REPLACE_ONE), study=f"{_}")
+        execute(plan, question, InProcess(sites))
+    with pytest.raises(BudgetExceeded):
+        execute(replace(plan, study="third"), question, InProcess(sites))
+    assert [entries(site) for site in sites] == [6] * 4
+
+
+def test_a_seeded_run_repeats_itself_and_says_that_it_is_not_private(tmp_path: Path) -> None:
+    runs = []
+    for folder in ("one", "two"):
+        result = execute(make("local", seed=3), QUESTION, InProcess(make_sites(tmp_path / folder)))
+        assert not result.report.private
+        assert "protects nobody" in result.report.sentences()[0]
+        runs.append(np.asarray(result.estimate["mean"]))
+    assert np.array_equal(runs[0], runs[1])
+
+
+def test_no_colluder_is_refused_when_results_go_back() -> None:
+    with pytest.raises(Exception, match="plan for at least one colluder"):
+        make(coalition=Coalition(0))
+    make(coalition=Coalition(0), results_to_sites=False)

@@ -1,0 +1,324 @@
+"""The command line as a user meets it: a real process, its output, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+STUDY = """
+name = "vitals"
+algorithm = "mean"
+
+[parameters]
+columns = ["age", "pressure"]
+lower = [0, 60]
+upper = [100, 200]
+
+[privacy]
+epsilon = 2.0
+delta = 1e-5
+"""
+
+
+def zerosum(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ZEROSUM_STATE": str(cwd / "state"), "COLUMNS": "200"}
+    command = [sys.executable, "-c", "from zerosum.cli import main; main()", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def as_json(done: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(done.stdout)
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
+    assert done.returncode == code, done.stdout + done.stderr
+    message = as_json(done)["error"]["message"]
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def write_study(folder: Path, text: str = STUDY, sizes: tuple[int, ...] = (15, 30, 60), site_extra: str = "") -> Path:
+    rng = np.random.default_rng(1)
+    for s, n in enumerate(sizes):
+        rows = np.column_stack([rng.uniform(20, 90, n), rng.uniform(90, 180, n)])
+        lines = [f"{a:.1f},{b:.1f}" for a, b in rows]
+        (folder / f"{s}.csv").write_text("\n".join(["age,pressure", *lines]) + "\n")
+        text += f'\n[[sites]]\nname = "s{s}"\ndata = "{s}.csv"\n{site_extra}'
+    (folder / "study.toml").write_text(text)
+    return folder / "study.toml"
+
+
+# ---- account -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sites", "colluders", "exact", "claimed"),
+    [(3, 0, 1.5, 1.25), (4, 1, 1.866667, 1.474510), (10, 3, 2.207792, 1.2956), (100, 33, 2.467859, 1.0409)],
+)
+def test_account_of_cape_as_published(sites: int, colluders: int, exact: float, claimed: float, tmp_path: Path) -> None:
+    found = as_json(
+        zerosum(
+            *("account", "--scheme", "cape-published", "--sites", str(sites), "--colluders", str(colluders)),
+            *("--sensitivity", "1", "--delta", "1e-5", "--tau", "1", "--json"),
+            cwd=tmp_path,
+        )
+    )
+    assert found["mu_squared"] == pytest.approx(exact, abs=5e-7)
+    assert found["published_mu_squared"] == pytest.approx(claimed, abs=5e-5)
+    assert found["mu"] == pytest.approx(exact**0.5, abs=5e-7)
+    assert found["variance_ratio"] == pytest.approx(exact, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "noise", "ratio", "published"),
+    [
+        ("pooled", ["--tau", "2"], 1.0, False),
+        ("local", ["--tau", "2"], 5.0, False),
+        ("cape-helper", ["--tau", "2"], 1.875, True),
+        ("zero-sum", ["--sigma-g", "2", "--sigma-e", "2e6"], 1.25, False),
+        ("pairwise", ["--sigma-g", "2", "--sigma-e", "2e6"], 1.25, False),
+        ("secure-sum", ["--tau", "2"], 1.25, False),
+    ],
+)
+def test_account_of_every_scheme_both_ways(
+    scheme: str, noise: list[str], ratio: float, published: bool, tmp_path: Path
+) -> None:
+    common = ("account", "--scheme", scheme, "--sites", "5", "--colluders", "1", "--sensitivity", "1.5")
+    forward = as_json(zerosum(*common, "--delta", "1e-6", *noise, "--json", cwd=tmp_path))
+    assert forward["variance_ratio"] == pytest.approx(ratio, rel=1e-9)
+    assert (forward["published_mu_squared"] is not None) == published
+    extra = noise if "--sigma-g" in noise else []
+    back = as_json(
+        zerosum(*common, "--delta", "1e-6", *extra, "--epsilon", str(forward["epsilon"]), "--json", cwd=tmp_path)
+    )
+    assert back["mu"] == pytest.approx(forward["mu"], rel=1e-9)
+    for name, value in forward["noise"].items():
+        assert back["noise"][name] == pytest.approx(value, rel=1e-9)
+
+
+def test_account_with_dropouts_and_as_a_table(tmp_path: Path) -> None:
+    common = ("account", "--scheme", "secure-sum", "--sites", "10", "--colluders", "3", "--dropouts", "2")
+    found = as_json(zerosum(*common, "--sensitivity", "1", "--delta", "1e-5", "--epsilon", "1", "--json", cwd=tmp_path))
+    assert found["variance_ratio"] == pytest.approx(10 / 5)
+    table = zerosum(*common, "--sensitivity", "1", "--delta", "1e-5", "--epsilon", "1", cwd=tmp_path)
+    assert table.returncode == 0
+    assert "mu^2" in table.stdout
+    assert "no formula" in table.stdout
+
+
+ACCOUNT = (
+    "account",
+    "--scheme",
+    "local",
+    "--sites",
+    "4",
+    "--colluders",
+    "1",
+    "--sensitivity",
+    "1",
+    "--delta",
+    "1e-5",
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((*ACCOUNT, "--epsilon", "0"), "epsilon must be positive"),
+        ((*ACCOUNT, "--epsilon", "nan"), "epsilon must be positive"),
+        ((*ACCOUNT, "--tau", "-1"), "noise must be positive"),
+        ((*ACCOUNT,), "either the noise or epsilon"),
+        ((*ACCOUNT, "--tau", "1", "--epsilon", "1"), "either the noise or epsilon"),
+        ((*ACCOUNT, "--sigma-g", "1", "--sigma-e", "1"), "takes --tau"),
+        ((*ACCOUNT[:-1], "0", "--tau", "1"), "delta must lie"),
+        ((*ACCOUNT[:-1], "1.5", "--tau", "1"), "delta must lie"),
+        ((*ACCOUNT[:6], "4", *ACCOUNT[7:], "--tau", "1"), "at most 3 of 4"),
+        ((*ACCOUNT, "--dropouts", "3", "--tau", "1"), "no honest site"),
+        ((*ACCOUNT[:4], "1", "--colluders", "0", *ACCOUNT[7:], "--tau", "1"), "at least two sites"),
+        ((*ACCOUNT[:2], "cape", *ACCOUNT[3:], "--tau", "1"), "unknown scheme"),
+        ((*ACCOUNT[:2], "zero-sum", *ACCOUNT[3:], "--tau", "1"), "--sigma-g and --sigma-e"),
+        ((*ACCOUNT[:2], "zero-sum", *ACCOUNT[3:], "--sigma-g", "1"), "belong together"),
+        (("account",), "Missing option"),
+        (("nonsense",), "No such command"),
+    ],
+)
+def test_bad_arguments_are_one_sentence_and_exit_code_2(arguments: tuple[str, ...], word: str, tmp_path: Path) -> None:
+    assert_refused(zerosum(*arguments, "--json", cwd=tmp_path), word)
+    plain = zerosum(*arguments, cwd=tmp_path)
+    assert plain.returncode == 2
+    assert plain.stdout == ""
+    assert plain.stderr.startswith("error: ")
+    assert "Traceback" not in plain.stderr
+
+
+# ---- plan and run --------------------------------------------------------------------------------------------------
+
+
+def test_a_study_is_planned_without_reading_data_then_run_and_recorded(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    for s in range(3):
+        (tmp_path / f"{s}.csv").rename(tmp_path / f"{s}.away")
+    plan = as_json(zerosum("plan", str(study), "--json", cwd=tmp_path))
+    assert plan["releases"][0]["statistic"] == "vector_sum"
+    assert [line["epsilon"] for line in plan["per_site"]] == pytest.approx([2.0] * 3)
+    assert not (tmp_path / "state").exists()
+    for s in range(3):
+        (tmp_path / f"{s}.away").rename(tmp_path / f"{s}.csv")
+
+    done = zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    record = as_json(done)
+    assert record["participants"] == [["s0", "s1", "s2"]]
+    assert record["privacy"]["private"]
+    assert set(record["versions"]) >= {"zerosum", "numpy"}
+    assert sorted(p.name for p in (tmp_path / "result").iterdir()) == [
+        "estimate.npz",
+        "privacy.json",
+        "result.json",
+    ]
+    with np.load(tmp_path / "result" / "estimate.npz") as saved:
+        assert saved["mean"].tolist() == record["estimate"]["mean"]
+    ledgers = list((tmp_path / "state" / "ledgers").glob("*.sqlite"))
+    assert len(ledgers) == 3
+    shown = as_json(zerosum("ledger", "show", "--json", cwd=tmp_path))
+    assert [len(ledger["entries"]) for ledger in shown] == [1, 1, 1]
+    assert shown[0]["epsilon"] == pytest.approx(2.0)
+    assert as_json(zerosum("ledger", "verify", str(ledgers[0]), "--json", cwd=tmp_path))["entries"] == 1
+    plain = zerosum("ledger", "show", cwd=tmp_path)
+    assert "vector_sum" in plain.stdout
+    assert "sound, 1 entries" in zerosum("ledger", "verify", cwd=tmp_path).stdout
+
+
+def test_running_again_is_spending_again_until_the_cap(tmp_path: Path) -> None:
+    study = write_study(tmp_path, STUDY.replace("epsilon = 2.0", "epsilon = 8.0"))
+    assert zerosum("run", str(study), "--out", "one", cwd=tmp_path).returncode == 0
+    assert_refused(zerosum("run", str(study), "--out", "two", "--json", cwd=tmp_path), "s0", "cap")
+    assert not (tmp_path / "two").exists()
+
+
+def test_a_result_never_lands_on_another_one(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "notes.txt").write_text("mine")
+    assert_refused(zerosum("run", str(study), "--out", "there", "--json", cwd=tmp_path), "not an empty folder")
+    assert not (tmp_path / "state").exists()  # refused before anything was spent
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("epsilon = 2.0", "epsilon = 0"), ["epsilon must be positive"]),
+        (("epsilon = 2.0", "epsilon = inf"), ["epsilon must be positive"]),
+        (("delta = 1e-5", "delta = 1"), ["delta must lie"]),
+        (("delta = 1e-5", ""), ["privacy.delta", "missing"]),
+        (("delta = 1e-5", "delta = 1e-5\nbudget = 3"), ["privacy.budget", "no such entry"]),
+        (('"mean"', '"median"'), ["unknown algorithm"]),
+        (("lower = [0, 60]", "lower = [0]"), ["each of the 2 columns"]),
+        (("upper = [100, 200]", "upper = [100, 200]\nround = 3"), ["round"]),
+        (('"pressure"]', '"weight"]'), ["s0", "weight"]),
+        (("[privacy]", "[coalition]\ncolluders = 3\n[privacy]"), ["at most 2 of 3"]),
+        (("[privacy]", "[coalition]\ncolluders = 1\ndropouts = 2\n[privacy]"), ["no honest site"]),
+        (("[privacy]", "[coalition]\ncolluders = 0\n[privacy]"), ["at least one colluder"]),
+        (("[privacy]", '[scheme]\nname = "cape"\n[privacy]'), ["unknown scheme"]),
+        (("[privacy]", '[scheme]\nname = "secure-sum"\n[privacy]'), ["secure sum"]),
+        (("[privacy]", '[scheme]\nname = "non-private"\n[privacy]'), ["private"]),
+        (("[privacy]", "[privacy]\nseed = 1"), ["private"]),
+        (("[parameters]", "[parameters"), ["not valid TOML"]),
+    ],
+)
+def test_a_bad_study_releases_nothing(change: tuple[str, str], words: list[str], tmp_path: Path) -> None:
+    study = write_study(tmp_path, STUDY.replace(*change))
+    assert_refused(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path), *words)
+    assert not (tmp_path / "result").exists()
+    for ledger in as_json(zerosum("ledger", "show", "--json", cwd=tmp_path)):
+        assert ledger["entries"] == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "word"),
+    [
+        (lambda path: path.write_text("age,pressure\n1,nan\n"), "not a finite number"),
+        (lambda path: path.write_text("age,pressure\n"), "s1"),
+        (lambda path: path.write_text("age,pulse\n1,2\n"), "pressure"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "s1"),
+        (lambda path: path.unlink(), "s1"),
+        (lambda path: path.write_text("age,pressure\n" + "50,120\n" * 9), "at least 10 units"),
+    ],
+)
+def test_bad_data_at_one_site_releases_nothing(damage: Any, word: str, tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    damage(tmp_path / "1.csv")
+    assert_refused(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path), word)
+    assert not (tmp_path / "result").exists()
+    for ledger in as_json(zerosum("ledger", "show", "--json", cwd=tmp_path)):
+        assert ledger["entries"] == []
+
+
+def test_one_site_is_not_a_joint_study(tmp_path: Path) -> None:
+    study = write_study(tmp_path, sizes=(20,))
+    assert_refused(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path), "at least two sites")
+
+
+def test_a_damaged_ledger_stops_a_study(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    assert zerosum("run", str(study), "--out", "one", cwd=tmp_path).returncode == 0
+    ledger = next((tmp_path / "state" / "ledgers").glob("*.sqlite"))
+    content = bytearray(ledger.read_bytes())
+    content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
+    ledger.write_bytes(bytes(content))
+    assert_refused(zerosum("run", str(study), "--out", "two", "--json", cwd=tmp_path), "ledger")
+    assert_refused(zerosum("ledger", "verify", str(ledger), "--json", cwd=tmp_path), "ledger", code=4)
+    assert_refused(zerosum("ledger", "verify", "nowhere.sqlite", "--json", cwd=tmp_path), "nowhere.sqlite")
+
+
+def test_a_study_of_people_with_a_unit_column_and_categories(tmp_path: Path) -> None:
+    text = """
+name = "smoking"
+algorithm = "histogram"
+[parameters]
+columns = ["smoker"]
+values = ["yes", "no"]
+[unit]
+kind = "person"
+column = "patient"
+[privacy]
+epsilon = 5
+delta = 1e-5
+"""
+    for s in range(3):
+        rows = [f"p{i // 2},{'yes' if i % 3 else 'no'}" for i in range(60)]
+        (tmp_path / f"{s}.csv").write_text("\n".join(["patient,smoker", *rows]) + "\n")
+        text += f'\n[[sites]]\nname = "s{s}"\ndata = "{s}.csv"\n'
+    (tmp_path / "study.toml").write_text(text)
+    record = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
+    assert sum(record["estimate"]["counts"]) == pytest.approx(90, abs=25)
+    (tmp_path / "1.csv").write_text("patient,smoker\n" + "p1,maybe\n" * 40)
+    refused = zerosum("run", "study.toml", "--out", "again", "--json", cwd=tmp_path)
+    assert_refused(refused, "outside the declared categories")
+    assert "maybe" not in refused.stdout + refused.stderr
+
+
+# ---- demo ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
+    done = zerosum("demo", "--repeats", "3", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = as_json(done)
+    assert (tmp_path / found["picture"]).read_bytes().startswith(b"\x89PNG")
+    ratios = {line["scheme"]: line["predicted"] for line in found["schemes"]}
+    assert ratios["zero-sum"] ** 2 / ratios["pooled"] ** 2 == pytest.approx(4 / 3, rel=1e-3)
+    assert not (tmp_path / "state").exists()
+
+
+def test_version_and_help(tmp_path: Path) -> None:
+    assert "zerosum" in as_json(zerosum("version", "--json", cwd=tmp_path))
+    assert zerosum("--help", cwd=tmp_path).returncode == 0
