@@ -1,0 +1,62 @@
+"""The examples and the README's code, run as a reader would run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zerosum import Policy, Study
+from zerosum.report import privacy_report
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run(script: Path, folder: Path) -> str:
+    environment = {**os.environ, "ZEROSUM_STATE": str(folder / "state")}
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_an_example_runs_and_leaves_nothing_behind(script: Path, tmp_path: Path) -> None:
+    assert run(script, tmp_path).strip()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_code_in_the_readme_runs_and_spends(tmp_path: Path) -> None:
+    script = tmp_path / "readme.py"
+    (code,) = blocks("README.md", "python")
+    script.write_text(code)
+    assert "epsilon 1 at delta 1e-05" in run(script, tmp_path)
+    assert len(list((tmp_path / "state" / "ledgers").glob("*.sqlite"))) == 4
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/study.md"])
+def test_a_study_file_on_a_page_can_be_planned(page: str, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(blocks(page, "toml")[0])
+    report = privacy_report(Study.load(study).plan())
+    assert report.worst_epsilon == pytest.approx(report.epsilon)
+
+
+def test_the_policy_file_on_a_page_can_be_read(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(blocks("docs/study.md", "toml")[1])
+    assert Policy.load(policy).ledger_path.parent.parent == tmp_path
