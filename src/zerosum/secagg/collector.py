@@ -1,0 +1,216 @@
+"""The coordinator's half of the secure sum: routes the set-up, folds masked vectors into one sum, and unmasks it.
+
+It holds one vector, whatever the number of sites. More losses than planned abandon the attempt before unmasking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from zerosum.errors import Abandoned, BadParameter, Inconsistent, Malformed, Misdirected, OutOfTurn
+from zerosum.secagg import keys, masks, shamir, wire
+from zerosum.secagg.masks import Ring
+from zerosum.secagg.session import Adverts, Roster, pair_key, self_key
+from zerosum.secagg.wire import COORDINATOR, Kind
+
+
+@dataclass
+class _Sum:
+    """One attempt at one sum."""
+
+    context: bytes
+    total: Ring
+    arrived: set[int] = field(default_factory=set)
+    listed: tuple[int, ...] | None = None
+    signatures: dict[int, bytes] = field(default_factory=dict)
+    openings: dict[int, bytes] = field(default_factory=dict)
+
+
+class Collector:
+    """One study's sums, as the coordinator sees them."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._raw: dict[int, bytes] = {}
+        self._adverts: Adverts | None = None
+        self._mail: dict[int, dict[int, bytes]] = {s: {} for s in range(roster.sites)}
+        self._shared: set[int] = set()
+        self._sums: dict[int, _Sum] = {}
+        self._begun: set[int] = set()
+
+    # -- set-up --------------------------------------------------------------------------------------------------
+
+    def take_advert(self, data: bytes) -> None:
+        sender, _ = Adverts.keys_in(self._roster, data)
+        if sender in self._raw:
+            raise OutOfTurn("a site advertised twice")
+        self._raw[sender] = data
+
+    def adverts(self) -> bytes:
+        """Everybody's keys, for everybody."""
+        if len(self._raw) < self._roster.sites:
+            raise OutOfTurn("not every site has advertised its keys")
+        ordered = [self._raw[s] for s in range(self._roster.sites)]
+        self._adverts = Adverts.read(self._roster, ordered)
+        return self._say(Kind.ADVERTS, 0, wire.pack(ordered))
+
+    def take_shares(self, data: bytes) -> None:
+        message = self._roster.take(data, Kind.SHARES, 0)
+        peers = self._known().neighbours[message.sender]
+        if message.sender in self._shared:
+            raise OutOfTurn("a site shared its secrets twice")
+        sealed = wire.unpack(message.body, len(peers))
+        if any(len(part) != self._roster.share_bytes + keys.SEAL_BYTES for part in sealed):
+            raise Malformed("a site sealed the wrong number of shares")
+        for peer, part in zip(peers, sealed, strict=True):
+            self._mail[peer][message.sender] = bytes(part)
+        self._shared.add(message.sender)
+
+    def delivery(self, site: int) -> bytes:
+        """The shares sealed for one site, until it says that it has them."""
+        if len(self._shared) < self._roster.sites or site not in self._mail:
+            raise OutOfTurn("not every site has shared its secrets, or this one has its shares")
+        peers = self._known().neighbours[site]
+        return self._say(Kind.DELIVERY, 0, wire.pack(self._mail[site][peer] for peer in peers))
+
+    def take_ready(self, data: bytes) -> int:
+        message = self._roster.take(data, Kind.READY, 0)
+        if len(self._shared) < self._roster.sites:
+            raise OutOfTurn("not every site has shared its secrets")
+        self._mail.pop(message.sender, None)
+        return message.sender
+
+    def _known(self) -> Adverts:
+        if self._adverts is None:
+            raise OutOfTurn("not every site has advertised its keys")
+        return self._adverts
+
+    # -- an attempt ------------------------------------------------------------------------------------------------
+
+    def begin(self, attempt: int, size: int, context: bytes) -> None:
+        if attempt in self._begun or not 0 <= attempt < self._roster.attempts:
+            raise Misdirected(f"attempt {attempt} is not planned or was begun before")
+        if size < 1:
+            raise BadParameter(f"a sum has at least one number, got {size}")
+        self._begun.add(attempt)
+        self._sums[attempt] = _Sum(context, np.zeros(size, dtype=np.uint64))
+
+    def take_masked(self, attempt: int, data: bytes) -> int:
+        """Fold one masked vector into the sum and forget it; returns whose it was."""
+        state = self._sum(attempt)
+        message = self._roster.take(data, Kind.MASKED, attempt)
+        if state.listed is not None or message.sender in state.arrived:
+            raise OutOfTurn("a vector came twice, or after the list was closed")
+        if len(message.body) != 8 * len(state.total):
+            raise Malformed(f"a vector of {len(state.total)} numbers was expected, got {len(message.body)} bytes")
+        np.add(state.total, np.frombuffer(message.body, dtype="<u8"), out=state.total)
+        state.arrived.add(message.sender)
+        return message.sender
+
+    def close_list(self, attempt: int) -> bytes:
+        """Close the list of whose vectors are in the sum, unless too many are missing."""
+        state = self._sum(attempt)
+        missing = self._roster.sites - len(state.arrived)
+        if missing > self._roster.dropouts:
+            self.abandon(attempt)
+            raise Abandoned(
+                f"{missing} of {self._roster.sites} sites were lost, the plan tolerates {self._roster.dropouts}; "
+                "nothing was unmasked"
+            )
+        state.listed = tuple(sorted(state.arrived))
+        return self._say(Kind.LIST, attempt, wire.pack_list(state.listed, self._roster.sites))
+
+    def survivors(self, attempt: int) -> tuple[int, ...]:
+        state = self._sum(attempt)
+        if state.listed is None:
+            raise OutOfTurn("the list is not closed")
+        return state.listed
+
+    def take_signature(self, attempt: int, data: bytes) -> int:
+        state = self._sum(attempt)
+        message = self._roster.take(data, Kind.SIGNED, attempt)
+        listed = self.survivors(attempt)
+        if message.sender not in listed:
+            raise OutOfTurn("a signature came from a site that is not on the list")
+        if message.body != self._known().text(listed):
+            raise Inconsistent("a site signed another list, or saw other adverts")
+        state.signatures[message.sender] = message.signature
+        return message.sender
+
+    def warrant(self, attempt: int) -> bytes:
+        """The list with enough signatures under it."""
+        state, listed = self._sum(attempt), self.survivors(attempt)
+        if len(state.signatures) < self._roster.signatures:
+            self.abandon(attempt)
+            raise Abandoned(f"only {len(state.signatures)} sites signed the list; nothing was unmasked")
+        chosen = sorted(state.signatures)[: self._roster.signatures]
+        signed = b"".join(s.to_bytes(4) + state.signatures[s] for s in chosen)
+        return self._say(Kind.WARRANT, attempt, wire.pack_list(listed, self._roster.sites) + signed)
+
+    def take_opening(self, attempt: int, data: bytes) -> int:
+        state = self._sum(attempt)
+        message = self._roster.take(data, Kind.OPENING, attempt)
+        if message.sender not in self.survivors(attempt) or message.sender in state.openings:
+            raise OutOfTurn("an opening came twice, or from a site that is not on the list")
+        holders = len(self._known().holders(message.sender))
+        expected = shamir.SHARE_BYTES * holders if self._roster.dropouts else keys.KEY_BYTES
+        if len(message.body) != expected:
+            raise Malformed(f"an opening of {expected} bytes was expected, got {len(message.body)}")
+        state.openings[message.sender] = bytes(message.body)
+        return message.sender
+
+    def result(self, attempt: int) -> Ring:
+        """The sum of the listed sites' vectors, in Z_2^64. Whatever comes of it, the attempt is over."""
+        state, listed = self._sum(attempt), self.survivors(attempt)
+        self.abandon(attempt)
+        about = self._known().context(attempt, state.context)
+        if self._roster.dropouts:
+            streams = self._reconstructed(attempt, state, set(listed), about)
+        elif len(state.openings) == len(listed):
+            streams = [(self_key(state.openings[s], s, about), False) for s in listed]
+        else:
+            raise Abandoned("a site was lost before it opened its mask; nothing was unmasked")
+        for at in range(0, len(streams), 64):
+            masks.add(state.total, streams[at : at + 64])
+        return state.total
+
+    def _reconstructed(self, attempt: int, state: _Sum, listed: set[int], about: bytes) -> list[tuple[bytes, bool]]:
+        """The masks left in the sum: self-masks of the listed, and what the lost ones shared with the listed."""
+        known, size = self._known(), shamir.SHARE_BYTES
+        threshold = self._roster.shape.threshold
+        places = {holder: {u: n * size for n, u in enumerate(known.holders(holder))} for holder in state.openings}
+        weights: dict[tuple[int, ...], list[int]] = {}
+        streams: list[tuple[bytes, bool]] = []
+        for site in range(self._roster.sites):
+            chosen = tuple(h for h in known.holders(site) if h in state.openings)[:threshold]
+            if len(chosen) < threshold:
+                raise Abandoned(f"only {len(chosen)} of {threshold} shares were opened; nothing was unmasked")
+            shares = {h + 1: state.openings[h][places[h][site] : places[h][site] + size] for h in chosen}
+            if chosen not in weights:
+                weights[chosen] = shamir.weights(list(shares))
+            secret = shamir.combine(shares, weights[chosen])
+            if site in listed:
+                streams.append((self_key(secret, site, about), False))
+                continue
+            if keys.public_of(secret) != known.masking[site][attempt]:
+                raise Inconsistent("the shares of a lost site's key do not give that key")
+            for peer in known.neighbours[site]:
+                if peer in listed:
+                    # peer subtracted this mask where the lost site stands before it, and added it otherwise
+                    key = pair_key(secret, known.masking[peer][attempt], (site, peer), about)
+                    streams.append((key, site < peer))
+        return streams
+
+    def abandon(self, attempt: int) -> None:
+        """Give an attempt up; what was collected is forgotten."""
+        self._sums.pop(attempt, None)
+
+    def _sum(self, attempt: int) -> _Sum:
+        if attempt not in self._sums:
+            raise OutOfTurn(f"attempt {attempt} is not under way")
+        return self._sums[attempt]
+
+    def _say(self, kind: Kind, attempt: int, body: bytes) -> bytes:
+        return wire.encode(kind, self._roster.study, attempt, COORDINATOR, body)

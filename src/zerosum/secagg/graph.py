@@ -1,0 +1,90 @@
+"""Who masks with whom: everybody with everybody for few sites, a sparse ring of neighbours for many.
+
+After Bell et al. 2020: sites stand on a circle in an order drawn from everybody's fresh keys, joined to the k/2 next
+ones on either side. These neighbours and itself hold a site's shares, c colluders and l lost sites among them. As for
+the whole roster a threshold t must satisfy c < t <= k + 1 - l and 2t > k + 1 + c.
+
+Honest survivors fall apart only if two gaps of k/2 places hold nobody but colluders, at most w in each, and sites
+declared lost. A coordinator that lies about losses may place those L as it likes, so either k - min(2w, C) > L, or
+t >= k/2 + 2 + w: then a site at the edge of a gap has too few holders left to be opened.
+
+c, l and w are hypergeometric, and k is the smallest for which their bounds fail with probability at most 2^-80 in the
+whole study. That is so little because colluders may advertise last, and draw keys until the circle suits them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.stats import hypergeom
+
+from zerosum.errors import BadParameter
+
+FAILURE = 2.0**-80
+COMPLETE = 40  # up to so many sites everybody is everybody's neighbour
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many neighbours a site has, and how many shares open one of its secrets."""
+
+    degree: int
+    threshold: int
+
+
+def check(sites: int, colluders: int, dropouts: int) -> None:
+    """Refuse what no threshold can serve: a coordinator that lies about who dropped out would gain by it."""
+    if min(colluders, dropouts) < 0:
+        raise BadParameter(f"colluders and dropouts must not be negative, got {colluders} and {dropouts}")
+    if colluders + 2 * dropouts >= sites:
+        raise BadParameter(
+            f"{colluders} colluders and {dropouts} dropouts are too many for a secure sum over {sites} sites: "
+            "colluders + 2 dropouts must be less than the number of sites"
+        )
+
+
+@lru_cache(maxsize=32)
+def shape(sites: int, colluders: int, dropouts: int) -> Shape:
+    """The sparsest safe graph for so many sites.
+
+    >>> shape(5, 1, 1)
+    Shape(degree=4, threshold=4)
+    """
+    check(sites, colluders, dropouts)
+    if sites > COMPLETE:
+        for degree in range(8, sites - 1, 2):
+            threshold = _sparse_threshold(sites, colluders, dropouts, degree)
+            if threshold is not None:
+                return Shape(degree, threshold)
+    return Shape(sites - 1, (sites + colluders) // 2 + 1)
+
+
+def _sparse_threshold(sites: int, colluders: int, dropouts: int, degree: int) -> int | None:
+    beside = _most(sites, colluders, degree)
+    threshold = (degree + 1 + beside) // 2 + 1
+    in_a_gap = _most(sites, colluders, degree // 2)
+    if degree - min(2 * in_a_gap, colluders) <= dropouts:
+        threshold = max(threshold, degree // 2 + 2 + in_a_gap)
+    lost = 1 + _most(sites, dropouts - 1, degree) if dropouts else 0  # the site itself, and others
+    return threshold if threshold <= degree + 1 - lost else None
+
+
+def _most(sites: int, marked: int, places: int) -> int:
+    """So many of the marked stand on so many places beside a site, but for a third of FAILURE in the whole circle."""
+    return int(np.argmax(hypergeom.sf(np.arange(places + 1), sites - 1, marked, places) <= FAILURE / 3 / sites))
+
+
+def neighbours(sites: int, degree: int, seed: bytes) -> list[list[int]]:
+    """Each site's neighbours in rising order."""
+    if degree >= sites - 1:
+        return [[t for t in range(sites) if t != s] for s in range(sites)]
+    keys = [hashlib.sha256(seed + s.to_bytes(4)).digest() for s in range(sites)]
+    circle = sorted(range(sites), key=lambda s: keys[s])
+    place = {site: p for p, site in enumerate(circle)}
+    reach = range(1, degree // 2 + 1)
+    return [
+        sorted({circle[(place[s] + side * step) % sites] for step in reach for side in (-1, 1)}) for s in range(sites)
+    ]

@@ -1,0 +1,353 @@
+"""A site's half of the secure sum: a state machine fed with messages and vectors. No input or output.
+
+Set-up, once per study: advertise keys, share secrets, take the others' shares. Then, for each attempt, in this order
+and once: mask a vector; where losses are tolerated, sign the list of whose vectors arrived; open what the list opens.
+
+    the same set-up message, list or warrant again    the same bytes again
+    another one, or a second vector                   refused
+
+Secrets live in memory only and are dropped as soon as nothing rests on them: the sealing key with the set-up, the rest
+with their attempt. A site that restarts has none, so it can open nothing and masks nothing twice: it rejoins with a new
+set-up, whose keys enter every mask and signature, so that nothing said in the old one counts in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from zerosum.errors import BadParameter, Forged, Inconsistent, Malformed, Misdirected, OutOfTurn
+from zerosum.secagg import graph, keys, masks, shamir, wire
+from zerosum.secagg.keys import Identity
+from zerosum.secagg.masks import Ring
+from zerosum.secagg.wire import COORDINATOR, Kind, Message
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Whom a study is between: pinned identities in order, how many attempts, and what must be withstood."""
+
+    study: bytes
+    identities: tuple[bytes, ...]
+    attempts: int
+    colluders: int
+    dropouts: int
+
+    def __post_init__(self) -> None:
+        if len(self.study) != wire.STUDY_BYTES:
+            raise BadParameter(f"a study is named by {wire.STUDY_BYTES} bytes, got {len(self.study)}")
+        if len(self.identities) < 2 or len(set(self.identities)) < len(self.identities):
+            raise BadParameter("a secure sum needs at least two sites with identities of their own")
+        if self.attempts < 1:
+            raise BadParameter("a secure sum needs at least one attempt")
+        graph.check(self.sites, self.colluders, self.dropouts)
+
+    @property
+    def sites(self) -> int:
+        return len(self.identities)
+
+    @property
+    def shape(self) -> graph.Shape:
+        return graph.shape(self.sites, self.colluders, self.dropouts)
+
+    @property
+    def signatures(self) -> int:
+        """How many signatures a list needs, so that no two lists can have them: 2t > S + C."""
+        return (self.sites + self.colluders) // 2 + 1
+
+    @property
+    def share_bytes(self) -> int:
+        """What a site seals for one neighbour: two shares for each attempt, none where no loss is tolerated."""
+        return 2 * shamir.SHARE_BYTES * self.attempts if self.dropouts else 0
+
+    @property
+    def digest(self) -> bytes:
+        parts = [self.study, *self.identities, bytes(f"{self.attempts} {self.colluders} {self.dropouts}", "ascii")]
+        return hashlib.sha256(wire.pack(parts)).digest()
+
+    def take(self, data: bytes, kind: Kind, attempt: int) -> Message:
+        """A message of that kind and attempt of this study, its sender's signature checked."""
+        message = wire.decode(data)
+        if message.study != self.study:
+            raise Misdirected("the message belongs to another study")
+        if message.kind is not kind:
+            raise OutOfTurn(f"a message of kind {kind.name} was expected, got {message.kind.name}")
+        if message.attempt != attempt:
+            raise Misdirected(f"the message belongs to attempt {message.attempt}, not {attempt}")
+        if kind in (Kind.ADVERTS, Kind.DELIVERY, Kind.LIST, Kind.WARRANT):
+            if message.sender != COORDINATOR or any(message.signature):
+                raise Forged(f"a message of kind {kind.name} comes from the coordinator, unsigned")
+            return message
+        if message.sender >= self.sites:
+            raise Forged("the message comes from nobody on the roster")
+        message.check(self.identities[message.sender])
+        return message
+
+
+@dataclass
+class Adverts:
+    """Everybody's public keys, checked, and the graph that follows from them; the digest names this set-up."""
+
+    digest: bytes
+    sealing: list[bytes]
+    masking: list[list[bytes]]
+    neighbours: list[list[int]]
+
+    @classmethod
+    def read(cls, roster: Roster, adverts: Sequence[bytes | memoryview]) -> Adverts:
+        if len(adverts) != roster.sites:
+            raise Malformed(f"{roster.sites} adverts were expected, got {len(adverts)}")
+        sealing, masking = [], []
+        for number, advert in enumerate(adverts):
+            sender, (first, *others) = cls.keys_in(roster, bytes(advert))
+            if sender != number:
+                raise Inconsistent("the adverts are not one from each site in order")
+            sealing.append(first)
+            masking.append(others)
+        everything = [*sealing, *(key for site in masking for key in site)]
+        if len(set(everything)) < len(everything):
+            raise Forged("a public key was advertised twice")
+        digest = hashlib.sha256(roster.digest + b"".join(everything)).digest()
+        return cls(digest, sealing, masking, graph.neighbours(roster.sites, roster.shape.degree, digest))
+
+    @staticmethod
+    def keys_in(roster: Roster, advert: bytes) -> tuple[int, list[bytes]]:
+        """Whose advert it is, and the keys in it: one to seal with, then one for each attempt."""
+        message = roster.take(advert, Kind.ADVERT, 0)
+        size = keys.KEY_BYTES
+        if len(message.body) != size * (1 + roster.attempts):
+            raise Malformed("an advert holds the wrong number of keys")
+        return message.sender, [bytes(message.body[at : at + size]) for at in range(0, len(message.body), size)]
+
+    def holders(self, site: int) -> list[int]:
+        """Who holds shares of a site's secrets: its neighbours and itself, in rising order."""
+        return sorted([*self.neighbours[site], site])
+
+    def text(self, listed: Sequence[int]) -> bytes:
+        """What a site signs to say that it has seen this list, and no other, in this set-up."""
+        return wire.pack_list(listed, len(self.sealing)) + self.digest
+
+    def context(self, attempt: int, asked: bytes) -> bytes:
+        """What an attempt's masks are about; sites that were told different things do not cancel."""
+        return self.digest + attempt.to_bytes(4) + hashlib.sha256(asked).digest()
+
+
+def pair_key(secret: bytes, public: bytes, pair: tuple[int, int], context: bytes) -> bytes:
+    """The key of the mask two sites share in one attempt; `context` is what both were asked."""
+    about = b"%d %d " % (min(pair), max(pair)) + context
+    return keys.derive(keys.agree(secret, public), "pair mask", about)
+
+
+def self_key(seed: bytes, site: int, context: bytes) -> bytes:
+    return keys.derive(seed, "self mask", b"%d " % site + context)
+
+
+@dataclass
+class _Attempt:
+    """What a site knows and has said in one attempt."""
+
+    secret: bytes | None
+    seed: bytes | None
+    shares: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # whose: (masking secret, self-mask seed)
+    masked: bool = False
+    listed: tuple[int, ...] | None = None
+    replies: dict[Kind, bytes] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        self.secret = self.seed = None
+        self.shares.clear()
+
+
+class SiteSession:
+    """One site in one study."""
+
+    def __init__(self, roster: Roster, me: int, identity: Identity) -> None:
+        if not 0 <= me < roster.sites or roster.identities[me] != identity.public:
+            raise Misdirected("the roster holds another identity for this site")
+        self._roster, self._me, self._identity = roster, me, identity
+        self._sealing: bytes | None = keys.new_secret()
+        self._attempts = [_Attempt(keys.new_secret(), os.urandom(32)) for _ in range(roster.attempts)]
+        self._adverts: Adverts | None = None
+        self._setup: dict[Kind, tuple[bytes, bytes]] = {}  # what was asked in set-up, and answered
+
+    # -- set-up --------------------------------------------------------------------------------------------------
+
+    def advertise(self) -> bytes:
+        """This site's public keys, signed."""
+        return self._once(Kind.ADVERT, b"", lambda: b"".join(self._publics()))
+
+    def _publics(self) -> list[bytes]:
+        return [keys.public_of(s) for s in (self._sealing, *(a.secret for a in self._attempts)) if s is not None]
+
+    def share(self, adverts: bytes) -> bytes:
+        """Shares of every attempt's two secrets, sealed for each neighbour."""
+        message = self._roster.take(adverts, Kind.ADVERTS, 0)
+
+        def sealed() -> bytes:
+            known = Adverts.read(self._roster, wire.unpack(message.body, self._roster.sites))
+            if [known.sealing[self._me], *known.masking[self._me]] != self._publics():
+                raise Inconsistent("the adverts hold keys for this site that it never made")
+            body = self._sealed_shares(known)
+            self._adverts = known
+            return body
+
+        return self._once(Kind.SHARES, adverts, sealed)
+
+    def _sealed_shares(self, known: Adverts) -> bytes:
+        holders = known.holders(self._me)
+        points = [holder + 1 for holder in holders]
+        threshold = self._roster.shape.threshold
+        written: dict[int, list[bytes]] = {holder: [] for holder in holders}
+        for attempt in self._attempts if self._roster.dropouts else ():
+            of_secret = shamir.split(attempt.secret or b"", points, threshold)
+            of_seed = shamir.split(attempt.seed or b"", points, threshold)
+            for holder in holders:
+                written[holder] += (of_secret[holder + 1], of_seed[holder + 1])
+            attempt.shares[self._me] = (of_secret[self._me + 1], of_seed[self._me + 1])
+        return wire.pack(
+            keys.seal(self._seal_key(known, self._me, peer), b"".join(written[peer]), known.digest)
+            for peer in known.neighbours[self._me]
+        )
+
+    def _seal_key(self, known: Adverts, sender: int, recipient: int) -> bytes:
+        """The key under which `sender` seals for `recipient`; one of the two is this site."""
+        if self._sealing is None:
+            raise OutOfTurn("the set-up is over")
+        peer = recipient if sender == self._me else sender
+        shared = keys.agree(self._sealing, known.sealing[peer])
+        return keys.derive(shared, "seal", b"%d to %d " % (sender, recipient) + known.digest)
+
+    def receive(self, delivery: bytes) -> bytes:
+        """Take the shares sealed for this site; from then on it can mask."""
+        message = self._roster.take(delivery, Kind.DELIVERY, 0)
+
+        def opened() -> bytes:
+            known = self._known()
+            peers, size = known.neighbours[self._me], shamir.SHARE_BYTES
+            for peer, sealed in zip(peers, wire.unpack(message.body, len(peers)), strict=True):
+                text = keys.unseal(self._seal_key(known, peer, self._me), bytes(sealed), known.digest)
+                if len(text) != self._roster.share_bytes:
+                    raise Malformed("a neighbour sent the wrong number of shares")
+                parts = [text[at : at + size] for at in range(0, len(text), size)]
+                for attempt, *pair in zip(self._attempts, parts[::2], parts[1::2], strict=False):
+                    attempt.shares[peer] = (pair[0], pair[1])
+            self._sealing = None
+            return b""
+
+        return self._once(Kind.READY, delivery, opened)
+
+    def _known(self) -> Adverts:
+        if self._adverts is None:
+            raise OutOfTurn("the adverts have not come yet")
+        return self._adverts
+
+    def _once(self, kind: Kind, asked: bytes, answer: Callable[[], bytes]) -> bytes:
+        """Answer a set-up message once; repeat the answer to the same one, refuse another."""
+        digest = hashlib.sha256(asked).digest()
+        if kind in self._setup:
+            before, reply = self._setup[kind]
+            if before != digest:
+                raise Inconsistent(f"{kind.name} was answered before, to another message")
+            return reply
+        reply = wire.encode(kind, self._roster.study, 0, self._me, answer(), self._identity)
+        self._setup[kind] = (digest, reply)
+        return reply
+
+    # -- an attempt ------------------------------------------------------------------------------------------------
+
+    def mask(self, attempt: int, vector: Ring, context: bytes) -> bytes:
+        """The vector under its masks. `context` says what was asked; sites that were asked otherwise do not cancel."""
+        state = self._state(attempt)
+        if Kind.READY not in self._setup:
+            raise OutOfTurn("the set-up is not complete")
+        if state.secret is None or state.seed is None:
+            raise OutOfTurn(f"attempt {attempt} was answered before, or given up; a retry is a new attempt")
+        if not len(vector):
+            raise BadParameter("an empty vector cannot be masked")
+        known = self._known()
+        about = known.context(attempt, context)
+        streams = [(self_key(state.seed, self._me, about), True)]
+        for peer in known.neighbours[self._me]:
+            public = known.masking[peer][attempt]
+            streams.append((pair_key(state.secret, public, (self._me, peer), about), self._me < peer))
+        masked = vector.copy()
+        masks.add(masked, streams)
+        state.masked = True
+        state.secret = None
+        if self._roster.dropouts:
+            state.seed = None  # from here on only shares of the two exist
+        body = masked.astype("<u8", copy=False).data.cast("B")
+        return wire.encode(Kind.MASKED, self._roster.study, attempt, self._me, body, self._identity)
+
+    def sign(self, attempt: int, data: bytes) -> bytes:
+        """Sign the list of whose vectors arrived, once."""
+        state, listed = self._listed(attempt, data, Kind.LIST)
+        if Kind.SIGNED not in state.replies:
+            state.listed = listed
+            self._reply(state, Kind.SIGNED, attempt, self._known().text(listed))
+        return state.replies[Kind.SIGNED]
+
+    def open(self, attempt: int, data: bytes) -> bytes:
+        """Open what the list opens: for each neighbour on it a share of its self-mask, for each other of its key."""
+        state, listed = self._listed(attempt, data, Kind.WARRANT if self._roster.dropouts else Kind.LIST)
+        if Kind.OPENING not in state.replies:
+            if state.seed is None and not state.shares:
+                raise OutOfTurn(f"attempt {attempt} was given up")
+            state.listed = listed
+            holders = self._known().holders(self._me)
+            shares = [state.shares[holder][holder in listed] for holder in holders if self._roster.dropouts]
+            self._reply(state, Kind.OPENING, attempt, state.seed or b"".join(shares))
+            state.forget()
+        return state.replies[Kind.OPENING]
+
+    def abandon(self, attempt: int) -> None:
+        """Give an attempt up: its secrets are dropped, and nothing of it can be opened any more."""
+        if Kind.READY not in self._setup:
+            raise OutOfTurn("the set-up is not complete")
+        self._state(attempt).forget()
+
+    def _listed(self, attempt: int, data: bytes, kind: Kind) -> tuple[_Attempt, tuple[int, ...]]:
+        """The list in a message, if this site may act on it."""
+        message = self._roster.take(data, kind, attempt)
+        state = self._state(attempt)
+        sites = self._roster.sites
+        width = (sites + 7) // 8
+        listed = wire.unpack_list(message.body[:width], sites)
+        if kind is Kind.LIST and len(message.body) != width:
+            raise Malformed("the list is too long")
+        if not state.masked:
+            raise OutOfTurn(f"this site sent nothing in attempt {attempt}")
+        if state.listed not in (None, listed):
+            raise Inconsistent("another list was shown before in this attempt")
+        if self._me not in listed or len(listed) < sites - self._roster.dropouts:
+            raise Inconsistent(
+                f"the list has {len(listed)} of {sites} sites; this one must be on it, and only "
+                f"{self._roster.dropouts} may be missing"
+            )
+        if kind is Kind.WARRANT:
+            self._check_warrant(attempt, listed, message.body[width:])
+        return state, listed
+
+    def _check_warrant(self, attempt: int, listed: tuple[int, ...], body: memoryview) -> None:
+        size = 4 + keys.SIGNATURE_BYTES
+        if len(body) != size * self._roster.signatures:
+            raise Malformed(f"{self._roster.signatures} signatures must stand under a list, there is another number")
+        text = memoryview(self._known().text(listed))
+        before = -1
+        for at in range(0, len(body), size):
+            sender, signature = int.from_bytes(body[at : at + 4]), bytes(body[at + 4 : at + size])
+            if sender not in listed or sender <= before:
+                raise Forged("the signatures under the list are not of different sites on it, in rising order")
+            signed = Message(Kind.SIGNED, self._roster.study, attempt, sender, text, signature)
+            signed.check(self._roster.identities[sender])
+            before = sender
+
+    def _state(self, attempt: int) -> _Attempt:
+        if not 0 <= attempt < len(self._attempts):
+            raise Misdirected(f"attempt {attempt} is not planned")
+        return self._attempts[attempt]
+
+    def _reply(self, state: _Attempt, kind: Kind, attempt: int, body: bytes) -> None:
+        state.replies[kind] = wire.encode(kind, self._roster.study, attempt, self._me, body, self._identity)

@@ -1,0 +1,61 @@
+"""Shamir's secret sharing of 256-bit secrets, whole, in the field of the prime 2^256 + 297.
+
+Any `threshold` shares give the secret back; fewer say nothing about it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+from zerosum.errors import BadParameter, Inconsistent
+
+PRIME = 2**256 + 297
+SHARE_BYTES = 33
+
+
+def split(secret: bytes, holders: Sequence[int], threshold: int) -> dict[int, bytes]:
+    """One share for each holder (positive numbers, all different).
+
+    >>> shares = split(bytes(range(32)), [1, 2, 3, 4], 3)
+    >>> combine({holder: shares[holder] for holder in (4, 1, 3)}) == bytes(range(32))
+    True
+    """
+    if len(secret) != 32:
+        raise BadParameter(f"a secret has 32 bytes, got {len(secret)}")
+    if not 1 <= threshold <= len(holders) or len(set(holders)) < len(holders) or min(holders) < 1:
+        raise BadParameter(f"cannot share among {len(holders)} holders with threshold {threshold}")
+    coefficients = [int.from_bytes(secret), *(secrets.randbelow(PRIME) for _ in range(threshold - 1))]
+    return {holder: _at(coefficients, holder).to_bytes(SHARE_BYTES) for holder in holders}
+
+
+def _at(coefficients: Sequence[int], x: int) -> int:
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * x + coefficient) % PRIME
+    return value
+
+
+def weights(holders: Sequence[int]) -> list[int]:
+    """Lagrange's weights at zero: the secret is the sum of weight times share. The same for every secret they hold."""
+    result = []
+    for mine in holders:
+        top, bottom = 1, 1
+        for other in holders:
+            if other != mine:
+                top = top * other % PRIME
+                bottom = bottom * (other - mine) % PRIME
+        result.append(top * pow(bottom, -1, PRIME) % PRIME)
+    return result
+
+
+def combine(shares: Mapping[int, bytes], known: Sequence[int] | None = None) -> bytes:
+    """The secret of as many shares as its threshold asks for; `known` are their weights where they are at hand."""
+    values = [int.from_bytes(share) for share in shares.values()]
+    if any(len(share) != SHARE_BYTES for share in shares.values()) or any(value >= PRIME for value in values):
+        raise Inconsistent("a share is not an element of the field")
+    factors = weights(list(shares)) if known is None else known
+    secret = sum(weight * value for weight, value in zip(factors, values, strict=True)) % PRIME
+    if secret >> 256:
+        raise Inconsistent("the shares do not belong to one secret")
+    return secret.to_bytes(32)

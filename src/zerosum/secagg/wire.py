@@ -1,0 +1,126 @@
+"""The wire format: one contiguous buffer with a header, its body, and the sender's signature. No pickles.
+
+    magic "ZS"  version  kind  study (16)  attempt (4)  sender (4)  length of the body (8)  body  signature (64)
+
+Sites sign every message they send; what the coordinator sends carries zeros there, since nothing rests on it. Every
+message has one form only: whatever is changed in it, it is refused or it is another message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from zerosum.errors import Malformed, Unsupported
+from zerosum.secagg.keys import SIGNATURE_BYTES, Identity, check_signature
+
+VERSION = 1
+COORDINATOR = 0xFFFFFFFF
+STUDY_BYTES = 16
+_MAGIC = b"ZS"
+_HEADER = struct.Struct(">2sBB16sIIQ")
+_COUNT = struct.Struct(">I")
+
+
+class Kind(IntEnum):
+    """What a message is, in the order of the protocol."""
+
+    ADVERT = 1  # site: its public keys
+    ADVERTS = 2  # coordinator: everybody's
+    SHARES = 3  # site: sealed shares of its secrets
+    DELIVERY = 4  # coordinator: the shares sealed for this site
+    READY = 5  # site: they are sound
+    MASKED = 6  # site: its masked vector
+    LIST = 7  # coordinator: whose vectors are in the sum
+    SIGNED = 8  # site: it has seen this list and no other
+    WARRANT = 9  # coordinator: enough signatures under this list
+    OPENING = 10  # site: shares of what the list opens
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message, taken apart; `body` is a view into the buffer it came in."""
+
+    kind: Kind
+    study: bytes
+    attempt: int
+    sender: int
+    body: memoryview
+    signature: bytes
+
+    def check(self, public: bytes) -> None:
+        """Raise `Forged` unless the holder of this identity sent it."""
+        head = _HEADER.pack(_MAGIC, VERSION, self.kind, self.study, self.attempt, self.sender, len(self.body))
+        check_signature(public, self.signature, head + hashlib.sha256(self.body).digest())
+
+
+def encode(
+    kind: Kind, study: bytes, attempt: int, sender: int, body: bytes | memoryview, identity: Identity | None = None
+) -> bytes:
+    """A message as bytes, signed where the sender is a site."""
+    head = _HEADER.pack(_MAGIC, VERSION, kind, study, attempt, sender, len(body))
+    signature = bytes(SIGNATURE_BYTES)
+    if identity is not None:
+        signature = identity.sign(head + hashlib.sha256(body).digest())
+    return b"".join((head, body, signature))
+
+
+def decode(data: bytes | memoryview) -> Message:
+    """Take a message apart, or raise `Malformed` or `Unsupported`; nothing is trusted yet."""
+    view = memoryview(data)
+    if len(view) < _HEADER.size + SIGNATURE_BYTES:
+        raise Malformed(f"a message has at least {_HEADER.size + SIGNATURE_BYTES} bytes, got {len(view)}")
+    magic, version, kind, study, attempt, sender, length = _HEADER.unpack_from(view)
+    if magic != _MAGIC:
+        raise Malformed("this is no message of the secure sum")
+    if version != VERSION:
+        raise Unsupported(f"message of version {version}; this release speaks version {VERSION}")
+    if kind not in Kind.__members__.values():
+        raise Malformed(f"there is no message of kind {kind}")
+    if length != len(view) - _HEADER.size - SIGNATURE_BYTES:
+        raise Malformed(f"the message says it carries {length} bytes, it carries another number")
+    body = view[_HEADER.size : _HEADER.size + length]
+    return Message(Kind(kind), study, attempt, sender, body, bytes(view[-SIGNATURE_BYTES:]))
+
+
+def pack(parts: Iterable[bytes]) -> bytes:
+    """Several byte strings as one."""
+    return b"".join(piece for part in parts for piece in (_COUNT.pack(len(part)), part))
+
+
+def unpack(body: memoryview, count: int) -> list[memoryview]:
+    """The other way around; exactly `count` strings must be there."""
+    parts: list[memoryview] = []
+    at = 0
+    while at < len(body):
+        if len(parts) == count or at + _COUNT.size > len(body):
+            raise Malformed(f"{count} parts were expected, the message holds another number")
+        (length,) = _COUNT.unpack_from(body, at)
+        at += _COUNT.size
+        if at + length > len(body):
+            raise Malformed("a part of the message is cut short")
+        parts.append(body[at : at + length])
+        at += length
+    if len(parts) != count:
+        raise Malformed(f"{count} parts were expected, the message holds {len(parts)}")
+    return parts
+
+
+def pack_list(members: Sequence[int], sites: int) -> bytes:
+    """A set of sites as bits."""
+    bits = bytearray((sites + 7) // 8)
+    for member in members:
+        bits[member // 8] |= 1 << member % 8
+    return bytes(bits)
+
+
+def unpack_list(body: memoryview | bytes, sites: int) -> tuple[int, ...]:
+    if len(body) != (sites + 7) // 8:
+        raise Malformed(f"a list of {sites} sites has {(sites + 7) // 8} bytes, got {len(body)}")
+    members = tuple(s for s in range(8 * len(body)) if body[s // 8] >> s % 8 & 1)
+    if members and members[-1] >= sites:
+        raise Malformed("the list names a site that is not on the roster")
+    return members

@@ -1,0 +1,311 @@
+"""A coordinator that lies, with C sites that hand over everything they hold: it opens one list at most, and of no site
+and attempt ever both secrets.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import combinations, product
+
+import pytest
+from secure_study import CONTEXT, Study, random_vectors, settings
+
+from zerosum.errors import BadMessage, Forged, Inconsistent, Malformed, OutOfTurn
+from zerosum.secagg import keys, shamir, wire
+from zerosum.secagg.session import SiteSession
+from zerosum.secagg.wire import Kind
+
+List = tuple[int, ...]
+
+
+@pytest.fixture(autouse=True)
+def _each_signature_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "check_signature", lru_cache(maxsize=4096)(keys.check_signature))
+
+
+class Liar:
+    """Runs a study up to the masked vectors, then does as it likes. The last C sites are its own."""
+
+    def __init__(self, sites: int, colluders: int, dropouts: int, attempts: int) -> None:
+        self.study = Study(sites, colluders, dropouts, attempts).set_up()
+        self.roster = self.study.roster
+        self.honest = range(sites - colluders)
+        self.colluders = range(sites - colluders, sites)
+        self.lists = [members for lost in range(dropouts + 1) for members in combinations(range(sites), sites - lost)]
+
+    def mask(self, attempt: int) -> None:
+        vectors = random_vectors(self.roster.sites, 1)
+        for s in self.honest:
+            self.study.sites[s].mask(attempt, vectors[s], CONTEXT)
+
+    def held(self, attempt: int) -> dict[int, tuple[set[int], set[int]]]:
+        """Of each honest site: whose shares of its key, and of its self-mask, the colluders hand over."""
+        for c in self.colluders:
+            assert set(self.study.sites[c]._attempts[attempt].shares) == set(range(self.roster.sites))
+        return {s: (set(self.colluders), set(self.colluders)) for s in self.honest}
+
+    def signatures(self, attempt: int, shown: Sequence[List]) -> dict[List, dict[int, bytes]]:
+        """Show each honest site a list of its own; colluders sign every list that names them."""
+        signed: dict[List, dict[int, bytes]] = {members: {} for members in self.lists}
+        for s, members in zip(self.honest, shown, strict=True):
+            try:
+                signed[members][s] = self.study.sites[s].sign(attempt, self.study.list_of(attempt, members))
+            except Inconsistent:
+                assert s not in members
+        for members in self.lists:
+            text = self.study.collector._known().text(members)
+            for c in set(self.colluders) & set(members):
+                signed[members][c] = self.study.said(c, Kind.SIGNED, attempt, text)
+        return {members: dict(sorted(under.items())) for members, under in signed.items()}
+
+    def opens(self, attempt: int, s: int, warrant: bytes) -> bool:
+        try:
+            return bool(self.study.sites[s].open(attempt, warrant))
+        except BadMessage:
+            return False
+
+    def check(self, attempt: int, opened: dict[int, set[List]]) -> None:
+        """Count what it holds: of no honest site may both secrets be within reach."""
+        threshold = self.roster.shape.threshold
+        shares = self.held(attempt)
+        for holder, lists in opened.items():
+            assert len(lists) <= 1
+            for members in lists:
+                for s in self.honest:
+                    shares[s][s in members].add(holder)
+        for of_key, of_seed in shares.values():
+            assert len(of_key) < threshold or len(of_seed) < threshold
+
+    def attack(self, attempt: int, shown: Sequence[List]) -> set[List]:
+        """Collect signatures, try every list on every honest site, and return the lists that were opened."""
+        self.mask(attempt)
+        opened: dict[int, set[List]] = {s: set() for s in self.honest}
+        for members, under in self.signatures(attempt, shown).items():
+            chosen = dict(list(under.items())[: self.roster.signatures])
+            warrant = self.study.warrant_of(attempt, members, chosen)
+            for s in self.honest:
+                if self.opens(attempt, s, warrant):
+                    assert len(under) >= self.roster.signatures
+                    opened[s].add(members)
+        self.check(attempt, opened)
+        return set().union(*opened.values())
+
+
+@pytest.mark.parametrize("setting", [s for s in settings(5, 5) if s[2]])
+def test_no_split_of_two_lists_opens_both(setting: tuple[int, int, int]) -> None:
+    """Every pair of lists (of 120 with two losses, 40 at random), every way to show them to the honest sites."""
+    sites, colluders, _ = setting
+    lists = Liar(*setting, 1).lists
+    pairs = list(combinations(lists, 2))
+    random.shuffle(pairs)
+    tries = [[pair[n] for n in split] for pair in pairs[:40] for split in product((0, 1), repeat=sites - colluders)]
+    liar = Liar(*setting, len(tries))
+    opened = [liar.attack(attempt, shown) for attempt, shown in enumerate(tries)]
+    assert max(map(len, opened)) == 1  # some splits open one list; none opens two
+
+
+@pytest.mark.parametrize("setting", [s for s in settings(6, 7) if s[2]])
+def test_no_assignment_of_lists_opens_two(setting: tuple[int, int, int]) -> None:
+    """Random lists, more than two at once, to sites at random."""
+    sites, colluders, _ = setting
+    liar = Liar(*setting, 40)
+    for attempt in range(40):
+        few = random.sample(liar.lists, random.randint(1, 3))
+        shown = [random.choice(few) for _ in range(sites - colluders)]
+        assert len(liar.attack(attempt, shown)) <= 1
+
+
+@pytest.mark.parametrize("setting", [s for s in settings(5, 7) if s[2]])
+def test_without_signatures_the_threshold_alone_would_hold(
+    setting: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if every warrant were believed, a site opens once, and 2t > S + C keeps the second secret out of reach."""
+    monkeypatch.setattr(SiteSession, "_check_warrant", lambda *_: None)
+    liar = Liar(*setting, 60)
+    for attempt in range(60):
+        liar.mask(attempt)
+        opened: dict[int, set[List]] = {s: set() for s in liar.honest}
+        few = random.sample(liar.lists, 2)
+        for s in liar.honest:
+            for members in random.sample(few, 2):
+                if liar.opens(attempt, s, liar.study.warrant_of(attempt, members, {})):
+                    opened[s].add(members)
+        liar.check(attempt, opened)
+
+
+def test_what_is_opened_are_shares_of_one_secret_and_no_other() -> None:
+    """The bytes themselves: all openings and the colluder's shares give what the list opens, and nothing else."""
+    study = Study(5, 1, 1).set_up()
+    secret = [(site._attempts[0].secret, site._attempts[0].seed) for site in study.sites]
+    kept = {c: dict(study.sites[c]._attempts[0].shares) for c in (4,)}
+    study.masked(0, random_vectors(5), range(5))
+    listed = (0, 1, 2, 4)
+    signed = {s: study.sites[s].sign(0, study.list_of(0, listed)) for s in (0, 1, 2, 4)}
+    warrant = study.warrant_of(0, listed, signed)
+    size = shamir.SHARE_BYTES
+    bodies = {s: bytes(wire.decode(study.sites[s].open(0, warrant)).body) for s in (0, 1, 2)}
+    for s in range(4):
+        given = {holder + 1: body[s * size : (s + 1) * size] for holder, body in bodies.items()}
+        wanted, other = (0, 1) if s == 3 else (1, 0)
+        assert shamir.combine({**given, 5: kept[4][s][wanted]}) == secret[s][wanted]
+        assert shamir.combine({**given, 5: kept[4][s][other]}) not in secret[s]
+        assert shamir.combine(given) not in secret[s]
+
+
+# -- one site, and what it must not be talked into -------------------------------------------------------------------
+
+
+@pytest.fixture
+def study() -> Study:
+    study = Study(5, 1, 1, attempts=2).set_up()
+    study.masked(0, random_vectors(5), range(5))
+    return study
+
+
+def sign(study: Study, members: Iterable[int], attempt: int = 0) -> dict[int, bytes]:
+    """Signatures of all members, made without asking the sites."""
+    listed = sorted(members)
+    text = study.collector._known().text(listed)
+    return {s: study.said(s, Kind.SIGNED, attempt, text) for s in listed}
+
+
+def first(signed: dict[int, bytes], count: int) -> dict[int, bytes]:
+    return dict(list(signed.items())[:count])
+
+
+def test_a_site_that_signed_one_list_does_not_open_another(study: Study) -> None:
+    site = study.sites[0]
+    site.sign(0, study.list_of(0, [0, 1, 2, 3]))
+    other = study.warrant_of(0, [0, 1, 2, 4], sign(study, [0, 1, 2, 4]))
+    with pytest.raises(Inconsistent, match="another list"):
+        site.open(0, other)
+    with pytest.raises(Inconsistent, match="another list"):
+        site.sign(0, study.list_of(0, range(5)))
+    right = study.warrant_of(0, [0, 1, 2, 3], sign(study, [0, 1, 2, 3]))
+    assert site.open(0, right) == site.open(0, right)
+    with pytest.raises(Inconsistent, match="another list"):
+        site.open(0, other)
+
+
+def test_a_site_that_opened_unsigned_can_still_be_asked_to_sign_the_same_list(study: Study) -> None:
+    site, listed = study.sites[0], [0, 1, 2, 3]
+    site.open(0, study.warrant_of(0, listed, sign(study, listed)))
+    assert site.sign(0, study.list_of(0, listed)) == site.sign(0, study.list_of(0, listed))
+    with pytest.raises(Inconsistent):
+        site.sign(0, study.list_of(0, range(5)))
+
+
+@pytest.mark.parametrize("members", [[], [0], [0, 1, 2], [1, 2, 3, 4]], ids=["nobody", "one", "too few", "not itself"])
+def test_lists_a_site_refuses(study: Study, members: list[int]) -> None:
+    with pytest.raises(Inconsistent):
+        study.sites[0].sign(0, study.list_of(0, members))
+    with pytest.raises(Inconsistent):
+        study.sites[0].open(0, study.warrant_of(0, members, sign(study, members)))
+    assert study.sites[0].sign(0, study.list_of(0, range(5)))
+
+
+def test_warrants_that_do_not_hold(study: Study) -> None:
+    site, listed = study.sites[0], [0, 1, 2, 3]
+    signed = sign(study, listed)
+    everybody = sign(study, range(5))
+    twin = Study(5, 1, 1, attempts=2, like=study).set_up()  # the same sites in the same study, set up once more
+    refused = [
+        (Malformed, first(signed, 3)),  # too few
+        (Malformed, {}),
+        (Malformed, {**signed, 4: everybody[4]}),  # too many
+        (Forged, {**first(signed, 3), 4: sign(study, range(5))[4]}),  # of a site that is not on the list
+        (Forged, first(everybody, 4)),  # under another list
+        (Forged, sign(study, listed, attempt=1)),  # in another attempt
+        (Forged, sign(twin, listed)),  # in another set-up
+        (Forged, {**first(signed, 3), 3: signed[2]}),  # one site's under another's name
+        (Forged, dict(reversed(signed.items()))),  # out of order
+        (Forged, {**first(signed, 3), 2**32 - 1: signed[3]}),
+    ]
+    for error, under in refused:
+        with pytest.raises(error):
+            site.open(0, study.warrant_of(0, listed, under))
+    twice = wire.decode(study.warrant_of(0, listed, first(signed, 3))).body
+    with pytest.raises(Forged):
+        site.open(0, study.told(Kind.WARRANT, 0, bytes(twice) + (2).to_bytes(4) + signed[2][-64:]))
+    assert site.open(0, study.warrant_of(0, listed, signed))
+
+
+def test_without_losses_only_the_full_list_opens() -> None:
+    study = Study(3, 0, 0).set_up()
+    study.masked(0, random_vectors(3), range(3))
+    for members in [(), (0,), (0, 1), (0, 2)]:
+        with pytest.raises(Inconsistent):
+            study.sites[0].open(0, study.list_of(0, members))
+    assert study.sites[0].open(0, study.list_of(0, range(3)))
+
+
+# -- a set-up that is not what it seems ------------------------------------------------------------------------------
+
+
+def adverts_with(study: Study, site: int, body: bytes) -> bytes:
+    """Everybody's adverts, with this body in place of one site's own, signed by that site."""
+    adverts = [s.advertise() for s in study.sites]
+    adverts[site] = study.said(site, Kind.ADVERT, 0, body)
+    return study.told(Kind.ADVERTS, 0, wire.pack(adverts))
+
+
+def body_of(advert: bytes) -> bytes:
+    return bytes(wire.decode(advert).body)
+
+
+def test_a_copied_key_is_refused() -> None:
+    study = Study(4, 1, 1, attempts=2)
+    own, other = body_of(study.sites[3].advertise()), body_of(study.sites[1].advertise())
+    for copied in (other, own[:64] + other[64:], other[:32] + own[32:], own[:32] * 3, own[:64] + own[32:64]):
+        with pytest.raises(Forged, match="twice"):
+            study.sites[0].share(adverts_with(study, 3, copied))
+    study.set_up()  # nothing of this stays
+
+
+def test_keys_of_small_order_are_refused_and_leave_no_trace() -> None:
+    study = Study(4, 1, 1)
+    own = body_of(study.sites[3].advertise())
+    with pytest.raises(Forged, match="not one"):
+        study.sites[0].share(adverts_with(study, 3, bytes(32) + own[32:]))
+    with pytest.raises(OutOfTurn):
+        study.sites[0].receive(study.told(Kind.DELIVERY, 0, b""))
+    vectors = random_vectors(4)
+    assert study.set_up().run(0, vectors)[1] == (0, 1, 2, 3)
+
+
+def test_a_masking_key_of_small_order_masks_nothing_and_lets_nothing_out() -> None:
+    """Only that attempt is lost: its key was signed by its site, and the others cannot mask with it."""
+    study = Study(4, 1, 1, attempts=2)
+    own = body_of(study.sites[3].advertise())
+    bad = adverts_with(study, 3, own[:32] + bytes(32) + own[64:])
+    shares = [study.sites[s].share(bad) for s in range(3)]
+    known = study.sites[0]._known()
+    sealed = {s: wire.unpack(wire.decode(shares[s]).body, 3) for s in range(3)}
+    mine = keys.seal(study.sites[3]._seal_key(known, 3, 0), bytes(study.roster.share_bytes), known.digest)
+    study.sites[0].receive(study.told(Kind.DELIVERY, 0, wire.pack([bytes(sealed[1][0]), bytes(sealed[2][0]), mine])))
+    (vector,) = random_vectors(1)
+    with pytest.raises(Forged, match="not one"):
+        study.sites[0].mask(0, vector, CONTEXT)
+    assert study.sites[0].mask(1, vector, CONTEXT)
+
+
+def test_adverts_out_of_order_or_of_others() -> None:
+    study, other = Study(4, 1, 1), Study(4, 1, 1)
+    adverts = [site.advertise() for site in study.sites]
+    again = Study(4, 1, 1, like=study).sites
+    cases: list[tuple[type[BadMessage], list[bytes]]] = [
+        (Inconsistent, [adverts[1], adverts[0], *adverts[2:]]),
+        (Inconsistent, [adverts[0], adverts[1], adverts[2], adverts[2]]),
+        (Malformed, adverts[:3]),
+        (Malformed, [*adverts, adverts[0]]),
+        (BadMessage, [*adverts[:3], other.sites[3].advertise()]),
+        (Inconsistent, [again[0].advertise(), *adverts[1:]]),  # an old advert of the site itself
+        (Malformed, [*adverts[:3], study.said(3, Kind.ADVERT, 0, bytes(96))]),
+        (OutOfTurn, [*adverts[:3], study.said(3, Kind.READY, 0, body_of(adverts[3]))]),
+    ]
+    for error, shown in cases:
+        with pytest.raises(error):
+            study.sites[0].share(study.told(Kind.ADVERTS, 0, wire.pack(shown)))
+    study.set_up()
