@@ -228,7 +228,7 @@ def test_a_result_never_lands_on_another_one(tmp_path: Path) -> None:
         (("[privacy]", "[coalition]\ncolluders = 1\ndropouts = 2\n[privacy]"), ["no honest site"]),
         (("[privacy]", "[coalition]\ncolluders = 0\n[privacy]"), ["at least one colluder"]),
         (("[privacy]", '[scheme]\nname = "cape"\n[privacy]'), ["unknown scheme"]),
-        (("[privacy]", '[scheme]\nname = "secure-sum"\n[privacy]'), ["secure sum"]),
+        (("[privacy]", "[coalition]\ndropouts = 1\n[privacy]"), ["too many for a secure sum"]),
         (("[privacy]", '[scheme]\nname = "non-private"\n[privacy]'), ["private"]),
         (("[privacy]", "[privacy]\nseed = 1"), ["private"]),
         (("[parameters]", "[parameters"), ["not valid TOML"]),
@@ -316,6 +316,17 @@ def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
     assert (tmp_path / found["picture"]).read_bytes().startswith(b"\x89PNG")
     ratios = {line["scheme"]: line["predicted"] for line in found["schemes"]}
     assert ratios["zero-sum"] ** 2 / ratios["pooled"] ** 2 == pytest.approx(4 / 3, rel=1e-3)
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_audit_passes_and_finds_a_seeded_mistake(tmp_path: Path) -> None:
+    arguments = ("audit", "--scheme", "secure-sum", "--samples", "20000", "--json")
+    done = zerosum(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert as_json(done)["audits"][0]["holds"]
+    for mistake in ("spectral", "triangles", "colluder"):
+        assert_refused(zerosum(*arguments, "--mistake", mistake, cwd=tmp_path), "exceeds the claim", code=4)
+    assert_refused(zerosum(*arguments, "--mistake", "none", cwd=tmp_path), "unknown mistake")
     assert not (tmp_path / "state").exists()
 
 

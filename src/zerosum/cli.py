@@ -27,6 +27,8 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(help="A site's ledger: what was spent, and whether the record is sound.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
+bench_app = typer.Typer(help="Speed, as ratios measured side by side on this machine.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 # typer's own base of all usage errors, wherever the installed version keeps it
@@ -257,8 +259,75 @@ def _show_report(report: PrivacyReport) -> None:
         f"{report.rounds} round{'s' if report.rounds > 1 else ''} of {report.exchanges} exchange"
         f"{'s' if report.exchanges > 1 else ''}, {report.bytes_per_site} bytes to and from each site."
     )
+    if report.extra_delta > 0:
+        _out.print(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
     for sentence in report.sentences():
         _out.print(sentence)
+
+
+@app.command()
+def audit(
+    scheme: Annotated[str, typer.Option(help="A scheme, or all.")] = "all",
+    study: Annotated[Path | None, typer.Option(help="Take the program from this study file instead of a mean.")] = None,
+    sites: Annotated[int, typer.Option(help="Number of sites S.")] = 4,
+    colluders: Annotated[int, typer.Option(help="Sites that collude with the coordinator.")] = 1,
+    dropouts: Annotated[int, typer.Option(help="Sites that are lost in every round.")] = 0,
+    mu: Annotated[float, typer.Option(min=1.0, help="What the study is planned to cost; at least 1.")] = 1.5,
+    samples: Annotated[int, typer.Option(min=1000, help="How many numbers of noise to look at.")] = 100_000,
+    mistake: Annotated[
+        str | None, typer.Option(help="Seed a mistake that the audit must find: spectral, triangles or colluder.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Play the adversary on real transcripts: does anyone reach more than is claimed? Exit code 4 if so."""
+    from zerosum import audit as module
+    from zerosum.kernel.schemes import SCHEMES, Scheme
+    from zerosum.mistakes import MISTAKES, mistaken
+    from zerosum.study import Study
+
+    if mistake is not None and mistake not in MISTAKES:
+        raise BadParameter(f"unknown mistake {mistake!r}; there are {', '.join(MISTAKES)}")
+    program = Study.load(study).build_algorithm() if study is not None else None
+    if mistake in ("spectral", "triangles"):
+        program = mistaken(mistake)
+    names = [name for name in SCHEMES if name != "non-private"] if scheme == "all" else [scheme]
+    if mistake == "colluder" and scheme == "all":
+        names = [
+            name for name in names if name not in ("pooled", "local")
+        ]  # where no draw is shared, none is forgotten
+    found = []
+    with _progress("attacking") as on_step:
+        for number, name in enumerate(names):
+            found.append(
+                module.audit(
+                    Scheme(name),
+                    program,
+                    sites=sites,
+                    colluders=colluders,
+                    dropouts=dropouts if name not in ("pairwise", "cape-helper") else 0,
+                    mu=mu,
+                    samples=samples,
+                    forget_colluders=mistake == "colluder",
+                    on_step=lambda done, planned, n=number: on_step(n * planned + done, len(names) * planned),  # type: ignore[misc]
+                )
+            )
+    records = [asdict(finding) | {"holds": finding.holds, "tight": finding.tight} for finding in found]
+    failed = [finding.scheme for finding in found if not finding.holds]
+    if json_ and not failed:
+        _print_json({"audits": records})
+    elif not json_:
+        table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
+        for finding in found:
+            verdict = "[bold red]exceeded[/]" if not finding.holds else ("tight" if finding.tight else "not exceeded")
+            cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
+            table.add_row(finding.scheme, finding.algorithm, *cells, verdict)
+        _out.print(table)
+    if failed:
+        worst = max(found, key=lambda finding: finding.reached / finding.claimed)
+        raise CheckFailed(
+            f"an attacker exceeds the claim under {', '.join(failed)}: mu {worst.reached:.4f} is reached where "
+            f"{worst.claimed:.4f} was claimed"
+        )
 
 
 @ledger_app.command("show")
@@ -343,6 +412,39 @@ def _ledgers() -> list[Path]:
     from zerosum.site.policy import ledger_folder
 
     return sorted(ledger_folder().glob("*.sqlite"))
+
+
+@bench_app.command("secagg")
+def bench_secagg(
+    large: Annotated[bool, typer.Option("--large", help="Add 1000 sites with 10 000 numbers: minutes.")] = False,
+    json_: Json = False,
+) -> None:
+    """Masks against the bare cipher, the coordinator's memory, cost against sites and numbers."""
+    from zerosum import bench
+
+    with _progress("measuring") as on_step:
+        figures = bench.bench_secagg(large=large, on_step=on_step)
+    _show_figures(figures.as_record(), figures.rows(), json_)
+
+
+@bench_app.command("sampler")
+def bench_sampler(json_: Json = False) -> None:
+    """The exact discrete Gaussian against NumPy's normals and, where it is installed, OpenDP's discrete Gaussian."""
+    from zerosum import bench
+
+    with _progress("measuring") as on_step:
+        figures = bench.bench_sampler(on_step=on_step)
+    _show_figures(figures.as_record(), figures.rows(), json_)
+
+
+def _show_figures(record: dict[str, Any], rows: list[tuple[str, str]], json_: bool) -> None:
+    if json_:
+        _print_json(record)
+        return
+    table = Table("measured", "median (lowest to highest)")
+    for name, value in rows:
+        table.add_row(name, value)
+    _out.print(table)
 
 
 @app.command()

@@ -19,7 +19,7 @@ from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, run
 
 EPSILON, DELTA, COLLUDERS = 1.0, 1e-5, 1
-SCHEMES = ("non-private", "pooled", "zero-sum", "pairwise", "cape-helper", "cape-published", "local")
+SCHEMES = ("non-private", "pooled", "secure-sum", "zero-sum", "pairwise", "cape-helper", "cape-published", "local")
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,6 @@ def _trusts(scheme: str) -> str:
             return "coordinator"
         case "cape-helper":
             return "noise dealer"
-        case "zero-sum" | "cape-published":
-            return "noise relay"
         case _:
             return "no one"
 
@@ -138,13 +136,14 @@ def draw(demo: Demo, path: Path) -> None:
     pooled = next(line for line in demo.lines if line.scheme == "pooled")
     names = {
         "pooled": "trusted coordinator\nsees every site's sum",
-        "zero-sum": "Zerosum (default)",
-        "pairwise": "Zerosum, pairwise noise",
+        "secure-sum": "Zerosum's secure sum\n(the default)",
+        "zero-sum": "zero-sum noise, large",
+        "pairwise": "zero-sum noise, pairwise",
         "cape-helper": "CAPE with noise dealer\n(paper 002)",
         "cape-published": "CAPE as published\n(papers 000, 003)",
         "local": "each site protects\nitself alone",
     }
-    colours = {"pooled": "#9aa5b1", "zero-sum": "#0b7a75", "pairwise": "#57b8a5"}
+    colours = {"pooled": "#9aa5b1", "secure-sum": "#0b7a75", "zero-sum": "#57b8a5", "pairwise": "#57b8a5"}
     figure, axes = plt.subplots(figsize=(9.5, 5.6), constrained_layout=True)
     for row, line in enumerate(shown):
         axes.barh(row, 100 * line.measured, color=colours.get(line.scheme, "#d9843b"), height=0.62, zorder=2)

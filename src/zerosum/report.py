@@ -66,6 +66,7 @@ class PrivacyReport:
     rounds: int
     exchanges: int
     bytes_per_site: int
+    extra_delta: float
     plan_digest: str
     notes: tuple[str, ...]
 
@@ -116,7 +117,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
             SiteLine(
                 site=site.name,
                 mu=mu,
-                epsilon=accountant.epsilon(mu, plan.delta),
+                epsilon=plan.site_epsilon(s),
                 published_mu=published,
                 published_epsilon=None
                 if published is None
@@ -153,6 +154,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
         rounds=len(plan.releases),
         exchanges=plan.exchanges,
         bytes_per_site=plan.bytes_per_site,
+        extra_delta=plan.extra_delta,
         plan_digest=plan.digest(),
         notes=tuple(_notes(plan)),
     )
@@ -162,18 +164,14 @@ def _notes(plan: Plan) -> list[str]:
     notes = []
     if plan.scheme.name == "non-private":
         notes.append("no noise was added")
-    else:
-        notes.append("the noise is a double-precision normal, whose limits docs/limitations.md names")
+    elif not plan.gridded:
+        notes.append("the noise is a double-precision normal, for comparison; docs/limitations.md says what it lacks")
     if plan.seed is not None:
         notes.append("the noise came from a seed, so whoever knows the seed can take it away again")
     if plan.scheme.name == "pooled":
         notes.append("the coordinator sees the data and is trusted with them")
     if plan.calibration == "published":
         notes.append("the noise follows the papers' formula, so the exact epsilon may exceed the one asked for")
-    if plan.exchanges > 1 and plan.scheme.name in ("zero-sum", "cape-published"):
-        notes.append(
-            "the sum of the sites' draws passes through the coordinator, which is trusted to keep only the sum"
-        )
     if plan.scheme.name == "cape-helper":
         notes.append("whoever deals the noise that cancels is trusted not to tell the coordinator")
     if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):

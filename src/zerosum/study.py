@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,7 @@ from zerosum.report import Result, privacy_report, versions
 from zerosum.site.contribute import Site
 from zerosum.site.policy import Policy
 
-DEFAULT_SCHEME = "zero-sum"
+DEFAULT_SCHEME = "secure-sum"
 
 OnRound = Callable[[int, int], None]
 
@@ -155,8 +155,8 @@ class Study(_Table):
 
     def run(self, on_round: OnRound = _quiet) -> Result:
         """Plan, load, and run in this process."""
-        plan = self.plan()
-        return execute(plan, self.build_algorithm(), InProcess(self.load_sites()), on_round)
+        plan, sites = self.plan(), self.load_sites()
+        return execute(pin(plan, sites), self.build_algorithm(), InProcess(sites), on_round)
 
 
 def make_plan(
@@ -190,6 +190,12 @@ def make_plan(
         calibration=calibration,
         seed=seed,
     )
+
+
+def pin(plan: Plan, sites: Iterable[Site]) -> Plan:
+    """The plan with the identities of these sites in its roster."""
+    known = {site.name: site.identity.public.hex() for site in sites}
+    return replace(plan, sites=tuple(replace(site, identity=known.get(site.name)) for site in plan.sites))
 
 
 def execute(plan: Plan, algorithm: Algorithm, engine: Engine, on_round: OnRound = _quiet) -> Result:
@@ -252,7 +258,7 @@ def run(
         calibration=calibration,
         seed=seed,
     )
-    return execute(plan, algorithm, InProcess(members), on_round)
+    return execute(pin(plan, members), algorithm, InProcess(members), on_round)
 
 
 def _coalition(colluders: int | None, dropouts: int, sites: int) -> Coalition:

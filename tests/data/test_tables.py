@@ -468,8 +468,8 @@ def test_no_message_quotes_a_cell(write: Callable[..., Path]) -> None:
         ("who,x\nann,1\nbob,secret\n", {}),
         ("who,x\nann,1\nbob,secret\n", {"columns": ["x"]}),
         ("who,x\nann,1\nbob,secret\n", {"categories": {"x": [1]}, "unit_column": "who"}),
-        ("secret,71\nbob,64\n", {}),  # no header: the first line is a record
-        ("secret,71\nbob,64\n", {"columns": ["age"]}),
+        ("secret,714159\nbob,641357\n", {}),  # no header: the first line is a record
+        ("secret,714159\nbob,641357\n", {"columns": ["age"]}),
         ("secret,secret\n1,2\n", {}),
         ('who,x\nann,1\nbob,"secret', {}),
     ]
@@ -477,7 +477,7 @@ def test_no_message_quotes_a_cell(write: Callable[..., Path]) -> None:
         with pytest.raises(BadData) as caught:
             load_units(write(text), **options)
         shown = [str(caught.value), str(caught.value.__cause__)]
-        assert not any(cell in words for words in shown for cell in ("secret", "bob", "ann", "71", "64"))
+        assert not any(cell in words for words in shown for cell in ("secret", "bob", "ann", "714159", "641357"))
         assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 

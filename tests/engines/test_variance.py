@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from zerosum.algorithms import Mean
+from zerosum.engines.in_process import InProcess
+from zerosum.kernel.plan import PlannedSite
+from zerosum.kernel.request import Contribute
 from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.units import Units
+from zerosum.kernel.view import Coalition
+from zerosum.site.contribute import Site
 from zerosum.site.policy import Policy
-from zerosum.study import run
+from zerosum.study import execute, make_plan, pin, run
 
 DRAWS = 200_000
 S, C = 3, 1
@@ -27,6 +35,34 @@ def variance(scheme: Scheme, sizes: tuple[int, ...]) -> float:
     return float(np.var(noise)) * mu**2 / 2.0**2
 
 
+def test_planning_for_losses_costs_what_it_should(capsys: pytest.CaptureFixture[str]) -> None:
+    """S/(H - L) times pooled when nobody drops out, (S - L)/(H - L) when L do; within 3 %."""
+    question = Mean(columns=tuple(str(i) for i in range(100_000)), clip=1.0)
+    sites = [
+        Site(f"s{s}", Units.from_rows(np.zeros((2, 100_000))), Policy(population=f"{s}", minimum_units=1))
+        for s in range(7)
+    ]
+    plan = make_plan(
+        question,
+        [PlannedSite(site.name) for site in sites],
+        name="losses",
+        epsilon=1.0,
+        delta=1e-5,
+        scheme=Scheme("secure-sum"),
+        coalition=Coalition(2, 2),
+    )
+    for lost, expected in (((), 7 / 3), (("s1", "s4"), 5 / 3)):
+        engine = InProcess(sites, lambda name, message, lost=lost: name in lost and isinstance(message, Contribute))  # type: ignore[misc]
+        result = execute(pin(replace(plan, study=str(lost)), sites), question, engine)
+        noise = np.asarray(result.estimate["mean"]) * 2 * (7 - len(lost))
+        measured = float(np.var(noise)) * result.report.per_site[0].mu ** 2 / 2.0**2
+        with capsys.disabled():
+            print(
+                f"\nvariance / pooled, S=7 C=2 L=2, {len(lost)} lost: measured {measured:.4f} predicted {expected:.4f}"
+            )
+        assert measured == pytest.approx(expected, rel=0.03)
+
+
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 10, 100)])
 def test_the_variance_of_the_released_sum_is_as_predicted(
     sizes: tuple[int, ...], capsys: pytest.CaptureFixture[str]
@@ -36,6 +72,7 @@ def test_the_variance_of_the_released_sum_is_as_predicted(
     predicted = {
         Scheme("pooled"): 1.0,
         Scheme("local"): S,
+        Scheme("secure-sum"): S / H,
         Scheme("zero-sum", ratio=1e6): S / H,
         Scheme("pairwise", ratio=1e6): S / H,
         Scheme("cape-published"): (1 - 1 / H) * S / (S + 1) + S / H,

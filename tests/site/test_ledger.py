@@ -471,3 +471,19 @@ def test_a_ledger_held_by_another_is_refused_after_a_while(path: Path) -> None:
         assert len(ledger.entries()) == 1  # reading does not wait
         other.execute("ROLLBACK")
         ledger.record(spend(1), CAP)
+
+
+# ---- finite arithmetic ---------------------------------------------------------------------------------------
+
+
+def test_the_distance_of_finite_arithmetic_is_paid_for(tmp_path: Path) -> None:
+    """delta pays (1 + e^eps) times the distances; more than a hundredth of it is refused."""
+    account = Account("p", "person", "replace-one")
+    spend = Spend("s", 0, 0, "person", "x", 1.0, 1.0, "ab" * 32)
+    with Ledger.open(tmp_path / "a.sqlite", account) as ledger:
+        ledger.record(spend, Cap(10.0, 1e-5))
+        plain = ledger.epsilon(1e-5)
+        ledger.record(replace(spend, round=1, mu=0.0, distance=1e-10), Cap(10.0, 1e-5))
+        assert plain < ledger.epsilon(1e-5) < plain * 1.001
+        with pytest.raises(BudgetExceeded):
+            ledger.record(replace(spend, round=2, mu=0.0, distance=1e-8), Cap(10.0, 1e-5))

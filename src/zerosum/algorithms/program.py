@@ -50,8 +50,15 @@ class Algorithm(BaseModel, ABC):
         planned = []
         for request in self.requests(adjacency):
             statistic = build(request.statistic, request.params)
-            bound = statistic.sensitivity(adjacency)
-            planned.append(PlannedRelease(request.statistic, bound, request.share, statistic.size))
+            planned.append(
+                PlannedRelease(
+                    request.statistic,
+                    statistic.sensitivity(adjacency),
+                    request.share,
+                    statistic.size,
+                    statistic.sensitivity(Adjacency.ADD_REMOVE),  # how far a unit is from none: its norm
+                )
+            )
         return tuple(planned)
 
 

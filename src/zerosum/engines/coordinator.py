@@ -6,8 +6,11 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from zerosum.engines.mixing import Mixer
+import numpy as np
+
+from zerosum.engines.mixing import Mixer, noise_std
 from zerosum.engines.seam import Engine
+from zerosum.engines.secure import SecureSums
 from zerosum.errors import Abandoned, OutsidePlan, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import (
@@ -24,7 +27,9 @@ from zerosum.kernel.request import (
     Release,
     Reply,
 )
+from zerosum.kernel.schemes import Floats, Mixing
 from zerosum.kernel.statistic import Adjacency
+from zerosum.site.contribute import mask_context
 from zerosum.site.sampler import Sampler, derive
 
 T = TypeVar("T")
@@ -32,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What a study came to: the program's result, and who took part in each round."""
+    """What a study came to: the program's result, and who took part in each round (nobody: it was abandoned)."""
 
     result: T
     plan: Plan
@@ -46,14 +51,23 @@ def conduct(
     engine: Engine,
     on_round: Callable[[int, int], None] = lambda done, planned: None,
 ) -> Outcome[T]:
-    """Propose the plan to every site, then answer the program's requests until it returns."""
+    """Propose the plan to every site, then answer the program's requests until it returns.
+
+    A round that must be abandoned is thrown into the program as `Abandoned`: one that catches it goes on with its next
+    planned release, any other ends the study. What was spent stays spent either way.
+    """
     coordinator = _Coordinator(plan, engine)
     coordinator.propose(tuple(requests))
     rounds: list[tuple[str, ...]] = []
     try:
         request = next(program)
         while True:
-            release = coordinator.release(len(rounds), request)
+            try:
+                release = coordinator.release(len(rounds), request)
+            except Abandoned as loss:
+                rounds.append(())
+                request = program.throw(loss)
+                continue
             rounds.append(release.participants)
             on_round(len(rounds), len(plan.releases))
             request = program.send(release)
@@ -68,6 +82,7 @@ class _Coordinator:
         self._plan, self._engine = plan, engine
         self._index = {site.name: s for s, site in enumerate(plan.sites)}
         self._units: dict[str, int] = {}
+        self._secure = SecureSums(plan, self._exchange) if plan.scheme.secure else None
 
     def propose(self, requests: tuple[PrivateSum, ...]) -> None:
         """Every site must agree before any contributes; one refusal ends the study, with nothing released."""
@@ -80,9 +95,11 @@ class _Coordinator:
                 lost.append(reply.site)
         if lost:
             raise Abandoned(f"no answer from {_names(lost)}; the study did not start and nothing was released")
+        if self._secure is not None:
+            self._secure.set_up()
 
     def release(self, round: int, request: PrivateSum) -> Release:
-        """One planned release: gather what must be prepared, then the contributions, and add them up."""
+        """One planned release."""
         plan = self._plan
         if round >= len(plan.releases):
             raise OutsidePlan(f"the program asks for release {round + 1}, the plan has {len(plan.releases)}")
@@ -92,44 +109,80 @@ class _Coordinator:
                 f"release {round + 1} was planned as {planned.statistic!r} with share {planned.share:g}, "
                 f"the program asks for {request.statistic!r} with share {request.share:g}"
             )
-        mixer = Mixer(plan.law(round), planned.size, self._sampler(round))
+        try:
+            if plan.law(round).mixing is Mixing.MASKED:
+                value, arrived = self._hidden(round, request)
+            else:
+                value, arrived = self._readable(round, request)
+        except Abandoned as loss:
+            raise Abandoned(f"round {round + 1} was abandoned: {loss}; what was spent stays spent") from None
+        names = tuple(sorted(arrived, key=self._index.__getitem__))
+        spread = noise_std(plan.law(round), [self._index[name] for name in names])
+        units = None if plan.adjacency is Adjacency.ADD_REMOVE else plan.effective_units(names, self._units)
+        return Release(value, spread, units, names)
+
+    def _hidden(self, round: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
+        """Only the sum is readable: masked contributions, and what opens their sum."""
+        plan, law = self._plan, self._plan.law(round)
+        secure = self._secured()
+        secure.begin(round, plan.releases[round].size, mask_context(plan, round, request))
+        for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, 0, request))):
+            if isinstance(reply, Contribution):
+                secure.take(round, reply.payload)
+        total, present = secure.finish(round)
+        return np.asarray(total * law.step, dtype=np.float64), present
+
+    def _readable(self, round: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
+        """Each message is readable: gather what must be prepared, then the contributions, and add them up."""
+        plan, law = self._plan, self._plan.law(round)
+        mixer = Mixer(law, plan.releases[round].size, self._sampler(round))
         present = list(self._index)
-        if mixer.prepares:
-            prepared = []
-            for reply in self._exchange({name: Prepare(round, 0) for name in present}):
-                if isinstance(reply, Prepared):
-                    mixer.collect(self._index[reply.site], reply.payload)
-                    prepared.append(reply.site)
-            self._enough(round, len(present) - len(prepared))
-            present = sorted(prepared, key=self._index.__getitem__)
+        if law.mixing is Mixing.BROADCAST:
+            present = self._draws(round, mixer)
+        elif law.mixing is Mixing.PAIRWISE:
+            present = self._keys(round, mixer)
         messages = {name: Contribute(round, 0, request, mixer.deal(self._index[name])) for name in present}
         arrived = []
         for reply in self._exchange(messages):
             if isinstance(reply, Contribution):
-                mixer.add(self._index[reply.site], reply.vector)
+                mixer.add(self._index[reply.site], reply.payload)
                 arrived.append(reply.site)
         if mixer.needs_everyone and len(arrived) < len(present):
             missing = [name for name in present if name not in arrived]
             raise Abandoned(
-                f"round {round + 1} was abandoned: {_names(missing)} was lost after the noise had been fixed, and its "
-                "share of it would stay in the sum; what was spent stays spent"
+                f"{_names(missing)} was lost after the noise had been fixed, and its share of it would stay in the sum"
             )
-        self._enough(round, len(self._index) - len(arrived))
-        names = tuple(sorted(arrived, key=self._index.__getitem__))
-        value, noise_std = mixer.finish([self._index[name] for name in names])
-        return Release(value, noise_std, self._effective_units(names), names)
+        self._enough(arrived)
+        return mixer.finish(), arrived
 
-    def _effective_units(self, names: tuple[str, ...]) -> float | None:
-        if self._plan.adjacency is Adjacency.ADD_REMOVE:
-            return None
-        return self._plan.effective_units(names, self._units)
+    def _draws(self, round: int, mixer: Mixer) -> list[str]:
+        """Algorithm 1 of papers 000 and 003: the sum of the sites' draws by a secure sum, for everybody."""
+        secure = self._secured()
+        secure.begin(round, self._plan.releases[round].size, mask_context(self._plan, round, None))
+        for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, 0))):
+            if isinstance(reply, Prepared):
+                secure.take(round, reply.payload)
+        total, present = secure.finish(round)
+        mixer.draws = (total, len(present))
+        return list(present)
 
-    def _enough(self, round: int, lost: int) -> None:
-        if lost > self._plan.coalition.dropouts:
-            raise Abandoned(
-                f"round {round + 1} was abandoned: {lost} of {len(self._index)} sites were lost, the plan tolerates "
-                f"{self._plan.coalition.dropouts}; what was spent stays spent"
-            )
+    def _keys(self, round: int, mixer: Mixer) -> list[str]:
+        for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, 0))):
+            if isinstance(reply, Prepared):
+                mixer.keys[self._index[reply.site]] = reply.payload
+        present = [name for name, s in self._index.items() if s in mixer.keys]
+        self._enough(present)
+        return present
+
+    def _secured(self) -> SecureSums:
+        if self._secure is None:
+            raise OutsidePlan("this plan has no secure sum")
+        return self._secure
+
+    def _enough(self, arrived: list[str]) -> None:
+        lost, most = len(self._index) - len(arrived), self._plan.coalition.dropouts
+        if lost > most:
+            raise Abandoned(f"{lost} of {len(self._index)} sites were lost, the plan tolerates {most}")
 
     def _exchange(self, messages: Mapping[str, Message]) -> Iterable[Reply]:
         for reply in self._engine.exchange(messages):

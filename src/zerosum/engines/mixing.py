@@ -1,8 +1,7 @@
 """The coordinator's half of the noise: it passes on what sites need from each other and adds up what they send.
 
-The sites' half is `zerosum.site.noise`. Until the secure sum carries it, the sum of the sites' draws under
-BROADCAST passes through the coordinator, who is trusted to keep nothing but the sum; the trusted helper of paper
-002 lives here too, since in one process there is nobody else.
+The sites' half is `zerosum.site.noise`; the secure sum has a module of its own, `zerosum.engines.secure`. The trusted
+helper of paper 002 lives here too, since in one process there is nobody else.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.errors import BadInput
 from zerosum.kernel.schemes import Floats, Law, Mixing
@@ -18,42 +18,28 @@ from zerosum.site.sampler import Sampler
 
 
 class Mixer:
-    """One attempt at one round, for the sites that take part in it."""
+    """One attempt at one round whose messages the coordinator can read one by one."""
 
     def __init__(self, law: Law, size: int, sampler: Sampler) -> None:
         self._law, self._size, self._sampler = law, size, sampler
-        self._broadcast = np.zeros(size)
-        self._keys: dict[int, bytes] = {}
-        self._prepared: list[int] = []
+        self.keys: dict[int, bytes] = {}  # PAIRWISE: the sites' public keys
+        self.draws: tuple[NDArray[np.int64], int] | None = None  # BROADCAST: the sum of the draws, and of how many
         self._own_deals: dict[int, Floats] = {}
         self._helper_deals: Floats | None = None
-        self._sum = np.zeros(size)
-
-    @property
-    def prepares(self) -> bool:
-        """Whether sites are asked for something before they contribute."""
-        return self._law.mixing in (Mixing.BROADCAST, Mixing.PAIRWISE)
+        self._sum: NDArray[Any] = np.zeros(size, dtype=np.int64 if law.step > 0 else np.float64)
 
     @property
     def needs_everyone(self) -> bool:
         """Whether a site lost after the noise was fixed leaves its cancelling noise in the sum."""
         return self._law.mixing in (Mixing.BROADCAST, Mixing.PAIRWISE, Mixing.HELPER)
 
-    def collect(self, site: int, payload: Any) -> None:
-        """Take what a site prepared."""
-        self._prepared.append(site)
-        if self._law.mixing is Mixing.BROADCAST:
-            self._broadcast += payload
-        else:
-            self._keys[site] = payload
-
     def deal(self, site: int) -> Any:
         """What a site needs to make its noise."""
         match self._law.mixing:
             case Mixing.BROADCAST:
-                return self._broadcast, len(self._prepared)
+                return self.draws
             case Mixing.PAIRWISE:
-                return dict(self._keys)
+                return dict(self.keys)
             case Mixing.HELPER:
                 return self._helper()[site], self._coordinator(site)
             case _:
@@ -84,16 +70,25 @@ class Mixer:
         self._own_deals[site] = self._sampler.normal(self._size, std)
         return self._own_deals[site]
 
-    def add(self, site: int, vector: Floats) -> None:
+    def add(self, site: int, vector: NDArray[Any]) -> None:
         """Fold a contribution into the sum and forget it."""
-        if vector.shape != (self._size,) or not np.all(np.isfinite(vector)):
-            raise BadInput(f"a contribution must be {self._size} finite numbers, got shape {vector.shape}")
-        self._sum += self._law.weight[site] * (vector - self._own_deals.pop(site, 0.0))
+        if vector.shape != (self._size,) or vector.dtype != self._sum.dtype or not np.all(np.isfinite(vector)):
+            raise BadInput(f"a contribution must be {self._size} finite numbers of type {self._sum.dtype}")
+        if self._law.step > 0:
+            self._sum += vector  # weights are 1 on the grid
+        else:
+            self._sum += self._law.weight[site] * (vector - self._own_deals.pop(site, 0.0))
 
-    def finish(self, participants: Sequence[int]) -> tuple[Floats, float]:
-        """The released sum and the standard deviation of its noise."""
-        law = self._law
-        value = self._sum + self._sampler.normal(self._size, law.central)
-        index = list(participants)
-        spread = float(np.sqrt(np.sum((law.weight[index] * law.own[index]) ** 2) + law.central**2))
-        return value, spread
+    def finish(self) -> Floats:
+        """The released sum."""
+        central = self._law.central
+        if self._law.step == 0:
+            return self._sum + self._sampler.normal(self._size, central)
+        noise = self._sampler.steps(self._size, central / self._law.step) if central > 0 else 0
+        return np.asarray((self._sum + noise) * self._law.step)
+
+
+def noise_std(law: Law, participants: Sequence[int]) -> float:
+    """Standard deviation of a released sum over these sites."""
+    index = list(participants)
+    return float(np.sqrt(np.sum((law.weight[index] * law.own[index]) ** 2) + law.central**2))

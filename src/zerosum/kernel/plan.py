@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from zerosum.errors import BadParameter
-from zerosum.kernel import accountant
+from zerosum.kernel import accountant, grid
 from zerosum.kernel.schemes import Combine, Floats, Law, Mixing, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
@@ -28,7 +28,7 @@ RUNNABLE_RATIO = 1e10
 EXCHANGES = {
     Mixing.NONE: 1,
     Mixing.TRUSTED: 1,
-    Mixing.BROADCAST: 2,
+    Mixing.BROADCAST: 3,  # the secure sum of the draws, and the contribution
     Mixing.HELPER: 1,
     Mixing.PAIRWISE: 2,
     Mixing.MASKED: 2,
@@ -43,16 +43,19 @@ class PlannedSite:
     units: int | None = None
     scale: float = 1.0
     weight: float | None = None
+    identity: str | None = None  # the public half of its signing key, in hex, pinned
 
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """One private sum: its statistic, L2 sensitivity, share of the study's mu^2, and how many numbers it has."""
+    """One private sum: its statistic, L2 sensitivity, share of the study's mu^2, how many numbers it has, and the
+    bound on the norm of one unit's contribution."""
 
     statistic: str
     sensitivity: float
     share: float
     size: int
+    bound: float
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,9 @@ class Plan:
     """Everything public about a study.
 
     >>> plan = Plan("s", "mean", "person", Adjacency.REPLACE_ONE, 1.0, 1e-5, Scheme("local"), Coalition(1),
-    ...             (PlannedSite("a"), PlannedSite("b")), (PlannedRelease("vector_sum", 2.0, 1.0, 3),))
-    >>> round(float(plan.law(0).own[0]), 3)
-    7.461
+    ...             (PlannedSite("a"), PlannedSite("b")), (PlannedRelease("vector_sum", 2.0, 1.0, 3, 1.0),))
+    >>> round(float(plan.law(0).own[0]), 2)
+    7.46
     """
 
     study: str
@@ -109,6 +112,17 @@ class Plan:
             "cape-helper",
         ):
             raise BadParameter(f"the papers have no calibration for the scheme {self.scheme.name!r}")
+        S, C, L = len(self.sites), self.coalition.colluders, self.coalition.dropouts
+        if self.scheme.secure and C + 2 * L >= S:
+            raise BadParameter(
+                f"{C} colluders and {L} dropouts are too many for a secure sum over {S} sites: "
+                "colluders + 2 dropouts must be less than the number of sites"
+            )
+        if self.extra_delta > self.delta / 100:
+            raise BadParameter(
+                f"finite arithmetic would add {self.extra_delta:.2g} to delta, more than a hundredth of "
+                f"{self.delta:g}: ask for fewer numbers, a smaller epsilon or a larger delta"
+            )
         counted = self.scheme.combine is not Combine.SUMS or any(site.units is not None for site in self.sites)
         if self.adjacency is Adjacency.ADD_REMOVE and counted:
             raise BadParameter("under add-remove counts are data: declare no units and combine sums")
@@ -153,9 +167,35 @@ class Plan:
         if self.calibration == "published":
             # basic composition and the textbook formula, as in the papers
             eps, delta = self.epsilon * release.share, self.delta * release.share
-            return self._shape.scaled(accountant.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
-        mu = accountant.mu_for(self.epsilon, self.delta) * math.sqrt(min(release.share, 1.0))
-        return calibrate(self._shape, release.sensitivity, self.coalition, mu)
+            law = self._shape.scaled(accountant.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
+            return self._placed(law, release)
+        mu = accountant.mu_for(self.epsilon, self.delta - self.extra_delta) * math.sqrt(min(release.share, 1.0))
+        law = calibrate(self._shape, release.sensitivity, self.coalition, mu)
+        if not self.gridded:
+            return law
+        return calibrate(self._placed(law, release), release.sensitivity, self.coalition, mu)
+
+    def _placed(self, law: Law, release: PlannedRelease) -> Law:
+        return grid.place(law, release.sensitivity, release.bound, release.size) if self.gridded else law
+
+    @property
+    def gridded(self) -> bool:
+        """Whether values and noise live on an integer grid, or are doubles (the zero-sum forms, for comparison)."""
+        return self.scheme.name != "non-private" and self._shape.mixing in grid.GRIDDED
+
+    def distance(self, round: int) -> float:
+        """Total variation between a release as drawn and as accounted."""
+        return grid.worst_distance(self.releases[round].size, len(self.sites)) if self.gridded else 0.0
+
+    @property
+    def extra_delta(self) -> float:
+        """What finite arithmetic adds to delta, over the whole study."""
+        distance = math.fsum(self.distance(r) for r in range(len(self.releases)))
+        return (1 + math.exp(min(self.epsilon, 700.0))) * distance
+
+    def site_epsilon(self, site: int) -> float:
+        """The exact epsilon of a whole study for one site's units, at the study's delta."""
+        return accountant.epsilon(float(self.site_mus()[site]), self.delta - self.extra_delta)
 
     def site_mus(self) -> Floats:
         """What the whole study costs each site."""
@@ -182,22 +222,28 @@ class Plan:
     @property
     def exchanges(self) -> int:
         """Messages to and from each site in a round."""
-        return EXCHANGES[self._shape.mixing]
+        signatures = 1 if self.scheme.secure and self.coalition.dropouts else 0
+        return EXCHANGES[self._shape.mixing] + signatures
 
     @property
     def bytes_per_site(self) -> int:
-        """Numbers a site sends and receives over the whole study, in bytes."""
+        """What a site sends and receives over the whole study, in bytes; headers left out."""
         numbers = sum(release.size for release in self.releases)
         back = numbers if self.results_to_sites else 0
-        match self._shape.mixing:
-            case Mixing.BROADCAST:
-                return 8 * (3 * numbers + back)
-            case Mixing.HELPER:
-                return 8 * (3 * numbers + back)
-            case Mixing.PAIRWISE:
-                return 8 * (numbers + back) + 32 * len(self.sites) * len(self.releases)
-            case _:
-                return 8 * (numbers + back)
+        vectors = {Mixing.BROADCAST: 3, Mixing.HELPER: 3}.get(self._shape.mixing, 1)
+        return 8 * (vectors * numbers + back) + self._key_bytes
+
+    @property
+    def _key_bytes(self) -> int:
+        """Keys, shares and signatures: everybody's keys and two shares for and from everybody for each release, then
+        a share or a signature of everybody in each round (less where many sites have few neighbours)."""
+        S, R = len(self.sites), len(self.releases)
+        if self._shape.mixing is Mixing.PAIRWISE:
+            return 32 * S * R
+        if not self.scheme.secure:
+            return 0
+        opening = (33 + 68) * S if self.coalition.dropouts else 32
+        return S * 32 * (R + 1) + 2 * S * 2 * 33 * R + opening * R
 
     def to_json(self) -> bytes:
         return _ADAPTER.dump_json(self)

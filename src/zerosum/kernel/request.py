@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,15 @@ class Prepare:
 
 
 @dataclass(frozen=True, eq=False)
+class Secure:
+    """A message of the secure sum itself: set-up, a list to sign, a list to open."""
+
+    step: Literal["advertise", "share", "receive", "sign", "open"]
+    attempt: int = 0
+    data: bytes = b""
+
+
+@dataclass(frozen=True, eq=False)
 class Contribute:
     """Send the noisy sum. `dealt` is what the other parties' part of the cancelling noise came to."""
 
@@ -76,7 +85,7 @@ class Contribute:
     dealt: Any = None
 
 
-Message = Propose | Prepare | Contribute
+Message = Propose | Prepare | Secure | Contribute
 
 
 # ---- site to coordinator ---------------------------------------------------------------------------------------
@@ -97,9 +106,19 @@ class Prepared:
 
 
 @dataclass(frozen=True, eq=False)
-class Contribution:
+class Secured:
+    """A site's answer within the secure sum."""
+
     site: str
-    vector: Floats
+    data: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """Floats, steps of the grid, or a masked vector as bytes."""
+
+    site: str
+    payload: Any
 
 
 @dataclass(frozen=True)
@@ -117,4 +136,4 @@ class Lost:
     site: str
 
 
-Reply = Consent | Prepared | Contribution | Refusal | Lost
+Reply = Consent | Prepared | Secured | Contribution | Refusal | Lost

@@ -80,6 +80,21 @@ class Law:
     own: Floats  # standard deviation of g_s
     cancelling: Floats  # standard deviation of r_s (of e_s where dealt in turn; of a pair's stream)
     central: float = 0.0  # standard deviation of a trusted coordinator's noise
+    step: float = 0.0  # of the grid that values and noise live on; 0: double precision
+    rounding: float = 0.0  # what rounding adds to how far a unit moves its site's message
+
+    def move(self, sensitivity: float, site: int) -> float:
+        """How far one unit moves its site's message, in L2 norm."""
+        return float(sensitivity * self.factor[site]) + self.rounding
+
+    @property
+    def own_variance(self) -> Floats:
+        """Of the normal that a site's own noise is accounted as."""
+        return np.maximum(self.own**2 - self.step**2 / 12, 0.0)
+
+    @property
+    def central_variance(self) -> float:
+        return max(self.central**2 - self.step**2 / 12, 0.0)
 
     @property
     def sites(self) -> int:
@@ -93,6 +108,11 @@ class Law:
     def scaled(self, by: float) -> Law:
         """The same law with all its noise multiplied; mu is divided by as much."""
         return replace(self, own=self.own * by, cancelling=self.cancelling * by, central=self.central * by)
+
+
+def draw_step(law: Law) -> float:
+    """The grid on which BROADCAST sums its draws: fine enough to be no part of the noise, coarse enough not to wrap."""
+    return 2.0 ** (math.ceil(math.log2(float(np.max(law.cancelling * law.weight)))) - 45)
 
 
 @dataclass(frozen=True)
@@ -112,6 +132,11 @@ class Scheme:
             raise BadParameter(f"combine = {self.combine.value!r} belongs to the cape schemes, not to {self.name}")
         if self.combine is Combine.MEANS and self.name == "cape-helper":
             raise BadParameter("paper 002 has no plain average of unequal means; use combine = 'weighted'")
+
+    @property
+    def secure(self) -> bool:
+        """Whether a secure sum runs underneath: of the contributions, or of the draws that make noise cancel."""
+        return self.name in ("secure-sum", "zero-sum", "cape-published")
 
     @property
     def trusted(self) -> bool:

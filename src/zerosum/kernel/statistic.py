@@ -68,9 +68,12 @@ class BoundedStatistic(BaseModel, ABC):
 
     def total(self, units: Units) -> Floats:
         """The sum over all units, block by block, as a NumPy vector."""
-        total = np.zeros(self.size)
+        total, lost = np.zeros(self.size), np.zeros(self.size)
         for block in units.blocks(row_bytes=self.row_bytes):
-            total += to_numpy(self.sum_block(block))
+            part = to_numpy(self.sum_block(block)) + lost
+            raised = total + part
+            lost = part - (raised - total)  # what the addition rounded away, added with the next block
+            total = raised
         return total
 
     @property

@@ -12,6 +12,7 @@ from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
 from zerosum.errors import BadData
+from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 
 Array = Any  # an array of any array-API namespace (NumPy, PyTorch, CuPy), or a memory map
 
@@ -80,7 +81,7 @@ class Units:
     def blocks(self, row_bytes: int | None = None) -> Iterator[Units]:
         """The units in order, in blocks whose working memory (`row_bytes` a row) stays bounded."""
         per_row = row_bytes or 8 * self.columns
-        at_most = max(1, _BLOCK_BYTES // max(1, per_row))
+        at_most = min(BLOCK_ROWS, max(1, _BLOCK_BYTES // max(1, per_row)))
         if self.offsets is None:
             for start in range(0, self.rows.shape[0], at_most):
                 yield Units(self.rows[start : min(start + at_most, len(self)), ...])
@@ -121,6 +122,10 @@ class Units:
             raise BadData("there are no units")
         if self.columns == 0:
             raise BadData("there are no columns")
+        if summation_slack(len(self), max(BLOCK_ROWS, self.largest)) > summation_slack():
+            raise BadData(
+                "there are too many units, or too many rows in one, for the rounding error that is planned for"
+            )
         bad = 0
         for block in self.blocks():
             xp = array_namespace(block.rows)

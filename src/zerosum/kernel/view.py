@@ -68,7 +68,7 @@ class Coalition:
 def mu_squared(law: Law, sensitivity: float, site: int, honest: Sequence[int]) -> float:
     """mu^2 of one honest site when exactly the sites in `honest` do not collude."""
     if law.mixing is Mixing.TRUSTED:
-        return _ratio((sensitivity * law.factor[site]) ** 2, law.central**2)
+        return _ratio(law.move(sensitivity, site) ** 2, law.central_variance)
     index = np.asarray(honest, dtype=np.intp)
     if law.mixing is Mixing.PAIRWISE:
         return _pairwise(law, sensitivity, site, index)
@@ -76,7 +76,7 @@ def mu_squared(law: Law, sensitivity: float, site: int, honest: Sequence[int]) -
         raise BadParameter("a helper deals alike to all sites or lets the last one take what is left over")
     base, shrink, terms = _terms(law)
     second = _ratio((law.weight[site] * shrink[site]) ** 2, float(np.sum(terms[index])))
-    return float((sensitivity * law.factor[site]) ** 2 * (base[site] + second))
+    return float(law.move(sensitivity, site) ** 2 * (base[site] + second))
 
 
 def worst_mu(law: Law, sensitivity: float, coalition: Coalition) -> Floats:
@@ -96,14 +96,14 @@ def calibrate(law: Law, sensitivity: float, coalition: Coalition, mu: float) -> 
     if math.isinf(worst):
         raise BadParameter("this scheme adds no noise that could be calibrated")
     scale = worst / mu
-    while np.max(worst_mu(law.scaled(scale), sensitivity, coalition)) > mu:
-        scale *= 1 + 2.0**-50
+    while (worst := float(np.max(worst_mu(law.scaled(scale), sensitivity, coalition)))) > mu:
+        scale *= max(worst / mu, 1 + 2.0**-50)
     return law.scaled(scale)
 
 
 def _terms(law: Law) -> tuple[Floats, Floats, Floats]:
     """1/(a+b), a/(a+b) and p^2 a b/(a+b) of every site, at a = 0, b = 0 and infinite a too."""
-    a, b = law.cancelling**2, law.own**2
+    a, b = law.cancelling**2, law.own_variance
     with np.errstate(divide="ignore", invalid="ignore"):
         base = np.where(np.isinf(a), 0.0, 1 / (a + b))
         shrink = np.where(np.isinf(a), 1.0, np.where(a == 0, 0.0, a / (a + b)))
@@ -119,10 +119,10 @@ def _pairwise(law: Law, sensitivity: float, site: int, index: NDArray[np.intp]) 
     """Sherman-Morrison on diag(v H + b) - v 11', written so that nothing cancels at large v."""
     if np.ptp(law.cancelling) > 0 or np.any(law.weight != 1):
         raise BadParameter("pairwise streams need one variance for all pairs and equal weights")
-    v, b, H = float(law.cancelling[0]) ** 2, law.own[index] ** 2, len(index)
-    own = v * H + float(law.own[site]) ** 2
+    v, b, H = float(law.cancelling[0]) ** 2, law.own_variance[index], len(index)
+    own = v * H + float(law.own_variance[site])
     second = _ratio(v / own**2, float(np.sum(b / (v * H + b))) / H) if v > 0 else 0.0
-    return float((sensitivity * law.factor[site]) ** 2 * (_ratio(1.0, own) + second))
+    return float(law.move(sensitivity, site) ** 2 * (_ratio(1.0, own) + second))
 
 
 def _ratio(top: float, bottom: float) -> float:
@@ -138,6 +138,7 @@ def _ratio(top: float, bottom: float) -> float:
 class View:
     """What a coalition reads, A z + F f, and what it knows, K z; `honest` names the columns of F."""
 
+    law: Law
     read: Floats  # A, one row per number it reads
     data: Floats  # F
     known: Floats  # K
@@ -146,7 +147,8 @@ class View:
 
     def mu_squared(self, sensitivity: float, site: int) -> float:
         """mu^2 of one honest site by the general solver."""
-        return sensitivity**2 * solve(self.read, self.data[:, self.honest.index(site)], self.known, self.variance)
+        moved = self.data[:, self.honest.index(site)]
+        return self.law.move(sensitivity, site) ** 2 * solve(self.read, moved, self.known, self.variance)
 
 
 def solve(read: Floats, shift: Floats, known: Floats, variance: Floats) -> float:
@@ -184,17 +186,16 @@ def view(law: Law, honest: Sequence[int]) -> View:
     """The matrices of a law for the coalition of the coordinator with every site not in `honest`."""
     S, index = law.sites, tuple(sorted(honest))
     colluding = [s for s in range(S) if s not in honest]
-    factor = np.diag(law.factor)[list(index)][:, list(index)]
     none = np.zeros((0, 0))
     eye = np.eye(S)
     match law.mixing:
         case Mixing.TRUSTED:
-            return View(np.ones((1, 1)), law.factor[None, list(index)], none, np.array([law.central**2]), index)
+            return View(law, np.ones((1, 1)), np.ones((1, len(index))), none, np.array([law.central_variance]), index)
         case Mixing.MASKED:
             reads = (law.weight * eye[list(index)].sum(axis=0))[None, :]
-            return View(reads, (law.weight * law.factor)[None, list(index)], eye[colluding], law.own**2, index)
+            return View(law, reads, law.weight[None, list(index)], eye[colluding], law.own_variance, index)
         case Mixing.NONE:
-            return View(eye[list(index)], factor, eye[colluding], law.own**2, index)
+            return View(law, eye[list(index)], np.eye(len(index)), eye[colluding], law.own_variance, index)
         case Mixing.PAIRWISE:
             mixing, known = _pair_streams(S, colluding)
             variance = np.full(mixing.shape[1], law.cancelling[0] ** 2)
@@ -207,10 +208,11 @@ def view(law: Law, honest: Sequence[int]) -> View:
     draws = mixing.shape[1]
     known_own = np.hstack([np.zeros((len(colluding), draws)), eye[colluding]])
     return View(
+        law,
         np.hstack([mixing, eye])[list(index)],
-        factor,
+        np.eye(len(index)),
         np.vstack([np.hstack([known, np.zeros((len(known), S))]), known_own]),
-        np.concatenate([variance, law.own**2]),
+        np.concatenate([variance, law.own_variance]),
         index,
     )
 

@@ -29,12 +29,13 @@ class Spend:
     request: str  # hex digest of the request that is answered; empty as long as there is none
     rate: float | None = None
     steps: int = 1
+    distance: float = 0.0  # total variation between the release as drawn and as accounted
 
     def __post_init__(self) -> None:
         _check_names(self.unit, study=self.study, statistic=self.statistic)
         if self.round < 0 or self.attempt < 0:
             raise BadParameter(f"round and attempt count from 0, got {self.round} and {self.attempt}")
-        for name, value in (("mu", self.mu), ("the sensitivity", self.sensitivity)):
+        for name, value in (("mu", self.mu), ("the sensitivity", self.sensitivity), ("the distance", self.distance)):
             if not (math.isfinite(value) and value >= 0):
                 raise BadParameter(f"{name} must be finite and not negative, got {value:g}")
         if not re.fullmatch("[0-9a-f]*", self.request):
@@ -121,15 +122,24 @@ def _check_names(unit: str, **names: str) -> None:
 
 
 def total_epsilon(charges: Iterable[tuple[Spend, float]], delta: float) -> float:
-    plain, sampled = [], Counter[tuple[float, float]]()
+    """eps of everything charged, finite arithmetic included: delta pays (1 + e^eps) times all the distances."""
+    plain, sampled, distance = [], Counter[tuple[float, float]](), 0.0
     for spend, mu in charges:
+        distance += spend.distance
         if spend.rate is None:
             plain.append(mu)
         else:
             sampled[mu, spend.rate] += spend.steps
     if (total := compose(plain)) > _HOPELESS:
         return math.inf
-    return mixed_epsilon(total, [Subsampled(*each, steps) for each, steps in sampled.items()], delta)
+    events = [Subsampled(*each, steps) for each, steps in sampled.items()]
+    eps = mixed_epsilon(total, events, delta)
+    for _ in range(4 if distance > 0 else 0):
+        extra = (1 + math.exp(min(eps, 700.0))) * distance
+        if extra > delta / 100:
+            return math.inf
+        eps = mixed_epsilon(total, events, delta - extra)
+    return eps
 
 
 def rounded_up(value: float) -> str:

@@ -3,15 +3,19 @@
 What it takes from the coordinator is the plan, whole: who takes part, how many of them may collude or be lost, what
 will be asked. It agrees to that once, as its policy allows. From there on it trusts no number: sensitivities come
 from its own registry, noise and cost from its own reading of the plan. The order for every contribution is: compute,
-charge the ledger durably, and only then let it leave.
+charge the ledger durably, and only then let it leave. The same request again gets the same reply; anything else
+under the same attempt is refused.
 """
 
 from __future__ import annotations
 
 import math
 from functools import singledispatchmethod
+from typing import Any
 
-from zerosum.errors import BadData, OutsidePlan
+import numpy as np
+
+from zerosum.errors import BadData, Inconsistent, Misdirected, OutOfTurn, OutsidePlan
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import (
     Consent,
@@ -23,9 +27,14 @@ from zerosum.kernel.request import (
     PrivateSum,
     Propose,
     Reply,
+    Secure,
+    Secured,
 )
+from zerosum.kernel.schemes import Law, Mixing
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
+from zerosum.secagg.keys import Identity
+from zerosum.secagg.session import Roster, SiteSession
 from zerosum.site.account import Spend
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
@@ -33,15 +42,36 @@ from zerosum.site.sampler import Sampler, derive
 from zerosum.statistics import BUILTIN, build
 
 
-class Site:
-    """One institution: a name on the roster, its data, and its policy."""
+def roster(plan: Plan) -> Roster:
+    """Whom the secure sum of a plan is between: the pinned identities, an attempt for every release."""
+    pinned = [site.identity for site in plan.sites]
+    if None in pinned:
+        raise OutsidePlan("the plan pins no identity for some of its sites")
+    identities = tuple(bytes.fromhex(identity or "") for identity in pinned)
+    study = bytes.fromhex(plan.digest())[:16]
+    return Roster(study, identities, len(plan.releases), plan.coalition.colluders, plan.coalition.dropouts)
 
-    def __init__(self, name: str, units: Units, policy: Policy) -> None:
+
+def mask_context(plan: Plan, round: int, request: PrivateSum | None) -> bytes:
+    """What a masked vector is about; sites that were asked different things do not cancel."""
+    law = plan.law(round)
+    asked = "draws" if request is None else request.digest()
+    return f"{plan.digest()} {round} {asked} {law.own.tolist()} {law.step}".encode()
+
+
+class Site:
+    """One institution: a name on the roster, its data, its policy, and the identity it signs with."""
+
+    def __init__(self, name: str, units: Units, policy: Policy, identity: Identity | None = None) -> None:
         self.name = name
         self.units = units
         self.policy = policy
+        self.identity = identity or Identity()
         self._plan: Plan | None = None
+        self._session: SiteSession | None = None
         self._shares: dict[tuple[int, int], NoiseShare] = {}
+        self._answered: dict[tuple[type, int, int], str] = {}
+        self._last: tuple[str, Reply] | None = None
 
     @singledispatchmethod
     def handle(self, message: Message) -> Reply:
@@ -55,26 +85,70 @@ class Site:
         if plan.scheme.name != "non-private":
             with self.policy.open_ledger() as ledger:
                 ledger.check([self._spend(plan, r, 0, "") for r in range(len(plan.releases))], self.policy.cap)
-        self._plan, self._shares = plan, {}
+        self._session = SiteSession(roster(plan), self._position(plan), self.identity) if plan.scheme.secure else None
+        self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
         return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
 
     @handle.register
+    def _(self, message: Secure) -> Reply:
+        session = self._secure()
+        match message.step:
+            case "advertise":
+                return Secured(self.name, session.advertise())
+            case "share":
+                return Secured(self.name, session.share(message.data))
+            case "receive":
+                return Secured(self.name, session.receive(message.data))
+            case "sign":
+                return Secured(self.name, session.sign(message.attempt, message.data))
+            case "open":
+                return Secured(self.name, session.open(message.attempt, message.data))
+
+    @handle.register
     def _(self, message: Prepare) -> Reply:
-        share = self._share(message.round, message.attempt)
-        self._shares[message.round, message.attempt] = share
-        return Prepared(self.name, share.prepare())
+        plan, round, attempt = self._agreed(message.round, message.attempt), message.round, message.attempt
+        if (again := self._again(Prepare, round, attempt, "")) is not None:
+            return again
+        share = self._shares[round, attempt] = self._share(round, attempt)
+        payload: Any = None
+        if plan.law(round).mixing is Mixing.BROADCAST:
+            drawn = share.draw().view(np.uint64)
+            payload = self._secure().mask(round, drawn, mask_context(plan, round, None))
+        else:
+            payload = share.key()
+        return self._remember(Prepare, round, attempt, "", Prepared(self.name, payload))
 
     @handle.register
     def _(self, message: Contribute) -> Reply:
         plan, round, attempt = self._agreed(message.round, message.attempt), message.round, message.attempt
+        asked = message.request.digest()
+        if (again := self._again(Contribute, round, attempt, asked)) is not None:
+            return again
         statistic = self._built(plan, round, message.request)
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
-        factor = float(plan.law(round).factor[self._position(plan)])
-        vector = factor * statistic.total(self.units) + share.noise(message.dealt)
+        payload: Any = share.noisy(statistic.total(self.units), message.dealt)
         if plan.scheme.name != "non-private":
             with self.policy.open_ledger() as ledger:
-                ledger.record(self._spend(plan, round, attempt, message.request.digest()), self.policy.cap)
-        return Contribution(self.name, vector)
+                ledger.record(self._spend(plan, round, attempt, asked), self.policy.cap)
+        if plan.law(round).mixing is Mixing.MASKED:
+            payload = self._secure().mask(round, payload.view(np.uint64), mask_context(plan, round, message.request))
+        return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+
+    def _again(self, kind: type, round: int, attempt: int, asked: str) -> Reply | None:
+        """The reply given before to the same request, while it is at hand."""
+        before = self._answered.get((kind, round, attempt))
+        if before is None:
+            return None
+        if before != asked:
+            raise Inconsistent(f"round {round + 1}, attempt {attempt + 1} was answered before, to another request")
+        if self._last is None or self._last[0] != f"{kind.__name__} {round} {attempt}":
+            raise OutOfTurn(f"round {round + 1}, attempt {attempt + 1} is over")
+        return self._last[1]
+
+    def _remember(self, kind: type, round: int, attempt: int, asked: str, reply: Reply) -> Reply:
+        self._answered[kind, round, attempt] = asked
+        self._last = (f"{kind.__name__} {round} {attempt}", reply)
+        return reply
 
     def _review(self, plan: Plan, requests: tuple[PrivateSum, ...]) -> None:
         """Everything that can be refused is refused here, before any data is used."""
@@ -92,6 +166,8 @@ class Site:
         )
         if plan.unit == "record" and self.units.largest > 1:
             raise OutsidePlan("the study protects single records, but units here own several rows")
+        if plan.sites[position].identity not in (None, self.identity.public.hex()):
+            raise Misdirected("the plan pins another identity for this site")
         declared = plan.sites[position].units
         if declared is not None and declared != len(self.units):
             raise BadData(f"the study declares {declared} units for this site, its data hold another number")
@@ -104,17 +180,20 @@ class Site:
         """The statistic from this site's own registry, held against what was planned."""
         planned = plan.releases[round]
         statistic = build(request.statistic, request.params)
-        sensitivity = statistic.sensitivity(plan.adjacency)
+        sensitivity, bound = statistic.sensitivity(plan.adjacency), statistic.sensitivity(Adjacency.ADD_REMOVE)
         if (request.statistic, statistic.size) != (planned.statistic, planned.size):
             raise OutsidePlan(
                 f"release {round + 1} was planned as {planned.size} numbers of {planned.statistic!r}, asked for are "
                 f"{statistic.size} of {request.statistic!r}"
             )
-        if sensitivity > planned.sensitivity * (1 + 1e-12) or statistic.columns != self.units.columns:
+        allowed = 1 + 1e-12
+        if sensitivity > planned.sensitivity * allowed or bound > planned.bound * allowed:
             raise OutsidePlan(
-                f"release {round + 1} was planned with sensitivity {planned.sensitivity:g} on {self.units.columns} "
-                f"columns, asked for is {sensitivity:g} on {statistic.columns}"
+                f"release {round + 1} was planned with sensitivity {planned.sensitivity:g} and bound "
+                f"{planned.bound:g}, asked for are {sensitivity:g} and {bound:g}"
             )
+        if statistic.columns != self.units.columns:
+            raise BadData(f"the study has {statistic.columns} columns, the data {self.units.columns}")
         return statistic
 
     def _spend(self, plan: Plan, round: int, attempt: int, request: str) -> Spend:
@@ -132,6 +211,7 @@ class Site:
             sensitivity=planned.sensitivity,
             mu=mu,
             request=request,
+            distance=plan.distance(round),
         )
 
     def _agreed(self, round: int, attempt: int) -> Plan:
@@ -141,6 +221,11 @@ class Site:
             raise OutsidePlan(f"round {round + 1}, attempt {attempt + 1} is not in the plan")
         return self._plan
 
+    def _secure(self) -> SiteSession:
+        if self._session is None:
+            raise OutsidePlan("this site has not agreed to a secure sum")
+        return self._session
+
     def _share(self, round: int, attempt: int) -> NoiseShare:
         plan = self._agreed(round, attempt)
         context = f"{plan.digest()} {round} {attempt}".encode()
@@ -149,7 +234,10 @@ class Site:
         else:
             sampler = Sampler.seeded(derive(str(plan.seed).encode(), f"{self.name} {round} {attempt}".encode()))
         law, size = plan.law(round), plan.releases[round].size
-        return NoiseShare(law, self._position(plan), size, sampler, context)
+        return self._new_share(law, self._position(plan), size, sampler, context)
+
+    def _new_share(self, law: Law, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+        return NoiseShare(law, position, size, sampler, context)
 
     def _position(self, plan: Plan) -> int:
         names = [site.name for site in plan.sites]

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from numpy.typing import NDArray
 
-from zerosum.errors import BadInput
-from zerosum.kernel.schemes import Floats, Law, Mixing
+from zerosum.errors import OutOfTurn
+from zerosum.kernel.schemes import Floats, Law, Mixing, draw_step
 from zerosum.site.sampler import Sampler, derive
+
+Steps = NDArray[np.int64]
 
 
 class NoiseShare:
@@ -25,58 +28,66 @@ class NoiseShare:
     def __init__(self, law: Law, site: int, size: int, sampler: Sampler, context: bytes) -> None:
         self._law, self._site, self._size = law, site, size
         self._sampler, self._context = sampler, context
-        self._drawn: Floats | None = None
+        self._drawn: Steps | None = None
         self._secret: X25519PrivateKey | None = None
 
-    def prepare(self) -> Any:
-        """What the others need from this site before it can contribute."""
-        match self._law.mixing:
-            case Mixing.BROADCAST:
-                self._drawn = self._sampler.normal(self._size, float(self._law.cancelling[self._site]))
-                return self._drawn * self._law.weight[self._site]
-            case Mixing.PAIRWISE:
-                self._secret = X25519PrivateKey.generate()
-                return self._secret.public_key().public_bytes_raw()
-            case mixing:
-                raise BadInput(f"nothing is prepared under {mixing.value} mixing")
+    def draw(self) -> Steps:
+        """BROADCAST: this site's p_s r_s in steps of a grid of its own, for a secure sum over the sites."""
+        std = float(self._law.cancelling[self._site] * self._law.weight[self._site])
+        self._drawn = np.rint(self._sampler.normal(self._size, std) / draw_step(self._law)).astype(np.int64)
+        return self._drawn
 
-    def noise(self, dealt: Any) -> Floats:
-        """e_s + g_s, to be added to this site's sum."""
-        own = self._sampler.normal(self._size, float(self._law.own[self._site]))
+    def key(self) -> bytes:
+        """PAIRWISE: a fresh public key for the others."""
+        self._secret = X25519PrivateKey.generate()
+        return self._secret.public_key().public_bytes_raw()
+
+    def noisy(self, total: Floats, dealt: Any) -> Floats | Steps:
+        """A site's message: its sum, scaled and with its noise; in steps where the law lives on a grid."""
+        law, scaled = self._law, float(self._law.factor[self._site]) * total
+        if law.step > 0:
+            steps = np.rint(scaled / law.step).astype(np.int64)
+            own = float(law.own[self._site]) / law.step
+            return steps + self._sampler.steps(self._size, own) if own > 0 else steps
+        own_noise = self._sampler.normal(self._size, float(law.own[self._site]))
+        return np.asarray(scaled + own_noise + self._cancelling(dealt))
+
+    def _cancelling(self, dealt: Any) -> Floats | float:
         match self._law.mixing:
-            case Mixing.NONE | Mixing.TRUSTED:
-                return own
             case Mixing.BROADCAST:
-                return own + self._centred(*dealt)
+                return self._centred(*dealt)
             case Mixing.HELPER:
                 from_helper, from_coordinator = dealt
-                return np.asarray(own + from_helper + from_coordinator)
+                return np.asarray(from_helper + from_coordinator)
             case Mixing.PAIRWISE:
-                return own + self._streams(dealt)
-            case Mixing.MASKED:
-                raise BadInput("the secure sum is not part of this engine yet; use zero-sum")
+                return self._streams(dealt)
+            case _:
+                return 0.0
 
-    def _centred(self, total: Floats, sites: int) -> Floats:
+    def _centred(self, total: Steps, sites: int) -> Floats:
         """r_s - B/(p_s S) for the public sum B of p_s r_s; what was drawn is used up."""
         if self._drawn is None:
-            raise BadInput("this site was asked to contribute before it had drawn its part of the noise")
+            raise OutOfTurn("this site was asked to contribute before it had drawn its part of the noise")
         drawn, self._drawn = self._drawn, None
-        return np.asarray(drawn - total / (self._law.weight[self._site] * sites))
+        apart = drawn - np.asarray(total) / sites
+        return np.asarray(apart * (draw_step(self._law) / self._law.weight[self._site]))
 
     def _streams(self, keys: Mapping[int, bytes]) -> Floats:
         """The streams shared with every other site: added to those further down the roster, subtracted above."""
         if self._secret is None:
-            raise BadInput("this site was asked to contribute before it had made a key")
+            raise OutOfTurn("this site was asked to contribute before it had made a key")
         secret, self._secret = self._secret, None
-        mine, total = secret.public_key().public_bytes_raw(), self._sampler.normal(self._size, 0.0)
+        mine, total = secret.public_key().public_bytes_raw(), np.zeros(self._size)
         if keys.get(self._site) != mine:
-            raise BadInput("the list of keys does not hold this site's own key")
+            raise OutOfTurn("the list of keys does not hold this site's own key")
         for other, key in keys.items():
             if other == self._site:
                 continue
             pair = b"".join(keys[s] for s in sorted((self._site, other)))
             shared = secret.exchange(X25519PublicKey.from_public_bytes(key))
-            stream = Sampler.shared(derive(shared, b"pairwise noise " + self._context + pair))
-            part = stream.normal(self._size, float(self._law.cancelling[self._site]))
+            part = self._stream(other, derive(shared, b"pairwise noise " + self._context + pair))
             total += part if self._site < other else -part
         return total
+
+    def _stream(self, other: int, key: bytes) -> Floats:
+        return Sampler.shared(key).normal(self._size, float(self._law.cancelling[self._site]))

@@ -1,0 +1,69 @@
+"""Guarantees made wrong on purpose, for the audit to find. Nothing but the audit uses them; no policy allows them."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from zerosum.algorithms.program import Program, RangedAlgorithm
+from zerosum.errors import BadParameter
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.statistic import Adjacency, clip_rows
+from zerosum.kernel.units import Array, Units
+from zerosum.statistics import register
+from zerosum.statistics.moments import SecondMoment
+
+MISTAKES = {
+    "spectral": "the sensitivity of a second moment taken as 1",
+    "triangles": "both triangles of a second moment noised, and counted once",
+    "colluder": "a colluder's own draw forgotten",
+}
+
+
+class SpectralNorm(SecondMoment):
+    """The spectral norm for a sensitivity, as papers 000 and 002 have it."""
+
+    name: ClassVar[str] = "mistake_spectral"
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return self.clip**2
+
+
+class BothTriangles(SecondMoment):
+    """Isometric coordinates of both triangles, each with noise of its own, counted as if there were one."""
+
+    name: ClassVar[str] = "mistake_triangles"
+
+    @property
+    def size(self) -> int:
+        return self.columns**2
+
+    def sum_block(self, block: Units) -> Array:
+        rows = clip_rows(np.asarray(block.rows, dtype=np.float64), self.clip)
+        scale = np.where(np.eye(self.columns) > 0, 1.0, math.sqrt(2))
+        return (rows.T @ rows * scale).ravel()
+
+
+class Mistaken(RangedAlgorithm):
+    """One release of a mistaken statistic."""
+
+    name: ClassVar[str] = "mistaken"
+    statistic: str
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        return (PrivateSum(self.statistic, self.bounds, 1.0),)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        release = yield self.requests(adjacency)[0]
+        return {"sum": release.value}
+
+
+def mistaken(mistake: str, columns: int = 50) -> Mistaken:
+    """A program whose statistic has the named mistake in it."""
+    kinds = {"spectral": SpectralNorm, "triangles": BothTriangles}
+    if mistake not in kinds:
+        raise BadParameter(f"there is no statistic with the mistake {mistake!r}; there are {', '.join(kinds)}")
+    kind = register(kinds[mistake])
+    return Mistaken(columns=tuple(f"x{i}" for i in range(columns)), clip=1.0, statistic=kind.name)

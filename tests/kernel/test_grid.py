@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from zerosum.errors import BadData, BadParameter
+from zerosum.kernel import grid
+from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
+from zerosum.kernel.schemes import Floats, Scheme, SiteShape
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.kernel.view import Coalition, calibrate, worst_mu
+from zerosum.site import discrete_gaussian
+from zerosum.site.noise import NoiseShare
+from zerosum.site.sampler import Sampler
+from zerosum.statistics import build
+
+
+def exact_sum(rows: Floats) -> Floats:
+    return np.array([math.fsum(column) for column in rows.T])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_summation_error_is_within_its_bound(seed: int) -> None:
+    """Unit vectors of mixed signs and sizes, the kind that rounds worst; the bound must hold with room to spare."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(60_000, 3)) * 10.0 ** rng.uniform(-6, 0, (60_000, 1))
+    stat = build("vector_sum", {"columns": 3, "clip": 1.0})
+    clipped = rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True) * (1 + 2.0**-46))
+    error = np.linalg.norm(stat.total(Units.from_rows(rows)) - exact_sum(clipped))
+    assert error <= grid.summation_slack(60_000) / 2
+
+
+def test_the_bound_grows_with_units_and_rows_and_too_much_is_refused() -> None:
+    assert grid.summation_slack(10, 100) < grid.summation_slack(11, 100) < grid.summation_slack(11, 200)
+    many = Units(np.zeros((40_000, 1)), np.arange(0, 40_001))
+    many.check()
+    heavy = Units(np.broadcast_to(np.zeros(1), (30_000, 1)), np.array([0, 30_000]))
+    heavy.check()  # one unit with many rows is fine as long as there are few units
+    crowd = Units(np.broadcast_to(np.zeros(1), (grid.MAX_UNITS + 1, 1)))
+    with pytest.raises(BadData, match="too many units"):
+        crowd.check()
+
+
+@pytest.mark.parametrize("sigma", [4.0, 5.5, 8.0, 12.0, 20.0])
+def test_a_discrete_gaussian_is_as_near_a_rounded_normal_as_is_said(sigma: float) -> None:
+    """Total variation 4.9e-4 / sigma^4 to a normal of variance sigma^2 - 1/12, rounded; by direct summation."""
+    x = np.arange(-60 * math.ceil(sigma), 60 * math.ceil(sigma) + 1)
+    weights = np.exp(-(x**2) / (2 * sigma**2))
+    discrete = weights / math.fsum(weights)
+    spread = math.sqrt(2 * (sigma**2 - 1 / 12))
+    rounded = np.array([(math.erf((k + 0.5) / spread) - math.erf((k - 0.5) / spread)) / 2 for k in x])
+    assert math.fsum(np.abs(discrete - rounded)) / 2 <= 4.9e-4 / sigma**4 + 1e-14
+
+
+def test_the_sampler_promises_what_is_accounted() -> None:
+    assert discrete_gaussian.ETA <= grid.ETA
+    assert discrete_gaussian.LARGEST >= 2.0**30
+
+
+@pytest.mark.parametrize("name", ["local", "pooled", "secure-sum"])
+@pytest.mark.parametrize(("size", "mu"), [(1, 0.01), (400_000, 1.0), (7, 30.0)])
+def test_the_grid_is_fine_enough_and_the_target_is_met(name: str, size: int, mu: float) -> None:
+    coalition = Coalition(1)
+    law = calibrate(Scheme(name).law([SiteShape()] * 4, 3), 2.0, coalition, mu)
+    placed = calibrate(grid.place(law, 2.0, 1.0, size), 2.0, coalition, mu)
+    noise = placed.central or float(placed.own[0])
+    assert math.frexp(placed.step)[0] == 0.5  # a power of two
+    assert discrete_gaussian.LARGEST >= noise / placed.step >= grid.STEPS
+    assert placed.step * math.sqrt(size) <= 2.0 / grid.FINE
+    assert worst_mu(placed, 2.0, coalition).max() <= mu
+    assert noise <= (law.central or float(law.own[0])) * (1 + 1 / 2000)  # it costs next to nothing
+
+
+def test_what_could_wrap_is_refused() -> None:
+    law = Scheme("secure-sum").law([SiteShape()] * 1000, 600).scaled(1e-3)
+    with pytest.raises(BadParameter, match="could wrap around"):
+        grid.place(law, 2.0, 1e6, 10)
+
+
+def test_no_neighbour_moves_a_message_farther_than_is_accounted() -> None:
+    """Contributions rounded to the grid, noise taken away: the worst of many neighbours, near halves of a step."""
+    law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 5)
+    law = replace(law, step=2.0**-4, rounding=2.0**-4 * math.sqrt(5), own=np.zeros(2))  # coarse, to see it
+    stat = build("vector_sum", {"columns": 5, "clip": 1.0})
+    rng = np.random.default_rng(0)
+    share = NoiseShare(law, 0, 5, Sampler.system(), b"")
+    worst = 0.0
+    for _ in range(3000):
+        unit = rng.normal(size=(1, 5))
+        rest = np.round(rng.normal(size=(1, 5)) / law.step) * law.step * 0.1 + law.step / 2
+        here, there = (share.noisy(stat.total(Units.from_rows(np.vstack([rest, u]))), None) for u in (unit, -unit))
+        worst = max(worst, float(np.linalg.norm((here - there) * law.step)))
+    assert 2.0 < worst <= law.move(2.0, 0)
+
+
+def make_plan(size: int, rounds: int, epsilon: float, sites: int = 4) -> Plan:
+    release = PlannedRelease("second_moment", math.sqrt(2), 1 / rounds, size, 1.0)
+    return Plan(
+        "s",
+        "pca",
+        "person",
+        Adjacency.REPLACE_ONE,
+        epsilon,
+        1e-5,
+        Scheme("secure-sum"),
+        Coalition(1),
+        tuple(PlannedSite(str(s)) for s in range(sites)),
+        (release,) * rounds,
+    )
+
+
+def test_the_extra_delta_is_small_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print()
+        for what, plan in {
+            "PCA of 900 columns, eps 1": make_plan(405_450, 1, 1.0),
+            "PCA of 900 columns, eps 8": make_plan(405_450, 1, 8.0),
+            "1000 rounds of 400 numbers, eps 1": make_plan(400, 1000, 1.0),
+            "1000 rounds of 400 numbers, eps 8": make_plan(400, 1000, 8.0),
+        }.items():
+            print(f"extra delta, {what}: {plan.extra_delta:.3g} of 1e-05")
+            assert 0 < plan.extra_delta < 1e-7 / 100
+
+
+def test_more_than_a_hundredth_of_delta_is_refused() -> None:
+    with pytest.raises(BadParameter, match="finite arithmetic would add"):
+        make_plan(405_450, 1, 60.0)
+
+
+def test_the_whole_delta_is_what_was_asked_for() -> None:
+    """The mu that is spent leaves room for the extra term: together they are the study's delta, not more."""
+    plan = make_plan(405_450, 1, 35.0)
+    assert plan.extra_delta > 1e-10
+    assert max(plan.site_epsilon(s) for s in range(4)) <= 35.0 * (1 + 1e-12)
