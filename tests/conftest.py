@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,3 +25,16 @@ def oracle() -> dict[str, Any]:
         pytest.skip("the independent high-precision values are not here (shared/oracles/exact.json)")
     loaded: dict[str, Any] = json.loads(path.read_text())
     return loaded
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Callable[[str], Path]:
+    """Where a real data set lies; the test is skipped where it is not there."""
+
+    def find(name: str) -> Path:
+        path = SHARED / "data" / name
+        if not path.exists():
+            pytest.skip(f"the data set is not here (shared/data/{name})")
+        return path
+
+    return find

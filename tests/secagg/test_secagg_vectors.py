@@ -355,8 +355,8 @@ def test_fewer_shares_say_nothing(threshold: int, monkeypatch: pytest.MonkeyPatc
         for secret in range(7):
             law: Counter[tuple[bytes, ...]] = Counter()
             for drawn in product(range(7), repeat=threshold - 1):
-                coins = iter(drawn)
-                monkeypatch.setattr(secrets, "randbelow", lambda prime, coins=coins: next(coins))
+                coins = {7: iter(drawn)}  # asked for elements of the whole field
+                monkeypatch.setattr(secrets, "randbelow", lambda below, coins=coins: next(coins[below]))
                 shares = shamir.split(secret.to_bytes(32), holders, threshold)
                 law[tuple(shares[holder] for holder in chosen)] += 1
             laws.append(law)

@@ -32,6 +32,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("second_moment", {"columns": 2, "clip": 0.7, "mean_weight": 0.7, "count": True}),
     ("cluster_sums", {"columns": 2, "clip": 0.6, "centers": [[0, 0.3], [0.2, -0.2], [-0.3, 0]]}),
     ("cluster_sums", {"columns": 2, "clip": 3.0, "centers": [[0, 1], [1, -1]]}),
+    ("scatter", {"columns": 3, "clip": 1.0, "center": [0.1, 0, 0.2]}),
+    ("scatter", {"columns": 3, "clip": 0.8, "normalise": False, "scale": [1, 2, 3]}),
+    ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2]}),
     ("attacked_by_tests", {"columns": 3, "clip": 0.9}),
 ]
 

@@ -12,11 +12,12 @@ from zerosum.algorithms.histogram import Histogram
 from zerosum.algorithms.kmeans import KMeans
 from zerosum.algorithms.mean import Mean
 from zerosum.algorithms.own import OwnStatistic
+from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
 from zerosum.errors import BadParameter
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.name: kind for kind in (Mean, Histogram, Covariance, KMeans, OwnStatistic)
+    kind.name: kind for kind in (Mean, Histogram, Covariance, KMeans, PCA, OwnStatistic)
 }
 
 
@@ -35,6 +36,7 @@ def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
 
 __all__ = [
     "ALGORITHMS",
+    "PCA",
     "Algorithm",
     "Covariance",
     "Estimate",

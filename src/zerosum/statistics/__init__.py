@@ -17,9 +17,17 @@ from zerosum.kernel.statistic import BoundedStatistic
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.scatter import Scatter, ScatterProduct
 from zerosum.statistics.vectors import VectorSum
 
-_BUILTIN: tuple[type[BoundedStatistic], ...] = (VectorSum, Histogram, SecondMoment, ClusterSums)
+_BUILTIN: tuple[type[BoundedStatistic], ...] = (
+    VectorSum,
+    Histogram,
+    SecondMoment,
+    ClusterSums,
+    Scatter,
+    ScatterProduct,
+)
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 
 BUILTIN = frozenset(_registry)

@@ -1,0 +1,133 @@
+"""Principal components over sites."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from zerosum.algorithms.program import Floats, Program, RangedAlgorithm
+from zerosum.kernel import coordinates
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.statistic import Adjacency
+
+_MATRIX_COLUMNS = 2000  # up to here the whole second moment is released
+
+
+class PCA(RangedAlgorithm):
+    """The leading eigenvectors of the units' second moment, about a paid mean by default.
+
+    Each unit's own matrix is divided by its norm (`normalise`, free) or clipped, so that one unit weighs no more than
+    another. Up to 2000 columns the matrix itself is released once, in isometric coordinates; beyond, `rounds` rounds of
+    subspace iteration release its product with the current basis, and no square matrix exists anywhere. `auto` chooses.
+
+    Results: `components` (one a row, largest entry positive), `eigenvalues` (of the mean of the units' matrices,
+    corrected for what noise adds), `noise_edge` (what pure noise reaches), `above_noise` (how many components stand
+    above it), `mean`.
+    """
+
+    name: ClassVar[str] = "pca"
+    components: int = Field(gt=0)
+    centering: Literal["paid", "ranges", "nothing"] = "paid"
+    mean_share: float = Field(default=0.05, gt=0, lt=1)
+    within: Literal["nothing", "center", "standardise"] = "nothing"
+    normalise: bool = True
+    matrix_clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    solver: Literal["auto", "matrix", "subspace"] = "auto"
+    rounds: int = Field(default=3, gt=0)
+    start: int = 0  # seed of the public first basis, nothing else
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.components > len(self.columns):
+            raise ValueError(f"at most {len(self.columns)} components can be had, got {self.components}")
+        return self
+
+    @property
+    def chosen(self) -> str:
+        """The solver that runs."""
+        if self.solver != "auto":
+            return self.solver
+        return "matrix" if len(self.columns) <= _MATRIX_COLUMNS else "subspace"
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        first = (self._mean_request(adjacency),) if self.centering == "paid" else ()
+        center = self.middle
+        if self.chosen == "matrix":
+            return (*first, self._matrix(center))
+        return (*first, *[self._product(center, self._first_basis())] * self.rounds)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        center = self.middle
+        if self.centering == "paid":
+            release = yield self._mean_request(adjacency)
+            total, units = release.value, release.units
+            if units is None:
+                total, units = total[1:], max(float(total[0]), 1.0)
+            mean = total / units
+            center = self.middle + self.half * (np.clip(mean, -1, 1) if self.lower is not None else mean)
+        if self.chosen == "matrix":
+            release = yield self._matrix(center)
+            matrix = coordinates.unpack(release.value, len(self.columns))
+            values, vectors = np.linalg.eigh(matrix)
+            order = np.argsort(-values)[: self.components]
+            edge = release.noise_std * np.sqrt(2 * len(self.columns))  # of a symmetric matrix of such noise
+            values, vectors = values[order], vectors[:, order]
+        else:
+            basis, values, vectors = self._first_basis(), np.zeros(0), np.zeros((0, 0))
+            for _ in range(self.rounds):
+                release = yield self._product(center, basis)
+                product = release.value.reshape(basis.shape)
+                vectors, singular, _right = np.linalg.svd(product, full_matrices=False)
+                values, basis = singular, np.linalg.qr(vectors)[0]
+            vectors = basis
+            edge = release.noise_std * (np.sqrt(len(self.columns)) + np.sqrt(self.components))
+        units = release.units if release.units is not None else 1.0
+        return {
+            "components": _signed(vectors).T,
+            "eigenvalues": _corrected(values, edge) / units,
+            "noise_edge": np.array([edge / units]),
+            "above_noise": np.array([float(np.sum(values > edge))]),
+            "mean": center,
+        }
+
+    def _mean_request(self, adjacency: Adjacency) -> PrivateSum:
+        count = {"count": True} if adjacency is Adjacency.ADD_REMOVE else {}
+        return PrivateSum("vector_sum", self.bounds | count, self.mean_share)
+
+    def _unit(self, center: Floats) -> dict[str, Any]:
+        center = center if self.centering != "nothing" else np.zeros(len(self.columns))
+        return {
+            "columns": len(self.columns),
+            "clip": self.matrix_clip,
+            "normalise": self.normalise,
+            "center": center,
+            "within": self.within,
+        }
+
+    @property
+    def _left(self) -> float:
+        return 1 - self.mean_share if self.centering == "paid" else 1.0
+
+    def _matrix(self, center: Floats) -> PrivateSum:
+        return PrivateSum("scatter", self._unit(center), self._left)
+
+    def _product(self, center: Floats, basis: Floats) -> PrivateSum:
+        return PrivateSum("scatter_product", self._unit(center) | {"basis": basis}, self._left / self.rounds)
+
+    def _first_basis(self) -> Floats:
+        rng = np.random.default_rng(self.start)
+        return np.linalg.qr(rng.normal(size=(len(self.columns), self.components)))[0]
+
+
+def _signed(vectors: Floats) -> Floats:
+    """Each column with its largest entry positive."""
+    largest = np.argmax(np.abs(vectors), axis=0)
+    return np.asarray(vectors * np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0))
+
+
+def _corrected(values: Floats, edge: float) -> Floats:
+    """Eigenvalues without what noise adds: l above the edge e came from (l + sqrt(l^2 - e^2))/2; below it, zero."""
+    inside = np.sqrt(np.maximum(values**2 - edge**2, 0))
+    return np.where(values > edge, (values + inside) / 2, 0.0)

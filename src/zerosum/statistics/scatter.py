@@ -1,0 +1,133 @@
+"""Each unit's own second moment, bounded in Frobenius norm: what principal components are made of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import Field, model_validator
+
+from zerosum.kernel import coordinates
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
+from zerosum.kernel.units import Array, Units
+
+_INSIDE = 1 + 2.0**-40  # norms are computed to this, so that what is divided by them stays inside the bound
+
+
+class Scatter(BoundedStatistic):
+    """The sum over units of Z, the mean of x x' over a unit's rows, with Frobenius norm c (`normalise`) or at most c.
+
+    Rows are centred at `center` and divided by `scale` first (public constants or earlier releases), and may be
+    centred or standardised within the unit, which uses the unit's own rows only. Released in isometric coordinates.
+
+    Sensitivity. Z is positive semidefinite with norm(Z) <= c. For two of them norm(Z - W)^2 = norm(Z)^2 + norm(W)^2 -
+    2 tr(Z W) <= 2 c^2, since tr(Z W) >= 0: D = sqrt(2) c, attained by orthogonal rank-one Z and W. Added or removed: c.
+    """
+
+    name: ClassVar[str] = "scatter"
+    columns: int = Field(gt=0)
+    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    normalise: bool = True
+    center: FloatArray | None = None
+    scale: FloatArray | None = None
+    within: Literal["nothing", "center", "standardise"] = "nothing"
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> Self:
+        for what, value in (("center", self.center), ("scale", self.scale)):
+            if value is not None and value.shape != (self.columns,):
+                raise ValueError(f"{what} must hold one number for each of the {self.columns} columns")
+        if self.scale is not None and not np.all(self.scale > 0):
+            raise ValueError("every scale must be positive")
+        return self
+
+    @property
+    def size(self) -> int:
+        return coordinates.size(self.columns)
+
+    @property
+    def row_bytes(self) -> int:
+        return 8 * 4 * self.columns
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return math.sqrt(2) * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
+
+    def sum_block(self, block: Units) -> Array:
+        rows, weights = self._bounded(block)
+        xp = array_namespace(rows)
+        return coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(rows * weights[:, None]), rows)))
+
+    def _bounded(self, block: Units) -> tuple[Array, Array]:
+        """The rows as they enter, and the weight of each, so that Z = sum of weight x x' over a unit's rows."""
+        xp = array_namespace(block.rows)
+        rows = xp.astype(block.rows, xp.float64)
+        if self.center is not None:
+            rows = rows - xp.asarray(self.center)[None, :]
+        if self.scale is not None:
+            rows = rows / xp.asarray(self.scale)[None, :]
+        rows = xp.where(xp.all(xp.isfinite(rows), axis=1)[:, None], rows, xp.zeros_like(rows))
+        if block.offsets is None:
+            norms = xp.sum(rows * rows, axis=1) * _INSIDE
+            return rows, self._weights(norms, xp)
+        parts, weights = [], []
+        for first, last in zip(block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
+            own = self._own(rows[first:last, ...], xp)
+            count = last - first
+            wide = own.shape[0] > own.shape[1]
+            gram = xp.matmul(xp.matrix_transpose(own), own) if wide else xp.matmul(own, xp.matrix_transpose(own))
+            norm = xp.sqrt(xp.sum(gram * gram)) / count * _INSIDE
+            weight = self._weights(xp.reshape(norm, (1,)), xp) / count
+            parts.append(own)
+            weights.append(xp.broadcast_to(weight, (count,)))
+        return xp.concat(parts), xp.concat(weights)
+
+    def _own(self, rows: Array, xp: Any) -> Array:
+        if self.within != "nothing":
+            rows = rows - xp.mean(rows, axis=0, keepdims=True)
+        if self.within == "standardise":
+            spread = xp.std(rows, axis=0, keepdims=True)
+            rows = rows / xp.where(spread > 0, spread, xp.ones_like(spread))
+        return rows
+
+    def _weights(self, norms: Array, xp: Any) -> Array:
+        """What brings matrices of these norms to norm c, or to at most c; one without any stays zero."""
+        sound = xp.where(norms > 0, norms, xp.ones_like(norms))
+        weights = self.clip / sound
+        if not self.normalise:
+            weights = xp.where(weights < 1, weights, xp.ones_like(weights))
+        return xp.where(norms > 0, weights, xp.zeros_like(norms))
+
+
+class ScatterProduct(Scatter):
+    """The sum over units of Z Q for a public Q with orthonormal columns: `columns` x k numbers, never a square matrix.
+
+    Sensitivity. norm(Z Q - W Q) <= norm(Z - W) norm_2(Q), and norm_2(Q) is at most 1 + 1e-9, which is checked: D is
+    that of `Scatter` times 1 + 1e-9.
+    """
+
+    name: ClassVar[str] = "scatter_product"
+    basis: FloatArray
+
+    @model_validator(mode="after")
+    def _orthonormal(self) -> Self:
+        basis = self.basis
+        if basis.ndim != 2 or basis.shape[0] != self.columns or not 1 <= basis.shape[1] <= self.columns:
+            raise ValueError(f"the basis must have {self.columns} rows and no more columns, got shape {basis.shape}")
+        if np.linalg.norm(basis.T @ basis - np.eye(basis.shape[1]), 2) > 1e-9:
+            raise ValueError("the columns of the basis must be orthonormal")
+        return self
+
+    @property
+    def size(self) -> int:
+        return int(self.basis.size)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return super().sensitivity(adjacency) * (1 + 1e-9)
+
+    def sum_block(self, block: Units) -> Array:
+        rows, weights = self._bounded(block)
+        xp = array_namespace(rows)
+        seen = xp.matmul(rows, xp.asarray(self.basis)) * weights[:, None]
+        return xp.reshape(xp.matmul(xp.matrix_transpose(rows), seen), (-1,))

@@ -1,0 +1,169 @@
+"""Principal components: exact without noise, private with it, on real data where it is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from zerosum.algorithms import PCA
+from zerosum.engines.scripted import drive
+from zerosum.kernel import coordinates
+from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.site.policy import Policy
+from zerosum.statistics import build
+from zerosum.study import run
+
+Floats = NDArray[np.float64]
+
+
+def without_noise(units: Units) -> object:
+    def answer(request: PrivateSum) -> Release:
+        total = build(request.statistic, request.params).total(units)
+        return Release(total, 0.0, float(len(units)), ("a", "b"))
+
+    return answer
+
+
+def names(columns: int) -> tuple[str, ...]:
+    return tuple(f"x{i}" for i in range(columns))
+
+
+def data(rows: int, columns: int, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    return np.asarray(0.5 + 0.1 * rng.normal(size=(rows, columns)) / np.arange(1, columns + 1)).clip(0, 1)
+
+
+@pytest.mark.parametrize("solver", ["matrix", "subspace"])
+def test_both_solvers_find_the_components_of_the_normalised_rows(solver: str) -> None:
+    rows = data(3000, 12)
+    algorithm = PCA(columns=names(12), components=3, lower=np.zeros(12), upper=np.ones(12), solver=solver, rounds=40)
+    estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
+    centred = rows - rows.mean(axis=0)
+    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(centred.T @ centred / len(rows))
+    found = np.asarray(estimate["components"])
+    assert np.allclose(np.abs(np.sum(found * vectors[:, ::-1][:, :3].T, axis=1)), 1, atol=1e-6)
+    assert np.allclose(estimate["eigenvalues"], values[::-1][:3], rtol=1e-6)
+    assert np.all(found[np.arange(3), np.argmax(np.abs(found), axis=1)] > 0)  # a fixed sign
+    assert [request.statistic for request in asked][1:] == (
+        ["scatter"] if solver == "matrix" else ["scatter_product"] * 40
+    )
+    assert len(algorithm.releases(Adjacency.REPLACE_ONE)) == len(asked)
+
+
+def test_the_solver_is_chosen_by_size_and_said_in_the_plan() -> None:
+    assert PCA(columns=names(2000), components=2, clip=1.0).chosen == "matrix"
+    wide = PCA(columns=names(2001), components=2, clip=1.0, centering="nothing")
+    assert [release.statistic for release in wide.releases(Adjacency.REPLACE_ONE)] == ["scatter_product"] * 3
+    assert wide.releases(Adjacency.REPLACE_ONE)[0].size == 4002  # never a square matrix
+
+
+def test_a_person_weighs_the_same_whatever_the_number_and_size_of_its_rows() -> None:
+    rng = np.random.default_rng(1)
+    people = [rng.normal(size=(int(rng.integers(3, 50)), 5)) * 10 ** rng.uniform(-3, 3) for _ in range(30)]
+    stat = build("scatter", {"columns": 5, "within": "standardise"})
+    expected = np.zeros((5, 5))
+    for rows in people:
+        own = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+        expected += own.T @ own / np.linalg.norm(own.T @ own)
+    assert np.allclose(coordinates.unpack(stat.total(Units.from_list(people)), 5), expected)
+
+
+def test_a_unit_without_any_spread_counts_as_zero() -> None:
+    stat = build("scatter", {"columns": 2, "within": "standardise"})
+    assert not np.any(stat.total(Units.from_list([np.ones((4, 2)), np.full((3, 2), 7.0)])))
+    assert not np.any(build("scatter", {"columns": 2}).total(Units.from_rows(np.zeros((3, 2)))))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"components": 4}, "at most 3 components"),
+        ({"components": 0}, "components"),
+        ({"mean_share": 1.0}, "mean_share"),
+        ({"solver": "power"}, "solver"),
+    ],
+)
+def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PCA(**{"columns": names(3), "components": 1, "clip": 1.0, **change})
+
+
+def test_a_basis_that_is_not_orthonormal_is_refused() -> None:
+    with pytest.raises(ValueError, match="orthonormal"):
+        build("scatter_product", {"columns": 2, "basis": [[1.0, 0.1], [0.0, 1.0]]})
+
+
+def test_noise_is_taken_out_of_the_eigenvalues_and_drowned_components_are_said() -> None:
+    rows = np.zeros((4000, 40))
+    rows[:2000, 0], rows[2000:, 1] = 1.0, 1.0  # two components of equal weight, 38 of none
+    result = run(
+        PCA(columns=names(40), components=5, clip=1.0, centering="nothing"),
+        {"a": rows[::2], "b": rows[1::2]},
+        epsilon=1.0,
+        delta=1e-5,
+    )
+    assert result.estimate["above_noise"].tolist() == [2.0]
+    assert np.allclose(result.estimate["eigenvalues"], [0.5, 0.5, 0, 0, 0], atol=0.02)
+
+
+def captured(matrix: Floats, components: Floats) -> float:
+    best = np.sum(np.linalg.eigvalsh(matrix)[-len(components) :])
+    return float(np.trace(components @ matrix @ components.T) / best)
+
+
+def test_covertype_at_a_tenth_of_epsilon(real_data: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    with np.load(real_data("covtype_60k.npz")) as stored:
+        rows = stored["X"].astype(np.float64)
+    upper = np.maximum(rows.max(axis=0), rows.min(axis=0) + 1)
+    rows = (rows - rows.min(axis=0)) / (upper - rows.min(axis=0))
+    matrix = np.cov(rows.T, bias=True)
+    algorithm = PCA(columns=names(54), components=10, lower=np.zeros(54), upper=np.ones(54), mean_share=0.1)
+    sites = {f"s{s}": rows[s::5] for s in range(5)}
+    found = []
+    for seed in range(5):
+        policies = {name: Policy(population=f"{name} {seed}", unit="record") for name in sites}
+        result = run(algorithm, sites, epsilon=0.1, delta=1e-5, colluders=1, unit="record", policies=policies)
+        found.append(captured(matrix, np.asarray(result.estimate["components"])))
+    with capsys.disabled():
+        print(f"\nCovertype, K=10, exact eps 0.1: captured energy {np.mean(found):.4f} +- {np.std(found):.4f}")
+    assert np.mean(found) > 0.98
+
+
+@pytest.mark.slow
+def test_abide_by_person_over_its_real_sites(
+    real_data: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with np.load(real_data("abide_cc200_858.npz")) as stored:
+        q, at, scale, mean, site = (stored[key] for key in ("q", "offsets", "scale", "mean", "site"))
+    people = [(q[:, a:b].T * scale[i] + mean[i]).astype(float) for i, (a, b) in enumerate(pairwise(at))]
+    matrix = np.zeros((200, 200))
+    for rows in people:
+        own = rows - rows.mean(axis=0)
+        own /= np.where(own.std(axis=0) > 0, own.std(axis=0), 1)
+        matrix += own.T @ own / np.sum(own * own) / len(people)
+    sites = {f"s{k}": Units.from_list([people[i] for i in np.flatnonzero(site == k)]) for k in range(20)}
+    floors = {1.0: (0.78, 0.69), 2.0: (0.93, 0.84), 4.4: (0.98, 0.94)}
+    for epsilon, floor in floors.items():
+        for components, least in zip((5, 10), floor, strict=True):
+            algorithm = PCA(
+                columns=names(200), components=components, clip=1.0, centering="nothing", within="standardise"
+            )
+            found = []
+            for seed in range(5):
+                policies = {
+                    name: Policy(population=f"{name} {epsilon} {components} {seed}", minimum_units=8) for name in sites
+                }
+                result = run(algorithm, sites, epsilon=epsilon, delta=1e-5, colluders=6, policies=policies)
+                found.append(captured(matrix, np.asarray(result.estimate["components"])))
+            with capsys.disabled():
+                spread = f"{np.mean(found):.3f} +- {np.std(found):.3f}"
+                print(f"\nABIDE, eps {epsilon}, top {components}: energy fraction {spread} (floor {least})")
+            assert np.mean(found) > least
