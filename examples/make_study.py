@@ -44,9 +44,6 @@ delta = 1e-5
 
 [coalition]
 colluders = 1
-
-[scheme]
-name = "pairwise"
 """
 
 SITE = """

@@ -333,3 +333,12 @@ def test_the_audit_passes_and_finds_a_seeded_mistake(tmp_path: Path) -> None:
 def test_version_and_help(tmp_path: Path) -> None:
     assert "zerosum" in as_json(zerosum("version", "--json", cwd=tmp_path))
     assert zerosum("--help", cwd=tmp_path).returncode == 0
+
+
+def test_a_figure_is_reproduced_and_an_unknown_one_refused(tmp_path: Path) -> None:
+    assert_refused(zerosum("reproduce", "pca-moon", "--json", cwd=tmp_path), "unknown figure")
+    assert_refused(zerosum("reproduce", "pca-epsilon", "--data", "mnist", "--json", cwd=tmp_path), "mnist")
+    done = zerosum("reproduce", "pca-delta", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "reproduced" / "pca-delta-synthetic.png").read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "state").exists()

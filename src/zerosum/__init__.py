@@ -1,5 +1,7 @@
 """Zerosum: one joint result from institutions that may not share records, under exactly accounted privacy."""
 
+from typing import Any
+
 from zerosum.algorithms import Covariance, Histogram, KMeans, Mean, OwnStatistic
 from zerosum.errors import ZerosumError
 from zerosum.kernel.schemes import Combine, Scheme
@@ -12,6 +14,7 @@ from zerosum.statistics.user import statistic
 from zerosum.study import Study, run
 
 __all__ = [
+    "PCA",
     "Adjacency",
     "Combine",
     "Covariance",
@@ -30,3 +33,12 @@ __all__ = [
     "run",
     "statistic",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Estimators are loaded when they are asked for: scikit-learn takes its time."""
+    if name == "PCA":
+        from zerosum.estimators import PCA
+
+        return PCA
+    raise AttributeError(f"module 'zerosum' has no attribute {name!r}")

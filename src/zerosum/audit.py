@@ -160,6 +160,11 @@ def reached_noise(view: Floats, centre: Floats) -> tuple[float, int]:
     """
     noise = view - centre
     half = noise.shape[1] // 2
+    if half < 50 * (len(noise) - 1):
+        raise BadParameter(
+            f"a release of {noise.shape[1]} numbers is too short to attack this scheme, whose view has {len(noise)} "
+            f"parts: audit a program that releases at least {100 * (len(noise) - 1)} numbers"
+        )
     pick = np.zeros(len(noise))
     pick[0] = 1.0
     spread = np.sqrt(np.mean(noise[:, :half] ** 2, axis=1))

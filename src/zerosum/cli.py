@@ -414,6 +414,38 @@ def _ledgers() -> list[Path]:
     return sorted(ledger_folder().glob("*.sqlite"))
 
 
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="pca-epsilon, pca-samples or pca-delta.")],
+    data: Annotated[str, typer.Option(help="synthetic, mnist or covertype.")] = "synthetic",
+    folder: Annotated[Path | None, typer.Option(help="Where mnist.npz and covtype_60k.npz lie.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the numbers (CSV) and the picture (PNG) go.")] = Path("reproduced"),
+    full: Annotated[
+        bool, typer.Option("--full", help="The papers' sizes and ten runs, instead of a quick look.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """One of the papers' figures, ours and their methods at the same exact epsilon and at the published one."""
+    from zerosum.reproduce import NAMES
+    from zerosum.reproduce import reproduce as carry_out
+    from zerosum.reproduce.pca import summary
+
+    if name not in NAMES:
+        raise BadParameter(f"unknown figure {name!r}; there are {', '.join(NAMES)}")
+    with _progress(name) as on_step:
+        rows = carry_out(name, data, folder, out, full=full, on_step=on_step)
+    means = summary(rows)
+    if json_:
+        _print_json({"figure": name, "data": data, "folder": str(out), "rows": means})
+        return
+    table = Table("method", "calibration", "asked eps", "exact eps", "delta", "records", "energy", "spread", "runs")
+    for row in means:
+        numbers = [row[key] for key in ("epsilon", "exact_epsilon", "delta", "records", "energy", "spread", "runs")]
+        table.add_row(str(row["method"]), str(row["calibration"]), *[f"{float(number):.4g}" for number in numbers])
+    _out.print(table)
+    _out.print(f"written to {out}")
+
+
 @bench_app.command("secagg")
 def bench_secagg(
     large: Annotated[bool, typer.Option("--large", help="Add 1000 sites with 10 000 numbers: minutes.")] = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -192,8 +192,11 @@ def make_plan(
     )
 
 
-def pin(plan: Plan, sites: Iterable[Site]) -> Plan:
-    """The plan with the identities of these sites in its roster."""
+def pin(plan: Plan, sites: Sequence[Site]) -> Plan:
+    """The plan with the identities of these sites in its roster; no two of them may charge one ledger."""
+    ledgers = [site.policy.ledger_path.absolute() for site in sites]
+    if len(set(ledgers)) < len(ledgers):
+        raise BadParameter("two sites have the same ledger: the same people must not take part twice")
     known = {site.name: site.identity.public.hex() for site in sites}
     return replace(plan, sites=tuple(replace(site, identity=known.get(site.name)) for site in plan.sites))
 

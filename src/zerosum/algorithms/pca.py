@@ -19,8 +19,9 @@ class PCA(RangedAlgorithm):
     """The leading eigenvectors of the units' second moment, about a paid mean by default.
 
     Each unit's own matrix is divided by its norm (`normalise`, free) or clipped, so that one unit weighs no more than
-    another. Up to 2000 columns the matrix itself is released once, in isometric coordinates; beyond, `rounds` rounds of
-    subspace iteration release its product with the current basis, and no square matrix exists anywhere. `auto` chooses.
+    another. Up to 2000 columns the matrix itself is released once, in isometric coordinates, and columns that drown in
+    noise are weighed down before it is decomposed (`shrink`, free); beyond, `rounds` rounds of subspace iteration
+    release its product with the current basis, and no square matrix exists anywhere. `auto` chooses.
 
     Results: `components` (one a row, largest entry positive), `eigenvalues` (of the mean of the units' matrices,
     corrected for what noise adds), `noise_edge` (what pure noise reaches), `above_noise` (how many components stand
@@ -30,7 +31,8 @@ class PCA(RangedAlgorithm):
     name: ClassVar[str] = "pca"
     components: int = Field(gt=0)
     centering: Literal["paid", "ranges", "nothing"] = "paid"
-    mean_share: float = Field(default=0.05, gt=0, lt=1)
+    mean_share: float = Field(default=0.08, gt=0, lt=1)
+    shrink: bool = True
     within: Literal["nothing", "center", "standardise"] = "nothing"
     normalise: bool = True
     matrix_clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
@@ -53,13 +55,13 @@ class PCA(RangedAlgorithm):
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         first = (self._mean_request(adjacency),) if self.centering == "paid" else ()
-        center = self.middle
+        center = self.middle if self.centering != "nothing" else np.zeros(len(self.columns))
         if self.chosen == "matrix":
             return (*first, self._matrix(center))
         return (*first, *[self._product(center, self._first_basis())] * self.rounds)
 
     def program(self, adjacency: Adjacency) -> Program:
-        center = self.middle
+        center = self.middle if self.centering != "nothing" else np.zeros(len(self.columns))
         if self.centering == "paid":
             release = yield self._mean_request(adjacency)
             total, units = release.value, release.units
@@ -70,10 +72,7 @@ class PCA(RangedAlgorithm):
         if self.chosen == "matrix":
             release = yield self._matrix(center)
             matrix = coordinates.unpack(release.value, len(self.columns))
-            values, vectors = np.linalg.eigh(matrix)
-            order = np.argsort(-values)[: self.components]
-            edge = release.noise_std * np.sqrt(2 * len(self.columns))  # of a symmetric matrix of such noise
-            values, vectors = values[order], vectors[:, order]
+            values, vectors, edge = leading(matrix, release.noise_std, self.components, shrink=self.shrink)
         else:
             basis, values, vectors = self._first_basis(), np.zeros(0), np.zeros((0, 0))
             for _ in range(self.rounds):
@@ -97,7 +96,6 @@ class PCA(RangedAlgorithm):
         return PrivateSum("vector_sum", self.bounds | count, self.mean_share)
 
     def _unit(self, center: Floats) -> dict[str, Any]:
-        center = center if self.centering != "nothing" else np.zeros(len(self.columns))
         return {
             "columns": len(self.columns),
             "clip": self.matrix_clip,
@@ -119,6 +117,26 @@ class PCA(RangedAlgorithm):
     def _first_basis(self) -> Floats:
         rng = np.random.default_rng(self.start)
         return np.linalg.qr(rng.normal(size=(len(self.columns), self.components)))[0]
+
+
+def leading(matrix: Floats, noise: float, count: int, *, shrink: bool) -> tuple[Floats, Floats, float]:
+    """The leading eigenvalues and eigenvectors of a noisy symmetric matrix, and the edge below which they are noise.
+
+    `noise` is the standard deviation in isometric coordinates. With `shrink`, column j is weighed by d^2/(d^2 +
+    noise^2), Wiener's filter, where d is its noisy diagonal entry, drawn towards the mean of all as far as their
+    spread is noise (James and Stein): columns that hold nothing but noise no longer take part, and columns that are
+    alike are weighed alike. That is free post-processing. The edge is that of a matrix of weighed noise.
+    """
+    weights = np.ones(len(matrix))
+    if shrink and noise > 0:
+        diagonal = np.diag(matrix)
+        kept = max(0.0, 1 - noise**2 / max(float(np.var(diagonal)), 1e-300))
+        signal = np.maximum(np.mean(diagonal) + kept * (diagonal - np.mean(diagonal)), 0) ** 2
+        weights = signal / (signal + noise**2) if np.any(signal > 0) else weights
+    values, vectors = np.linalg.eigh(weights[:, None] * matrix * weights[None, :])
+    order = np.argsort(-values)[:count]
+    edge = noise * np.sqrt(2 * np.sum(weights**2)) * float(np.max(weights))
+    return values[order], vectors[:, order], float(edge)
 
 
 def _signed(vectors: Floats) -> Floats:

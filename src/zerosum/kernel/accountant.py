@@ -132,6 +132,26 @@ def _nudge(root: float, private: Callable[[float], bool], *, upward: bool) -> fl
     return root
 
 
+def with_distance(epsilon_at: Callable[[float], float], distance: float, delta: float) -> float:
+    """eps when delta also pays (1 + e^eps) `distance`, the price of drawing from nearly the right law.
+
+    `epsilon_at(delta)` is the eps of the right law. Infinite where more than a hundredth of delta would go that way.
+
+    >>> with_distance(lambda d: epsilon(1.0, d), 1e-12, 1e-5) >= epsilon(1.0, 1e-5)
+    True
+    """
+    eps = epsilon_at(delta)
+    for _ in range(20 if distance > 0 else 0):
+        extra = (1 + math.exp(min(eps, 700.0))) * distance
+        if extra > delta / 100:
+            return math.inf
+        higher = epsilon_at(delta - extra)
+        if higher <= eps:
+            return eps
+        eps = higher
+    return eps
+
+
 # ---- for comparison: what the papers and their peers would report for the same mu ---------------------------
 
 

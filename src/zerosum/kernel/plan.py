@@ -195,7 +195,8 @@ class Plan:
 
     def site_epsilon(self, site: int) -> float:
         """The exact epsilon of a whole study for one site's units, at the study's delta."""
-        return accountant.epsilon(float(self.site_mus()[site]), self.delta - self.extra_delta)
+        mu, distance = float(self.site_mus()[site]), math.fsum(self.distance(r) for r in range(len(self.releases)))
+        return accountant.with_distance(lambda delta: accountant.epsilon(mu, delta), distance, self.delta)
 
     def site_mus(self) -> Floats:
         """What the whole study costs each site."""

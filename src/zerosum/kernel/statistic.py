@@ -88,12 +88,17 @@ def clip_rows(rows: Array, radius: float) -> Array:
     Dividing by slightly more than the norm keeps the result inside the ball in floating point too.
     """
     xp = array_namespace(rows)
-    sound = xp.all(xp.isfinite(rows), axis=1)
-    rows = xp.where(sound[:, None], rows, xp.zeros_like(rows))
-    largest = xp.max(xp.abs(rows), axis=1)
-    unit = xp.where(largest > 0, largest, xp.ones_like(largest))
-    rows_scaled = rows / unit[:, None]  # squares of huge values would overflow
-    norm = xp.sqrt(xp.sum(rows_scaled * rows_scaled, axis=1)) * unit * (1 + 2.0**-46)
+    with np.errstate(over="ignore"):
+        squares = xp.sum(rows * rows, axis=1)
+    if radius > 1e-100 and bool(xp.all(xp.isfinite(squares))):
+        norm = xp.sqrt(squares)
+    else:  # something is not finite, or its square over- or underflows
+        rows = xp.where(xp.all(xp.isfinite(rows), axis=1)[:, None], rows, xp.zeros_like(rows))
+        largest = xp.max(xp.abs(rows), axis=1)
+        unit = xp.where(largest > 0, largest, xp.ones_like(largest))
+        scaled = rows / unit[:, None]
+        norm = xp.sqrt(xp.sum(scaled * scaled, axis=1)) * unit
+    norm = norm * (1 + 2.0**-46)
     shrink = radius / xp.where(norm > radius, norm, xp.full_like(norm, radius))
     return rows * shrink[:, None]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zerosum.errors import BadParameter, LedgerRefused
-from zerosum.kernel.accountant import Subsampled, check_delta, check_epsilon, compose, mixed_epsilon
+from zerosum.kernel.accountant import Subsampled, check_delta, check_epsilon, compose, mixed_epsilon, with_distance
 from zerosum.kernel.statistic import Adjacency
 
 _HOPELESS = 1e6  # a mu whose epsilon, about mu^2/2, is beyond any cap
@@ -133,13 +133,7 @@ def total_epsilon(charges: Iterable[tuple[Spend, float]], delta: float) -> float
     if (total := compose(plain)) > _HOPELESS:
         return math.inf
     events = [Subsampled(*each, steps) for each, steps in sampled.items()]
-    eps = mixed_epsilon(total, events, delta)
-    for _ in range(4 if distance > 0 else 0):
-        extra = (1 + math.exp(min(eps, 700.0))) * distance
-        if extra > delta / 100:
-            return math.inf
-        eps = mixed_epsilon(total, events, delta - extra)
-    return eps
+    return with_distance(lambda d: mixed_epsilon(total, events, d), distance, delta)
 
 
 def rounded_up(value: float) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numpy.typing import NDArray
 
-from zerosum.errors import OutOfTurn
+from zerosum.errors import BadData, Malformed, OutOfTurn
 from zerosum.kernel.schemes import Floats, Law, Mixing, draw_step
 from zerosum.site.sampler import Sampler, derive
 
@@ -44,6 +44,8 @@ class NoiseShare:
 
     def noisy(self, total: Floats, dealt: Any) -> Floats | Steps:
         """A site's message: its sum, scaled and with its noise; in steps where the law lives on a grid."""
+        if not np.all(np.isfinite(total)):  # no bounded statistic gives that: nothing may leave
+            raise BadData("this site's sum is not finite, so nothing was sent")
         law, scaled = self._law, float(self._law.factor[self._site]) * total
         if law.step > 0:
             steps = np.rint(scaled / law.step).astype(np.int64)
@@ -53,6 +55,17 @@ class NoiseShare:
         return np.asarray(scaled + own_noise + self._cancelling(dealt))
 
     def _cancelling(self, dealt: Any) -> Floats | float:
+        try:
+            noise = self._combined(dealt)
+        except (TypeError, AttributeError, LookupError, ValueError) as error:
+            if isinstance(error, OutOfTurn):
+                raise
+            raise Malformed("what this site was dealt does not fit the plan") from None
+        if np.shape(noise) not in ((), (self._size,)) or not np.all(np.isfinite(noise)):
+            raise Malformed("what this site was dealt does not fit the plan")
+        return noise
+
+    def _combined(self, dealt: Any) -> Floats | float:
         match self._law.mixing:
             case Mixing.BROADCAST:
                 return self._centred(*dealt)

@@ -55,10 +55,10 @@ class SecondMoment(Ranged):
     def sum_block(self, block: Units) -> Array:
         rows = clip_rows(self.normalise(block.rows), self.clip)
         xp = array_namespace(rows)
-        weights = block.row_weights(rows)
-        weighted = rows if block.offsets is None else rows * weights[:, None]
-        parts = [coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(weighted), rows)))]
+        root = rows if block.offsets is None else rows * xp.sqrt(block.row_weights(rows))[:, None]
+        parts = [coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(root), root)))]
         if self.mean_weight > 0:
+            weighted = rows if block.offsets is None else rows * block.row_weights(rows)[:, None]
             parts.append(math.sqrt(2) * self.mean_weight * to_numpy(xp.sum(weighted, axis=0)))
         if self.count:
             parts.append(np.array([self.mean_weight**2 * len(block)]))

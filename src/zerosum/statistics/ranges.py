@@ -34,11 +34,9 @@ class Ranged(BoundedStatistic):
     def normalise(self, rows: Array) -> Array:
         """Rows as floats, in [-1, 1] by column where ranges are declared."""
         xp = array_namespace(rows)
-        rows = xp.astype(rows, xp.float64)  # sums of shorter floats have errors that no sensitivity covers
+        rows = xp.astype(rows, xp.float64, copy=False)  # sums of shorter floats have errors that no sensitivity covers
         if self.lower is None or self.upper is None:
             return rows
-        middle = xp.asarray((self.upper + self.lower) / 2, dtype=rows.dtype)
-        half = xp.asarray((self.upper - self.lower) / 2, dtype=rows.dtype)
-        scaled = (rows - middle) / half
-        one = xp.ones_like(scaled)
-        return xp.where(scaled > one, one, xp.where(scaled < -one, -one, scaled))
+        middle = xp.asarray((self.upper + self.lower) / 2)
+        half = xp.asarray((self.upper - self.lower) / 2)
+        return xp.clip((rows - middle) / half, -1.0, 1.0)

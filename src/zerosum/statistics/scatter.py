@@ -57,28 +57,33 @@ class Scatter(BoundedStatistic):
     def sum_block(self, block: Units) -> Array:
         rows, weights = self._bounded(block)
         xp = array_namespace(rows)
-        return coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(rows * weights[:, None]), rows)))
+        rows = rows * xp.sqrt(weights)[:, None]  # one array times its own transpose costs half
+        return coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(rows), rows)))
 
     def _bounded(self, block: Units) -> tuple[Array, Array]:
         """The rows as they enter, and the weight of each, so that Z = sum of weight x x' over a unit's rows."""
         xp = array_namespace(block.rows)
-        rows = xp.astype(block.rows, xp.float64)
+        rows = xp.astype(block.rows, xp.float64, copy=False)
         if self.center is not None:
             rows = rows - xp.asarray(self.center)[None, :]
         if self.scale is not None:
             rows = rows / xp.asarray(self.scale)[None, :]
-        rows = xp.where(xp.all(xp.isfinite(rows), axis=1)[:, None], rows, xp.zeros_like(rows))
         if block.offsets is None:
-            norms = xp.sum(rows * rows, axis=1) * _INSIDE
-            return rows, self._weights(norms, xp)
+            with np.errstate(over="ignore"):
+                norms = xp.sum(rows * rows, axis=1)
+            if bool(xp.all((norms > 1e-100) & (norms < 1e100))):
+                return rows, self._weights(norms * _INSIDE, xp.ones_like(norms), xp)
+            rows, largest = _scaled(rows, xp)  # squares would over- or underflow
+            return rows, self._weights(xp.sum(rows * rows, axis=1) * _INSIDE, largest, xp)
         parts, weights = [], []
         for first, last in zip(block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
-            own = self._own(rows[first:last, ...], xp)
             count = last - first
+            flat, largest = _scaled(xp.reshape(self._own(rows[first:last, ...], xp), (1, -1)), xp)
+            own = xp.reshape(flat, (count, -1))
             wide = own.shape[0] > own.shape[1]
             gram = xp.matmul(xp.matrix_transpose(own), own) if wide else xp.matmul(own, xp.matrix_transpose(own))
             norm = xp.sqrt(xp.sum(gram * gram)) / count * _INSIDE
-            weight = self._weights(xp.reshape(norm, (1,)), xp) / count
+            weight = self._weights(xp.reshape(norm, (1,)), largest, xp) / count
             parts.append(own)
             weights.append(xp.broadcast_to(weight, (count,)))
         return xp.concat(parts), xp.concat(weights)
@@ -91,13 +96,23 @@ class Scatter(BoundedStatistic):
             rows = rows / xp.where(spread > 0, spread, xp.ones_like(spread))
         return rows
 
-    def _weights(self, norms: Array, xp: Any) -> Array:
-        """What brings matrices of these norms to norm c, or to at most c; one without any stays zero."""
-        sound = xp.where(norms > 0, norms, xp.ones_like(norms))
-        weights = self.clip / sound
+    def _weights(self, norms: Array, largest: Array, xp: Any) -> Array:
+        """What brings matrices of these norms to norm c, or to at most c; one without any stays zero.
+
+        The rows they were made of had been divided by `largest`; a weight of its square would put that back.
+        """
+        weights = self.clip / xp.where(norms > 0, norms, xp.ones_like(norms))
         if not self.normalise:
-            weights = xp.where(weights < 1, weights, xp.ones_like(weights))
+            back = xp.clip(largest, 0.0, 1e150) ** 2
+            weights = xp.where(weights < back, weights, back)
         return xp.where(norms > 0, weights, xp.zeros_like(norms))
+
+
+def _scaled(rows: Array, xp: Any) -> tuple[Array, Array]:
+    """Rows with entries of at most 1, and what they were divided by; rows that are not finite become zero."""
+    rows = xp.where(xp.all(xp.isfinite(rows), axis=1)[:, None], rows, xp.zeros_like(rows))
+    largest = xp.max(xp.abs(rows), axis=1)
+    return rows / xp.where(largest > 0, largest, xp.ones_like(largest))[:, None], largest
 
 
 class ScatterProduct(Scatter):

@@ -1,0 +1,365 @@
+"""Studies in scikit-learn's manner: `__init__` stores, `fit` takes the sites, what was learned ends in `_`.
+
+**Fitting again is spending again.** Every `fit` is a study of its own, with fresh noise and a fresh entry in every
+site's ledger; so is every fit that a grid search or a cross-validation makes. What is private is what `fit` learns.
+What `transform` returns is as private as the rows it is given: scores stay with their site, and a model trained on
+them outside Zerosum is not protected.
+"""
+
+# mypy: disable-error-code="import-untyped"
+# scikit-learn ships no types
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from zerosum import algorithms
+from zerosum.kernel.accountant import check_delta, check_epsilon
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.units import Units
+from zerosum.report import PrivacyReport, Result
+from zerosum.site.policy import Policy
+from zerosum.study import run
+
+Floats = NDArray[np.float64]
+Tables = dict[str, Units]
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """Private principal components over sites. Fitting again is spending again: each `fit` is a new, charged study.
+
+    Parameters
+    ----------
+    n_components : int
+        How many components to release.
+    epsilon, delta : float
+        What the whole fit may cost any one unit.
+    lower, upper : float or array of shape (n_features,), optional
+        Public ranges of the columns. One number stands for every column.
+    clip : float, optional
+        With ranges, a bound on the rows' norm once mapped to [-1, 1]; without, on the norm of the rows as they are.
+        Ranges or a clip must be given, since data must not set their own bounds. Only a seeded run may do without:
+        it takes the largest row norm, and says so in `notes_`.
+    centering : {"paid", "ranges", "nothing"}
+        About a private mean that costs `mean_share` of the budget, the middle of the ranges, or zero.
+    mean_share : float
+        What the mean costs, as a share of mu squared.
+    within : {"nothing", "center", "standardise"}
+        What is done first to the rows of a unit that owns several.
+    normalise : bool
+        Whether every unit's matrix is divided by its norm, so that all weigh the same, or only bounded: then by
+        what rows inside the ranges or the clip reach.
+    solver : {"auto", "matrix", "subspace"}, rounds : int
+        Release the matrix once, or its product with the current basis in `rounds` rounds.
+    scheme : str or Scheme
+        How sites' noise combines; `secure-sum` unless told.
+    colluders, dropouts : int
+        Sites that may collude with the coordinator (by default a third less one, at least one) or be lost.
+    unit : {"record", "person"}
+        What is protected: one row, or whoever owns the rows of one of the `Units`.
+    policies : dict of str to Policy, optional
+        Sites' own policies by name, used as they are. A site without one gets the default, with its name as the
+        population: its spends are kept in the user's state folder.
+    random_state : int, optional
+        None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
+        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
+        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+
+    Attributes
+    ----------
+    components_ : (n_components, n_features), the largest entry of each positive.
+    explained_variance_ : (n_components,), eigenvalues of the mean of the units' matrices, less what noise adds.
+    explained_variance_ratio_ : (n_components,), only where the whole is known: for normalised single rows it is 1.
+    mean_ : (n_features,), what rows are centred at.
+    noise_edge_ : float, the eigenvalue that noise alone reaches.
+    above_noise_ : int, how many components stand above it.
+    n_components_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    privacy_ : PrivacyReport, whom the fit protects, against whom, and how well.
+    result_ : Result, the study's whole record.
+    notes_ : tuple of str, what else a reader has to know about the run.
+
+    Examples
+    --------
+    A reproduction run on synthetic data; leave `random_state` out to protect somebody.
+
+    >>> rng = np.random.default_rng(0)
+    >>> sites = [rng.normal(size=(500, 3)) * [3, 1, 0.1] for _ in range(3)]
+    >>> pca = PCA(n_components=1, lower=-10, upper=10, random_state=0).fit(sites)
+    >>> int(np.argmax(pca.components_[0])), pca.transform(sites[0]).shape, pca.privacy_.private
+    (0, (500, 1), False)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        clip: float | None = None,
+        centering: Literal["paid", "ranges", "nothing"] = "paid",
+        mean_share: float = 0.08,
+        within: Literal["nothing", "center", "standardise"] = "nothing",
+        normalise: bool = True,
+        solver: Literal["auto", "matrix", "subspace"] = "auto",
+        rounds: int = 3,
+        scheme: str | Scheme = "secure-sum",
+        colluders: int | None = None,
+        dropouts: int = 0,
+        unit: Literal["record", "person"] = "record",
+        policies: Mapping[str, Policy] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.lower = lower
+        self.upper = upper
+        self.clip = clip
+        self.centering = centering
+        self.mean_share = mean_share
+        self.within = within
+        self.normalise = normalise
+        self.solver = solver
+        self.rounds = rounds
+        self.scheme = scheme
+        self.colluders = colluders
+        self.dropouts = dropouts
+        self.unit = unit
+        self.policies = policies
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: object = None, *, sites: ArrayLike | None = None) -> Self:
+        """Run one study over the sites, and spend what it costs at each of them.
+
+        Parameters
+        ----------
+        X : list or dict of (rows, n_features) arrays or Units, or one array
+            One table per site, called "site 0", "site 1", ... in a list. One array needs `sites`, but for the schemes
+            "pooled" and "non-private", where one holder has all rows: its halves become "site 0" and "site 1".
+        y : ignored
+        sites : array of shape (rows,), optional
+            For one array, the name of the site that holds each row.
+        """
+        if not (self.random_state is None or isinstance(self.random_state, Integral)):
+            raise ValueError(f"random_state must be None or one whole number, got {self.random_state!r}")
+        if self.unit not in ("record", "person"):
+            raise ValueError(f"unit must be 'record' or 'person', got {self.unit!r}")
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        scheme = self.scheme if isinstance(self.scheme, Scheme) else Scheme(self.scheme)
+        tables = self._tables(X, sites, scheme)
+        bounds, notes = self._bounds(tables)
+        columns = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
+        program = algorithms.build(
+            "pca",
+            bounds
+            | {
+                "columns": tuple(map(str, columns)),
+                "components": self.n_components,
+                "centering": self.centering,
+                "mean_share": self.mean_share,
+                "within": self.within,
+                "normalise": self.normalise,
+                "solver": self.solver,
+                "rounds": self.rounds,
+            },
+        )
+        self._learn(self._run(program, tables, scheme), notes)
+        for_rows = self.normalise and all(units.largest == 1 for units in tables.values())
+        self._forget("explained_variance_ratio_")
+        if for_rows:  # a row's normalised matrix has trace 1; a person's only has Frobenius norm 1
+            self.explained_variance_ratio_ = self.explained_variance_.copy()
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """The scores of each row. Nothing about them is private: they are for whoever holds the rows."""
+        check_is_fitted(self)
+        if isinstance(X, Units) or _by_name(X) or _several(X):
+            raise ValueError("transform takes one array: call it for each site, where the site's rows are")
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray((rows - self.mean_) @ self.components_.T)
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """The rows that have these scores and lie in the span of the components."""
+        check_is_fitted(self)
+        scores = check_array(X, dtype=np.float64)
+        if scores.shape[1] != self.n_components_:
+            raise ValueError(f"scores must have {self.n_components_} columns, one a component, got {scores.shape[1]}")
+        return np.asarray(scores @ self.components_ + self.mean_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    # ---- what goes in ------------------------------------------------------------------------------------------
+
+    def _tables(self, X: Any, sites: ArrayLike | None, scheme: Scheme) -> Tables:
+        """One validated table per site, by name."""
+        several: dict[str, Any] | None = None
+        if _by_name(X):
+            several = {str(name): table for name, table in X.items()}
+            if len(several) < len(X):
+                raise ValueError("two sites have the same name")
+        elif _several(X):
+            several = {f"site {s}": table for s, table in enumerate(X)}
+        if several is not None:
+            if sites is not None:
+                raise ValueError("sites= labels the rows of one array, but X holds one table per site already")
+            if not several:
+                raise ValueError("X holds no sites: give one table per site")
+            return {name: self._named(name, table, first=s == 0) for s, (name, table) in enumerate(several.items())}
+        if isinstance(X, Units):
+            raise ValueError("Units are the data of one site: give a list or a dict with one for each site")
+        rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        if sites is not None:
+            labels = column_or_1d(sites)
+            check_consistent_length(rows, labels)
+            names = np.array([str(label) for label in labels.tolist()])
+            return {str(name): Units(rows[names == name]) for name in np.unique(names)}
+        if not scheme.trusted:
+            raise ValueError(
+                f"whose rows are these? The scheme {scheme.name!r} runs between sites: pass sites= with a label for "
+                "each row, or X as a list or dict with one array per site"
+            )
+        half = len(rows) // 2  # the planner wants two sites; a trusted coordinator adds them up before any noise
+        return {"site 0": Units(rows[:half]), "site 1": Units(rows[half:])}
+
+    def _named(self, name: str, table: Any, *, first: bool) -> Units:
+        try:
+            if not isinstance(table, Units):
+                return Units(validate_data(self, table, dtype=np.float64, reset=first))
+            table.check()
+            if first:
+                self._forget("feature_names_in_")
+                self.n_features_in_ = table.columns
+            elif table.columns != self.n_features_in_:
+                raise ValueError(f"it has {table.columns} columns, the first site {self.n_features_in_}")
+            return table
+        except ValueError as error:
+            raise ValueError(f"{name!r}: {error}") from error
+
+    def _bounds(self, tables: Tables) -> tuple[dict[str, Any], list[str]]:
+        """What bounds the rows: as given, or in a seeded run as found."""
+        notes, clip = [], self.clip
+        lower, upper = self._by_column("lower"), self._by_column("upper")
+        if clip is None and lower is None and upper is None:
+            if self.random_state is None:
+                raise ValueError(
+                    "give public ranges (lower and upper) or a clip: bounds that are read off the data are not private"
+                )
+            clip = max(_largest_norm(units) for units in tables.values()) or 1.0
+            notes.append(f"no bounds were given, so the clip, {clip:g}, was read off the data, which is not private")
+        bounds = {"lower": lower, "upper": upper, "clip": clip}
+        if not self.normalise:
+            reach: Any = clip
+            if lower is not None and upper is not None:
+                about_zero = self.centering == "nothing"
+                far = np.maximum(np.abs(lower), np.abs(upper)) if about_zero else (upper - lower) / 2
+                reach = np.linalg.norm(far)
+            if reach is not None:
+                bounds["matrix_clip"] = float(reach) ** 2
+        return bounds, notes
+
+    def _by_column(self, which: str) -> Floats | None:
+        given = getattr(self, which)
+        if given is None:
+            return None
+        values = np.asarray(given, dtype=np.float64)
+        if values.shape not in ((), (self.n_features_in_,)):
+            raise ValueError(
+                f"{which} must be one number or one for each of the {self.n_features_in_} columns, "
+                f"got shape {values.shape}"
+            )
+        return np.broadcast_to(values, (self.n_features_in_,)).copy()
+
+    def _forget(self, attribute: str) -> None:
+        """Drop what an earlier fit learned and this one does not."""
+        if hasattr(self, attribute):
+            delattr(self, attribute)
+
+    # ---- the study ---------------------------------------------------------------------------------------------
+
+    def _run(self, program: algorithms.Algorithm, tables: Tables, scheme: Scheme) -> Result:
+        policies = dict(self.policies or {})
+        paths = [policy.ledger_path for policy in policies.values()]
+        if len(set(paths)) < len(paths):  # the second would be refused in mid-study, when the first has spent
+            raise ValueError("two sites share a ledger: give each a population of its own in policies")
+        with tempfile.TemporaryDirectory(prefix="zerosum-reproduction-") as folder:
+            if self.random_state is not None:
+                for s, name in enumerate(tables):
+                    policies.setdefault(name, self._reproduction_policy(name, Path(folder) / f"{s}.sqlite"))
+            return run(
+                program,
+                tables,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                scheme=scheme,
+                colluders=self.colluders,
+                dropouts=self.dropouts,
+                unit=self.unit,
+                policies=policies,
+                seed=None if self.random_state is None else int(self.random_state),
+            )
+
+    def _reproduction_policy(self, name: str, ledger: Path) -> Policy:
+        """For data that are nobody's: any study goes, and the ledger does not outlive it."""
+        return Policy(
+            population=name,
+            unit=self.unit,
+            epsilon=2 * float(self.epsilon),
+            delta=float(self.delta),
+            minimum_units=1,
+            minimum_colluders=0,
+            data="synthetic",
+            ledger=ledger,
+        )
+
+    def _learn(self, result: Result, notes: Sequence[str]) -> None:
+        estimate = result.estimate
+        self.components_: Floats = np.asarray(estimate["components"])
+        self.explained_variance_: Floats = np.asarray(estimate["eigenvalues"])
+        about_zero = self.centering == "nothing"
+        self.mean_: Floats = np.zeros(self.n_features_in_) if about_zero else np.asarray(estimate["mean"])
+        self.n_components_ = len(self.components_)
+        self.noise_edge_ = float(estimate["noise_edge"][0])
+        self.above_noise_ = int(estimate["above_noise"][0])
+        self.privacy_: PrivacyReport = result.report
+        self.result_ = result
+        self.notes_ = (*result.report.notes, *notes)
+
+
+def _by_name(X: object) -> bool:
+    return isinstance(X, Mapping) and not issparse(X)  # SciPy's dictionary of keys is a dict too
+
+
+def _several(X: object) -> bool:
+    """Whether this is a sequence of tables, rather than one table written as a sequence of rows."""
+    return isinstance(X, list | tuple) and all(_is_table(each) for each in X)
+
+
+def _is_table(each: object) -> bool:
+    if isinstance(each, Units):
+        return True
+    if isinstance(each, list | tuple):
+        return len(each) > 0 and np.ndim(each[0]) == 1
+    return getattr(each, "ndim", None) == 2
+
+
+def _largest_norm(units: Units) -> float:
+    return max(float(np.max(np.linalg.norm(np.asarray(block.rows), axis=1))) for block in units.blocks())

@@ -1,0 +1,323 @@
+"""The scikit-learn facade: scikit-learn's own checks, every way to hand in sites, and what a fit spends."""
+
+# mypy: disable-error-code="import-untyped"
+# scikit-learn ships no types
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.decomposition import PCA as PlainPCA  # noqa: N811  # a name of its own beside ours
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from zerosum.errors import BudgetExceeded, PolicyRefused
+from zerosum.estimators import PCA
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.units import Units
+from zerosum.site.policy import Policy
+
+Floats = NDArray[np.float64]
+
+
+def rows(count: int = 600, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    return np.asarray(rng.normal(size=(count, 4)) * [3, 1, 0.3, 0.1] + [1, 0, 0, 0])
+
+
+def three(count: int = 600) -> list[Floats]:
+    return list(np.array_split(rows(count), 3))
+
+
+def seeded(**change: Any) -> PCA:
+    return PCA(**{"lower": -12, "upper": 12, "random_state": 0} | change)
+
+
+def private(**change: Any) -> PCA:
+    return PCA(**{"lower": -12, "upper": 12} | change)
+
+
+def ledgers(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.sqlite"))
+
+
+def spent(name: str) -> float:
+    with Policy(population=name, unit="record").open_ledger() as ledger:
+        return ledger.epsilon(1e-5)
+
+
+@parametrize_with_checks([PCA(scheme="pooled", epsilon=20.0, random_state=0)])  # type: ignore[untyped-decorator]  # theirs
+def test_scikit_learns_own_checks(estimator: PCA, check: Callable[[PCA], None]) -> None:
+    check(estimator)
+
+
+# ---- the ways in -----------------------------------------------------------------------------------------------
+
+
+def test_a_list_labels_and_a_dict_are_the_same_study() -> None:
+    tables = three()
+    names = [f"site {s}" for s in range(3)]
+    listed = seeded().fit(tables)
+    named = seeded().fit(dict(zip(names, tables, strict=True)))
+    labels = np.repeat(names, [len(table) for table in tables])
+    labelled = seeded().fit(np.vstack(tables), sites=labels)
+    units = seeded().fit([Units.from_rows(table) for table in tables])
+    nested = seeded().fit([table.tolist() for table in tables])
+    for other in (named, labelled, units, nested):
+        assert np.array_equal(listed.components_, other.components_)
+        assert [line.site for line in other.privacy_.per_site] == names
+
+
+def test_rows_of_a_site_need_not_lie_together() -> None:
+    data, labels = rows(), np.arange(600) % 3
+    mixed = seeded().fit(data, sites=labels)
+    sorted_ = seeded().fit({str(s): data[s::3] for s in range(3)})
+    assert np.array_equal(mixed.components_, sorted_.components_)
+    assert [line.site for line in mixed.privacy_.per_site] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("scheme", ["pooled", Scheme("pooled"), "non-private"])
+def test_one_trusted_holder_may_give_one_array(scheme: str | Scheme) -> None:
+    data = rows()
+    whole = seeded(scheme=scheme).fit(data)
+    uneven = seeded(scheme=scheme).fit([data[:100], data[100:]])
+    assert np.allclose(whole.components_, uneven.components_)
+    assert np.allclose(whole.mean_, uneven.mean_)
+
+
+def test_without_noise_it_is_the_pca_of_normalised_rows() -> None:
+    data = rows()
+    found = seeded(scheme="non-private", n_components=3).fit(data)
+    assert np.allclose(found.mean_, data.mean(axis=0))
+    centred = data - data.mean(axis=0)
+    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
+    values = np.linalg.eigvalsh(centred.T @ centred / len(data))[::-1]
+    assert np.allclose(found.explained_variance_, values[:3])
+    assert np.array_equal(found.explained_variance_ratio_, found.explained_variance_)
+    assert np.isclose(np.sum(values), 1)  # so that eigenvalues are shares of the whole
+
+
+@pytest.mark.parametrize("bounds", [{}, {"lower": None, "upper": None, "clip": 30.0}])
+def test_without_noise_or_normalising_it_is_scikit_learns(bounds: dict[str, Any]) -> None:
+    data = rows()
+    found = seeded(scheme="non-private", normalise=False, n_components=3, **bounds).fit(data)
+    plain = PlainPCA(3).fit(data)
+    assert np.allclose(np.abs(found.components_), np.abs(plain.components_), atol=1e-8)
+    assert np.allclose(found.explained_variance_ * 600 / 599, plain.explained_variance_)
+    assert np.allclose(np.abs(found.transform(data)), np.abs(plain.transform(data)))
+    assert not hasattr(found, "explained_variance_ratio_")  # nobody paid for the whole
+
+
+def test_about_zero_the_mean_is_zero_whatever_the_ranges() -> None:
+    data = rows() + 5
+    found = seeded(scheme="non-private", centering="nothing", lower=-10, upper=[30, 20, 20, 20], normalise=False)
+    found.fit(data)
+    assert not np.any(found.mean_)
+    assert np.isclose(found.explained_variance_[0], np.linalg.eigvalsh(data.T @ data / 600)[-1])
+
+
+def test_persons_have_no_ratio_and_a_refit_forgets_what_no_longer_holds() -> None:
+    pca = seeded().fit(three())
+    assert hasattr(pca, "explained_variance_ratio_")
+    people = [Units.from_list(np.split(table, 40)) for table in three()]  # five rows each
+    pca.set_params(unit="person").fit(people)
+    assert not hasattr(pca, "explained_variance_ratio_")
+    assert pca.privacy_.unit == "person"
+
+
+# ---- scikit-learn's habits -------------------------------------------------------------------------------------
+
+
+def test_scores_go_there_and_back() -> None:
+    data = rows()
+    pca = seeded(n_components=4, epsilon=20.0).fit(np.array_split(data, 3))
+    assert pca.transform(data).shape == (600, 4)
+    assert np.allclose(pca.inverse_transform(pca.transform(data)), data)
+    few = seeded(n_components=1).fit(np.array_split(data, 3))
+    back = few.inverse_transform(few.transform(data))
+    assert np.allclose(few.transform(back), few.transform(data))
+
+
+def test_features_have_names() -> None:
+    pca = seeded(n_components=3).fit(three())
+    assert pca.get_feature_names_out().tolist() == ["pca0", "pca1", "pca2"]
+    assert pca.n_components_ == 3
+    assert pca.n_features_in_ == 4
+    assert not hasattr(pca, "feature_names_in_")
+
+
+def test_it_is_a_step_of_a_pipeline() -> None:
+    data = rows()
+    y, labels = (data[:, 0] > 1).astype(int), np.arange(600) % 3
+    pipeline = make_pipeline(seeded(), LogisticRegression())
+    pipeline.fit(data, y, pca__sites=labels)
+    assert pipeline.score(data, y) > 0.9
+    assert seeded().fit_transform(data, sites=labels).shape == (600, 2)
+
+
+def test_parameters_are_stored_and_cloned() -> None:
+    policies = {"site 0": Policy(population="a", unit="record")}
+    pca = private(n_components=1, policies=policies, scheme="local")
+    assert pca.policies is policies
+    copy = clone(pca)
+    assert copy.get_params() == pca.get_params()
+    assert not hasattr(copy, "components_")
+    fitted = seeded().fit(three())
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.components_, fitted.components_)
+    assert again.privacy_ == fitted.privacy_
+
+
+# ---- privacy ---------------------------------------------------------------------------------------------------
+
+
+def test_a_seeded_run_repeats_itself_says_so_and_touches_no_ledger(tmp_path: Path) -> None:
+    first, second, other = (seeded(random_state=seed).fit(three()) for seed in (0, np.int64(0), 1))
+    assert np.array_equal(first.components_, second.components_)
+    assert not np.array_equal(first.components_, other.components_)
+    assert not first.privacy_.private
+    assert first.privacy_.sentences()[0].startswith("This run protects nobody")
+    assert any("seed" in note for note in first.notes_)
+    assert ledgers(tmp_path) == []
+
+
+def test_a_private_run_spends_and_fitting_again_spends_again() -> None:
+    pca = private().fit(three())
+    assert pca.privacy_.private
+    assert pca.privacy_.worst_epsilon <= 1.0
+    assert pca.notes_ == ()
+    once = [spent(f"site {s}") for s in range(3)]
+    assert all(0.9 < epsilon <= 1 + 1e-9 for epsilon in once)
+    before = pca.components_
+    pca.fit(three())
+    assert not np.array_equal(pca.components_, before)
+    assert all(spent(f"site {s}") > epsilon * 1.2 for s, epsilon in enumerate(once))
+
+
+def test_a_population_that_has_spent_its_cap_is_refused() -> None:
+    policies = {"site 1": Policy(population="small", unit="record", epsilon=1.2)}
+    pca = private(policies=policies).fit(three())
+    with pytest.raises(BudgetExceeded):
+        pca.fit(three())
+    assert spent("small") <= 1 + 1e-9
+    assert spent("site 0") <= 1 + 1e-9  # nobody spends for a study that one refuses
+
+
+def test_policies_are_used_as_they_are(tmp_path: Path) -> None:
+    with pytest.raises(PolicyRefused, match="seed"):
+        seeded(policies={"site 0": Policy(population="a", unit="record")}).fit(three())
+    public = {
+        f"site {s}": Policy(population=f"p{s}", unit="record", data="public", ledger=tmp_path / f"mine {s}.sqlite")
+        for s in range(3)
+    }
+    seeded(policies=public).fit(three())
+    assert len(ledgers(tmp_path)) == 3
+
+
+def test_a_trusted_holder_must_say_so() -> None:
+    with pytest.raises(PolicyRefused, match="trusted_coordinator"):
+        private(scheme="pooled").fit(rows())
+    with pytest.raises(PolicyRefused, match="non-private"):
+        private(scheme="non-private").fit(rows())
+    policies = {f"site {s}": Policy(population=f"h{s}", unit="record", trusted_coordinator=True) for s in range(2)}
+    assert private(scheme="pooled", policies=policies).fit(rows()).privacy_.private
+
+
+def test_two_sites_of_one_population_are_refused_before_either_spends(tmp_path: Path) -> None:
+    shared = Policy(population="h", unit="record", trusted_coordinator=True)
+    with pytest.raises(ValueError, match="two sites share a ledger"):
+        private(scheme="pooled", policies={"site 0": shared, "site 1": shared}).fit(rows())
+    assert ledgers(tmp_path) == []
+
+
+def test_bounds_are_read_off_the_data_in_a_seeded_run_only() -> None:
+    for scheme in ("secure-sum", "pooled", "non-private"):
+        with pytest.raises(ValueError, match="public ranges"):
+            PCA(scheme=scheme).fit(three())
+    found = PCA(random_state=0).fit(three())
+    largest = np.max(np.linalg.norm(rows(), axis=1))
+    assert f"the clip, {largest:g}, was read off the data" in found.notes_[-1]
+    assert PCA(random_state=0).fit([np.zeros((20, 3))] * 2).above_noise_ in (0, 1, 2)
+
+
+def test_what_drowns_in_noise_is_said() -> None:
+    found = seeded(n_components=3, epsilon=20.0).fit(three(30_000))
+    assert found.above_noise_ == 3
+    assert np.all(found.explained_variance_ > found.noise_edge_ / 2)
+    drowned = seeded(n_components=3, epsilon=0.01).fit(three(60))
+    assert drowned.above_noise_ < 3
+    assert drowned.noise_edge_ > found.noise_edge_
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_components": 5}, "at most 4 components"),
+        ({"n_components": 0}, "components"),
+        ({"upper": None}, "belong together"),
+        ({"upper": [1.0, 2.0]}, r"upper must be one number or one for each of the 4 columns, got shape \(2,\)"),
+        ({"solver": "power"}, "solver"),
+        ({"scheme": "magic"}, "unknown scheme"),
+        ({"epsilon": -1.0}, "epsilon must be positive and finite, got -1"),
+        ({"delta": 2.0}, "delta must lie strictly between 0 and 1, got 2"),
+        ({"unit": "house"}, "unit must be 'record' or 'person', got 'house'"),
+        ({"random_state": np.random.RandomState(0)}, "random_state must be None or one whole number"),
+        ({"policies": {"nobody": Policy(population="a")}}, "no site named 'nobody'"),
+    ],
+)
+def test_bad_parameters_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        seeded(**change).fit(three())
+
+
+@pytest.mark.parametrize(
+    ("X", "sites", "message"),
+    [
+        (rows(), None, "whose rows are these"),
+        (rows(), np.zeros(600), "at least two sites"),
+        (rows(), [0, 1], "inconsistent numbers of samples"),
+        (three(), np.zeros(600), "one table per site already"),
+        ([], None, "holds no sites"),
+        ({1: rows(), "1": rows()}, None, "same name"),
+        (Units.from_rows(rows()), None, "Units are the data of one site"),
+        ([rows(), rows()[:, :3]], None, "'site 1': X has 3 features"),
+        ([Units.from_rows(rows()), Units.from_rows(rows()[:, :3])], None, "'site 1': it has 3 columns"),
+        ({"a": rows(), "b": np.full((20, 4), np.nan)}, None, "'b': Input X contains NaN"),
+        ([rows(), Units.from_rows(np.full((20, 4), np.inf))], None, "'site 1': 80 values are not finite"),
+    ],
+)
+def test_sites_that_cannot_be_are_refused(X: Any, sites: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        private().fit(X, sites=sites)
+    assert ledgers(tmp_path) == []
+
+
+def test_sparse_tables_are_refused() -> None:
+    with pytest.raises(TypeError, match="dense data is required"):
+        private().fit([csr_array(rows()), csr_array(rows())])
+
+
+def test_transform_is_for_one_table() -> None:
+    with pytest.raises(NotFittedError):
+        private().transform(rows())
+    with pytest.raises(NotFittedError):
+        private().inverse_transform(rows())
+    pca = seeded().fit(three())
+    several: list[Any] = [three(), {"a": rows()}, Units.from_rows(rows())]
+    for X in several:
+        with pytest.raises(ValueError, match="for each site"):
+            pca.transform(X)
+    with pytest.raises(ValueError, match="2 columns, one a component, got 4"):
+        pca.inverse_transform(rows())
