@@ -316,3 +316,44 @@ def test_no_colluder_is_refused_when_results_go_back() -> None:
     with pytest.raises(Exception, match="plan for at least one colluder"):
         make(coalition=Coalition(0))
     make(coalition=Coalition(0), results_to_sites=False)
+
+
+@pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum"])
+def test_a_site_that_was_lost_in_one_round_takes_part_in_the_next(scheme: str, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    question = KMeans(columns=("a", "b"), clusters=2, rounds=3, clip=1.0)
+    plan = replace(make(scheme, coalition=Coalition(1, 1)), releases=question.releases(Adjacency.REPLACE_ONE))
+    kind = Contribute if scheme == "secure-sum" else Prepare
+
+    def loses(site: str, message: Message) -> bool:
+        return site == "s1" and isinstance(message, kind) and message.round == 1
+
+    result = carry_out(plan, sites, loses, question)
+    assert [len(names) for names in result.participants] == [4, 3, 4]
+    assert [entries(site) for site in sites] == [3, 2, 3, 3]
+
+
+def test_a_program_may_go_on_after_an_abandoned_round(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    request = replace(QUESTION.requests(Adjacency.REPLACE_ONE)[0], share=0.5)
+
+    def stubborn() -> Program:
+        heard = []
+        for _ in range(2):
+            try:
+                release = yield request
+                heard.append(release.value)
+            except Abandoned:
+                heard.append(np.zeros(2))
+        return {"first": heard[0], "second": heard[1]}
+
+    plan = make("secure-sum")
+    plan = pin(replace(plan, releases=(replace(plan.releases[0], share=0.5),) * 2), sites)
+    lost = InProcess(
+        sites, lambda name, message: isinstance(message, Contribute) and message.round == 0 and name == "s2"
+    )
+    outcome = conduct(plan, (request, request), stubborn(), lost)
+    assert outcome.participants == ((), ("s0", "s1", "s2", "s3"))
+    assert not np.any(outcome.result["first"])
+    assert np.any(outcome.result["second"])
+    assert [entries(site) for site in sites] == [2, 2, 1, 2]  # what was spent in the abandoned round stays spent
