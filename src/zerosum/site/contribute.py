@@ -34,6 +34,7 @@ from zerosum.kernel.schemes import Law, Mixing
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.secagg.keys import Identity
+from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import Roster, SiteSession
 from zerosum.site.account import Spend
 from zerosum.site.noise import NoiseShare
@@ -113,7 +114,7 @@ class Site:
         payload: Any = None
         if plan.law(round).mixing is Mixing.BROADCAST:
             drawn = share.draw().view(np.uint64)
-            payload = self._secure().mask(round, drawn, mask_context(plan, round, None))
+            payload = self._masked(plan, round, drawn, None)
         else:
             payload = share.key()
         return self._remember(Prepare, round, attempt, "", Prepared(self.name, payload))
@@ -131,8 +132,15 @@ class Site:
             with self.policy.open_ledger() as ledger:
                 ledger.record(self._spend(plan, round, attempt, asked), self.policy.cap)
         if plan.law(round).mixing is Mixing.MASKED:
-            payload = self._secure().mask(round, payload.view(np.uint64), mask_context(plan, round, message.request))
+            payload = self._masked(plan, round, payload.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+
+    def _masked(self, plan: Plan, round: int, vector: Ring, request: PrivateSum | None) -> bytes:
+        """The vector under its masks; the round before is over by now, opened or abandoned, and its secrets go."""
+        session = self._secure()
+        if round > 0:
+            session.abandon(round - 1)
+        return session.mask(round, vector, mask_context(plan, round, request))
 
     def _again(self, kind: type, round: int, attempt: int, asked: str) -> Reply | None:
         """The reply given before to the same request, while it is at hand."""
