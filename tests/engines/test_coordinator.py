@@ -357,3 +357,16 @@ def test_a_program_may_go_on_after_an_abandoned_round(tmp_path: Path) -> None:
     assert not np.any(outcome.result["first"])
     assert np.any(outcome.result["second"])
     assert [entries(site) for site in sites] == [2, 2, 1, 2]  # what was spent in the abandoned round stays spent
+
+
+def test_a_site_joins_only_those_on_its_own_roster(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    roster = {site.name: site.identity.public.hex() for site in sites}
+    knowing = Site("s0", sites[0].units, sites[0].policy.model_copy(update={"roster": roster}), sites[0].identity)
+    carry_out(make("secure-sum"), [knowing, *sites[1:]])
+    impostor = Site("s2", sites[2].units, sites[2].policy)  # the same name, another key
+    with pytest.raises(PolicyRefused, match="another identity for 's2'"):
+        carry_out(make("secure-sum"), [knowing, sites[1], impostor, sites[3]])
+    del roster["s3"]
+    with pytest.raises(PolicyRefused, match="no site named 's3'"):
+        carry_out(make("secure-sum"), [knowing, *sites[1:]])

@@ -172,6 +172,7 @@ class Site:
             colluders=plan.coalition.colluders,
             builtin=BUILTIN,
         )
+        self.policy.review_roster({site.name: site.identity for site in plan.sites})
         if plan.unit == "record" and self.units.largest > 1:
             raise OutsidePlan("the study protects single records, but units here own several rows")
         if plan.sites[position].identity not in (None, self.identity.public.hex()):

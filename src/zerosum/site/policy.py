@@ -45,6 +45,7 @@ class Policy(BaseModel):
     rows_per_unit: int | None = Field(None, ge=1, strict=True)
     data: Literal["private", "public", "synthetic"] = "private"
     trusted_coordinator: bool = Field(False, strict=True)
+    roster: dict[str, str] | None = None  # the only sites to join with, and their identities in hex; None: any
     ledger: Path | None = None
     counter: Path | None = None
 
@@ -151,6 +152,16 @@ class Policy(BaseModel):
             )
         if self.data == "private":
             self._review_private(scheme, calibration, seeded)
+
+    def review_roster(self, identities: Mapping[str, str | None]) -> None:
+        """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites."""
+        if self.roster is None:
+            return
+        for name, identity in identities.items():
+            if name not in self.roster:
+                raise PolicyRefused(f"this site's policy has no site named {name!r} on its roster")
+            if identity != self.roster[name]:
+                raise PolicyRefused(f"the plan pins another identity for {name!r} than this site's policy does")
 
     def _review_private(self, scheme: str, calibration: str, seeded: bool) -> None:
         only = "this site's data are private, and only public or synthetic data may"
