@@ -20,8 +20,22 @@ _BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside th
 
 
 @dataclass(frozen=True, eq=False)
+class Runs:
+    """Recordings: where each begins in the rows (and, last, where they end), and the seconds between its rows."""
+
+    offsets: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+
+    def within(self, first: int, last: int) -> Runs:
+        """The recordings in rows `first` to `last`, which begin and end with one; counted from `first`."""
+        a, b = np.searchsorted(self.offsets, [first, last])
+        return Runs(self.offsets[a : b + 1] - first, self.seconds[a:b])
+
+
+@dataclass(frozen=True, eq=False)
 class Units:
-    """A site's data: `rows` (N, columns), and where each unit's rows begin (None: every row is a unit).
+    """A site's data: `rows` (N, columns), where each unit's rows begin (None: every row is a unit), and, where rows
+    follow each other in time, the recordings a unit consists of.
 
     >>> len(Units.from_list([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]]))
     2
@@ -29,6 +43,7 @@ class Units:
 
     rows: Array
     offsets: NDArray[np.int64] | None = None
+    runs: Runs | None = None
 
     @classmethod
     def from_rows(cls, rows: ArrayLike | Array) -> Units:
@@ -52,6 +67,25 @@ class Units:
             raise BadData("the units' tables disagree in their number of columns")
         offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables])]).astype(np.int64)
         return cls(np.vstack(tables), offsets)
+
+    @classmethod
+    def from_runs(cls, units: Sequence[Sequence[ArrayLike]], seconds: Sequence[Sequence[float]]) -> Units:
+        """For each unit its recordings (tables of rows in order of time), and the seconds between the rows of each.
+
+        >>> person = [np.zeros((5, 2)), np.zeros((3, 2))]
+        >>> Units.from_runs([person], [[2.0, 0.8]]).runs.offsets.tolist()
+        [0, 5, 8]
+        """
+        if len(units) != len(seconds) or any(len(u) != len(s) for u, s in zip(units, seconds, strict=True)):
+            raise BadData("give the seconds between rows for every recording of every unit")
+        flat = [table for unit in units for table in unit]
+        if any(len(unit) == 0 for unit in units):
+            raise BadData("a unit has no recordings")
+        rows = cls.from_list(flat).rows
+        begins = np.concatenate([[0], np.cumsum([len(np.atleast_2d(table)) for table in flat])]).astype(np.int64)
+        counts = np.concatenate([[0], np.cumsum([len(unit) for unit in units])]).astype(np.int64)
+        steps = np.array([step for unit in seconds for step in unit], dtype=np.float64)
+        return cls(rows, begins[counts], Runs(begins, steps))
 
     @classmethod
     def from_groups(cls, rows: ArrayLike, labels: ArrayLike) -> Units:
@@ -91,7 +125,8 @@ class Units:
             end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
             end = min(max(end, start + 1), len(self))
             first, last = int(self.offsets[start]), int(self.offsets[end])
-            yield Units(self.rows[first:last, ...], self.offsets[start : end + 1] - first)
+            runs = None if self.runs is None else self.runs.within(first, last)
+            yield Units(self.rows[first:last, ...], self.offsets[start : end + 1] - first, runs)
             start = end
 
     def each(self) -> Iterator[NDArray[np.float64]]:
@@ -126,9 +161,19 @@ class Units:
             raise BadData(
                 "there are too many units, or too many rows in one, for the rounding error that is planned for"
             )
+        if self.runs is not None:
+            self._check_runs(self.runs)
         bad = 0
         for block in self.blocks():
             xp = array_namespace(block.rows)
             bad += int(xp.sum(xp.astype(~xp.isfinite(block.rows), xp.int64)))
         if bad:
             raise BadData(f"{bad} values are not finite (NaN or infinite)")
+
+    def _check_runs(self, runs: Runs) -> None:
+        if len(runs.seconds) != len(runs.offsets) - 1 or not np.all(np.isfinite(runs.seconds) & (runs.seconds > 0)):
+            raise BadData("every recording needs a positive number of seconds between its rows")
+        ends = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
+        rising = bool(np.all(np.diff(runs.offsets) > 0))
+        if not rising or not np.all(np.isin(ends, runs.offsets)) or runs.offsets[-1] != self.rows.shape[0]:
+            raise BadData("a recording must lie within the rows of one unit")

@@ -1,0 +1,52 @@
+"""Units and the recordings they consist of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zerosum.errors import BadData
+from zerosum.kernel.units import Runs, Units
+
+
+def people() -> Units:
+    rng = np.random.default_rng(0)
+    sizes = [[40, 30], [50], [20, 20, 20], [60]]
+    tables = [[rng.normal(size=(size, 3)) for size in person] for person in sizes]
+    return Units.from_runs(tables, [[2.0, 1.0], [0.8], [2.0, 2.0, 3.0], [1.5]])
+
+
+def test_a_block_keeps_the_recordings_of_its_people() -> None:
+    units = people()
+    units.check()
+    assert len(units) == 4
+    seconds, sizes = [], []
+    for block in units.blocks(row_bytes=1 << 19):  # about one person each
+        assert block.runs is not None
+        block.check()
+        seconds += block.runs.seconds.tolist()
+        sizes += np.diff(block.runs.offsets).tolist()
+    assert seconds == [2.0, 1.0, 0.8, 2.0, 2.0, 3.0, 1.5]
+    assert sizes == [40, 30, 50, 20, 20, 20, 60]
+
+
+def test_recordings_that_cross_people_or_have_no_clock_are_refused() -> None:
+    rows, offsets = np.zeros((10, 2)), np.array([0, 6, 10])
+    for runs in (
+        Runs(np.array([0, 5, 10]), np.array([1.0, 1.0])),
+        Runs(np.array([0, 6, 6, 10]), np.array([1.0, 1.0, 1.0])),
+        Runs(np.array([0, 6, 9]), np.array([1.0, 1.0])),
+        Runs(np.array([0, 6, 10]), np.array([1.0])),
+        Runs(np.array([0, 6, 10]), np.array([1.0, 0.0])),
+        Runs(np.array([0, 6, 10]), np.array([1.0, np.nan])),
+    ):
+        with pytest.raises(BadData):
+            Units(rows, offsets, runs).check()
+    Units(rows, offsets, Runs(np.array([0, 2, 6, 10]), np.ones(3))).check()
+
+
+def test_every_recording_needs_its_clock() -> None:
+    with pytest.raises(BadData, match="seconds"):
+        Units.from_runs([[np.zeros((3, 2))]], [[1.0, 2.0]])
+    with pytest.raises(BadData, match="no recordings"):
+        Units.from_runs([[]], [[]])
