@@ -217,6 +217,66 @@ def test_npz_tables(tmp_path: Path) -> None:
         load_units(path, unit_column="0")
 
 
+@pytest.mark.parametrize("seconds", [2, np.float32(2.0), [2.0, 2.0, 0.5]])
+def test_npz_units_of_unequal_length_with_clocks(tmp_path: Path, seconds: Any) -> None:
+    path, table = tmp_path / "a.npz", np.arange(14.0).reshape(7, 2)
+    np.savez(path, data=table, offsets=[0, 5, 7])
+    assert _by_unit(load_units(path)) == [table[:5].tolist(), table[5:].tolist()]
+    assert load_units(path).units.runs is None
+    np.savez(path, data=table, offsets=[0, 5, 7], run_offsets=np.array([0, 2, 5, 7], np.uint8), seconds=seconds)
+    for columns in (None, ["1", "0"]):
+        loaded = load_units(path, columns=columns)
+        assert loaded.units.runs is not None
+        assert loaded.units.runs.offsets.tolist() == [0, 2, 5, 7]
+        assert loaded.units.runs.seconds.tolist() == np.broadcast_to(seconds, 3).tolist()
+        assert len(loaded.units) == 2
+
+
+def test_npz_every_unit_is_a_run_where_no_runs_are_given(tmp_path: Path) -> None:
+    np.savez(tmp_path / "equal.npz", data=np.zeros((3, 4, 2)), seconds=0.8)
+    np.savez(tmp_path / "whole.npz", data=np.zeros((12, 2), int), offsets=[0, 4, 8, 12], seconds=[0.8, 0.8, 0.8])
+    for name in ("equal.npz", "whole.npz"):
+        runs = load_units(tmp_path / name).units.runs
+        assert runs is not None
+        assert runs.offsets.tolist() == [0, 4, 8, 12]
+        assert runs.seconds.tolist() == [0.8] * 3
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"offsets": [0, 4]}, "offsets of .* must be rising whole numbers from 0 to its 6 rows"),
+        ({"offsets": [1, 6]}, "offsets of .* must be rising"),
+        ({"offsets": [0, 3, 3, 6]}, "offsets of .* must be rising"),
+        ({"offsets": [0, 5, 3, 6]}, "offsets of .* must be rising"),
+        ({"offsets": np.array([0, 5, 3, 6], np.uint8)}, "offsets of .* must be rising"),
+        ({"offsets": [0.0, 6.0]}, "offsets of .* must be rising"),
+        ({"offsets": 6}, "offsets of .* must be rising"),
+        ({"offsets": [[0, 6]]}, "offsets of .* must be rising"),
+        ({"offsets": [0, 6], "units": list("aabbcc")}, "without offsets"),
+        ({"data": np.zeros((3, 2, 1)), "offsets": [0, 6]}, "third dimension says already"),
+        ({"run_offsets": [0, 6]}, "has run_offsets but no seconds"),
+        ({"offsets": [0, 6], "run_offsets": [0, 6]}, "has run_offsets but no seconds"),
+        ({"seconds": 2.0}, "no offsets: where each unit's rows begin"),
+        ({"seconds": 2.0, "units": list("aabbcc")}, "no offsets: where each unit's rows begin"),
+        ({"offsets": [0, 3, 6], "run_offsets": [0, 2, 6], "seconds": 1.0}, "within the rows of one unit"),
+        ({"offsets": [0, 3, 6], "run_offsets": [0, 3], "seconds": 1.0}, "run_offsets of .* must be rising"),
+        ({"offsets": [0, 3, 6], "seconds": [1.0]}, "one number, or one for each of its 2 runs"),
+        ({"offsets": [0, 3, 6], "seconds": "fast"}, "one number, or one for each of its 2 runs"),
+        ({"offsets": [0, 3, 6], "seconds": [1.0, 0.0]}, "positive number of seconds"),
+        ({"offsets": [0, 3, 6], "seconds": np.nan}, "positive number of seconds"),
+    ],
+)
+def test_npz_clocks_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, **({"data": np.zeros((6, 2))} | arrays))
+    with pytest.raises(BadData, match=message) as refused:
+        load_units(path)
+    assert str(path) in str(refused.value)
+    with pytest.raises(BadData):
+        load_units(path, unit_column="0")
+
+
 def test_long_numbers_as_labels_stay_distinct(tmp_path: Path) -> None:
     labels = np.array([2**53, 2**53 + 1, 2**53])
     np.savez(tmp_path / "a.npz", data=np.arange(3.0), units=labels)

@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.errors import BadData, ZerosumError
+from zerosum.kernel.units import Runs
 
 Cells: TypeAlias = Sequence[str] | NDArray[Any]  # some rows of one column: text, or numbers
 
 _BATCH_ROWS = 1 << 14
+_DESCRIBING = ("columns", "units", "offsets", "run_offsets", "seconds")  # arrays of an .npz beside the table
 _DAMAGE: tuple[type[Exception], ...] = (  # what NumPy, zip, gzip and csv raise for a file cut short or damaged
     *(ValueError, TypeError, SyntaxError, LookupError, ArithmeticError, RuntimeError, MemoryError, OSError),
     *(EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, csv.Error),
@@ -60,6 +62,7 @@ class Table:
     array: NDArray[Any] | None = None  # all of it, where it can be used as it lies
     offsets: NDArray[np.int64] | None = None  # where each unit begins, and
     unit_column: str | None = None  # the column of units, where the file itself says so
+    runs: Runs | None = None  # the recordings, where the file has clocks
 
 
 def open_table(path: Path, columns: Sequence[str] | None, unit_column: str | None) -> Table:
@@ -79,13 +82,13 @@ def open_table(path: Path, columns: Sequence[str] | None, unit_column: str | Non
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """The table as `data`, and where they are there, `columns` and `units`."""
+    """The table as `data`, and whatever is there of what describes it."""
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        tables = [key for key in archive.files if key not in ("columns", "units")]
+        tables = [key for key in archive.files if key not in _DESCRIBING]
         named = [key for key in ("data", "X") if key in tables]
         if not named and len(tables) != 1:
             raise BadData(f"{path} holds {len(tables)} arrays, and none of them is called data or X")
-        keys = {"data": (named or tables)[0], "columns": "columns", "units": "units"}
+        keys = {"data": (named or tables)[0]} | {key: key for key in _DESCRIBING}
         return {name: np.asarray(archive[key]) for name, key in keys.items() if key in archive.files}
 
 
@@ -99,13 +102,14 @@ def _array_table(
         raise BadData(f"{path} holds an array of shape {data.shape}, not rows and columns")
     array = data[:, None] if data.ndim == 1 else data.reshape(-1, data.shape[-1])
     size, width = array.shape
-    offsets = np.arange(0, size + 1, data.shape[1], dtype=np.int64) if data.ndim == 3 else None
-    if unit_column is not None and (data.ndim == 3 or ("units" in held and unit_column != "units")):
+    offsets = _unit_offsets(path, held, size)
+    runs = _runs(path, held, offsets, size)
+    if unit_column is not None and (offsets is not None or ("units" in held and unit_column != "units")):
         raise BadData(f"{path} says itself which rows make a unit, so column {unit_column!r} cannot")
     names = _array_names(path, held.get("columns"), width, columns, unit_column)
     if labels is not None:
         if labels.shape != (size,) or labels.dtype.kind not in "biufU" or offsets is not None:
-            raise BadData(f"the units of {path} must be one label for each of its {size} rows")
+            raise BadData(f"the units of {path} must be one label for each of its {size} rows, without offsets")
         names += ("units",)
 
     def batches(positions: Sequence[int]) -> Iterator[list[Cells]]:
@@ -114,7 +118,41 @@ def _array_table(
             yield [array[some, at] if at < width or labels is None else labels[some] for at in positions]
 
     usable = array.dtype in (np.float32, np.float64)
-    return Table(names, batches, array if usable else None, offsets, None if labels is None else "units")
+    return Table(names, batches, array if usable else None, offsets, None if labels is None else "units", runs)
+
+
+def _unit_offsets(path: Path, held: Mapping[str, NDArray[Any]], size: int) -> NDArray[np.int64] | None:
+    """Where each unit begins, and last, where they end: by a third dimension, or by `offsets`."""
+    data = held["data"]
+    if "offsets" not in held:
+        return np.arange(0, size + 1, data.shape[1], dtype=np.int64) if data.ndim == 3 else None
+    if data.ndim == 3:
+        raise BadData(f"{path} has offsets, but its third dimension says already which rows make a unit")
+    return _bounds(path, "offsets", held["offsets"], size)
+
+
+def _runs(path: Path, held: Mapping[str, NDArray[Any]], offsets: NDArray[np.int64] | None, size: int) -> Runs | None:
+    """The recordings by `run_offsets` (without them a unit is one recording), and their clocks by `seconds`."""
+    seconds = held.get("seconds")
+    if seconds is None:
+        if "run_offsets" in held:
+            raise BadData(f"{path} has run_offsets but no seconds between the rows of a run")
+        return None
+    if offsets is None:
+        raise BadData(f"{path} has seconds between rows but no offsets: where each unit's rows begin, and the end")
+    bounds = _bounds(path, "run_offsets", held["run_offsets"], size) if "run_offsets" in held else offsets
+    if not np.isin(offsets, bounds).all():
+        raise BadData(f"a run of {path} must lie within the rows of one unit: every unit begins with a run")
+    if seconds.dtype.kind not in "iuf" or seconds.shape not in ((), (len(bounds) - 1,)):
+        raise BadData(f"the seconds of {path} must be one number, or one for each of its {len(bounds) - 1} runs")
+    return Runs(bounds, np.broadcast_to(seconds, (len(bounds) - 1,)).astype(np.float64))
+
+
+def _bounds(path: Path, name: str, given: NDArray[Any], size: int) -> NDArray[np.int64]:
+    whole = given.dtype.kind in "iu" and given.ndim == 1 and len(given) > 1
+    if not whole or given[0] != 0 or given[-1] != size or np.any(given[1:] <= given[:-1]):
+        raise BadData(f"the {name} of {path} must be rising whole numbers from 0 to its {size} rows")
+    return given.astype(np.int64)
 
 
 def _array_names(

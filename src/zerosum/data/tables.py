@@ -47,8 +47,10 @@ def load_units(
     path
         `.npy`: numbers of shape (rows,), (rows, columns) or (units, rows, columns), memory-mapped, and not
         copied if they are float32 or float64 and all are read as they are. `.npz`: such an array as `data` or
-        `X` or alone, with optional `columns` (their names) and `units` (a label per row). `.csv`, `.csv.gz`:
-        UTF-8, commas, a header. `.parquet`: columns of numbers, booleans or text.
+        `X` or alone, with optional `columns` (their names) and `units` (a label per row) or `offsets` (where
+        each unit's rows begin, and the end), and for rows in order of time `seconds` between them and
+        `run_offsets` (where each recording begins, and the end). `.csv`, `.csv.gz`: UTF-8, commas, a header.
+        `.parquet`: columns of numbers, booleans or text.
     columns
         The columns to read, in this order; None: all but the unit column, in the file's order. An array's
         columns without names are "0", "1" and so on, or, all of them at once, what they are called here.
@@ -145,7 +147,7 @@ def _units(path: Path, table: Table, columns: Sequence[_Column], unit: _Column |
     positions = [column.position for column in columns]
     if table.array is not None and unit is None and all(column.lookup is None for column in columns):
         whole = positions == list(range(table.array.shape[1]))
-        return Units(table.array if whole else table.array[:, positions], table.offsets)
+        return Units(table.array if whole else table.array[:, positions], table.offsets, table.runs)
     parts: list[list[Floats]] = [[] for _ in columns]
     labels: list[int] = []
     seen: dict[Any, int] = {}
@@ -162,7 +164,7 @@ def _units(path: Path, table: Table, columns: Sequence[_Column], unit: _Column |
     for column, outside in zip(columns, np.isnan(rows).sum(axis=0), strict=True):
         if outside:
             raise BadData(f"{outside} values of {column.called} are outside the declared categories")
-    return Units.from_groups(rows, labels) if unit else Units(rows, table.offsets)
+    return Units.from_groups(rows, labels) if unit else Units(rows, table.offsets, table.runs)
 
 
 def _numbers(cells: Cells) -> Floats:
