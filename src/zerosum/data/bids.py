@@ -1,0 +1,201 @@
+"""Whose images a folder holds: a BIDS data set (raw or derived), or plain files, one a person.
+
+Which files belong to one person decides what is protected. So whatever could make one person look like two, or count a
+recording twice, is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from zerosum.data.formats import readable
+from zerosum.data.nifti import is_nifti
+from zerosum.errors import BadData
+
+_GRID = {"space", "cohort", "res", "den", "desc"}  # entities that a table of confounds does not share with its run
+_VERSIONS = _GRID | {"rec", "echo", "part"}  # entities that tell versions of one recording apart
+_CONFOUNDS = ("desc-confounds_timeseries.tsv", "desc-confounds_regressors.tsv")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which files of a BIDS data set are meant; None: whatever is there."""
+
+    task: str | None = None
+    space: str | None = None
+    desc: str | None = None
+    res: str | None = None
+
+    def admits(self, entities: dict[str, str]) -> bool:
+        wanted = {"task": self.task, "space": self.space, "desc": self.desc, "res": self.res}
+        return all(value is None or entities.get(name) == value for name, value in wanted.items())
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A file of a run, the JSON files that may describe it (nearest first), and its table of confounds."""
+
+    path: Path
+    sidecars: tuple[Path, ...]
+    confounds: Path | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """Each person's recordings in order, and what was left out."""
+
+    people: dict[str, tuple[Recording, ...]]
+    notes: tuple[str, ...] = ()
+
+
+def find_recordings(folder: Path, selection: Selection | None = None) -> Found:
+    """Everybody in a folder: a BIDS data set if it has participants.tsv or sub-* folders, else one file a person."""
+    chosen = selection or Selection()
+    if not folder.is_dir():
+        raise BadData(f"there is no folder {folder}")
+    with readable(folder):
+        subjects = [entry for entry in _entries(folder) if entry.name.startswith("sub-") and entry.is_dir()]
+        if subjects or (folder / "participants.tsv").is_file():
+            found = _bids(folder, subjects, chosen)
+        elif chosen != Selection():
+            raise BadData(f"{folder} is not a BIDS data set, so there is nothing to select by task, space, desc or res")
+        else:
+            found = _plain(folder)
+        _check_files(folder, found)
+    return found
+
+
+def _plain(folder: Path) -> Found:
+    people: dict[str, tuple[Recording, ...]] = {}
+    for path in _entries(folder):
+        if not is_nifti(path.name):
+            continue
+        name = _stem(path)
+        if name in people:
+            raise BadData(f"{folder} has two images of {name!r}")
+        sidecar, table = path.with_name(f"{name}.json"), path.with_name(f"{name}.tsv")
+        sidecars = (sidecar,) if sidecar.is_file() else ()
+        people[name] = (Recording(path, sidecars, table if table.is_file() else None),)
+    if not people:
+        raise BadData(f"{folder} has neither .nii or .nii.gz files nor sub-* folders")
+    return Found(people)
+
+
+def _bids(folder: Path, subjects: list[Path], selection: Selection) -> Found:
+    listed = _participants(folder)
+    found = {subject.name: _recordings(folder, subject, selection) for subject in subjects}
+    if strangers := sum(1 for name, recordings in found.items() if recordings and name not in listed):
+        raise BadData(f"{folder} has images of {strangers} people who are not in its participants.tsv")
+    people = {name: found[name] for name in listed if found.get(name)}
+    if not people:
+        raise BadData(f"{folder} has no *_bold.nii or *_bold.nii.gz of anybody in its participants.tsv, as selected")
+    absent = [name for name in listed if name not in people]
+    notes = (f"{len(absent)} listed in participants.tsv have no such images: {', '.join(absent)}",) if absent else ()
+    return Found(people, notes)
+
+
+def _participants(folder: Path) -> tuple[str, ...]:
+    """Who is listed; a folder <data set>/derivatives/<pipeline> without a list has that of its data set."""
+    path = folder / "participants.tsv"
+    whole = folder.absolute()
+    if not path.is_file() and whole.parent.name == "derivatives":
+        path = whole.parent.parent / "participants.tsv"
+    if not path.is_file():
+        raise BadData(f"{folder} has no participants.tsv, which says who takes part")
+    with readable(path), path.open(encoding="utf-8-sig", newline="") as file:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(file, delimiter="\t", strict=True) if row]
+    if not rows or rows[0].count("participant_id") != 1:
+        raise BadData(f"{path} has no column participant_id, or more than one")
+    at = rows[0].index("participant_id")
+    if any(len(row) <= at or not row[at] for row in rows[1:]):
+        raise BadData(f"participant_id is empty in a row of {path}")
+    names = [f"sub-{row[at].removeprefix('sub-')}" for row in rows[1:]]
+    if len(set(names)) < len(names):
+        raise BadData(f"{path} lists somebody twice")
+    return tuple(names)
+
+
+def _recordings(root: Path, subject: Path, selection: Selection) -> tuple[Recording, ...]:
+    sessions = [entry for entry in _entries(subject) if entry.name.startswith("ses-") and entry.is_dir()]
+    seen: dict[frozenset[tuple[str, str]], Path] = {}
+    for folder in [subject, *sessions]:
+        for path in _entries(folder / "func"):
+            if not is_nifti(path.name) or not _stem(path).endswith("_bold"):
+                continue
+            entities = _entities(path)
+            expected = {"sub": subject.name[4:]} | ({} if folder is subject else {"ses": folder.name[4:]})
+            if any(entities.get(name) != value for name, value in expected.items()):
+                raise BadData(f"{path} lies in the folder of another person or session than its name says")
+            if not selection.admits(entities):
+                continue
+            which = frozenset((name, value) for name, value in entities.items() if name not in _VERSIONS)
+            if which in seen:
+                raise BadData(
+                    f"{path} and {seen[which].name} are two versions of one recording: select one by space, desc or res"
+                )
+            seen[which] = path
+    return tuple(Recording(path, _sidecars(root, path), _confounds(path)) for path in seen.values())
+
+
+def _sidecars(root: Path, path: Path) -> tuple[Path, ...]:
+    """By BIDS's principle of inheritance: from the run's own folder up to the data set's, those whose names agree."""
+    own = _entities(path).items()
+    found: list[Path] = []
+    folder = path.parent
+    while True:
+        near = [
+            entry
+            for entry in _entries(folder)
+            if (entry.name == "bold.json" or entry.name.endswith("_bold.json"))
+            and entry.is_file()
+            and _entities(entry).items() <= own
+        ]
+        found += sorted(near, key=lambda entry: -len(_entities(entry)))
+        if folder == root:
+            return tuple(found)
+        folder = folder.parent
+
+
+def _confounds(path: Path) -> Path | None:
+    parts = [part for part in _stem(path).split("_")[:-1] if part.partition("-")[0] not in _GRID]
+    candidates = [path.with_name("_".join([*parts, ending])) for ending in _CONFOUNDS]
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _entities(path: Path) -> dict[str, str]:
+    """sub-01_task-rest_bold -> sub: 01, task: rest. What is not of that form says nothing."""
+    pairs = (part.partition("-") for part in _stem(path).split("_")[:-1])
+    return {name: value for name, dash, value in pairs if dash}
+
+
+def _stem(path: Path) -> str:
+    return path.name[: -len(".nii.gz")] if path.name.lower().endswith(".nii.gz") else path.stem
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder, in the order of names; hidden files, such as copying leaves behind, are none of it."""
+    if not folder.is_dir():
+        return []
+    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+
+
+def _check_files(folder: Path, found: Found) -> None:
+    """Refuse links that lead nowhere or out of the folder, and one file under two names."""
+    home = folder.resolve()
+    whose: dict[Path, str] = {}
+    for path in _files(found):
+        real = path.resolve()
+        if not real.is_file():
+            raise BadData(f"{path} is not a file, or a link that leads nowhere")
+        if not real.is_relative_to(home):
+            raise BadData(f"{path} leads out of {folder}; put the images themselves there")
+        if real in whose:
+            raise BadData(f"{path} and {whose[real]} are the same file")
+        whose[real] = path.name
+
+
+def _files(found: Found) -> Iterator[Path]:
+    return (recording.path for recordings in found.people.values() for recording in recordings)

@@ -1,0 +1,104 @@
+"""One site's brain images, from a folder into `Units`: a person is a unit, each of its runs a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from zerosum.data.bids import Selection, find_recordings
+from zerosum.data.nifti import Floats
+from zerosum.data.scans import Preparation, open_scan, read_scan
+from zerosum.data.space import Space
+from zerosum.errors import BadData
+from zerosum.kernel.units import Runs, Units
+
+__all__ = ["Imaged", "OnScan", "Preparation", "Selection", "Space", "load_images"]
+
+OnScan = Callable[[int, int], None]  # how many runs are read, of how many
+
+
+@dataclass(frozen=True, eq=False)
+class Imaged:
+    """A site's units, the names of their columns, whose they are in order, and what was left out."""
+
+    units: Units
+    columns: tuple[str, ...]
+    people: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def load_images(
+    folder: Path,
+    space: Space,
+    preparation: Preparation | None = None,
+    selection: Selection | None = None,
+    *,
+    on_scan: OnScan | None = None,
+) -> Imaged:
+    """Load one site's images, or raise `BadData`.
+
+    Parameters
+    ----------
+    folder
+        A BIDS data set (participants.tsv and sub-*/[ses-*/]func/*_bold.nii[.gz], raw or derived), or plain .nii and
+        .nii.gz files, one a person.
+    space
+        The study's public grid: what becomes a column.
+    preparation
+        What is done to each run by itself; by default its columns are standardised.
+    selection
+        Which files of a BIDS data set are meant.
+    on_scan
+        Called after each run with how many are done, of how many.
+
+    Returns
+    -------
+    Imaged
+        `units.rows` has shape (volumes of all runs, columns). All headers are checked before the first volume is read,
+        and one array is filled run after run: memory is that array and one run's worth of work.
+
+    Examples
+    --------
+    >>> import nibabel, tempfile
+    >>> space = Space.from_array(np.ones((2, 2, 1)), np.eye(4), "mask")
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     for person in ("ann", "bob"):
+    ...         run = nibabel.Nifti1Image(np.random.default_rng(0).normal(size=(2, 2, 1, 12)), np.eye(4))
+    ...         nibabel.save(run, Path(name, f"{person}.nii.gz"))
+    ...     found = load_images(Path(name), space, Preparation(seconds=2.0))
+    >>> found.people, found.units.rows.shape, found.units.runs.seconds.tolist()
+    (('ann', 'bob'), (24, 4), [2.0, 2.0])
+    """
+    preparation = preparation or Preparation()
+    found = find_recordings(folder, selection)
+    scans = [
+        [open_scan(run.path, space, preparation, sidecars=run.sidecars, confounds=run.confounds) for run in recordings]
+        for recordings in found.people.values()
+    ]
+    flat = [scan for person in scans for scan in person]
+    begins = np.cumsum([0, *(scan.volumes for scan in flat)]).astype(np.int64)
+    firsts = np.cumsum([0, *(len(person) for person in scans)])
+    rows = _array(folder, int(begins[-1]), len(space.columns))
+    for at, scan in enumerate(flat):
+        read_scan(scan, space, preparation, rows[begins[at] : begins[at + 1]])
+        if on_scan is not None:
+            on_scan(at + 1, len(flat))
+    units = Units(rows, begins[firsts], Runs(begins, np.array([scan.seconds for scan in flat])))
+    try:
+        units.check()
+    except BadData as error:
+        raise BadData(f"{folder}: {error}") from None
+    return Imaged(units, space.columns, tuple(found.people), found.notes)
+
+
+def _array(folder: Path, rows: int, columns: int) -> Floats:
+    try:
+        return np.empty((rows, columns))
+    except MemoryError:
+        raise BadData(
+            f"the images in {folder} come to {8e-9 * rows * columns:.1f} GB of numbers, more than this machine's "
+            "memory: use an atlas, or a coarser mask"
+        ) from None

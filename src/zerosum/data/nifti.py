@@ -1,0 +1,110 @@
+"""NIfTI files as they lie on disk: opened once for the header, and read a few volumes at a time."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.data.formats import readable
+from zerosum.errors import BadData, BadInput
+
+Floats = NDArray[np.float64]
+
+_CHUNK_BYTES = 1 << 26  # volumes in float64 held beside what is kept of them
+_SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
+
+
+def nibabel() -> Any:
+    """The library, where it is installed."""
+    try:
+        import nibabel
+    except ImportError:
+        raise BadInput(
+            "to read and write brain images, install nibabel and nilearn: pip install zerosum[neuro]"
+        ) from None
+    return nibabel
+
+
+def is_nifti(name: str) -> bool:
+    return name.lower().endswith((".nii", ".nii.gz"))
+
+
+@dataclass(frozen=True, eq=False)
+class Nifti:
+    """What a file's header says; the values stay on disk."""
+
+    path: Path
+    shape: tuple[int, ...]
+    affine: Floats
+    seconds: float | None  # between volumes; None where the header does not say, or not in which unit
+    kind: Any  # the class of nibabel's that reads it
+
+    @classmethod
+    def open(cls, path: Path) -> Nifti:
+        """Read the header only, or raise `BadData`."""
+        library = nibabel()
+        if not is_nifti(path.name):
+            raise BadData(f"{path} is neither .nii nor .nii.gz")
+        if not path.is_file():
+            raise BadData(f"there is no file {path}")
+        with _reading(path):
+            image = library.load(path)
+            if not isinstance(image, library.Nifti1Image):
+                raise BadData(f"{path} is not a NIfTI volume")
+            if image.get_data_dtype().kind not in "biuf":
+                raise BadData(f"{path} holds values that are not real numbers")
+            shape, affine = tuple(int(n) for n in image.shape), np.asarray(image.affine, dtype=np.float64)
+            seconds = _clock(image.header)
+        if min(shape, default=0) < 1:
+            raise BadData(f"{path} holds no voxels")
+        if affine.shape != (4, 4) or not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-9:
+            raise BadData(f"the affine of {path} is not finite, or flat: it does not say where the voxels lie")
+        return cls(path, shape, affine, seconds, type(image))
+
+    def values(self) -> NDArray[Any]:
+        """All of it at once."""
+        with _reading(self.path), self._image() as image:
+            return np.asarray(image.dataobj)
+
+    def volumes(self) -> Iterator[tuple[int, Floats]]:
+        """The volumes of a 4D file in order, some at a time: (number of the first, array of x, y, z, some)."""
+        some = max(1, _CHUNK_BYTES // (8 * int(np.prod(self.shape[:3]))))
+        with _reading(self.path), self._image() as image:
+            for start in range(0, self.shape[3], some):
+                yield start, np.asarray(image.dataobj[..., start : start + some], dtype=np.float64)
+
+    @contextmanager
+    def _image(self) -> Iterator[Any]:
+        # one stream from begin to end: nibabel by itself would unpack a .gz from its start for every slice, and would
+        # not reach the checksum at its end
+        with _stream(self.path) as stream:
+            yield self.kind.from_stream(stream)
+            while stream.read(1 << 20):
+                pass
+
+
+def _stream(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def _clock(header: Any) -> float | None:
+    zooms, unit = header.get_zooms(), header.get_xyzt_units()[1]
+    if len(zooms) < 4 or unit not in _SECONDS:
+        return None
+    seconds = float(zooms[3]) * _SECONDS[unit]
+    return seconds if np.isfinite(seconds) and seconds > 0 else None
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    library = nibabel()
+    damage = (library.filebasedimages.ImageFileError, library.spatialimages.HeaderDataError)
+    with readable(path, *damage), np.errstate(all="ignore"):
+        yield

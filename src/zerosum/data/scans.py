@@ -1,0 +1,225 @@
+"""One run: a 4D image with its sidecar and confounds, into cleaned rows (volumes, columns).
+
+Everything is done within the run, so that nothing of one person enters another's rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from zerosum.data.formats import number, readable
+from zerosum.data.nifti import Floats, Nifti, nibabel
+from zerosum.data.space import Space
+from zerosum.errors import BadData, BadInput, BadParameter
+
+MINIMUM_VOLUMES = 10
+_CLOCK_TOLERANCE = 1e-3  # seconds by which header and sidecar may differ
+_STILL = 1e-7  # a column that varies by less than this, relative to its size, is constant up to rounding
+_DIFFERENCES = ("framewise_displacement", "dvars", "std_dvars", "rmsd")  # fMRIPrep's; the first volume has none
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to each run by itself, in this order.
+
+    Parameters
+    ----------
+    smoothing_mm
+        Full width at half maximum of a Gaussian over space.
+    detrend
+        Whether a straight line is taken out of every column.
+    band
+        The lowest and highest frequency to keep, in Hz (lowest 0: no lower end).
+    confounds
+        Columns of the run's table of confounds, to be regressed out; they are detrended and filtered likewise.
+    standardise
+        Whether every column then gets mean 0 and variance 1; columns that do not vary become 0.
+    seconds
+        Between volumes, in place of what the files say.
+    """
+
+    confounds: tuple[str, ...] = ()
+    detrend: bool = False
+    band: tuple[float, float] | None = None
+    smoothing_mm: float | None = None
+    standardise: bool = True
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.confounds)) < len(self.confounds):
+            raise BadParameter("a confound is named twice")
+        if self.band is not None and not 0 <= self.band[0] < self.band[1] < np.inf:
+            raise BadParameter(f"band must be a lowest and a higher frequency in Hz, got {list(self.band)}")
+        for name, value in (("smoothing_mm", self.smoothing_mm), ("seconds", self.seconds)):
+            if value is not None and not 0 < value < np.inf:
+                raise BadParameter(f"{name} must be positive, got {value:g}")
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """A run that was found: its image, its clock, its confounds. Nothing but headers has been read."""
+
+    image: Nifti
+    seconds: float
+    confounds: Path | None = None
+
+    @property
+    def volumes(self) -> int:
+        return self.image.shape[3]
+
+
+def open_scan(
+    path: Path,
+    space: Space,
+    preparation: Preparation,
+    *,
+    sidecars: Sequence[Path] = (),
+    confounds: Path | None = None,
+) -> Scan:
+    """Check all that can be checked without reading the volumes, or raise `BadData`.
+
+    The seconds between volumes come from `preparation`, else from the first of `sidecars` that has RepetitionTime, else
+    from the header.
+    """
+    image = Nifti.open(path)
+    if len(image.shape) != 4:
+        raise BadData(f"{path} has {len(image.shape)} dimensions; a run has four, the last of them time")
+    space.check_grid(image)
+    if image.shape[3] < MINIMUM_VOLUMES:
+        raise BadData(f"{path} has {image.shape[3]} volumes; a run needs at least {MINIMUM_VOLUMES}")
+    seconds = preparation.seconds or _seconds(image, sidecars)
+    if preparation.band is not None and preparation.band[1] >= 0.5 / seconds:
+        raise BadData(
+            f"the band ends at {preparation.band[1]:g} Hz, but with {seconds:g} s between volumes {path} "
+            f"says nothing beyond {0.5 / seconds:g} Hz"
+        )
+    if preparation.confounds:
+        if confounds is None:
+            raise BadData(f"there is no table of confounds beside {path}")
+        if len(preparation.confounds) + 2 >= image.shape[3]:
+            raise BadData(f"{path} has {image.shape[3]} volumes, too few for {len(preparation.confounds)} confounds")
+    return Scan(image, seconds, confounds if preparation.confounds else None)
+
+
+def read_scan(scan: Scan, space: Space, preparation: Preparation, out: Floats | None = None) -> Floats:
+    """The run's rows (volumes, columns), prepared; into `out` where it is given."""
+    rows = np.empty((scan.volumes, len(space.columns))) if out is None else out
+    for start, volumes in scan.image.volumes():
+        if not np.isfinite(volumes[space.inside]).all():
+            raise BadData(f"{scan.image.path} has values within the {space.kind} that are not finite")
+        if preparation.smoothing_mm is not None:
+            volumes = _smoothed(volumes, space, preparation.smoothing_mm)
+        rows[start : start + volumes.shape[3]] = space.extract(volumes)
+    size = np.abs(rows).max(axis=0)
+    if size.max() > 1e100:
+        raise BadData(f"{scan.image.path} has values beyond 1e100")
+    if preparation.detrend or preparation.band is not None or scan.confounds is not None:
+        rows[:] = _cleaned(rows, scan, preparation)
+    if preparation.standardise:
+        _standardise(rows, size)
+    return rows
+
+
+def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
+    """The named columns of a table of confounds (tab-separated, with a header), shape (volumes, names).
+
+    `n/a` counts as 0 in the first row of what is a difference to the volume before: there is none.
+    """
+    with readable(path), path.open(encoding="utf-8-sig", newline="") as file:
+        table = list(csv.reader(file, delimiter="\t", strict=True))
+    header = [name.strip() for name in table[0]] if table else []
+    if missing := [name for name in names if header.count(name) != 1]:
+        raise BadData(f"{path} has no column {missing[0]!r}, or more than one")
+    if any(len(row) != len(header) for row in table):
+        raise BadData(f"the rows of {path} do not all have {len(header)} cells")
+    if len(table) - 1 != volumes:
+        raise BadData(f"{path} has {len(table) - 1} rows, but its run {volumes} volumes")
+    found = np.empty((volumes, len(names)))
+    for at, name in enumerate(names):
+        cells = [row[header.index(name)].strip() for row in table[1:]]
+        if cells[0].lower() == "n/a" and ("derivative" in name or name in _DIFFERENCES):
+            cells[0] = "0"
+        found[:, at] = [number(cell) for cell in cells]
+        if not np.isfinite(found[:, at]).all():
+            row = int(np.argmin(np.isfinite(found[:, at]))) + 1
+            raise BadData(f"column {name!r} of {path} is not a finite number in data row {row}")
+    return found
+
+
+def _seconds(image: Nifti, sidecars: Sequence[Path]) -> float:
+    for sidecar in sidecars:
+        with readable(sidecar):
+            record = json.loads(sidecar.read_text(encoding="utf-8-sig"))
+        if not isinstance(record, dict):
+            raise BadData(f"{sidecar} is not a table of names and values")
+        if "RepetitionTime" not in record:
+            continue
+        stated = record["RepetitionTime"]
+        if isinstance(stated, bool) or not isinstance(stated, int | float) or not 0 < stated < np.inf:
+            raise BadData(f"RepetitionTime in {sidecar} is not a positive number of seconds")
+        if image.seconds is not None and abs(image.seconds - stated) > _CLOCK_TOLERANCE:
+            raise BadData(
+                f"{image.path} says {image.seconds:g} s between volumes, but {sidecar} says {stated:g} s: "
+                "correct one of them, or give `seconds` in the study"
+            )
+        return float(stated)
+    if image.seconds is None:
+        raise BadData(
+            f"{image.path} does not say how many seconds lie between volumes: give RepetitionTime in a JSON file "
+            "beside it, pixdim[4] and its unit in the header, or `seconds` in the study"
+        )
+    return image.seconds
+
+
+def _smoothed(volumes: Floats, space: Space, width: float) -> Floats:
+    library = nibabel()
+    _nilearn()
+    from nilearn.image import smooth_img
+
+    whole = np.where(np.isfinite(volumes), volumes, 0.0)  # what lies outside the brain may be NaN
+    return np.asarray(smooth_img(library.Nifti1Image(whole, space.affine), width).get_fdata())
+
+
+def _cleaned(rows: Floats, scan: Scan, preparation: Preparation) -> Floats:
+    _nilearn()
+    from nilearn.signal import clean
+
+    low, high = preparation.band or (0.0, None)
+    confounds = None
+    if scan.confounds is not None:
+        confounds = read_confounds(scan.confounds, preparation.confounds, scan.volumes)
+    cleaned = clean(
+        rows,
+        detrend=preparation.detrend,
+        standardize=None,
+        confounds=confounds,
+        filter="butterworth" if preparation.band is not None else False,
+        high_pass=low or None,
+        low_pass=high,
+        t_r=scan.seconds,
+        butterworth__copy=True,  # all columns at once instead of one by one
+        butterworth__padlen=min(33, scan.volumes - 1),  # 33 is SciPy's for this filter; short runs have less
+    )
+    return np.asarray(cleaned)
+
+
+def _standardise(rows: Floats, size: Floats) -> None:
+    """In place; `size` is the largest value each column had before it was cleaned."""
+    rows -= rows.mean(axis=0)
+    spread = rows.std(axis=0)
+    varies = spread > _STILL * size
+    rows[:, ~varies] = 0
+    rows /= np.where(varies, spread, 1.0)
+
+
+def _nilearn() -> None:
+    try:
+        import nilearn  # noqa: F401  (whether it is there)
+    except ImportError:
+        raise BadInput("to clean and smooth brain images, install nilearn: pip install zerosum[neuro]") from None

@@ -1,0 +1,132 @@
+"""The public grid of an imaging study: which voxels count, and which of them make a column."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from zerosum.data.nifti import Floats, Nifti
+from zerosum.errors import BadData
+
+_TOLERANCE_MM = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """A mask (a column is a voxel) or an atlas (a column is the mean over a region), on a grid of voxels.
+
+    It is public: taken from a template, never from the records. `labels` (x, y, z) says for each voxel which column
+    it belongs to, counted from 1, and 0 outside.
+
+    >>> space = Space.from_array(np.array([[[0, 7, 7, 3]]]), np.eye(4), "atlas")
+    >>> space.columns, space.extract(np.array([[[9.0, 1.0, 2.0, 4.0]]])).tolist()
+    (('r3', 'r7'), [4.0, 1.5])
+    >>> space.paint(np.array([[5.0, 6.0]])).tolist()
+    [[[[0.0], [6.0], [6.0], [5.0]]]]
+    """
+
+    affine: Floats
+    labels: NDArray[np.int32]
+    columns: tuple[str, ...]
+    kind: Literal["mask", "atlas"]
+
+    @classmethod
+    def load(cls, path: Path, kind: Literal["mask", "atlas"]) -> Space:
+        """From a 3D NIfTI file: a mask of zeros and one other value, or an atlas of whole numbers, 0 outside."""
+        image = Nifti.open(path)
+        if len(image.shape) != 3:
+            raise BadData(f"{path} has {len(image.shape)} dimensions; the {kind} of a study has three")
+        try:
+            return cls.from_array(image.values(), image.affine, kind)
+        except BadData as error:
+            raise error if str(path) in str(error) else BadData(f"{path}: {error}") from None
+
+    @classmethod
+    def from_array(cls, values: ArrayLike, affine: ArrayLike, kind: Literal["mask", "atlas"]) -> Space:
+        """From the voxels' values (x, y, z) and the 4 x 4 matrix that takes their indices to mm."""
+        volume, matrix = np.asarray(values), np.array(affine, dtype=np.float64)
+        if volume.ndim != 3 or matrix.shape != (4, 4) or not np.isfinite(matrix).all():
+            raise BadData(f"a {kind} has three dimensions and a finite affine of shape (4, 4), got {volume.shape}")
+        if not np.isfinite(volume).all():
+            raise BadData(f"the {kind} has values that are not finite")
+        found = np.unique(volume)
+        inside = found[found != 0]
+        if len(inside) == 0:
+            raise BadData(f"the {kind} is empty")
+        if kind == "mask":
+            if len(inside) > 1:
+                raise BadData(f"a mask holds zeros and one other value, but {len(found)} values are there")
+            labels = np.zeros(volume.shape, dtype=np.int32)
+            count = int(np.count_nonzero(volume))
+            labels[volume != 0] = np.arange(1, count + 1)
+            width = len(str(count))
+            return cls(matrix, labels, tuple(f"v{at:0{max(4, width)}}" for at in range(1, count + 1)), kind)
+        if inside[0] < 0 or np.any(inside != np.round(inside)):
+            raise BadData("an atlas holds a whole number for each region and 0 outside")
+        labels = np.where(volume == 0, 0, np.searchsorted(inside, volume) + 1).astype(np.int32)
+        return cls(matrix, labels, tuple(f"r{int(label)}" for label in inside), kind)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        x, y, z = self.labels.shape
+        return x, y, z
+
+    @cached_property
+    def inside(self) -> NDArray[np.bool_]:
+        return self.labels > 0
+
+    @cached_property
+    def _members(self) -> NDArray[np.intp]:
+        """The column of each voxel inside, in the order of the grid."""
+        return self.labels[self.inside].astype(np.intp) - 1
+
+    @cached_property
+    def _average(self) -> Any:
+        count, members = len(self.columns), self._members
+        weights = 1 / np.bincount(members, minlength=count)[members]
+        return sp.csr_array((weights, (members, np.arange(len(members)))), shape=(count, len(members)))
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the grid and what counts on it, so that two sites can compare."""
+        digest = hashlib.sha256(f"{self.kind} {self.shape} {' '.join(self.columns)}".encode())
+        digest.update((np.round(self.affine, 4) + 0.0).astype("<f8").tobytes())
+        digest.update(self.labels.astype("<i4").tobytes())
+        return digest.hexdigest()
+
+    def check_grid(self, image: Nifti) -> None:
+        """Refuse an image whose voxels are not where these are."""
+        if image.shape[:3] != self.shape:
+            raise BadData(
+                f"{image.path} has a grid of {image.shape[:3]} voxels, but the {self.kind} one of {self.shape}: "
+                "resample it to the study's grid"
+            )
+        corners = np.array([[x, y, z, 1] for x in (0, 1) for y in (0, 1) for z in (0, 1)]) * [*self.shape, 1]
+        if np.abs(corners @ (image.affine - self.affine).T).max() > _TOLERANCE_MM:
+            raise BadData(
+                f"the affine of {image.path} differs from that of the {self.kind}: its voxels lie elsewhere; "
+                "resample it to the study's grid"
+            )
+
+    def extract(self, volumes: Floats) -> Floats:
+        """Volumes (x, y, z, T) as rows (T, columns); one volume (x, y, z) as one row."""
+        voxels = volumes[self.inside]
+        if self.kind == "atlas":
+            voxels = self._average @ voxels
+        return np.asarray(voxels.T)
+
+    def paint(self, maps: ArrayLike) -> Floats:
+        """Maps (R, columns) as volumes (x, y, z, R), 0 outside."""
+        values = np.asarray(maps, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != len(self.columns):
+            raise BadData(f"maps must be a table of {len(self.columns)} columns, got shape {values.shape}")
+        volumes = np.zeros((*self.shape, len(values)))
+        volumes[self.inside] = values[:, self._members].T
+        return volumes

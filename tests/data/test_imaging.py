@@ -1,0 +1,607 @@
+"""Brain images from folders: the right numbers, or `BadData` that names the file. Real NIfTI files throughout."""
+
+from __future__ import annotations
+
+import builtins
+import gzip
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from brains import AFFINE, SHAPE, atlas, bids, mask, nib, participants, save, sidecar, table, volumes
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from nilearn.maskers import NiftiLabelsMasker, NiftiMasker
+from numpy.typing import NDArray
+
+from zerosum.data import nifti
+from zerosum.data.bids import find_recordings
+from zerosum.data.imaging import Imaged, Preparation, Selection, Space, load_images
+from zerosum.data.scans import open_scan, read_confounds, read_scan
+from zerosum.errors import BadData, BadInput, BadParameter
+
+Floats = NDArray[np.float64]
+RAW = Preparation(standardise=False)
+
+
+@pytest.fixture(params=["mask", "atlas"])
+def space(request: pytest.FixtureRequest) -> Space:
+    kind = request.param
+    return Space.from_array(mask() if kind == "mask" else atlas(), AFFINE, kind)
+
+
+@pytest.fixture
+def voxels() -> Space:
+    return Space.from_array(mask(), AFFINE, "mask")
+
+
+def _read(path: Path, space: Space, preparation: Preparation = RAW, **files: Any) -> Floats:
+    return read_scan(open_scan(path, space, preparation, **files), space, preparation)
+
+
+def _people(found: Imaged) -> dict[str, Floats]:
+    return dict(zip(found.people, found.units.each(), strict=True))
+
+
+# The grid
+
+
+def test_a_space_knows_its_columns(tmp_path: Path) -> None:
+    voxels = Space.load(save(tmp_path / "mask.nii.gz", mask()), "mask")
+    assert (len(voxels.columns), voxels.columns[0], voxels.columns[-1]) == (24, "v0001", "v0024")
+    assert voxels.shape == SHAPE
+    np.testing.assert_array_equal(voxels.affine, AFFINE)
+    regions = Space.load(save(tmp_path / "atlas.nii", atlas()), "atlas")
+    assert regions.columns == ("r2", "r5", "r9")
+    assert len({voxels.digest, regions.digest}) == 2
+
+
+def test_the_digest_names_the_grid_and_what_counts_on_it(tmp_path: Path) -> None:
+    one = Space.load(save(tmp_path / "a.nii.gz", mask()), "mask")
+    assert Space.load(save(tmp_path / "b.nii", 255.0 * mask()), "mask").digest == one.digest
+    moved = AFFINE + np.array([[0, 0, 0, 1.0], *np.zeros((3, 4))])
+    smaller = mask()
+    smaller[1, 1, 1] = 0
+    others = [Space.from_array(mask(), moved, "mask"), Space.from_array(smaller, AFFINE, "mask")]
+    assert len({one.digest, *(other.digest for other in others)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        ("mask", np.zeros(SHAPE, np.uint8), "the mask is empty"),
+        ("atlas", np.zeros(SHAPE, np.uint8), "the atlas is empty"),
+        ("mask", np.ones((*SHAPE, 2), np.uint8), "has 4 dimensions; the mask of a study has three"),
+        ("atlas", np.ones(SHAPE[:2], np.uint8), "has 2 dimensions; the atlas of a study has three"),
+        ("mask", atlas(), "zeros and one other value, but 4 values"),
+        ("mask", np.full(SHAPE, np.nan), "not finite"),
+        ("atlas", np.full(SHAPE, 1.5), "a whole number for each region"),
+        ("atlas", np.full(SHAPE, -1.0), "a whole number for each region"),
+        ("atlas", np.ones(SHAPE, np.complex64), "not real numbers"),
+    ],
+)
+def test_grids_that_are_none(
+    tmp_path: Path, kind: Literal["mask", "atlas"], values: NDArray[Any], message: str
+) -> None:
+    path = save(tmp_path / "a.nii.gz", values)
+    with pytest.raises(BadData, match=message) as refused:
+        Space.load(path, kind)
+    assert str(path) in str(refused.value)
+
+
+def test_an_affine_that_says_nothing(tmp_path: Path) -> None:
+    image = nib.Nifti1Image(mask(), AFFINE)
+    image.header["srow_x"] = [np.nan, 0, 0, 0]
+    path = tmp_path / "a.nii"
+    path.write_bytes(image.to_bytes()[:280] + np.full(4, np.nan, "<f4").tobytes() + image.to_bytes()[296:])
+    with pytest.raises(BadData, match=r"the affine of .* is not finite"):
+        Space.load(path, "mask")
+    path.write_bytes(image.to_bytes()[:280] + np.zeros(12, "<f4").tobytes() + image.to_bytes()[328:])
+    with pytest.raises(BadData, match=r"the affine of .* is not finite, or flat"):
+        Space.load(path, "mask")
+
+
+# One run
+
+
+@pytest.mark.parametrize("name", ["run.nii", "run.nii.gz", "RUN.NII.GZ"])
+def test_rows_are_what_nilearn_extracts(tmp_path: Path, space: Space, name: str) -> None:
+    path = save(tmp_path / name, volumes(1).astype(np.float32))
+    grid = nib.Nifti1Image(np.asarray(atlas() if space.kind == "atlas" else mask()), AFFINE)
+    masker: Any
+    if space.kind == "atlas":
+        masker = NiftiLabelsMasker(grid, standardize=None, resampling_target=None)
+    else:
+        masker = NiftiMasker(grid, standardize=None)
+    expected = masker.fit_transform(nib.Nifti1Image(volumes(1).astype(np.float32), AFFINE))
+    np.testing.assert_allclose(_read(path, space), expected, rtol=1e-5)
+
+
+def test_scaled_integers_become_their_values(tmp_path: Path, voxels: Space) -> None:
+    image = nib.Nifti1Image(volumes(1), AFFINE)
+    image.set_data_dtype(np.int16)
+    nib.save(image, tmp_path / "a.nii.gz")
+    rows = _read(tmp_path / "a.nii.gz", voxels, Preparation(standardise=False, seconds=1.0))
+    np.testing.assert_allclose(rows, voxels.extract(volumes(1)), atol=0.01)
+
+
+def test_a_run_is_read_some_volumes_at_a_time(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path / "a.nii.gz", volumes(1))
+    smooth = Preparation(smoothing_mm=6.0)
+    whole, smoothed = _read(path, space), _read(path, space, smooth)
+    monkeypatch.setattr(nifti, "_CHUNK_BYTES", 7 * 8 * int(np.prod(SHAPE)))
+    np.testing.assert_array_equal(_read(path, space), whole)
+    np.testing.assert_array_equal(_read(path, space, smooth), smoothed)
+
+
+def test_columns_are_standardised_and_still_ones_become_zero(tmp_path: Path, voxels: Space) -> None:
+    values = volumes(1)
+    values[2, 2, 2] = 123.4
+    path = save(tmp_path / "a.nii.gz", values)
+    for preparation in (Preparation(), Preparation(detrend=True), Preparation(detrend=True, band=(0.01, 0.1))):
+        rows = _read(path, voxels, preparation)
+        still = np.flatnonzero(~rows.any(axis=0))
+        assert still.tolist() == [int(voxels.labels[2, 2, 2]) - 1]
+        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(np.delete(rows.std(axis=0), still), 1)
+
+
+def test_a_trend_goes(tmp_path: Path, voxels: Space) -> None:
+    time = np.arange(40.0)
+    path = save(tmp_path / "a.nii.gz", volumes(1) + 3 * time)
+    rows = _read(path, voxels, Preparation(detrend=True, standardise=False))
+    np.testing.assert_allclose((time - time.mean()) @ rows, 0, atol=1e-6)
+
+
+def test_the_band_that_is_kept(tmp_path: Path, voxels: Space) -> None:
+    time = 2.0 * np.arange(200)
+    kept, slow, fast = (np.sin(2 * np.pi * hertz * time) for hertz in (0.05, 0.004, 0.2))
+    path = save(tmp_path / "a.nii.gz", np.zeros((*SHAPE, 200)) + 100 + kept + 5 * slow + 5 * fast)
+    rows = _read(path, voxels, Preparation(band=(0.02, 0.1), standardise=False))
+    np.testing.assert_allclose(rows[60:-60, 0], kept[60:-60], atol=0.1)
+    low = _read(path, voxels, Preparation(band=(0, 0.1), standardise=False))
+    np.testing.assert_allclose(low[60:-60, 0], (100 + kept + 5 * slow)[60:-60], atol=0.1)
+    with pytest.raises(BadData, match=r"the band ends at 0\.3 Hz, but with 2 s between volumes .* beyond 0\.25 Hz"):
+        _read(path, voxels, Preparation(band=(0.01, 0.3)))
+
+
+def test_a_band_for_short_runs(tmp_path: Path, voxels: Space) -> None:
+    path = save(tmp_path / "a.nii.gz", volumes(1, 12))
+    assert np.isfinite(_read(path, voxels, Preparation(band=(0.01, 0.1)))).all()
+
+
+def test_confounds_are_regressed_out(tmp_path: Path, space: Space) -> None:
+    rng = np.random.default_rng(0)
+    motion, drift = rng.normal(size=40), np.cumsum(rng.normal(size=40))
+    path = save(tmp_path / "a.nii.gz", volumes(1) + 50 * motion + 20 * drift)
+    cells = ["n/a", *map(str, drift[1:])]
+    confounds = table(tmp_path / "c.tsv", {"x": motion, "other": ["n/a"] * 40, "x_derivative1": cells})
+    rows = _read(path, space, Preparation(("x", "x_derivative1")), confounds=confounds)
+    first = np.concatenate([[0], drift[1:]])
+    for removed in (motion, first):
+        np.testing.assert_allclose((removed - removed.mean()) @ rows, 0, atol=1e-8)
+    plain = _read(path, space)
+    design = np.column_stack([np.ones(40), motion, first])
+    expected = plain - design @ np.linalg.lstsq(design, plain)[0]
+    np.testing.assert_allclose(rows, expected / expected.std(axis=0), atol=1e-8)
+
+
+def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Space) -> None:
+    path, numbers = tmp_path / "c.tsv", ["0.5"] * 12
+
+    def refused(message: str, columns: dict[str, list[str]], name: str = "x") -> None:
+        with pytest.raises(BadData, match=message) as error:
+            read_confounds(table(path, columns), [name], 12)
+        assert str(path) in str(error.value)
+        assert "secret" not in str(error.value)
+
+    refused("has no column 'y'", {"x": numbers}, "y")
+    refused("has 11 rows, but its run 12 volumes", {"x": numbers[1:]})
+    refused("column 'x' of .* is not a finite number in data row 1$", {"x": ["n/a", *numbers[1:]]})
+    refused("in data row 3$", {"x_derivative1": ["n/a", "1", "n/a", *numbers[3:]]}, "x_derivative1")
+    refused("in data row 2$", {"x": ["1", "secret", *numbers[2:]]})
+    refused("in data row 2$", {"x": ["1", "inf", *numbers[2:]]})
+    first = ["n/a", *numbers[1:]]
+    assert read_confounds(table(path, {"framewise_displacement": first}), ["framewise_displacement"], 12)[0, 0] == 0
+    for content in ("", "x\n1\t2\n", "x\tx\n" + "1\t2\n" * 12):
+        path.write_text(content)
+        with pytest.raises(BadData):
+            read_confounds(path, ["x"], 12)
+    run = save(tmp_path / "a.nii.gz", volumes(1, 12))
+    with pytest.raises(BadData, match="there is no table of confounds beside"):
+        open_scan(run, voxels, Preparation(("x",)))
+    many = Preparation(tuple(f"c{at}" for at in range(10)))
+    with pytest.raises(BadData, match="12 volumes, too few for 10 confounds"):
+        open_scan(run, voxels, many, confounds=path)
+
+
+def test_smoothing(tmp_path: Path, voxels: Space) -> None:
+    values = np.zeros((*SHAPE, 10))
+    values[2, 3, 1] = 1.0
+    values[0, 0, 0] = np.nan  # outside
+    path = save(tmp_path / "a.nii.gz", values)
+    rows = _read(path, voxels, Preparation(smoothing_mm=6.0, standardise=False))
+    assert rows[0, voxels.labels[2, 3, 1] - 1] == rows[0].max() < 0.5
+    assert rows[0].min() > 0
+    neighbour, next_slice = rows[0, voxels.labels[3, 3, 1] - 1], rows[0, voxels.labels[2, 3, 2] - 1]
+    assert neighbour > next_slice  # 3 mm away, and 4 mm
+
+
+@pytest.mark.parametrize(
+    ("values", "affine", "message"),
+    [
+        (volumes(1)[..., 0], AFFINE, "has 3 dimensions; a run has four"),
+        (volumes(1, 9), AFFINE, "has 9 volumes; a run needs at least 10"),
+        (volumes(1, 20, (5, 6, 5)), AFFINE, r"has a grid of \(5, 6, 5\) voxels, but the mask one of \(5, 6, 4\)"),
+        (volumes(1), AFFINE + np.diag([0.01, 0, 0, 0]), "its voxels lie elsewhere"),
+        (volumes(1), AFFINE + np.outer([0, 0.01, 0, 0], [0, 0, 0, 1]), "its voxels lie elsewhere"),
+        (volumes(1).astype(np.complex64), AFFINE, "not real numbers"),
+        (np.where(np.arange(40) == 17, np.nan, volumes(1)), AFFINE, "within the mask that are not finite"),
+        (np.where(np.arange(40) == 17, -np.inf, volumes(1)), AFFINE, "within the mask that are not finite"),
+        (np.full((*SHAPE, 40), 1e200), AFFINE, "beyond 1e100"),
+    ],
+)
+def test_runs_that_are_refused(
+    tmp_path: Path, voxels: Space, values: NDArray[Any], affine: Floats, message: str
+) -> None:
+    path = save(tmp_path / "a.nii.gz", values, affine=affine)
+    with pytest.raises(BadData, match=message) as refused:
+        _read(path, voxels)
+    assert str(path) in str(refused.value)
+
+
+def test_grids_may_differ_by_rounding(tmp_path: Path, voxels: Space) -> None:
+    path = save(tmp_path / "a.nii.gz", volumes(1), affine=AFFINE + 1e-5 * np.eye(4))
+    assert _read(path, voxels).shape == (40, 24)
+
+
+# Clocks
+
+
+@pytest.mark.parametrize(("stated", "unit"), [(1.5, "sec"), (1500, "msec"), (1_500_000, "usec")])
+def test_the_clock_of_the_header(tmp_path: Path, voxels: Space, stated: float, unit: str) -> None:
+    path = save(tmp_path / "a.nii.gz", volumes(1), stated, unit=unit)
+    assert open_scan(path, voxels, RAW).seconds == pytest.approx(1.5)
+    near = sidecar(tmp_path / "a.json", RepetitionTime=1.5005)
+    assert open_scan(path, voxels, RAW, sidecars=[near]).seconds == 1.5005
+    far = sidecar(tmp_path / "b.json", RepetitionTime=2)
+    with pytest.raises(BadData, match=r"says 1\.5 s between volumes, but .* says 2 s"):
+        open_scan(path, voxels, RAW, sidecars=[far])
+    assert open_scan(path, voxels, Preparation(seconds=0.7), sidecars=[far]).seconds == 0.7
+
+
+def test_a_clock_without_a_unit_counts_for_nothing(tmp_path: Path, voxels: Space) -> None:
+    for name, seconds in (("a.nii", None), ("b.nii", 0.0)):
+        path = save(tmp_path / name, volumes(1), seconds)
+        with pytest.raises(BadData, match=r"does not say how many seconds .* RepetitionTime .* or `seconds` in the"):
+            open_scan(path, voxels, RAW)
+        silent, stated = sidecar(tmp_path / "s.json", EchoTime=0.03), sidecar(tmp_path / "t.json", RepetitionTime=3)
+        assert open_scan(path, voxels, RAW, sidecars=[silent, stated]).seconds == 3
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"RepetitionTime": "2"}', '{"RepetitionTime": 0}', "\xff"])
+def test_sidecars_that_say_nothing(tmp_path: Path, voxels: Space, content: str) -> None:
+    path = save(tmp_path / "a.nii.gz", volumes(1))
+    (tmp_path / "a.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(BadData, match=r"a\.json"):
+        open_scan(path, voxels, RAW, sidecars=[tmp_path / "a.json"])
+
+
+# Damaged files
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
+def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Space, name: str) -> None:
+    whole = save(tmp_path / name, volumes(1, 12)).read_bytes()
+    path = tmp_path / f"cut-{name}"
+    for length in [*range(0, len(whole), max(1, len(whole) // 60)), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(BadData) as refused:
+            _read(path, voxels)
+        assert str(path) in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(data=st.data())
+def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, name: str, data: st.DataObject) -> None:
+    voxels = Space.from_array(mask(), AFFINE, "mask")
+    damaged = bytearray(nib.Nifti1Image(volumes(1, 12), AFFINE).to_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, 351))] = data.draw(st.integers(0, 255))
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(damaged) if name.endswith(".gz") else damaged)
+    with suppress(BadData):
+        assert np.isfinite(_read(path, voxels, Preparation(seconds=2.0))).all()
+
+
+def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Space) -> None:
+    path = save(tmp_path / "a.nii.gz", volumes(1, 12))
+    damaged = bytearray(path.read_bytes())
+    damaged[-6] ^= 1  # the checksum itself: every volume is there
+    path.write_bytes(damaged)
+    with pytest.raises(BadData, match="damaged"):
+        _read(path, voxels)
+
+
+def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Space) -> None:
+    for name in ("a.nii", "a.nii.gz"):
+        with pytest.raises(BadData, match="there is no file"):
+            _read(tmp_path / name, voxels)
+        for content in (b"", b"\x1f\x8b", b"participant_id\n", bytes(400)):
+            (tmp_path / name).write_bytes(content)
+            with pytest.raises(BadData):
+                _read(tmp_path / name, voxels)
+    with pytest.raises(BadData, match=r"is neither \.nii nor \.nii\.gz"):
+        Space.load(tmp_path / "mask.img", "mask")
+
+
+# Folders
+
+
+def test_all_runs_and_sessions_of_a_person_are_one_unit(tmp_path: Path, space: Space) -> None:
+    folder = bids(
+        tmp_path / "site",
+        {
+            "sub-02": [("task-rest", 12)],
+            "sub-01": [("ses-a_task-rest_run-1", 10), ("ses-a_task-rest_run-2", 11), ("ses-b_task-rest", 15)],
+        },
+    )
+    steps: list[tuple[int, int]] = []
+    found = load_images(folder, space, RAW, on_scan=lambda done, planned: steps.append((done, planned)))
+    assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert found.people == ("sub-02", "sub-01")
+    assert found.notes == ()
+    assert found.columns == space.columns
+    assert found.units.offsets is not None
+    assert found.units.runs is not None
+    assert found.units.offsets.tolist() == [0, 12, 48]
+    assert found.units.runs.offsets.tolist() == [0, 12, 22, 33, 48]
+    assert found.units.runs.seconds.tolist() == [2.0] * 4
+    paths = [folder / "sub-02/func/sub-02_task-rest_bold.nii.gz"]
+    paths += [folder / f"sub-01/ses-a/func/sub-01_ses-a_task-rest_run-{run}_bold.nii.gz" for run in (1, 2)]
+    paths += [folder / "sub-01/ses-b/func/sub-01_ses-b_task-rest_bold.nii.gz"]
+    np.testing.assert_array_equal(found.units.rows, np.vstack([_read(path, space) for path in paths]))
+
+
+def test_every_run_is_prepared_by_itself(tmp_path: Path, space: Space) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-a", 12), ("task-b", 20)]})
+    found = load_images(folder, space)
+    for part in (slice(0, 12), slice(12, 32)):
+        np.testing.assert_allclose(found.units.rows[part].mean(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(found.units.rows[part].std(axis=0), 1)
+
+
+def test_tasks_spaces_and_derivatives_are_selected(tmp_path: Path, voxels: Space) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12), ("task-game", 13)]})
+    func = folder / "sub-1/func"
+    for at, name in enumerate(("space-MNI_desc-preproc", "space-T1w_desc-preproc", "space-MNI_res-2_desc-smooth")):
+        save(func / f"sub-1_task-rest_{name}_bold.nii.gz", volumes(9, 20 + at))
+    save(func / "sub-1_task-rest_sbref.nii.gz", volumes(9)[..., 0])
+    save(folder / "sub-1/anat/sub-1_T1w.nii.gz", volumes(9)[..., 0])
+
+    def lengths(**wanted: str) -> list[int]:
+        return [len(rows) for rows in load_images(folder, voxels, RAW, Selection(**wanted)).units.each()]
+
+    assert lengths(task="game") == [13]
+    assert lengths(task="rest", space="MNI", desc="preproc") == [20]
+    assert lengths(space="T1w") == [21]
+    assert lengths(res="2") == [22]
+    for wanted in ({}, {"task": "rest"}, {"space": "MNI"}):
+        with pytest.raises(BadData, match="two versions of one recording: select one by space, desc or res"):
+            lengths(**wanted)
+    with pytest.raises(BadData, match=r"of anybody in its participants\.tsv, as selected"):
+        lengths(task="sleep")
+
+
+def test_derivatives_use_the_list_of_their_data_set(tmp_path: Path, voxels: Space) -> None:
+    folder = tmp_path / "site" / "derivatives" / "fmriprep"
+    save(folder / "sub-1/func/sub-1_task-rest_desc-preproc_bold.nii.gz", volumes(1))
+    with pytest.raises(BadData, match=r"has no participants\.tsv"):
+        load_images(folder, voxels)
+    participants(tmp_path / "site", ["sub-1"])
+    assert load_images(folder, voxels).people == ("sub-1",)
+
+
+@pytest.mark.parametrize("ending", ["timeseries", "regressors"])
+def test_confounds_of_a_derived_run_are_found(tmp_path: Path, voxels: Space, ending: str) -> None:
+    func = tmp_path / "sub-1/func"
+    participants(tmp_path, ["1"])
+    motion = np.random.default_rng(0).normal(size=40)
+    for run in (1, 2):
+        name = f"sub-1_task-rest_run-{run}"
+        save(func / f"{name}_space-MNI_res-2_desc-preproc_bold.nii.gz", volumes(run) + 99 * motion)
+    table(func / f"sub-1_task-rest_run-1_desc-confounds_{ending}.tsv", {"rot_x": motion})
+    with pytest.raises(BadData, match=r"no table of confounds beside .*run-2"):
+        load_images(tmp_path, voxels, Preparation(("rot_x",)))
+    table(func / f"sub-1_task-rest_run-2_desc-confounds_{ending}.tsv", {"rot_x": motion})
+    rows = load_images(tmp_path, voxels, Preparation(("rot_x",))).units.rows
+    np.testing.assert_allclose((motion - motion.mean()) @ rows[:40], 0, atol=1e-8)
+
+
+def test_clocks_are_inherited_from_the_nearest_sidecar(tmp_path: Path, voxels: Space) -> None:
+    participants(tmp_path, ["1", "2", "3"])
+    for person in (1, 2, 3):
+        save(tmp_path / f"sub-{person}/func/sub-{person}_task-rest_bold.nii.gz", volumes(person), None)
+    sidecar(tmp_path / "bold.json", RepetitionTime=9)
+    sidecar(tmp_path / "task-rest_bold.json", RepetitionTime=3)
+    sidecar(tmp_path / "task-game_bold.json", RepetitionTime=7)
+    sidecar(tmp_path / "sub-2/sub-2_task-rest_bold.json", RepetitionTime=4)
+    sidecar(tmp_path / "sub-3/func/sub-3_task-rest_bold.json", EchoTime=1)
+    runs = load_images(tmp_path, voxels).units.runs
+    assert runs is not None
+    assert runs.seconds.tolist() == [3, 4, 3]
+
+
+def test_who_is_listed_without_images_is_noted(tmp_path: Path, voxels: Space) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]}, listed=["sub-1", "sub-2", "sub-3"])
+    (folder / "sub-3").mkdir()
+    found = load_images(folder, voxels)
+    assert found.people == ("sub-1",)
+    assert found.notes == ("2 listed in participants.tsv have no such images: sub-2, sub-3",)
+
+
+def test_people_who_are_not_listed_are_refused(tmp_path: Path, voxels: Space) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 12)]}, listed=["sub-1"])
+    with pytest.raises(BadData, match=r"images of 1 people who are not in its participants\.tsv"):
+        load_images(folder, voxels)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no column participant_id"),
+        ("age\n1\n", "no column participant_id"),
+        ("participant_id\nsub-1\nsub-1\n", "lists somebody twice"),
+        ("participant_id\nsub-1\n1\n", "lists somebody twice"),
+        ("age\tparticipant_id\n1\tsub-1\n2\n", "participant_id is empty"),
+        ("participant_id\tage\n\t3\n", "participant_id is empty"),
+        ("participant_id\n", "of anybody in its participants.tsv"),
+        ("participant_id\n\xff\n", "damaged"),
+    ],
+)
+def test_lists_that_do_not_say_who_takes_part(tmp_path: Path, voxels: Space, content: str, message: str) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
+    (folder / "participants.tsv").write_bytes(content.encode("latin-1"))
+    if content.startswith("participant_id\n") and "sub" not in content:
+        (folder / "sub-1").rename(folder / "other")
+    with pytest.raises(BadData, match=message):
+        load_images(folder, voxels)
+
+
+def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path, voxels: Space) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("ses-a_task-rest", 12)]})
+    for place, name in (("sub-1", "sub-2_task-rest"), ("sub-2/ses-a", "sub-2_task-rest"), ("sub-1", "rest")):
+        path = save(folder / place / "func" / f"{name}_bold.nii.gz", volumes(1))
+        with pytest.raises(BadData, match="another person or session than its name says"):
+            load_images(folder, voxels)
+        path.unlink()
+    assert len(load_images(folder, voxels).units) == 2
+
+
+def test_links(tmp_path: Path, voxels: Space) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]}, listed=["sub-1", "sub-2"])
+    outside = save(tmp_path / "outside.nii.gz", volumes(1))
+    func = folder / "sub-2" / "func"
+    func.mkdir(parents=True)
+    link = func / "sub-2_task-rest_bold.nii.gz"
+    for target, message in (
+        (outside, "leads out of"),
+        (tmp_path / "nothing.nii.gz", "a link that leads nowhere"),
+        (link, "damaged, of another format or unreadable|a link that leads nowhere"),
+        (folder / "sub-1/func/sub-1_task-rest_bold.nii.gz", "are the same file"),
+    ):
+        link.symlink_to(target)
+        with pytest.raises(BadData, match=message):
+            load_images(folder, voxels)
+        link.unlink()
+    link.mkdir()
+    with pytest.raises(BadData, match="is not a file"):
+        load_images(folder, voxels)
+    link.rmdir()
+    annexed = save(folder / ".git/annex/objects/1.nii.gz", volumes(1))  # as DataLad keeps them
+    link.symlink_to(annexed)
+    assert len(load_images(folder, voxels).units) == 2
+    (folder / "sub-1").rename(folder / "kept")
+    (folder / "sub-1").symlink_to(folder)
+    assert load_images(folder, voxels).people == ("sub-2",)
+
+
+def test_odd_names_do_no_harm(tmp_path: Path, voxels: Space) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
+    func = folder / "sub-1/func"
+    for name in ("._sub-1_task-rest_bold.nii.gz", "-_bold.json", "sub-1_\udcff.json", "_.tsv", "ses-"):
+        (func / name).write_bytes(b"junk")
+    (folder / "sub-").mkdir()
+    (folder / "sub-9").write_text("a file")
+    assert load_images(folder, voxels).people == ("sub-1",)
+
+
+def test_a_plain_folder_has_one_image_a_person(tmp_path: Path, voxels: Space) -> None:
+    folder = tmp_path / "plain"
+    motion = np.random.default_rng(0).normal(size=40)
+    for at, name in enumerate(("ann.nii", "bob_2.nii.gz")):
+        save(folder / name, volumes(at) + motion, None)
+    (folder / "readme.txt").write_text("hello")
+    sidecar(folder / "ann.json", RepetitionTime=2)
+    sidecar(folder / "bob_2.json", RepetitionTime=0.8)
+    for name in ("ann", "bob_2"):
+        table(folder / f"{name}.tsv", {"x": motion})
+    found = load_images(folder, voxels, Preparation(("x",)))
+    assert found.people == ("ann", "bob_2")
+    assert found.units.runs is not None
+    assert found.units.runs.seconds.tolist() == [2, 0.8]
+    for rows in _people(found).values():
+        np.testing.assert_allclose((motion - motion.mean()) @ rows, 0, atol=1e-8)
+    with pytest.raises(BadData, match="nothing to select by task"):
+        load_images(folder, voxels, selection=Selection(task="rest"))
+    save(folder / "ann.nii.gz", volumes(1))
+    with pytest.raises(BadData, match="two images of 'ann'"):
+        load_images(folder, voxels)
+
+
+def test_folders_that_hold_nobody(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="there is no folder"):
+        find_recordings(tmp_path / "nowhere")
+    with pytest.raises(BadData, match=r"neither \.nii or \.nii\.gz files nor sub-\* folders"):
+        find_recordings(tmp_path)
+
+
+def test_headers_are_checked_before_volumes_are_read(tmp_path: Path, voxels: Space) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 3)]})
+    steps: list[int] = []
+    with pytest.raises(BadData, match="has 3 volumes"):
+        load_images(folder, voxels, on_scan=lambda done, planned: steps.append(done))
+    assert steps == []
+
+
+def test_more_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
+    voxels = Space.from_array(mask(), AFFINE, "mask")
+
+    def full(*args: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", full)
+    with pytest.raises(BadData, match=r"GB of numbers, more than this machine's memory"):
+        load_images(folder, voxels)
+
+
+# What a study may ask for
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"confounds": ("a", "a")},
+        {"band": (0.1, 0.01)},
+        {"band": (-1, 0.1)},
+        {"band": (0.1, np.inf)},
+        {"band": (np.nan, 0.1)},
+        {"smoothing_mm": 0},
+        {"smoothing_mm": np.nan},
+        {"seconds": -2.0},
+    ],
+)
+def test_preparations_that_make_no_sense(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadParameter):
+        Preparation(**wrong)
+
+
+@pytest.mark.parametrize("library", ["nibabel", "nilearn"])
+def test_without_the_libraries(tmp_path: Path, voxels: Space, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path / "a.nii.gz", volumes(1))
+    honest = builtins.__import__
+
+    def without(name: str, *args: Any) -> Any:
+        if name.split(".")[0] == library:
+            raise ImportError(name)
+        return honest(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for preparation in (Preparation(detrend=True), Preparation(smoothing_mm=5.0)):
+        with pytest.raises(BadInput, match=r"pip install zerosum\[neuro\]"):
+            _read(path, voxels, preparation)
