@@ -1,0 +1,110 @@
+"""Results on the brain: maps written as NIfTI, and drawn."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from zerosum.data.nifti import Floats, is_nifti, nibabel
+from zerosum.data.space import Space
+from zerosum.errors import BadInput, BadParameter
+
+_PLANES = ((0, "x"), (1, "y"), (2, "z"))  # the axis a slice is cut across, by what it is called
+_MOST_ROWS = 10  # components below each other in a picture; more stand beside them
+
+
+def write_maps(maps: ArrayLike, space: Space, path: Path) -> None:
+    """Write maps (R, columns) as one 4D image of float32 on the study's grid; it appears whole or not at all.
+
+    Of an atlas, every voxel of a region gets the region's value. The same maps give the same bytes.
+    """
+    library = nibabel()
+    if not is_nifti(path.name):
+        raise BadParameter(f"maps are written to .nii or .nii.gz, not to {path.name!r}")
+    image = library.Nifti1Image(space.paint(_finite(maps)).astype(np.float32), space.affine)
+    image.header.set_xyzt_units("mm")
+    with _atomically(path) as partial:
+        library.save(image, partial)
+
+
+def draw_maps(maps: ArrayLike, space: Space, path: Path, *, labels: Sequence[str] | None = None) -> None:
+    """Draw maps (R, columns) as a picture: for each the three slices through its peak, over the outline of the grid.
+
+    The right of the body is on the right. Colours go from minus to plus the largest magnitude, map by map.
+    """
+    from matplotlib.figure import Figure
+
+    if path.suffix.lower() != ".png":
+        raise BadParameter(f"pictures are written to .png, not to {path.name!r}")
+    values = _finite(maps)
+    names = [f"{at + 1}" for at in range(len(values))] if labels is None else list(labels)
+    if len(names) != len(values):
+        raise BadParameter(f"there are {len(values)} maps, but {len(names)} labels")
+    volumes, inside, affine = _upright(space.paint(values), space)
+    zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
+    blocks = -(-len(values) // _MOST_ROWS)
+    rows = -(-len(values) // blocks)
+    figure = Figure(figsize=(5.4 * blocks, 1.7 * rows), facecolor="white")
+    for at, name in enumerate(names):
+        block, row = divmod(at, rows)
+        # of each block's width, an eighth for the label and the rest for the slices
+        axes = [
+            figure.add_axes(((block + 0.12 + 0.29 * cut) / blocks, 1 - (row + 0.95) / rows, 0.27 / blocks, 0.8 / rows))
+            for cut in range(3)
+        ]
+        _draw(axes, volumes[..., at], inside, affine, zooms)
+        figure.text((block + 0.06) / blocks, 1 - (row + 0.55) / rows, name, fontsize=8, ha="center", va="center")
+    with _atomically(path) as partial:
+        figure.savefig(partial, format="png", dpi=120, metadata={"Software": None})
+
+
+def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats) -> None:
+    peak = np.unravel_index(int(np.argmax(np.abs(np.where(inside, volume, 0)))), volume.shape)
+    largest = float(np.abs(volume[peak])) or 1.0
+    place = affine @ [*peak, 1]
+    for axis, (cut, called) in zip(axes, _PLANES, strict=True):
+        within = np.take(inside, peak[cut], axis=cut).T
+        shown = np.ma.masked_where(~within, np.take(volume, peak[cut], axis=cut).T)
+        across, up = (zooms[at] for at in range(3) if at != cut)
+        axis.imshow(
+            shown, origin="lower", cmap="RdBu_r", vmin=-largest, vmax=largest, aspect=up / across, interpolation="none"
+        )
+        framed = np.pad(within.astype(float), 1)  # so that the outline closes where the brain meets the border
+        ticks = [np.arange(-1, length + 1) for length in within.shape]
+        axis.contour(ticks[1], ticks[0], framed, levels=[0.5], colors="0.5", linewidths=0.7)
+        axis.set_axis_off()
+        axis.set_title(f"{called} = {place[cut]:.0f} mm", fontsize=6, color="0.3", pad=2)
+
+
+def _upright(volumes: Floats, space: Space) -> tuple[Floats, Any, Floats]:
+    """Turned so that the axes point right, to the front and up, as nearly as the grid allows."""
+    library = nibabel()
+    image = library.as_closest_canonical(library.Nifti1Image(volumes, space.affine))
+    mask = library.as_closest_canonical(library.Nifti1Image(space.inside.astype(np.uint8), space.affine))
+    return image.get_fdata(), np.asarray(mask.dataobj) > 0, image.affine
+
+
+def _finite(maps: ArrayLike) -> Floats:
+    values = np.atleast_2d(np.asarray(maps, dtype=np.float64))
+    if values.size == 0 or not np.isfinite(values).all():
+        raise BadParameter("there are no maps, or some of their values are not finite")
+    return values
+
+
+@contextmanager
+def _atomically(path: Path) -> Iterator[Path]:
+    """A place to write to; only what is complete gets the name."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+            partial = Path(folder, path.name)
+            yield partial
+            partial.replace(path)
+    except OSError as error:
+        raise BadInput(f"{path} could not be written: {error.strerror}") from error
