@@ -219,11 +219,12 @@ def run(
 
     loaded = Study.load(study)
     check_target(out)
-    with _progress("rounds") as on_round:
-        result = loaded.run(on_round)
+    with _progress("rounds" if loaded.imaging is None else "runs of images, then rounds") as on_step:
+        result = loaded.run(on_round=on_step, on_scan=on_step)
     result.write(out)
+    maps = loaded.write_maps(result, out)
     if json_:
-        _print_json(result.as_record() | {"folder": str(out)})
+        _print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
         return
     for name, value in result.estimate.items():
         _out.print(f"[bold]{name}[/]: {escape(_short(value.tolist()))}")

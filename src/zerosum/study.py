@@ -6,14 +6,18 @@ import secrets
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm
+from zerosum.data.imaging import Preparation, Selection, Space, load_images
+from zerosum.data.maps import draw_maps, write_maps
 from zerosum.data.tables import load_units
 from zerosum.engines.coordinator import conduct
 from zerosum.engines.in_process import InProcess
@@ -74,6 +78,42 @@ class SiteTable(_Table):
     policy: Path | dict[str, Any] | None = None
 
 
+class ImagingTable(_Table):
+    """Brain images instead of tables: the public grid, which files are meant, and what is done to each run."""
+
+    mask: Path | None = None
+    atlas: Path | None = None
+    task: str | None = None
+    space: str | None = None
+    desc: str | None = None
+    res: str | None = None
+    smoothing_mm: float | None = None
+    detrend: bool = False
+    band: tuple[float, float] | None = None
+    confounds: tuple[str, ...] = ()
+    standardise: bool = True
+    seconds: float | None = None
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if (self.mask is None) == (self.atlas is None):
+            raise ValueError("give either a mask or an atlas")
+        _ = self.preparation  # refuses what makes no sense
+        return self
+
+    @property
+    def preparation(self) -> Preparation:
+        names = ("confounds", "detrend", "band", "smoothing_mm", "standardise", "seconds")
+        return Preparation(**{name: getattr(self, name) for name in names})
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(self.task, self.space, self.desc, self.res)
+
+    def load_space(self, folder: Path) -> Space:
+        return Space.load(folder / (self.mask or self.atlas or ""), "atlas" if self.mask is None else "mask")
+
+
 class Study(_Table):
     """The schema of a study file; docs/study.md describes every entry."""
 
@@ -85,6 +125,7 @@ class Study(_Table):
     coalition: CoalitionTable = CoalitionTable()
     scheme: SchemeTable = SchemeTable()
     results_to_sites: bool = True
+    imaging: ImagingTable | None = None
     sites: tuple[SiteTable, ...]
     folder: Path = Field(default=Path(), exclude=True)
 
@@ -108,8 +149,27 @@ class Study(_Table):
             where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
             raise BadStudy(f"the study file {path}: {where}: {_reason(first['type'], first['msg'])}") from None
 
+    @model_validator(mode="after")
+    def _images_say_who_and_what(self) -> Self:
+        if self.imaging is None:
+            return self
+        if "columns" in self.parameters:
+            raise ValueError("with [imaging], columns come from the mask or atlas, so parameters must not name any")
+        if self.unit.kind != "person" or self.unit.column is not None:
+            raise ValueError("with [imaging], a unit is a person and all its runs, and has no column")
+        return self
+
+    @cached_property
+    def space(self) -> Space | None:
+        """The public grid of an imaging study; read once."""
+        return None if self.imaging is None else self.imaging.load_space(self.folder)
+
     def build_algorithm(self) -> Algorithm:
-        return algorithms.build(self.algorithm, self.parameters)
+        columns = {} if self.space is None else {"columns": self.space.columns}
+        algorithm = algorithms.build(self.algorithm, self.parameters | columns)
+        if columns and algorithm.categories:
+            raise BadStudy(f"the algorithm {self.algorithm!r} counts categories, and brain images have none")
+        return algorithm
 
     def plan(self) -> Plan:
         """The plan, before any data is read. Each run of it is a study of its own: running again is spending again."""
@@ -128,23 +188,26 @@ class Study(_Table):
             seed=self.privacy.seed,
         )
 
-    def load_sites(self) -> list[Site]:
-        """Read and validate every site's data and policy."""
+    def load_sites(self, on_scan: OnRound = _quiet) -> list[Site]:
+        """Read and validate every site's data and policy; `on_scan` hears of every run of images a site has read."""
         algorithm = self.build_algorithm()
-        return [self._load(site, algorithm) for site in self.sites]
+        return [self._load(site, algorithm, on_scan) for site in self.sites]
 
-    def _load(self, site: SiteTable, algorithm: Algorithm) -> Site:
+    def _load(self, site: SiteTable, algorithm: Algorithm, on_scan: OnRound) -> Site:
         try:
-            loaded = load_units(
-                self.folder / site.data,
-                columns=algorithm.columns,
-                unit_column=self.unit.column,
-                categories=algorithm.categories,
-            )
             policy = self._policy(site)
+            units = self._units(self.folder / site.data, algorithm, on_scan)
         except ZerosumError as error:
             raise type(error)(f"site {site.name!r}: {error}") from error
-        return Site(site.name, loaded.units, policy)
+        return Site(site.name, units, policy)
+
+    def _units(self, path: Path, algorithm: Algorithm, on_scan: OnRound) -> Units:
+        if self.imaging is not None and self.space is not None:
+            preparation, selection = self.imaging.preparation, self.imaging.selection
+            return load_images(path, self.space, preparation, selection, on_scan=on_scan).units
+        return load_units(
+            path, columns=algorithm.columns, unit_column=self.unit.column, categories=algorithm.categories
+        ).units
 
     def _policy(self, site: SiteTable) -> Policy:
         if isinstance(site.policy, Path):
@@ -153,10 +216,26 @@ class Study(_Table):
             return Policy(population=site.name, unit=self.unit.kind, adjacency=self.unit.adjacency)
         return Policy.parse(site.policy, self.folder, "its policy")
 
-    def run(self, on_round: OnRound = _quiet) -> Result:
+    def run(self, on_round: OnRound = _quiet, on_scan: OnRound = _quiet) -> Result:
         """Plan, load, and run in this process."""
-        plan, sites = self.plan(), self.load_sites()
+        plan, sites = self.plan(), self.load_sites(on_scan)
         return execute(pin(plan, sites), self.build_algorithm(), InProcess(sites), on_round)
+
+    def write_maps(self, result: Result, folder: Path) -> list[Path]:
+        """Of an imaging study, whatever the estimate has for every column: as an image and as a picture of it.
+
+        That is vectors of that length, and tables with a map in each row; square ones are matrices, not maps.
+        """
+        if self.space is None:
+            return []
+        written = []
+        for name, value in result.estimate.items():
+            maps = np.atleast_2d(value)
+            if maps.ndim == 2 and len(maps) < maps.shape[1] == len(self.space.columns):
+                written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
+                write_maps(maps, self.space, written[-2])
+                draw_maps(maps, self.space, written[-1])
+        return written
 
 
 def make_plan(
