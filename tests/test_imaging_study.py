@@ -152,6 +152,19 @@ def test_categories_are_not_for_images(tmp_path: Path) -> None:
         Study.load(path).plan()
 
 
+def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "imaging.md").read_text()
+    (tmp_path / "study.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    regions = np.zeros((20, 6, 4), np.int16)
+    regions[:, 1:4, 1:3] = np.arange(1, 21)[:, None, None]
+    save(tmp_path / "grid" / "atlas.nii.gz", regions)
+    study = Study.load(tmp_path / "study.toml")
+    assert privacy_report(study.plan()).releases[0].size == 20 * 21 // 2
+    assert study.imaging is not None
+    documented = page.split("## The grid")[1].split("## What is refused")[0]
+    assert all(f"`{name}`" in documented for name in type(study.imaging).model_fields)
+
+
 def test_a_refusal_names_the_site(tmp_path: Path) -> None:
     path = _study(tmp_path)
     save(tmp_path / "south/sub-1/func/sub-1_task-rest_run-1_bold.nii.gz", volumes(1, 3))
