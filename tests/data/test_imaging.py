@@ -318,6 +318,16 @@ def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, name: str, data: st.
         assert np.isfinite(_read(path, voxels, Preparation(seconds=2.0))).all()
 
 
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
+def test_a_header_that_claims_more_than_the_file_holds(tmp_path: Path, voxels: Space, name: str) -> None:
+    path = save(tmp_path / name, volumes(1, 12))
+    image = bytearray(nib.Nifti2Image(volumes(1, 12), AFFINE).to_bytes())
+    image[48:56] = np.int64(2**40).tobytes()  # the number of volumes
+    path.write_bytes(gzip.compress(image) if name.endswith(".gz") else image)
+    with pytest.raises(BadData, match="is cut short: its header says"):
+        open_scan(path, voxels, RAW)
+
+
 def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Space) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1, 12))
     damaged = bytearray(path.read_bytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from zerosum.errors import BadData, BadInput
 Floats = NDArray[np.float64]
 
 _CHUNK_BYTES = 1 << 26  # volumes in float64 held beside what is kept of them
+_DENSEST_GZIP = 1032  # bytes that one byte of a .gz can stand for at most
 _SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
 
 
@@ -62,8 +64,11 @@ class Nifti:
                 raise BadData(f"{path} holds values that are not real numbers")
             shape, affine = tuple(int(n) for n in image.shape), np.asarray(image.affine, dtype=np.float64)
             seconds = _clock(image.header)
+            claimed, size = math.prod(shape) * image.get_data_dtype().itemsize, path.stat().st_size
         if min(shape, default=0) < 1:
             raise BadData(f"{path} holds no voxels")
+        if claimed > size * (_DENSEST_GZIP if _packed(path) else 1):
+            raise BadData(f"{path} is cut short: its header says {claimed} bytes of values, more than it can hold")
         if affine.shape != (4, 4) or not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-9:
             raise BadData(f"the affine of {path} is not finite, or flat: it does not say where the voxels lie")
         return cls(path, shape, affine, seconds, type(image))
@@ -91,7 +96,11 @@ class Nifti:
 
 
 def _stream(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
+    return cast(BinaryIO, gzip.open(path, "rb")) if _packed(path) else path.open("rb")
+
+
+def _packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
 
 
 def _clock(header: Any) -> float | None:
