@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from brains import AFFINE, SHAPE, atlas, bids, mask, nib, participants, save, sidecar, table, volumes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nilearn.maskers import NiftiLabelsMasker, NiftiMasker
 from numpy.typing import NDArray
 
+from brains import AFFINE, SHAPE, atlas, bids, mask, nib, participants, save, sidecar, table, volumes
 from zerosum.data import nifti
 from zerosum.data.bids import find_recordings
 from zerosum.data.imaging import Imaged, Preparation, Selection, Space, load_images
