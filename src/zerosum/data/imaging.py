@@ -58,7 +58,7 @@ def load_images(
     -------
     Imaged
         `units.rows` has shape (volumes of all runs, columns). All headers are checked before the first volume is read,
-        and one array is filled run after run: memory is that array and one run's worth of work.
+        and one array is filled run after run: memory is that array and about five times one run's rows.
 
     Examples
     --------
