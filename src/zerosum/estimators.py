@@ -58,8 +58,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     normalise : bool
         Whether every unit's matrix is divided by its norm, so that all weigh the same, or only bounded: then by
         what rows inside the ranges or the clip reach.
-    solver : {"auto", "matrix", "subspace"}, rounds : int
-        Release the matrix once, or its product with the current basis in `rounds` rounds.
+    solver : {"auto", "matrix", "subspace"}, rounds : int, optional
+        Release the matrix once, or its product with the current basis in `rounds` rounds, by default as many as the
+        planner finds best.
     scheme : str or Scheme
         How sites' noise combines; `secure-sum` unless told.
     colluders, dropouts : int
@@ -112,7 +113,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         within: Literal["nothing", "center", "standardise"] = "nothing",
         normalise: bool = True,
         solver: Literal["auto", "matrix", "subspace"] = "auto",
-        rounds: int = 3,
+        rounds: int | None = None,
         scheme: str | Scheme = "secure-sum",
         colluders: int | None = None,
         dropouts: int = 0,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import PCA
 from zerosum.algorithms.pca import leading, matrix_edge
+from zerosum.algorithms.program import Outlook
 from zerosum.audit import audit
 from zerosum.engines.scripted import drive
 from zerosum.kernel import coordinates
@@ -65,7 +66,49 @@ def test_the_solver_is_chosen_by_size_and_said_in_the_plan() -> None:
     assert PCA(columns=names(2000), components=2, clip=1.0).chosen == "matrix"
     wide = PCA(columns=names(2001), components=2, clip=1.0, centering="nothing")
     assert [release.statistic for release in wide.releases(Adjacency.REPLACE_ONE)] == ["scatter_product"] * 3
-    assert wide.releases(Adjacency.REPLACE_ONE)[0].size == 4002  # never a square matrix
+    assert wide.releases(Adjacency.REPLACE_ONE)[0].size == 2001 * 12  # never a square matrix
+    assert wide.says == "solver subspace, 3 rounds at shares 0.227, 0.32, 0.453, a basis of 2 + 10 columns"
+    assert PCA(columns=names(5), components=2, clip=1.0).says == "solver matrix, the whole second moment at once"
+
+
+def test_the_planner_chooses_rounds_from_public_facts_and_leaves_alone_what_is_given() -> None:
+    wide = PCA(columns=names(3000), components=5, clip=1.0, centering="nothing")
+    outlook = Outlook(noise=1.0, units=10_000)
+    settled = wide.settled(outlook)
+    assert settled == wide.settled(outlook) == settled.settled(outlook)  # the same again, and nothing left to choose
+    assert settled == wide.settled(Outlook(noise=1.0, units=None))  # a guess, where units are not public
+    assert None not in (settled.rounds, settled.growth, settled.extra)
+    quiet = wide.settled(Outlook(noise=0.001, units=10**6)).schedule
+    assert settled.schedule.growth > quiet.growth  # where noise is small there is nothing to save up for the end
+    assert wide.model_copy(update={"rounds": 9, "growth": 3.0}).settled(outlook).schedule.rounds == 9
+    all_given = wide.model_copy(update={"rounds": 2, "growth": 3.0, "extra": 1})
+    assert all_given.settled(outlook) == all_given
+    small = PCA(columns=names(5), components=2, clip=1.0)
+    assert small.settled(outlook) is small
+    shares = [release.share for release in settled.releases(Adjacency.REPLACE_ONE)]
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares == sorted(shares)
+
+
+def test_the_planned_schedule_captures_more_than_equal_rounds_without_extra_columns() -> None:
+    """On data unlike the stand-in: eigenvalues that fall as k^-2 and then end, in a random basis."""
+    rng = np.random.default_rng(0)
+    rows = (rng.normal(size=(6000, 60)) / np.arange(1, 61)) @ np.linalg.qr(rng.normal(size=(400, 60)))[0].T
+    units = Units.from_rows(rows)
+    matrix = coordinates.unpack(build("scatter", {"columns": 400}).total(units), 400)
+    open_ = PCA(columns=names(400), components=8, clip=1.0, centering="nothing", solver="subspace")
+    plain = open_.model_copy(update={"rounds": 3, "growth": 1.0, "extra": 0})
+    found: dict[str, list[float]] = {"planned": [], "plain": []}
+    for which, algorithm in (("planned", open_.settled(Outlook(5.0, 6000))), ("plain", plain)):
+
+        def noisy(request: PrivateSum) -> Release:
+            total, std = build(request.statistic, request.params).total(units), 5 * np.sqrt(2 / request.share)
+            return Release(total + std * rng.normal(size=total.shape), std, 6000.0, ("a", "b"))
+
+        for _ in range(8):
+            estimate, _asked = drive(algorithm.program(Adjacency.REPLACE_ONE), noisy)
+            found[which].append(captured(matrix, np.asarray(estimate["components"])))
+    assert np.mean(found["planned"]) > np.mean(found["plain"]) + 0.01
 
 
 def test_a_person_weighs_the_same_whatever_the_number_and_size_of_its_rows() -> None:

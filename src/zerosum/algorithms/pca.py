@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.program import Floats, Program, RangedAlgorithm
+from zerosum.algorithms.program import Floats, Outlook, Program, RangedAlgorithm
+from zerosum.algorithms.schedule import Schedule, best
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
@@ -21,7 +24,9 @@ class PCA(RangedAlgorithm):
     Each unit's own matrix is divided by its norm (`normalise`, free) or clipped, so that one unit weighs no more than
     another. Up to 2000 columns the matrix itself is released once, in isometric coordinates, and columns that drown in
     noise are weighed down before it is decomposed (`shrink`, free); beyond, `rounds` rounds of subspace iteration
-    release its product with the current basis, and no square matrix exists anywhere. `auto` chooses.
+    release its product with the current basis, and no square matrix exists anywhere. `auto` chooses. How many rounds,
+    how much more the last one gets than the first (`growth`) and how many columns the basis has beyond the components
+    (`extra`) are left to the planner unless given.
 
     Results: `components` (one a row, largest entry positive), `eigenvalues` (of the mean of the units' matrices,
     corrected for what noise adds, zero where nothing stands above it), `eigenvalue_std` (their error bars),
@@ -37,7 +42,9 @@ class PCA(RangedAlgorithm):
     normalise: bool = True
     matrix_clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     solver: Literal["auto", "matrix", "subspace"] = "auto"
-    rounds: int = Field(default=3, gt=0)
+    rounds: int | None = Field(default=None, gt=0)
+    growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    extra: int | None = Field(default=None, ge=0)
     start: int = 0  # seed of the public first basis, nothing else
 
     @model_validator(mode="after")
@@ -53,12 +60,36 @@ class PCA(RangedAlgorithm):
             return self.solver
         return "matrix" if len(self.columns) <= _MATRIX_COLUMNS else "subspace"
 
+    @property
+    def schedule(self) -> Schedule:
+        """The rounds of the subspace solver: as given or settled, the rest by default."""
+        given = {"rounds": self.rounds, "growth": self.growth, "extra": self.extra}
+        schedule = Schedule(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        return replace(schedule, extra=min(schedule.extra, len(self.columns) - self.components))
+
+    def settled(self, outlook: Outlook) -> Self:
+        if self.chosen == "matrix":
+            return self
+        whole = outlook.noise * math.sqrt(2 / self._left)  # the sensitivity of replacing a unit
+        found = best(len(self.columns), self.components, outlook.units, whole, self.rounds, self.growth, self.extra)
+        return self.model_copy(update=asdict(found))
+
+    @property
+    def says(self) -> str:
+        if self.chosen == "matrix":
+            return "solver matrix, the whole second moment at once"
+        schedule = self.schedule
+        shares = ", ".join(f"{self._left * share:.3g}" for share in schedule.shares)
+        rounds = f"{schedule.rounds} round{'s' if schedule.rounds > 1 else ''}"
+        return f"solver subspace, {rounds} at shares {shares}, a basis of {self.components} + {schedule.extra} columns"
+
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         first = (self._mean_request(adjacency),) if self.centering == "paid" else ()
         center = self.middle if self.centering != "nothing" else np.zeros(len(self.columns))
         if self.chosen == "matrix":
             return (*first, self._matrix(center))
-        return (*first, *[self._product(center, self._first_basis())] * self.rounds)
+        basis = self._first_basis()
+        return (*first, *[self._product(center, basis, share) for share in self.schedule.shares])
 
     def program(self, adjacency: Adjacency) -> Program:
         center = self.middle if self.centering != "nothing" else np.zeros(len(self.columns))
@@ -78,14 +109,14 @@ class PCA(RangedAlgorithm):
             above = int(np.sum(np.linalg.eigvalsh(matrix) > edge)) if edge > 0 else self.components
         else:
             basis, values, vectors = self._first_basis(), np.zeros(0), np.zeros((0, 0))
-            for _ in range(self.rounds):
-                release = yield self._product(center, basis)
+            for share in self.schedule.shares:
+                release = yield self._product(center, basis, share)
                 product = release.value.reshape(basis.shape)
-                vectors, singular, _right = np.linalg.svd(product, full_matrices=False)
-                values, basis = singular, np.linalg.qr(vectors)[0]
-            vectors = basis
+                vectors, values, _right = np.linalg.svd(product, full_matrices=False)
+                basis = np.linalg.qr(vectors)[0]
+            vectors, values = basis[:, : self.components], values[: self.components]
             # singular values of pure noise pass this once in 270 000 releases (Gaussian concentration)
-            edge = release.noise_std * (np.sqrt(len(self.columns)) + np.sqrt(self.components) + 5)
+            edge = release.noise_std * (np.sqrt(len(self.columns)) + np.sqrt(basis.shape[1]) + 5)
             above = int(np.sum(values > edge)) if edge > 0 else self.components
         units = release.units if release.units is not None else 1.0
         return {
@@ -117,12 +148,12 @@ class PCA(RangedAlgorithm):
     def _matrix(self, center: Floats) -> PrivateSum:
         return PrivateSum("scatter", self._unit(center), self._left)
 
-    def _product(self, center: Floats, basis: Floats) -> PrivateSum:
-        return PrivateSum("scatter_product", self._unit(center) | {"basis": basis}, self._left / self.rounds)
+    def _product(self, center: Floats, basis: Floats, share: float) -> PrivateSum:
+        return PrivateSum("scatter_product", self._unit(center) | {"basis": basis}, self._left * share)
 
     def _first_basis(self) -> Floats:
         rng = np.random.default_rng(self.start)
-        return np.linalg.qr(rng.normal(size=(len(self.columns), self.components)))[0]
+        return np.linalg.qr(rng.normal(size=(len(self.columns), self.components + self.schedule.extra)))[0]
 
 
 def matrix_edge(columns: int, noise: float) -> float:
