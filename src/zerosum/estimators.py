@@ -266,16 +266,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 )
             clip = max(_largest_norm(units) for units in tables.values()) or 1.0
             notes.append(f"no bounds were given, so the clip, {clip:g}, was read off the data, which is not private")
-        bounds = {"lower": lower, "upper": upper, "clip": clip}
-        if not self.normalise:
-            reach: Any = clip
-            if lower is not None and upper is not None:
-                about_zero = self.centering == "nothing"
-                far = np.maximum(np.abs(lower), np.abs(upper)) if about_zero else (upper - lower) / 2
-                reach = np.linalg.norm(far)
-            if reach is not None:
-                bounds["matrix_clip"] = float(reach) ** 2
-        return bounds, notes
+        return {"lower": lower, "upper": upper, "clip": clip}, notes
 
     def _by_column(self, which: str) -> Floats | None:
         given = getattr(self, which)
