@@ -155,6 +155,8 @@ def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float,
         ({"matrix_clip": -2.0, "normalise": False}, "matrix_clip"),
         ({"matrix_clip": "paid", "normalise": False, "clip_share": 0.95}, "leave nothing"),
         ({"clip_range": (2.0, 1.0)}, "the lower one first"),
+        ({"scaling": "ranges"}, "needs a public range"),
+        ({"scaling": "ranges", "lower": [0, 0, 0], "upper": [1, 1, 0]}, "of positive width"),
     ],
 )
 def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
@@ -189,6 +191,20 @@ def test_pure_noise_stays_below_its_edge() -> None:
             noise = coordinates.unpack(rng.normal(size=coordinates.size(columns)), columns)
             over += int(np.max(np.linalg.eigvalsh(noise)) > matrix_edge(columns, 1.0))
     assert over <= 2
+
+
+def test_scaling_by_ranges_divides_columns_before_they_are_normalised() -> None:
+    rows = data(500, 4) * [1, 10, 100, 1000]
+    upper = np.array([1.0, 10, 100, 1000])
+    algorithm = PCA(
+        columns=names(4), components=2, lower=np.zeros(4), upper=upper, centering="ranges", scaling="ranges"
+    )
+    estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
+    assert np.array_equal(estimate["scale"], upper / 2)
+    own = (rows - upper / 2) / (upper / 2)
+    own /= np.linalg.norm(own, axis=1, keepdims=True)
+    assert np.allclose(estimate["eigenvalues"], np.linalg.eigvalsh(own.T @ own / 500)[::-1][:2])
+    assert algorithm.reach == 4
 
 
 def people(count: int, seed: int = 0) -> list[Floats]:

@@ -35,14 +35,16 @@ class PCA(RangedAlgorithm):
 
     Results: `components` (one a row, largest entry positive), `eigenvalues` (of the mean of the units' matrices,
     corrected for what noise adds, zero where nothing stands above it), `eigenvalue_std` (their error bars),
-    `noise_edge` (what pure noise reaches), `above_noise` (how many components stand above it), `mean`, `matrix_clip`
-    (the norm that matrices were clipped at; 1 where they were normalised).
+    `noise_edge` (what pure noise reaches), `above_noise` (how many components stand above it), `mean` and `scale` (what
+    was taken off each column, and what it was divided by then: half its public range with `scaling = "ranges"`, free),
+    `matrix_clip` (the norm that matrices were clipped at; 1 where they were normalised).
     """
 
     name: ClassVar[str] = "pca"
     components: int = Field(gt=0)
     centering: Literal["paid", "ranges", "nothing"] = "paid"
     mean_share: float = Field(default=0.08, gt=0, lt=1)
+    scaling: Literal["nothing", "ranges"] = "nothing"
     shrink: bool = True
     within: Literal["nothing", "center", "standardise"] = "nothing"
     normalise: bool = True
@@ -60,6 +62,8 @@ class PCA(RangedAlgorithm):
     def _fits(self) -> Self:
         if self.components > len(self.columns):
             raise ValueError(f"at most {len(self.columns)} components can be had, got {self.components}")
+        if self.scaling == "ranges" and not (self.lower is not None and np.all(self.half > 0)):
+            raise ValueError("scaling by ranges needs a public range of positive width for every column")
         if self.normalise and self.matrix_clip is not None:
             raise ValueError("matrix_clip bounds matrices that are not normalised: set normalise to false, or leave it")
         if not self._left > 0:
@@ -83,7 +87,12 @@ class PCA(RangedAlgorithm):
         if self.lower is None or self.upper is None:
             return self.radius**2
         far = np.maximum(np.abs(self.lower), np.abs(self.upper)) if self.centering == "nothing" else self.half
-        return float(np.sum(far**2))
+        return float(np.sum((far / self.scale) ** 2))
+
+    @property
+    def scale(self) -> Floats:
+        """What columns are divided by."""
+        return self.half if self.scaling == "ranges" else np.ones(len(self.columns))
 
     @property
     def schedule(self) -> Schedule:
@@ -158,6 +167,7 @@ class PCA(RangedAlgorithm):
             "noise_edge": np.array([edge * worth]),
             "above_noise": np.array([float(min(above, self.components))]),
             "mean": center,
+            "scale": self.scale,
             "matrix_clip": np.array([clip]),
         }
 
@@ -166,7 +176,8 @@ class PCA(RangedAlgorithm):
         return PrivateSum("vector_sum", self.bounds | count, self.mean_share)
 
     def _unit(self, center: Floats) -> dict[str, Any]:
-        return {"columns": len(self.columns), "center": center, "within": self.within}
+        scale = {"scale": self.scale} if self.scaling != "nothing" else {}
+        return {"columns": len(self.columns), "center": center, "within": self.within} | scale
 
     @property
     def _left(self) -> float:
