@@ -85,7 +85,7 @@ def wide(folder: Path, columns: int = 20_000, rows: int = 5_000, components: int
             table[at : at + 500] = (rng.normal(size=(500, rank)) * spread) @ axes.T
         table.flush()
         sites[f"s{s}"] = Units.from_rows(np.load(file, mmap_mode="r"))
-    algorithm = PCA(columns=names(columns), components=components, clip=3.0, centering="nothing", rounds=3)
+    algorithm = PCA(columns=names(columns), components=components, clip=3.0, centering="nothing")
     before = Anonymous()
     before.start()
     sleep(0.1)

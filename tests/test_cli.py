@@ -197,6 +197,17 @@ def test_a_study_is_planned_without_reading_data_then_run_and_recorded(tmp_path:
     assert "sound, 1 entries" in zerosum("ledger", "verify", cwd=tmp_path).stdout
 
 
+def test_a_plan_says_what_the_planner_chose(tmp_path: Path) -> None:
+    text = STUDY.replace('"mean"', '"pca"').replace("[parameters]", '[parameters]\ncomponents = 1\nsolver = "subspace"')
+    study = write_study(tmp_path, text)
+    plan = as_json(zerosum("plan", str(study), "--json", cwd=tmp_path))
+    rounds = len(plan["releases"]) - 1
+    assert plan["says"].startswith(f"solver subspace, {rounds} round")
+    assert "pca: solver subspace" in zerosum("plan", str(study), cwd=tmp_path).stdout
+    record = as_json(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path))
+    assert [line["share"] for line in record["privacy"]["releases"]] == [line["share"] for line in plan["releases"]]
+
+
 def test_running_again_is_spending_again_until_the_cap(tmp_path: Path) -> None:
     study = write_study(tmp_path, STUDY.replace("epsilon = 2.0", "epsilon = 8.0"))
     assert zerosum("run", str(study), "--out", "one", cwd=tmp_path).returncode == 0

@@ -117,6 +117,29 @@ def test_without_noise_or_normalising_it_is_scikit_learns(bounds: dict[str, Any]
     assert not hasattr(found, "explained_variance_ratio_")  # nobody paid for the whole
 
 
+def test_columns_may_be_scaled_by_their_public_ranges() -> None:
+    data, upper = rows() * [1, 10, 100, 1000], np.array([12.0, 60, 200, 700])
+    bounds = {"lower": -upper, "upper": upper, "scaling": "ranges", "n_components": 4, "normalise": False}
+    found = seeded(scheme="non-private", **bounds).fit(data)
+    assert np.array_equal(found.scale_, upper)
+    plain = PlainPCA(4).fit(data / upper)
+    assert np.allclose(np.abs(found.components_), np.abs(plain.components_), atol=1e-8)
+    assert np.allclose(found.explained_variance_ * 600 / 599, plain.explained_variance_)
+    assert np.allclose(np.abs(found.transform(data)), np.abs(plain.transform(data / upper)))
+    assert np.allclose(found.inverse_transform(found.transform(data)), data)
+
+
+def test_a_clip_may_be_bought_and_shrinking_left_out() -> None:
+    found = seeded(n_components=2, normalise=False, matrix_clip="paid", epsilon=20.0).fit(three(6000))
+    assert [line.statistic for line in found.privacy_.releases] == ["vector_sum", "scatter_norms", "scatter"]
+    assert found.explained_variance_[0] == pytest.approx(8, rel=0.2)  # 9, less what the clip at a quantile takes
+    fixed = seeded(n_components=2, normalise=False, matrix_clip=300.0, epsilon=20.0).fit(three(6000))
+    assert fixed.explained_variance_[0] == pytest.approx(9, rel=0.1)
+    assert np.all(fixed.explained_variance_std_ > found.explained_variance_std_)
+    shrunk, plain = (seeded(shrink=shrink, epsilon=0.1).fit(three()) for shrink in (True, False))
+    assert not np.allclose(shrunk.components_, plain.components_)
+
+
 def test_about_zero_the_mean_is_zero_whatever_the_ranges() -> None:
     data = rows() + 5
     found = seeded(scheme="non-private", centering="nothing", lower=-10, upper=[30, 20, 20, 20], normalise=False)
@@ -269,6 +292,8 @@ def test_what_drowns_in_noise_is_said() -> None:
         ({"upper": None}, "belong together"),
         ({"upper": [1.0, 2.0]}, r"upper must be one number or one for each of the 4 columns, got shape \(2,\)"),
         ({"solver": "power"}, "solver"),
+        ({"matrix_clip": "paid"}, "set normalise to false"),
+        ({"scaling": "ranges", "lower": None, "upper": None, "clip": 1.0}, "needs a public range"),
         ({"scheme": "magic"}, "unknown scheme"),
         ({"epsilon": -1.0}, "epsilon must be positive and finite, got -1"),
         ({"delta": 2.0}, "delta must lie strictly between 0 and 1, got 2"),

@@ -41,7 +41,7 @@ from zerosum.site.contribute import Site
 from zerosum.site.noise import NoiseShare, Steps
 from zerosum.site.policy import Policy
 from zerosum.statistics import build
-from zerosum.study import make_plan, pin
+from zerosum.study import make_plan, pin, settle
 
 Z = 5.0
 VICTIM = 0
@@ -243,6 +243,7 @@ def audit(
         coalition=Coalition(0, dropouts) if forget_colluders else coalition,
         results_to_sites=not forget_colluders,
     )
+    chosen = settle(chosen, plan)
     request = chosen.requests(Adjacency.REPLACE_ONE)[0]
     draw = candidates(chosen)
     one, other = worst_pair(build(request.statistic, request.params), draw)

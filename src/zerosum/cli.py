@@ -199,12 +199,16 @@ def plan(
     json_: Json = False,
 ) -> None:
     """What a study will release and what that costs each site, before any data is read."""
-    from zerosum.study import Study
+    from zerosum.study import Study, settle
 
-    report = privacy_report(Study.load(study).plan())
+    loaded = Study.load(study)
+    planned = loaded.plan()
+    report, says = privacy_report(planned), settle(loaded.build_algorithm(), planned).says
     if json_:
-        _print_json(report.as_record())
+        _print_json(report.as_record() | {"says": says})
         return
+    if says:
+        _out.print(f"[bold]{report.algorithm}[/]: {escape(says)}")
     _show_report(report)
 
 

@@ -53,13 +53,20 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         About a private mean that costs `mean_share` of the budget, the middle of the ranges, or zero.
     mean_share : float
         What the mean costs, as a share of mu squared.
+    scaling : {"nothing", "ranges"}
+        Whether columns are divided by half their public range, which is free. Components then live in those units.
+    shrink : bool
+        Whether columns that drown in noise are weighed down before the matrix is decomposed.
     within : {"nothing", "center", "standardise"}
         What is done first to the rows of a unit that owns several.
     normalise : bool
-        Whether every unit's matrix is divided by its norm, so that all weigh the same, or only bounded: then by
-        what rows inside the ranges or the clip reach.
-    solver : {"auto", "matrix", "subspace"}, rounds : int
-        Release the matrix once, or its product with the current basis in `rounds` rounds.
+        Whether every unit's matrix is divided by its norm, so that all weigh the same, or only bounded.
+    matrix_clip : float or "paid", optional
+        The bound where matrices are not normalised, by default what rows inside the ranges or the clip reach. A paid
+        one is a quantile of a noisy histogram of the matrices' norms, for a twentieth of mu squared.
+    solver : {"auto", "matrix", "subspace"}, rounds : int, optional
+        Release the matrix once, or its product with the current basis in `rounds` rounds, by default as many as the
+        planner finds best.
     scheme : str or Scheme
         How sites' noise combines; `secure-sum` unless told.
     colluders, dropouts : int
@@ -79,7 +86,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     components_ : (n_components, n_features), the largest entry of each positive.
     explained_variance_ : (n_components,), eigenvalues of the mean of the units' matrices, less what noise adds.
     explained_variance_ratio_ : (n_components,), only where the whole is known: for normalised single rows it is 1.
-    mean_ : (n_features,), what rows are centred at.
+    explained_variance_std_ : (n_components,), the standard deviation that noise gives each of them.
+    mean_, scale_ : (n_features,), what rows are centred at and then divided by.
     noise_edge_ : float, the eigenvalue that noise alone reaches.
     above_noise_ : int, how many components stand above it.
     n_components_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
@@ -109,10 +117,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         clip: float | None = None,
         centering: Literal["paid", "ranges", "nothing"] = "paid",
         mean_share: float = 0.08,
+        scaling: Literal["nothing", "ranges"] = "nothing",
+        shrink: bool = True,
         within: Literal["nothing", "center", "standardise"] = "nothing",
         normalise: bool = True,
+        matrix_clip: float | Literal["paid"] | None = None,
         solver: Literal["auto", "matrix", "subspace"] = "auto",
-        rounds: int = 3,
+        rounds: int | None = None,
         scheme: str | Scheme = "secure-sum",
         colluders: int | None = None,
         dropouts: int = 0,
@@ -128,8 +139,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.clip = clip
         self.centering = centering
         self.mean_share = mean_share
+        self.scaling = scaling
+        self.shrink = shrink
         self.within = within
         self.normalise = normalise
+        self.matrix_clip = matrix_clip
         self.solver = solver
         self.rounds = rounds
         self.scheme = scheme
@@ -169,8 +183,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 "components": self.n_components,
                 "centering": self.centering,
                 "mean_share": self.mean_share,
+                "scaling": self.scaling,
+                "shrink": self.shrink,
                 "within": self.within,
                 "normalise": self.normalise,
+                "matrix_clip": self.matrix_clip,
                 "solver": self.solver,
                 "rounds": self.rounds,
             },
@@ -188,7 +205,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if isinstance(X, Units) or _by_name(X) or _several(X):
             raise ValueError("transform takes one array: call it for each site, where the site's rows are")
         rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray((rows - self.mean_) @ self.components_.T)
+        return np.asarray((rows - self.mean_) / self.scale_ @ self.components_.T)
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
         """The rows that have these scores and lie in the span of the components."""
@@ -196,7 +213,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         scores = check_array(X, dtype=np.float64)
         if scores.shape[1] != self.n_components_:
             raise ValueError(f"scores must have {self.n_components_} columns, one a component, got {scores.shape[1]}")
-        return np.asarray(scores @ self.components_ + self.mean_)
+        return np.asarray(scores @ self.components_ * self.scale_ + self.mean_)
 
     @property
     def _n_features_out(self) -> int:
@@ -265,16 +282,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 )
             clip = max(_largest_norm(units) for units in tables.values()) or 1.0
             notes.append(f"no bounds were given, so the clip, {clip:g}, was read off the data, which is not private")
-        bounds = {"lower": lower, "upper": upper, "clip": clip}
-        if not self.normalise:
-            reach: Any = clip
-            if lower is not None and upper is not None:
-                about_zero = self.centering == "nothing"
-                far = np.maximum(np.abs(lower), np.abs(upper)) if about_zero else (upper - lower) / 2
-                reach = np.linalg.norm(far)
-            if reach is not None:
-                bounds["matrix_clip"] = float(reach) ** 2
-        return bounds, notes
+        return {"lower": lower, "upper": upper, "clip": clip}, notes
 
     def _by_column(self, which: str) -> Floats | None:
         given = getattr(self, which)
@@ -334,8 +342,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         estimate = result.estimate
         self.components_: Floats = np.asarray(estimate["components"])
         self.explained_variance_: Floats = np.asarray(estimate["eigenvalues"])
+        self.explained_variance_std_: Floats = np.asarray(estimate["eigenvalue_std"])
         about_zero = self.centering == "nothing"
         self.mean_: Floats = np.zeros(self.n_features_in_) if about_zero else np.asarray(estimate["mean"])
+        self.scale_: Floats = np.asarray(estimate["scale"])
         self.n_components_ = len(self.components_)
         self.noise_edge_ = float(estimate["noise_edge"][0])
         self.above_noise_ = int(estimate["above_noise"][0])

@@ -18,12 +18,13 @@ from zerosum import algorithms
 from zerosum.algorithms import Algorithm
 from zerosum.data.imaging import Preparation, Selection, Space, load_images
 from zerosum.data.maps import draw_maps, write_maps
+from zerosum.algorithms.program import Outlook
 from zerosum.data.tables import load_units
 from zerosum.engines.coordinator import conduct
 from zerosum.engines.in_process import InProcess
 from zerosum.engines.seam import Engine
 from zerosum.errors import BadParameter, BadStudy, ZerosumError
-from zerosum.kernel.plan import Calibration, Plan, PlannedSite
+from zerosum.kernel.plan import Calibration, Plan, PlannedRelease, PlannedSite
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
@@ -33,6 +34,8 @@ from zerosum.site.contribute import Site
 from zerosum.site.policy import Policy
 
 DEFAULT_SCHEME = "secure-sum"
+
+_WHOLE = PlannedRelease("everything", sensitivity=1.0, share=1.0, size=1, bound=1.0)
 
 OnRound = Callable[[int, int], None]
 
@@ -254,7 +257,7 @@ def make_plan(
     seed: int | None = None,
 ) -> Plan:
     """A plan under a fresh study name."""
-    return Plan(
+    plan = Plan(
         study=f"{name} {secrets.token_hex(8)}",
         algorithm=algorithm.name,
         unit=unit,
@@ -264,10 +267,23 @@ def make_plan(
         scheme=scheme,
         coalition=coalition,
         sites=tuple(sites),
-        releases=algorithm.releases(adjacency),
+        releases=(_WHOLE,),
         results_to_sites=results_to_sites,
         calibration=calibration,
         seed=seed,
+    )
+    return replace(plan, releases=settle(algorithm, plan).releases(adjacency))
+
+
+def settle(algorithm: Algorithm, plan: Plan) -> Algorithm:
+    """The algorithm as this plan runs it: what it leaves open is chosen from the plan's public facts.
+
+    The plan's own releases are no part of these, so whoever plans and whoever runs the plan choose the same.
+    """
+    alone = replace(plan, releases=(_WHOLE,))
+    units = [site.units for site in plan.sites if site.units is not None]
+    return algorithm.settled(
+        Outlook(noise=alone.law(0).noise_std, units=sum(units) if len(units) == len(plan.sites) else None)
     )
 
 
@@ -282,7 +298,8 @@ def pin(plan: Plan, sites: Sequence[Site]) -> Plan:
 
 def execute(plan: Plan, algorithm: Algorithm, engine: Engine, on_round: OnRound = _quiet) -> Result:
     """Run a plan's program over an engine."""
-    requests, program = algorithm.requests(plan.adjacency), algorithm.program(plan.adjacency)
+    settled = settle(algorithm, plan)
+    requests, program = settled.requests(plan.adjacency), settled.program(plan.adjacency)
     outcome = conduct(plan, requests, program, engine, on_round)
     return Result(outcome.result, privacy_report(plan), outcome.participants, versions())
 
@@ -324,7 +341,7 @@ def run(
         policy = (policies or {}).get(name) or Policy(population=name, unit=unit, adjacency=adjacency)
         members.append(Site(name, units, policy))
     shapes = [PlannedSite(site.name) for site in members]
-    if chosen.combine is not Combine.SUMS:
+    if adjacency is Adjacency.REPLACE_ONE:  # counts are public; otherwise they are data
         shapes = [replace(shape, units=len(site.units)) for shape, site in zip(shapes, members, strict=True)]
     plan = make_plan(
         algorithm,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import PCA
 from zerosum.algorithms.pca import leading, matrix_edge
+from zerosum.algorithms.program import Outlook
 from zerosum.audit import audit
 from zerosum.engines.scripted import drive
 from zerosum.kernel import coordinates
@@ -65,7 +67,49 @@ def test_the_solver_is_chosen_by_size_and_said_in_the_plan() -> None:
     assert PCA(columns=names(2000), components=2, clip=1.0).chosen == "matrix"
     wide = PCA(columns=names(2001), components=2, clip=1.0, centering="nothing")
     assert [release.statistic for release in wide.releases(Adjacency.REPLACE_ONE)] == ["scatter_product"] * 3
-    assert wide.releases(Adjacency.REPLACE_ONE)[0].size == 4002  # never a square matrix
+    assert wide.releases(Adjacency.REPLACE_ONE)[0].size == 2001 * 12  # never a square matrix
+    assert wide.says == "solver subspace, 3 rounds at shares 0.227, 0.32, 0.453, a basis of 2 + 10 columns"
+    assert PCA(columns=names(5), components=2, clip=1.0).says == "solver matrix, the whole second moment at once"
+
+
+def test_the_planner_chooses_rounds_from_public_facts_and_leaves_alone_what_is_given() -> None:
+    wide = PCA(columns=names(3000), components=5, clip=1.0, centering="nothing")
+    outlook = Outlook(noise=1.0, units=10_000)
+    settled = wide.settled(outlook)
+    assert settled == wide.settled(outlook) == settled.settled(outlook)  # the same again, and nothing left to choose
+    assert settled == wide.settled(Outlook(noise=1.0, units=None))  # a guess, where units are not public
+    assert None not in (settled.rounds, settled.growth, settled.extra)
+    quiet = wide.settled(Outlook(noise=0.001, units=10**6)).schedule
+    assert settled.schedule.growth > quiet.growth  # where noise is small there is nothing to save up for the end
+    assert wide.model_copy(update={"rounds": 9, "growth": 3.0}).settled(outlook).schedule.rounds == 9
+    all_given = wide.model_copy(update={"rounds": 2, "growth": 3.0, "extra": 1})
+    assert all_given.settled(outlook) == all_given
+    small = PCA(columns=names(5), components=2, clip=1.0)
+    assert small.settled(outlook) is small
+    shares = [release.share for release in settled.releases(Adjacency.REPLACE_ONE)]
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares == sorted(shares)
+
+
+def test_the_planned_schedule_captures_more_than_equal_rounds_without_extra_columns() -> None:
+    """On data unlike the stand-in: eigenvalues that fall as k^-2 and then end, in a random basis."""
+    rng = np.random.default_rng(0)
+    rows = (rng.normal(size=(6000, 60)) / np.arange(1, 61)) @ np.linalg.qr(rng.normal(size=(400, 60)))[0].T
+    units = Units.from_rows(rows)
+    matrix = coordinates.unpack(build("scatter", {"columns": 400}).total(units), 400)
+    open_ = PCA(columns=names(400), components=8, clip=1.0, centering="nothing", solver="subspace")
+    plain = open_.model_copy(update={"rounds": 3, "growth": 1.0, "extra": 0})
+    found: dict[str, list[float]] = {"planned": [], "plain": []}
+    for which, algorithm in (("planned", open_.settled(Outlook(5.0, 6000))), ("plain", plain)):
+
+        def noisy(request: PrivateSum) -> Release:
+            total, std = build(request.statistic, request.params).total(units), 5 * np.sqrt(2 / request.share)
+            return Release(total + std * rng.normal(size=total.shape), std, 6000.0, ("a", "b"))
+
+        for _ in range(8):
+            estimate, _asked = drive(algorithm.program(Adjacency.REPLACE_ONE), noisy)
+            found[which].append(captured(matrix, np.asarray(estimate["components"])))
+    assert np.mean(found["planned"]) > np.mean(found["plain"]) + 0.01
 
 
 def test_a_person_weighs_the_same_whatever_the_number_and_size_of_its_rows() -> None:
@@ -106,6 +150,13 @@ def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float,
         ({"components": 0}, "components"),
         ({"mean_share": 1.0}, "mean_share"),
         ({"solver": "power"}, "solver"),
+        ({"matrix_clip": "paid"}, "set normalise to false"),
+        ({"matrix_clip": 2.0}, "set normalise to false"),
+        ({"matrix_clip": -2.0, "normalise": False}, "matrix_clip"),
+        ({"matrix_clip": "paid", "normalise": False, "clip_share": 0.95}, "leave nothing"),
+        ({"clip_range": (2.0, 1.0)}, "the lower one first"),
+        ({"scaling": "ranges"}, "needs a public range"),
+        ({"scaling": "ranges", "lower": [0, 0, 0], "upper": [1, 1, 0]}, "of positive width"),
     ],
 )
 def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
@@ -140,6 +191,87 @@ def test_pure_noise_stays_below_its_edge() -> None:
             noise = coordinates.unpack(rng.normal(size=coordinates.size(columns)), columns)
             over += int(np.max(np.linalg.eigvalsh(noise)) > matrix_edge(columns, 1.0))
     assert over <= 2
+
+
+def test_scaling_by_ranges_divides_columns_before_they_are_normalised() -> None:
+    rows = data(500, 4) * [1, 10, 100, 1000]
+    upper = np.array([1.0, 10, 100, 1000])
+    algorithm = PCA(
+        columns=names(4), components=2, lower=np.zeros(4), upper=upper, centering="ranges", scaling="ranges"
+    )
+    estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
+    assert np.array_equal(estimate["scale"], upper / 2)
+    own = (rows - upper / 2) / (upper / 2)
+    own /= np.linalg.norm(own, axis=1, keepdims=True)
+    assert np.allclose(estimate["eigenvalues"], np.linalg.eigvalsh(own.T @ own / 500)[::-1][:2])
+    assert algorithm.reach == 4
+
+
+def people(count: int, seed: int = 0) -> list[Floats]:
+    """People of six rows in six columns, whose sizes spread over orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    return [10 ** rng.normal(0, 0.4) * rng.normal(size=(6, 6)) / np.arange(1, 7) for _ in range(count)]
+
+
+def own_matrices(units: list[Floats]) -> Floats:
+    return np.array([rows.T @ rows / len(rows) for rows in units])
+
+
+def test_a_clip_is_bought_and_the_eigenvalues_are_those_of_the_clipped_matrices() -> None:
+    units = people(3000)
+    algorithm = PCA(columns=names(6), components=3, clip=40.0, centering="nothing", normalise=False, matrix_clip="paid")
+    estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_list(units)))  # type: ignore[arg-type]
+    assert [(request.statistic, request.share) for request in asked] == [("scatter_norms", 0.05), ("scatter", 0.95)]
+    matrices = own_matrices(units)
+    norms = np.linalg.norm(matrices, axis=(1, 2))
+    clip = float(estimate["matrix_clip"][0])
+    assert np.quantile(norms, 0.9) <= clip <= 2 * np.quantile(norms, 0.9)
+    clipped = np.mean(matrices * np.minimum(1, clip / norms)[:, None, None], axis=0)
+    assert np.allclose(estimate["eigenvalues"], np.linalg.eigvalsh(clipped)[::-1][:3])
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("solver", ["matrix", "subspace"])
+def test_a_bought_clip_beats_a_safe_one_on_people_of_very_different_sizes(solver: str, adjacency: Adjacency) -> None:
+    """The safe clip is what rows inside the public bound reach, 1600; the paid one comes near the 0.9 quantile, 10."""
+    units = people(3000)
+    matrix = np.mean(own_matrices(units), axis=0)
+    sites = {f"s{s}": Units.from_list(units[s::3]) for s in range(3)}
+    for bought in ("paid", None):
+        algorithm = PCA(
+            columns=names(6),
+            components=2,
+            clip=40.0,
+            centering="nothing",
+            normalise=False,
+            matrix_clip=bought,
+            solver=solver,
+        )
+        result = run(algorithm, sites, epsilon=2.0, delta=1e-5, adjacency=adjacency, policies=fresh(sites, adjacency))
+        assert result.report.worst_epsilon <= 2 + 1e-9
+        if bought == "paid":
+            assert 4 < float(result.estimate["matrix_clip"][0]) < 60
+            assert result.estimate["above_noise"].tolist() == [2.0]
+            assert captured(matrix, np.asarray(result.estimate["components"])) > 0.98
+        else:
+            assert result.estimate["above_noise"].tolist() == [0.0]  # all drowned
+
+
+def fresh(sites: Iterable[str], adjacency: Adjacency) -> dict[str, Policy]:
+    return {name: Policy(population=f"{name} {secrets.token_hex(4)}", adjacency=adjacency) for name in sites}
+
+
+def test_norms_are_counted_whatever_their_size() -> None:
+    stat = build("scatter_norms", {"columns": 2, "lowest": 1e-2, "highest": 1e2, "bins": 4})
+    sizes = [0.0, 1e-200, 0.05, 0.5, 2.0, 9.0, 1e30, 1e200]  # the norm is the square
+    expected = [3.0, 1.0, 1.0, 3.0]
+    for units in (
+        Units.from_rows(np.array([[size, 0.0] for size in sizes])),
+        Units.from_list([np.array([[size, 0.0]] * 3) for size in sizes]),
+    ):
+        assert stat.total(units).tolist() == expected
+    with pytest.raises(ValueError, match="lowest must be below highest"):
+        build("scatter_norms", {"columns": 2, "lowest": 2.0, "highest": 1.0, "bins": 4})
 
 
 def captured(matrix: Floats, components: Floats) -> float:
@@ -221,3 +353,8 @@ def test_an_attacker_does_not_exceed_the_claim(centering: str) -> None:
     found = audit(Scheme("secure-sum"), algorithm, samples=20_000 if centering == "nothing" else 2_000)
     assert found.holds
     assert found.tight or centering == "paid"  # the worst unit for the mean is not the worst for the matrix
+
+
+def test_an_attacker_does_not_exceed_the_claim_where_the_clip_is_bought() -> None:
+    algorithm = PCA(columns=names(6), components=2, clip=1.0, centering="nothing", normalise=False, matrix_clip="paid")
+    assert audit(Scheme("secure-sum"), algorithm, samples=400).holds

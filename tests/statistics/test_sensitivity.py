@@ -35,6 +35,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("scatter", {"columns": 3, "clip": 1.0, "center": [0.1, 0, 0.2]}),
     ("scatter", {"columns": 3, "clip": 0.8, "normalise": False, "scale": [1, 2, 3]}),
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2]}),
+    ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2], "clip": 7.0, "normalise": False}),
+    ("scatter_norms", {"columns": 3, "lowest": 0.01, "highest": 100.0, "bins": 5, "center": [0.1, 0, 0.2]}),
+    ("scatter_norms", {"columns": 2, "lowest": 0.1, "highest": 3.0, "bins": 2, "within": "standardise"}),
     ("attacked_by_tests", {"columns": 3, "clip": 0.9}),
 ]
 

@@ -54,13 +54,16 @@ class Histogram(Algorithm):
         }
 
 
-def nearest_probabilities(counts: Floats) -> Floats:
-    """The point of the probability simplex nearest to the counts, scaled to their positive total.
+def nearest_probabilities(counts: Floats, total: float | None = None) -> Floats:
+    """The point of the probability simplex nearest to the counts, scaled to their total or else their positive part.
 
     >>> nearest_probabilities(np.array([3.0, 1.0, -1.0])).tolist()
     [0.75, 0.25, 0.0]
+    >>> nearest_probabilities(np.array([3.0, 1.0, -1.0]), total=2.0).tolist()
+    [1.0, 0.0, 0.0]
     """
-    total = float(np.sum(np.maximum(counts, 0)))
+    if total is None:
+        total = float(np.sum(np.maximum(counts, 0)))
     if total <= 0:
         return np.full(len(counts), 1 / len(counts))
     falling = np.sort(counts / total)[::-1]

@@ -2,48 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+import math
+from dataclasses import asdict, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.program import Floats, Program, RangedAlgorithm
+from zerosum.algorithms.histogram import nearest_probabilities
+from zerosum.algorithms.program import Floats, Outlook, Program, RangedAlgorithm
+from zerosum.algorithms.schedule import Schedule, best
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.scatter import ScatterNorms
 
 _MATRIX_COLUMNS = 2000  # up to here the whole second moment is released
+_BINS, _SPAN = 20, 1e-6  # of the norms' histogram: each twice as far as the one before, over six decades
 
 
 class PCA(RangedAlgorithm):
     """The leading eigenvectors of the units' second moment, about a paid mean by default.
 
-    Each unit's own matrix is divided by its norm (`normalise`, free) or clipped, so that one unit weighs no more than
-    another. Up to 2000 columns the matrix itself is released once, in isometric coordinates, and columns that drown in
+    Each unit's own matrix is divided by its norm (`normalise`, free) or clipped at `matrix_clip`, so that one unit
+    weighs no more than another. That is what rows inside the ranges or the clip reach unless given, or `"paid"`: then
+    `clip_share` buys a noisy histogram of the matrices' norms over `clip_range`, and its `clip_quantile` is the clip.
+    Up to 2000 columns the matrix itself is released once, in isometric coordinates, and columns that drown in
     noise are weighed down before it is decomposed (`shrink`, free); beyond, `rounds` rounds of subspace iteration
-    release its product with the current basis, and no square matrix exists anywhere. `auto` chooses.
+    release its product with the current basis, and no square matrix exists anywhere. `auto` chooses. How many rounds,
+    how much more the last one gets than the first (`growth`) and how many columns the basis has beyond the components
+    (`extra`) are left to the planner unless given.
 
     Results: `components` (one a row, largest entry positive), `eigenvalues` (of the mean of the units' matrices,
     corrected for what noise adds, zero where nothing stands above it), `eigenvalue_std` (their error bars),
-    `noise_edge` (what pure noise reaches), `above_noise` (how many components stand above it), `mean`.
+    `noise_edge` (what pure noise reaches), `above_noise` (how many components stand above it), `mean` and `scale` (what
+    was taken off each column, and what it was divided by then: half its public range with `scaling = "ranges"`, free),
+    `matrix_clip` (the norm that matrices were clipped at; 1 where they were normalised).
     """
 
     name: ClassVar[str] = "pca"
     components: int = Field(gt=0)
     centering: Literal["paid", "ranges", "nothing"] = "paid"
     mean_share: float = Field(default=0.08, gt=0, lt=1)
+    scaling: Literal["nothing", "ranges"] = "nothing"
     shrink: bool = True
     within: Literal["nothing", "center", "standardise"] = "nothing"
     normalise: bool = True
-    matrix_clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    matrix_clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["paid"] | None = None
+    clip_share: float = Field(default=0.05, gt=0, lt=1)
+    clip_quantile: float = Field(default=0.9, gt=0, lt=1)
+    clip_range: tuple[float, float] | None = None
     solver: Literal["auto", "matrix", "subspace"] = "auto"
-    rounds: int = Field(default=3, gt=0)
+    rounds: int | None = Field(default=None, gt=0)
+    growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    extra: int | None = Field(default=None, ge=0)
     start: int = 0  # seed of the public first basis, nothing else
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.components > len(self.columns):
             raise ValueError(f"at most {len(self.columns)} components can be had, got {self.components}")
+        if self.scaling == "ranges" and not (self.lower is not None and np.all(self.half > 0)):
+            raise ValueError("scaling by ranges needs a public range of positive width for every column")
+        if self.normalise and self.matrix_clip is not None:
+            raise ValueError("matrix_clip bounds matrices that are not normalised: set normalise to false, or leave it")
+        if not self._left > 0:
+            raise ValueError("mean_share and clip_share leave nothing for the components")
+        if self.clip_range is not None and not 0 < self.clip_range[0] < self.clip_range[1] < math.inf:
+            raise ValueError("clip_range must be two positive numbers, the lower one first")
         return self
 
     @property
@@ -53,12 +79,53 @@ class PCA(RangedAlgorithm):
             return self.solver
         return "matrix" if len(self.columns) <= _MATRIX_COLUMNS else "subspace"
 
-    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        first = (self._mean_request(adjacency),) if self.centering == "paid" else ()
-        center = self.middle if self.centering != "nothing" else np.zeros(len(self.columns))
+    @property
+    def reach(self) -> float:
+        """The largest norm of a matrix of rows inside the public ranges, or inside the clip where there are none."""
+        if self.within == "standardise":
+            return float(len(self.columns))
+        if self.lower is None or self.upper is None:
+            return self.radius**2
+        far = np.maximum(np.abs(self.lower), np.abs(self.upper)) if self.centering == "nothing" else self.half
+        return float(np.sum((far / self.scale) ** 2))
+
+    @property
+    def scale(self) -> Floats:
+        """What columns are divided by."""
+        return self.half if self.scaling == "ranges" else np.ones(len(self.columns))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The rounds of the subspace solver: as given or settled, the rest by default."""
+        given = {"rounds": self.rounds, "growth": self.growth, "extra": self.extra}
+        schedule = Schedule(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        return replace(schedule, extra=min(schedule.extra, len(self.columns) - self.components))
+
+    def settled(self, outlook: Outlook) -> Self:
         if self.chosen == "matrix":
-            return (*first, self._matrix(center))
-        return (*first, *[self._product(center, self._first_basis())] * self.rounds)
+            return self
+        whole = outlook.noise * math.sqrt(2 / self._left)  # the sensitivity of replacing a unit
+        found = best(len(self.columns), self.components, outlook.units, whole, self.rounds, self.growth, self.extra)
+        return self.model_copy(update=asdict(found))
+
+    @property
+    def says(self) -> str:
+        if self.chosen == "matrix":
+            return "solver matrix, the whole second moment at once"
+        schedule = self.schedule
+        shares = ", ".join(f"{self._left * share:.3g}" for share in schedule.shares)
+        rounds = f"{schedule.rounds} round{'s' if schedule.rounds > 1 else ''}"
+        return f"solver subspace, {rounds} at shares {shares}, a basis of {self.components} + {schedule.extra} columns"
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        center = self.middle if self.centering != "nothing" else np.zeros(len(self.columns))
+        mean = (self._mean_request(adjacency),) if self.centering == "paid" else ()
+        norms = (self._norms(center),) if self.matrix_clip == "paid" else ()
+        if self.chosen == "matrix":
+            return (*mean, *norms, self._matrix(center, self._clip))
+        basis = self._first_basis()
+        rounds = [self._product(center, self._clip, basis, share) for share in self.schedule.shares]
+        return (*mean, *norms, *rounds)
 
     def program(self, adjacency: Adjacency) -> Program:
         center = self.middle if self.centering != "nothing" else np.zeros(len(self.columns))
@@ -69,8 +136,13 @@ class PCA(RangedAlgorithm):
                 total, units = total[1:], max(float(total[0]), 1.0)
             mean = total / units
             center = self.middle + self.half * (np.clip(mean, -1, 1) if self.lower is not None else mean)
+        clip = self._clip
+        if self.matrix_clip == "paid":
+            release = yield self._norms(center)
+            counted = release.units if release.units is not None else float(np.sum(release.value))
+            clip = self._quantile(nearest_probabilities(release.value, max(counted, 1.0)))
         if self.chosen == "matrix":
-            release = yield self._matrix(center)
+            release = yield self._matrix(center, clip)
             matrix = coordinates.unpack(release.value, len(self.columns))
             vectors = leading(matrix, release.noise_std, self.components, shrink=self.shrink)
             values = np.einsum("ji,jk,ki->i", vectors, matrix, vectors)
@@ -78,23 +150,25 @@ class PCA(RangedAlgorithm):
             above = int(np.sum(np.linalg.eigvalsh(matrix) > edge)) if edge > 0 else self.components
         else:
             basis, values, vectors = self._first_basis(), np.zeros(0), np.zeros((0, 0))
-            for _ in range(self.rounds):
-                release = yield self._product(center, basis)
+            for share in self.schedule.shares:
+                release = yield self._product(center, clip, basis, share)
                 product = release.value.reshape(basis.shape)
-                vectors, singular, _right = np.linalg.svd(product, full_matrices=False)
-                values, basis = singular, np.linalg.qr(vectors)[0]
-            vectors = basis
+                vectors, values, _right = np.linalg.svd(product, full_matrices=False)
+                basis = np.linalg.qr(vectors)[0]
+            vectors, values = basis[:, : self.components], values[: self.components]
             # singular values of pure noise pass this once in 270 000 releases (Gaussian concentration)
-            edge = release.noise_std * (np.sqrt(len(self.columns)) + np.sqrt(self.components) + 5)
+            edge = release.noise_std * (np.sqrt(len(self.columns)) + np.sqrt(basis.shape[1]) + 5)
             above = int(np.sum(values > edge)) if edge > 0 else self.components
-        units = release.units if release.units is not None else 1.0
+        worth = clip / (release.units if release.units is not None else 1.0)
         return {
             "components": _signed(vectors).T,
-            "eigenvalues": np.where(np.arange(self.components) < above, _corrected(values, edge), 0.0) / units,
-            "eigenvalue_std": np.full(self.components, release.noise_std / units),
-            "noise_edge": np.array([edge / units]),
+            "eigenvalues": np.where(np.arange(self.components) < above, _corrected(values, edge), 0.0) * worth,
+            "eigenvalue_std": np.full(self.components, release.noise_std * worth),
+            "noise_edge": np.array([edge * worth]),
             "above_noise": np.array([float(min(above, self.components))]),
             "mean": center,
+            "scale": self.scale,
+            "matrix_clip": np.array([clip]),
         }
 
     def _mean_request(self, adjacency: Adjacency) -> PrivateSum:
@@ -102,27 +176,46 @@ class PCA(RangedAlgorithm):
         return PrivateSum("vector_sum", self.bounds | count, self.mean_share)
 
     def _unit(self, center: Floats) -> dict[str, Any]:
-        return {
-            "columns": len(self.columns),
-            "clip": self.matrix_clip,
-            "normalise": self.normalise,
-            "center": center,
-            "within": self.within,
-        }
+        scale = {"scale": self.scale} if self.scaling != "nothing" else {}
+        return {"columns": len(self.columns), "center": center, "within": self.within} | scale
 
     @property
     def _left(self) -> float:
-        return 1 - self.mean_share if self.centering == "paid" else 1.0
+        mean = self.mean_share if self.centering == "paid" else 0.0
+        return 1 - mean - (self.clip_share if self.matrix_clip == "paid" else 0.0)
 
-    def _matrix(self, center: Floats) -> PrivateSum:
-        return PrivateSum("scatter", self._unit(center), self._left)
+    @property
+    def _clip(self) -> float:
+        """The clip, as far as it is known beforehand; no sensitivity depends on it."""
+        if self.normalise:
+            return 1.0
+        return self.matrix_clip if isinstance(self.matrix_clip, float) else self.reach
 
-    def _product(self, center: Floats, basis: Floats) -> PrivateSum:
-        return PrivateSum("scatter_product", self._unit(center) | {"basis": basis}, self._left / self.rounds)
+    @property
+    def _bins(self) -> dict[str, Any]:
+        lowest, highest = self.clip_range or (_SPAN * self.reach, self.reach)
+        return {"lowest": lowest, "highest": highest, "bins": _BINS}
+
+    def _quantile(self, shares: Floats) -> float:
+        """The upper end of the bin in which the quantile lies."""
+        found = int(np.searchsorted(np.cumsum(shares), self.clip_quantile))
+        return float(ScatterNorms(columns=len(self.columns), **self._bins).edges[min(found, _BINS - 1) + 1])
+
+    def _norms(self, center: Floats) -> PrivateSum:
+        return PrivateSum("scatter_norms", self._unit(center) | self._bins, self.clip_share)
+
+    def _matrix(self, center: Floats, clip: float) -> PrivateSum:
+        return PrivateSum("scatter", self._clipped(center, clip), self._left)
+
+    def _product(self, center: Floats, clip: float, basis: Floats, share: float) -> PrivateSum:
+        return PrivateSum("scatter_product", self._clipped(center, clip) | {"basis": basis}, self._left * share)
+
+    def _clipped(self, center: Floats, clip: float) -> dict[str, Any]:
+        return self._unit(center) | {"clip": clip, "normalise": self.normalise}
 
     def _first_basis(self) -> Floats:
         rng = np.random.default_rng(self.start)
-        return np.linalg.qr(rng.normal(size=(len(self.columns), self.components)))[0]
+        return np.linalg.qr(rng.normal(size=(len(self.columns), self.components + self.schedule.extra)))[0]
 
 
 def matrix_edge(columns: int, noise: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +19,14 @@ from zerosum.statistics import build
 Floats = NDArray[np.float64]
 Estimate = Mapping[str, Floats]
 Program = Generator[PrivateSum, Release, Estimate]
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is public before a study runs."""
+
+    noise: float  # standard deviation of a released sum of sensitivity 1, if one release took the whole budget
+    units: int | None  # how many units take part in all, where that is public
 
 
 class Algorithm(BaseModel, ABC):
@@ -39,6 +48,18 @@ class Algorithm(BaseModel, ABC):
     @abstractmethod
     def program(self, adjacency: Adjacency) -> Program:
         """The generator: yields requests, receives releases, returns the estimate. No input or output, no noise."""
+
+    def settled(self, outlook: Outlook) -> Self:
+        """This algorithm with everything it leaves to the planner chosen, from public facts alone.
+
+        The same facts give the same choice, and what is settled stays as it is.
+        """
+        return self
+
+    @property
+    def says(self) -> str:
+        """What a plan cannot show by itself about how this will run; nothing unless there is something to say."""
+        return ""
 
     @property
     def categories(self) -> dict[str, Sequence[str | float | bool]]:

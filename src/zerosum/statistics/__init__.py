@@ -17,7 +17,7 @@ from zerosum.kernel.statistic import BoundedStatistic
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.moments import SecondMoment
-from zerosum.statistics.scatter import Scatter, ScatterProduct
+from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
 from zerosum.statistics.vectors import VectorSum
 
 _BUILTIN: tuple[type[BoundedStatistic], ...] = (
@@ -27,6 +27,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     ClusterSums,
     Scatter,
     ScatterProduct,
+    ScatterNorms,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,26 +11,20 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, to_numpy
 from zerosum.kernel.units import Array, Units
 
 _INSIDE = 1 + 2.0**-40  # norms are computed to this, so that what is divided by them stays inside the bound
 
 
-class Scatter(BoundedStatistic):
-    """The sum over units of Z, the mean of x x' over a unit's rows, with Frobenius norm c (`normalise`) or at most c.
+class OwnMatrix(BoundedStatistic):
+    """What is made of each unit's own matrix Z, the mean of x x' over its rows.
 
     Rows are centred at `center` and divided by `scale` first (public constants or earlier releases), and may be
-    centred or standardised within the unit, which uses the unit's own rows only. Released in isometric coordinates.
-
-    Sensitivity. Z is positive semidefinite with norm(Z) <= c. For two of them norm(Z - W)^2 = norm(Z)^2 + norm(W)^2 -
-    2 tr(Z W) <= 2 c^2, since tr(Z W) >= 0: D = sqrt(2) c, attained by orthogonal rank-one Z and W. Added or removed: c.
+    centred or standardised within the unit, which uses the unit's own rows only.
     """
 
-    name: ClassVar[str] = "scatter"
     columns: int = Field(gt=0)
-    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    normalise: bool = True
     center: FloatArray | None = None
     scale: FloatArray | None = None
     within: Literal["nothing", "center", "standardise"] = "nothing"
@@ -44,24 +39,17 @@ class Scatter(BoundedStatistic):
         return self
 
     @property
-    def size(self) -> int:
-        return coordinates.size(self.columns)
-
-    @property
     def row_bytes(self) -> int:
         return 8 * 4 * self.columns
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        return math.sqrt(2) * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
+        return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
 
-    def sum_block(self, block: Units) -> Array:
-        rows, weights = self._bounded(block)
-        xp = array_namespace(rows)
-        rows = rows * xp.sqrt(weights)[:, None]  # one array times its own transpose costs half
-        return coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(rows), rows)))
+    def _measured(self, block: Units) -> tuple[Array, Array, Array]:
+        """The rows as they enter, and for each unit the norm of its Z and what its rows were divided by beforehand.
 
-    def _bounded(self, block: Units) -> tuple[Array, Array]:
-        """The rows as they enter, and the weight of each, so that Z = sum of weight x x' over a unit's rows."""
+        Most are divided by 1; where squares would over- or underflow, by the largest entry.
+        """
         xp = array_namespace(block.rows)
         rows = xp.astype(block.rows, xp.float64, copy=False)
         if self.center is not None:
@@ -72,10 +60,10 @@ class Scatter(BoundedStatistic):
             with np.errstate(over="ignore"):
                 norms = xp.sum(rows * rows, axis=1)
             if bool(xp.all((norms > 1e-100) & (norms < 1e100))):
-                return rows, self._weights(norms * _INSIDE, xp.ones_like(norms), xp)
-            rows, largest = _scaled(rows, xp)  # squares would over- or underflow
-            return rows, self._weights(xp.sum(rows * rows, axis=1) * _INSIDE, largest, xp)
-        parts, weights = [], []
+                return rows, norms * _INSIDE, xp.ones_like(norms)
+            rows, largest = _scaled(rows, xp)
+            return rows, xp.sum(rows * rows, axis=1) * _INSIDE, largest
+        parts, norms_, largest_ = [], [], []
         for first, last in zip(block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
             count = last - first
             flat, largest = _scaled(xp.reshape(self._own(rows[first:last, ...], xp), (1, -1)), xp)
@@ -83,10 +71,10 @@ class Scatter(BoundedStatistic):
             wide = own.shape[0] > own.shape[1]
             gram = xp.matmul(xp.matrix_transpose(own), own) if wide else xp.matmul(own, xp.matrix_transpose(own))
             norm = xp.sqrt(xp.sum(gram * gram)) / count * _INSIDE
-            weight = self._weights(xp.reshape(norm, (1,)), largest, xp) / count
             parts.append(own)
-            weights.append(xp.broadcast_to(weight, (count,)))
-        return xp.concat(parts), xp.concat(weights)
+            norms_.append(xp.reshape(norm, (1,)))
+            largest_.append(largest)
+        return xp.concat(parts), xp.concat(norms_), xp.concat(largest_)
 
     def _own(self, rows: Array, xp: Any) -> Array:
         if self.within != "nothing":
@@ -96,14 +84,51 @@ class Scatter(BoundedStatistic):
             rows = rows / xp.where(spread > 0, spread, xp.ones_like(spread))
         return rows
 
-    def _weights(self, norms: Array, largest: Array, xp: Any) -> Array:
-        """What brings matrices of these norms to norm c, or to at most c; one without any stays zero.
 
-        The rows they were made of had been divided by `largest`; a weight of its square would put that back.
+class Scatter(OwnMatrix):
+    """The sum over units of Z divided by its Frobenius norm (`normalise`), or by c and then clipped at norm 1.
+
+    Released in isometric coordinates. A program that clips multiplies by c again.
+
+    Sensitivity. What a unit contributes is positive semidefinite, and its norm is at most 1 whatever c is. For two of
+    them norm(Z - W)^2 = norm(Z)^2 + norm(W)^2 - 2 tr(Z W) <= 2, since tr(Z W) >= 0: D = sqrt(2), attained by orthogonal
+    rank-one Z and W. Added or removed: 1.
+    """
+
+    name: ClassVar[str] = "scatter"
+    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    normalise: bool = True
+
+    @property
+    def size(self) -> int:
+        return coordinates.size(self.columns)
+
+    def sum_block(self, block: Units) -> Array:
+        rows, weights = self._bounded(block)
+        xp = array_namespace(rows)
+        rows = rows * xp.sqrt(weights)[:, None]  # one array times its own transpose costs half
+        return coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(rows), rows)))
+
+    def _bounded(self, block: Units) -> tuple[Array, Array]:
+        """The rows as they enter, and the weight of each, so that a unit contributes the sum of weight x x'."""
+        rows, norms, largest = self._measured(block)
+        xp = array_namespace(rows)
+        weights = self._weights(norms, largest, xp)
+        if block.offsets is None:
+            return rows, weights
+        counts = [last - first for first, last in pairwise(block.offsets.tolist())]
+        spread = [xp.broadcast_to(weights[u : u + 1] / count, (count,)) for u, count in enumerate(counts)]
+        return rows, xp.concat(spread)
+
+    def _weights(self, norms: Array, largest: Array, xp: Any) -> Array:
+        """What brings matrices of these norms to norm 1, or divides them by c up to that; one without any stays zero.
+
+        The rows they were made of had been divided by `largest`; a weight of its square puts that back.
         """
-        weights = self.clip / xp.where(norms > 0, norms, xp.ones_like(norms))
+        weights = 1 / xp.where(norms > 0, norms, xp.ones_like(norms))
         if not self.normalise:
-            back = xp.clip(largest, 0.0, 1e150) ** 2
+            root = math.sqrt(self.clip)
+            back = (xp.clip(largest, 0.0, 1e150 * root) / root) ** 2
             weights = xp.where(weights < back, weights, back)
         return xp.where(norms > 0, weights, xp.zeros_like(norms))
 
@@ -146,3 +171,42 @@ class ScatterProduct(Scatter):
         xp = array_namespace(rows)
         seen = xp.matmul(rows, xp.asarray(self.basis)) * weights[:, None]
         return xp.reshape(xp.matmul(xp.matrix_transpose(rows), seen), (-1,))
+
+
+class ScatterNorms(OwnMatrix):
+    """How many units have a Z whose Frobenius norm lies in each of `bins` bins, evenly spaced in its logarithm.
+
+    Smaller and larger norms than `lowest` and `highest` count in the first and last bin. From this a clip is bought.
+
+    Sensitivity. A unit counts in one bin: replacing it moves two counts by 1, D = sqrt(2). Added or removed: 1.
+    """
+
+    name: ClassVar[str] = "scatter_norms"
+    lowest: float = Field(gt=0, allow_inf_nan=False)
+    highest: float = Field(gt=0, allow_inf_nan=False)
+    bins: int = Field(gt=1, le=10_000)
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        if not self.lowest < self.highest:
+            raise ValueError(f"lowest must be below highest, got {self.lowest:g} and {self.highest:g}")
+        return self
+
+    @property
+    def size(self) -> int:
+        return self.bins
+
+    @property
+    def edges(self) -> Floats:
+        """Where bins begin and the last one ends."""
+        return np.geomspace(self.lowest, self.highest, self.bins + 1)
+
+    def sum_block(self, block: Units) -> Array:
+        _rows, norms, largest = self._measured(block)
+        xp = array_namespace(norms)
+        some, ones = norms > 0, xp.ones_like(norms)
+        logs = xp.log(xp.where(some, norms, ones)) + 2 * xp.log(xp.where(some, largest, ones))
+        above = some[:, None] & (logs[:, None] >= xp.asarray(np.log(self.edges[1:-1]))[None, :])
+        bins = xp.sum(xp.astype(above, xp.float64), axis=1)
+        hits = bins[:, None] == xp.arange(self.bins, dtype=xp.float64)[None, :]
+        return xp.sum(xp.astype(hits, xp.float64), axis=0)

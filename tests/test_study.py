@@ -1,0 +1,106 @@
+"""What the planner chooses: from public facts alone, and the same for the plan as for the run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pytest
+
+from zerosum import algorithms
+from zerosum.algorithms.program import Outlook, Program, RangedAlgorithm
+from zerosum.audit import audit
+from zerosum.kernel import accountant
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.statistic import Adjacency
+from zerosum.study import Study, run, settle
+
+
+class Open(RangedAlgorithm):
+    """Leaves its number of rounds to the planner: three where noise is small beside the units, else one."""
+
+    name: ClassVar[str] = "open"
+    rounds: int | None = None
+    seen: ClassVar[list[Outlook]] = []
+
+    def settled(self, outlook: Outlook) -> Self:
+        self.seen.append(outlook)
+        if self.rounds is not None:
+            return self
+        return self.model_copy(update={"rounds": 3 if outlook.noise < 0.01 * (outlook.units or 0) else 1})
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        assert self.rounds is not None, "only a settled program is planned or run"
+        return (PrivateSum("vector_sum", self.bounds, 1 / self.rounds),) * self.rounds
+
+    def program(self, adjacency: Adjacency) -> Program:
+        for request in self.requests(adjacency):
+            release = yield request
+        return {"sum": release.value}
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(algorithms.ALGORITHMS, "open", Open)
+    Open.seen.clear()
+
+
+def study(units: int | None = None, adjacency: str = "replace-one", **privacy: Any) -> Study:
+    sites = [{"name": name, "data": f"{name}.npy", "units": units} for name in ("a", "b", "c")]
+    return Study(
+        name="s",
+        algorithm="open",
+        parameters={"columns": ["x"], "clip": 1.0},
+        unit={"adjacency": adjacency},
+        privacy={"epsilon": 1.0, "delta": 1e-5, **privacy},
+        sites=sites,
+    )
+
+
+def test_a_plan_has_what_the_settled_program_asks_for() -> None:
+    assert len(study(units=1000).plan().releases) == 3
+    assert len(study(units=20).plan().releases) == 1
+    assert len(study().plan().releases) == 1
+    assert [outlook.units for outlook in Open.seen] == [3000, 60, None]
+
+
+def test_whoever_has_the_plan_chooses_the_same() -> None:
+    planned = study(units=1000).plan()
+    assert settle(study(units=1000).build_algorithm(), planned).rounds == 3  # type: ignore[attr-defined]
+    first, second = Open.seen
+    assert first == second  # although the plan has its releases by then
+
+
+def test_the_noise_is_that_of_one_release_with_the_whole_budget() -> None:
+    settle(study().build_algorithm(), study().plan())
+    alone = math.sqrt(3 / 2) / accountant.mu_for(1.0, 1e-5)  # secure sum, S = 3, one colluder
+    assert Open.seen[-1].noise == pytest.approx(alone, rel=1e-3)
+    silent = study().model_copy(update={"scheme": study().scheme.model_copy(update={"name": "non-private"})})
+    silent.plan()
+    assert Open.seen[-1].noise == 0
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_a_run_knows_its_counts_only_where_they_are_public(adjacency: Adjacency) -> None:
+    question = Open(columns=("x",), clip=1.0)
+    sites = {name: np.full((1000, 1), 0.5) for name in ("a", "b", "c")}
+    result = run(question, sites, epsilon=1.0, delta=1e-5, adjacency=adjacency)
+    public = adjacency is Adjacency.REPLACE_ONE
+    assert {outlook.units for outlook in Open.seen} == {3000 if public else None}
+    assert result.report.rounds == (3 if public else 1)
+
+
+def test_a_study_file_runs_what_it_planned(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        np.save(tmp_path / f"{name}.npy", np.full((1000, 1), 0.5))
+    for units, rounds in ((1000, 3), (None, 1)):
+        asked = study(units=units).model_copy(update={"folder": tmp_path})
+        assert asked.run().report.rounds == rounds
+
+
+def test_an_audit_attacks_the_settled_program() -> None:
+    wide = Open(columns=tuple(f"x{i}" for i in range(2000)), clip=1.0)
+    assert audit(Scheme("secure-sum"), wide, samples=2000).holds
