@@ -126,7 +126,7 @@ def _clusters(components: int, side: int, rng: np.random.Generator) -> Floats:
     centres = _grid_places(max(1, math.ceil(components / 4)), side)
     maps = []
     for k in range(components):
-        place = centres[k % len(centres)] + rng.uniform(-0.12, 0.12, 2) * side
+        place = centres[k % len(centres)] + rng.uniform(-0.08, 0.08, 2) * side
         found = _bump(place, rng.uniform(0.07, 0.12) * side, side)
         if k % 3 == 2:
             away = rng.uniform(0, 2 * math.pi)
