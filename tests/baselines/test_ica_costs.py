@@ -22,6 +22,11 @@ def test_the_exact_total_by_hand() -> None:
         alone = costs.exact_epsilon(method, 1000, 1.0, sites=4, colluders=1)
         assert alone == pytest.approx(accountant.epsilon(math.sqrt(2000) * r, 1e-5))
         assert alone < exact
+    few, many = (
+        costs.exact_mu("cape-djica", 1000, 1.0, sites=4, colluders=1, components=R) for R in (20, 50)
+    )  # a bias of 20 entries below one cannot reach the clip
+    assert few == pytest.approx(mu * math.sqrt((1 + 20 / 30) / 2))
+    assert many == pytest.approx(mu)
     assert costs.exact_mu("conv", 9, 1.0, sites=4, colluders=1, points=250) == pytest.approx(math.sqrt(18) * r / 250)
 
 

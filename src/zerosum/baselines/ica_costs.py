@@ -6,8 +6,9 @@ at the coordinator have mu^2 = 2 J r^2. That is where the papers stop. The exact
 - the whole view of a coordinator and its colluders: mu^2 is larger by 1.87 for CAPE at S = 4, C = 1;
 - the reduction: capePCA's sensitivity is sqrt(2)/n, and for a person of T volumes T times that.
 
-The sensitivities 2B of the two clips are taken as they stand. For R = 20 components h cannot reach B_h = sqrt(30), for
-its entries stay below one: a norm of sqrt(20) is the most, and the exact figure is then an upper bound, 9 % in mu.
+The sensitivities 2B of the two clips are taken as they stand: that of G is approached only where W is nearly singular,
+but W is not known beforehand. The entries of h stay below one, so that R < 30 components cannot reach B_h = sqrt(30):
+name `components` and the exact figure is smaller, by 9 % in mu at R = 20.
 
 Section IV-A puts the step rho into the noise it accounts for, sigma^2 = rho^2 tau^2/Delta^2 (Delta squared, or it would
 have a unit), as if the sensitivity did not shrink with it: `claimed_with_step` overstates mu by 1/rho.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from zerosum.baselines.ica import ROUND_DELTA
+from zerosum.baselines.ica import CLIP, ROUND_DELTA
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.calculator import account
@@ -62,10 +63,19 @@ def price(method: str, sites: int, colluders: int) -> float:
 
 
 def exact_mu(
-    method: str, rounds: int, epsilon: float, *, sites: int, colluders: int, delta: float = ROUND_DELTA, points: int = 1
+    method: str,
+    rounds: int,
+    epsilon: float,
+    *,
+    sites: int,
+    colluders: int,
+    delta: float = ROUND_DELTA,
+    points: int = 1,
+    components: int | None = None,
 ) -> float:
     """mu of a person over all rounds; with `points` volumes a person, mu of one volume instead."""
-    return ratio(epsilon, delta) * math.sqrt(PIECES * _counted(rounds) * price(method, sites, colluders)) / points
+    pieces = PIECES if components is None else 1 + min(1.0, components / CLIP)
+    return ratio(epsilon, delta) * math.sqrt(pieces * _counted(rounds) * price(method, sites, colluders)) / points
 
 
 def exact_epsilon(
@@ -77,13 +87,14 @@ def exact_epsilon(
     colluders: int,
     delta: float = ROUND_DELTA,
     total_delta: float = DELTA,
+    components: int | None = None,
 ) -> float:
     """The true total epsilon of `rounds` rounds, each calibrated as published for (epsilon, delta).
 
     >>> round(exact_epsilon("cape-djica", 1000, 1.0, sites=4, colluders=1), 1)
     276.3
     """
-    mu = exact_mu(method, rounds, epsilon, sites=sites, colluders=colluders, delta=delta)
+    mu = exact_mu(method, rounds, epsilon, sites=sites, colluders=colluders, delta=delta, components=components)
     return accountant.epsilon(mu, total_delta)
 
 

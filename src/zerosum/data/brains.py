@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from zerosum.errors import BadParameter
 
 Floats = NDArray[np.float64]
 Reals = NDArray[np.floating[Any]]
+Precision = type[np.float64] | type[np.float32]
 Layout = Literal["even", "random", "overlapping"]
 
 _AT_ONCE = 16  # people mixed in one go: 29 MB of volumes at the papers' sizes
@@ -40,8 +41,8 @@ def garch_sources(
     alpha: float | Floats = 0.3,
     beta: float | Floats = 0.6,
     burn_in: int = 100,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+    dtype: Precision = np.float64,
+) -> Reals:
     """Independent GARCH(1,1) time courses of unit variance, an array (people, points, components).
 
     x_t = sqrt(v_t) n_t with v_t = omega + alpha x_(t-1)^2 + beta v_(t-1); the three may differ by component.
@@ -155,7 +156,7 @@ class Brains:
 
     maps: Floats
     site_maps: tuple[Floats, ...] = field(repr=False)
-    sources: tuple[Floats, ...] = field(repr=False)
+    sources: tuple[Reals, ...] = field(repr=False)
     noise: float
     seed: int
 
@@ -168,19 +169,17 @@ class Brains:
         """How many each site has."""
         return tuple(len(found) for found in self.sources)
 
-    def observed(
-        self, site: int, people: slice = slice(None), dtype: type[np.float64] | type[np.float32] = np.float64
-    ) -> Any:
+    def observed(self, site: int, people: slice = slice(None), dtype: Precision = np.float64) -> Reals:
         """Volumes of some people of a site, an array (people, T, D); the same however they are cut up."""
         chosen = range(*people.indices(len(self.sources[site])))
-        mixed = self.sources[site][people].astype(dtype, copy=False) @ self.site_maps[site].astype(dtype)
+        mixed: Reals = self.sources[site][people].astype(dtype, copy=False) @ self.site_maps[site].astype(dtype)
         if self.noise > 0:
             for volumes, person in zip(mixed, chosen, strict=True):
                 rng = np.random.default_rng([self.seed, _SENSOR, site, person])
                 volumes += dtype(self.noise) * rng.standard_normal(volumes.shape, dtype=dtype)
         return mixed
 
-    def blocks(self, site: int, dtype: type[np.float64] | type[np.float32] = np.float64) -> Iterator[Any]:
+    def blocks(self, site: int, dtype: Precision = np.float64) -> Iterator[Reals]:
         """All volumes of a site, a few people at a time, each an array (people * T, D)."""
         for start in range(0, len(self.sources[site]), _AT_ONCE):
             yield self.observed(site, slice(start, start + _AT_ONCE), dtype).reshape(-1, self.maps.shape[1])

@@ -75,7 +75,7 @@ def draw(rows: Table, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
+    figure, panels = plt.subplots(1, 2, figsize=(12.5, 6.0), constrained_layout=True)
     for axes, setting in zip(panels, (FIGURE, SECTION), strict=True):
         for accountant, (label, colour, style) in _LOOKS.items():
             shown = [row for row in rows if (row["setting"], row["accountant"]) == (setting, accountant)]
@@ -95,8 +95,9 @@ def draw(rows: Table, path: Path) -> None:
         axes.set_xlabel("rounds J")
         axes.set_title(setting, loc="left", fontsize=11)
         axes.grid(color="#e5e8eb")
-        axes.legend(fontsize=8, loc="upper left")
     panels[0].set_ylabel(f"total ε at δ = {costs.DELTA:g}")
+    handles, labels = panels[1].get_legend_handles_labels()  # it has every curve
+    figure.legend(handles, labels, fontsize=9, loc="outside lower center", ncols=3)
     figure.suptitle(f"capeDJICA by every accountant: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
     figure.savefig(path, dpi=120)
     plt.close(figure)
