@@ -351,5 +351,10 @@ def test_a_figure_is_reproduced_and_an_unknown_one_refused(tmp_path: Path) -> No
     assert_refused(zerosum("reproduce", "pca-epsilon", "--data", "mnist", "--json", cwd=tmp_path), "mnist")
     done = zerosum("reproduce", "pca-delta", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert as_json(done)["data"] == "synthetic"
+    shown = zerosum("reproduce", "accountants", "--out", "here", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "moments_printed" in shown.stdout
+    assert (tmp_path / "here" / "accountants.csv").exists()
     assert (tmp_path / "reproduced" / "pca-delta-synthetic.png").read_bytes().startswith(b"\x89PNG")
     assert not (tmp_path / "state").exists()

@@ -17,7 +17,8 @@ from zerosum.errors import BadData, BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.schemes import Scheme, SiteShape
 from zerosum.kernel.view import mu_squared
-from zerosum.reproduce import NAMES, pca, reproduce
+from zerosum.reproduce import pca, reproduce
+from zerosum.reproduce.experiment import Table
 
 Floats = NDArray[np.float64]
 VARIANTS: tuple[Literal["000", "002"], ...] = ("000", "002")
@@ -156,7 +157,7 @@ def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
         pca.pca_epsilon("mnist")
     with pytest.raises(BadParameter, match="unknown data 'iris'; there are synthetic, mnist, covertype"):
         pca.pca_delta("iris", tmp_path)
-    with pytest.raises(BadParameter, match="unknown experiment"):
+    with pytest.raises(BadParameter, match="unknown figure"):
         reproduce("pca", "synthetic", None, tmp_path)
     (tmp_path / "mnist.npz").write_text("not an archive")
     with pytest.raises(BadData, match="is not the data set mnist: an array named 'x_train'"):
@@ -176,7 +177,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_tiny")
-@pytest.mark.parametrize("name", list(NAMES))
+@pytest.mark.parametrize("name", [experiment.name for experiment in pca.EXPERIMENTS])
 def test_a_quick_run_writes_its_numbers_and_its_picture(name: str, tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
     rows = reproduce(name, "synthetic", None, tmp_path / "out", on_step=lambda *step: steps.append(step))
@@ -207,7 +208,7 @@ def test_a_run_can_be_had_again() -> None:
     assert first == second
 
 
-def energies(rows: pca.Table, epsilon: float) -> dict[str, float]:
+def energies(rows: Table, epsilon: float) -> dict[str, float]:
     return {
         str(line["method"]): float(line["energy"])
         for line in pca.summary(rows)

@@ -421,8 +421,10 @@ def _ledgers() -> list[Path]:
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="pca-epsilon, pca-samples or pca-delta.")],
-    data: Annotated[str, typer.Option(help="synthetic, mnist or covertype.")] = "synthetic",
+    name: Annotated[str, typer.Argument(help="pca-epsilon, pca-samples, pca-delta or accountants.")],
+    data: Annotated[
+        str | None, typer.Option(help="Where there is a choice: synthetic (if not given), mnist or covertype.")
+    ] = None,
     folder: Annotated[Path | None, typer.Option(help="Where mnist.npz and covtype_60k.npz lie.")] = None,
     out: Annotated[Path, typer.Option(help="Where the numbers (CSV) and the picture (PNG) go.")] = Path("reproduced"),
     full: Annotated[
@@ -430,23 +432,20 @@ def reproduce(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """One of the papers' figures, ours and their methods at the same exact epsilon and at the published one."""
-    from zerosum.reproduce import NAMES
-    from zerosum.reproduce import reproduce as carry_out
-    from zerosum.reproduce.pca import summary
+    """One of the papers' figures: their methods and ours, what they claim to cost and what they cost."""
+    from zerosum.reproduce import find
 
-    if name not in NAMES:
-        raise BadParameter(f"unknown figure {name!r}; there are {', '.join(NAMES)}")
+    experiment = find(name)
     with _progress(name) as on_step:
-        rows = carry_out(name, data, folder, out, full=full, on_step=on_step)
-    means = summary(rows)
+        rows = experiment.run(out, data, folder, full=full, on_step=on_step)
+    lines = experiment.summary(rows)
     if json_:
-        _print_json({"figure": name, "data": data, "folder": str(out), "rows": means})
+        _print_json({"figure": name, "data": experiment.dataset(data), "folder": str(out), "rows": lines})
         return
-    table = Table("method", "calibration", "asked eps", "exact eps", "delta", "records", "energy", "spread", "runs")
-    for row in means:
-        numbers = [row[key] for key in ("epsilon", "exact_epsilon", "delta", "records", "energy", "spread", "runs")]
-        table.add_row(str(row["method"]), str(row["calibration"]), *[f"{float(number):.4g}" for number in numbers])
+    table = Table(*experiment.shown)
+    for line in lines:
+        cells = [line[column] for column in experiment.shown.values()]
+        table.add_row(*[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in cells])
     _out.print(table)
     _out.print(f"written to {out}")
 

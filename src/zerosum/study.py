@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm
+from zerosum.algorithms.program import Outlook
 from zerosum.data.imaging import Preparation, Selection, Space, load_images
 from zerosum.data.maps import draw_maps, write_maps
-from zerosum.algorithms.program import Outlook
 from zerosum.data.tables import load_units
 from zerosum.engines.coordinator import conduct
 from zerosum.engines.in_process import InProcess

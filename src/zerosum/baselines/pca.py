@@ -109,17 +109,24 @@ def cape_pca(
 def cape_messages(
     sites: Sequence[Floats], tau: float, rng: np.random.Generator, variant: Literal["000", "002"] = "000"
 ) -> list[Floats]:
-    """What the aggregator averages in capePCA, a D x D matrix a site (of variant 002, after it took F_s out again).
+    """What the aggregator averages in capePCA, a D x D matrix a site (of variant 002, after it took F_s out again)."""
+    return cape_perturbed([second_moment(rows) for rows in sites], tau, rng, variant)
+
+
+def cape_perturbed(
+    moments: Sequence[Floats], tau: float, rng: np.random.Generator, variant: Literal["000", "002"] = "000"
+) -> list[Floats]:
+    """The messages of capePCA from the sites' second moments.
 
     E_s has variance (1 - 1/S) tau^2 in all D^2 entries and adds up to zero, F_s the same variance without adding up,
     G_s is symmetric with variance tau^2/S.
     """
-    S, D = len(sites), sites[0].shape[1]
+    S, D = len(moments), len(moments[0])
     draws = tau * rng.standard_normal((S, D, D))
     cancelling = draws - draws.mean(axis=0)
     messages = []
-    for rows, E in zip(sites, cancelling, strict=True):
-        message = second_moment(rows) + E + symmetric_noise(D, tau / math.sqrt(S), rng)
+    for moment, E in zip(moments, cancelling, strict=True):
+        message = moment + E + symmetric_noise(D, tau / math.sqrt(S), rng)
         if variant == "002":
             F = math.sqrt(1 - 1 / S) * tau * rng.standard_normal((D, D))  # the aggregator's own: it knows it
             message = (message + F) - F

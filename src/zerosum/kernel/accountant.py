@@ -212,7 +212,8 @@ def strong_composition(mus: Iterable[float], delta: float) -> float:
         return 0.0
 
     def at(slack: float) -> float:
-        singles = [epsilon(mu, delta * (1 - slack) / len(releases)) for mu in releases]
+        each = {mu: epsilon(mu, delta * (1 - slack) / len(releases)) for mu in set(releases)}
+        singles = [each[mu] for mu in releases]
         spread = math.sqrt(2 * math.log(1 / (slack * delta)) * math.fsum(e * e for e in singles))
         drift = math.fsum(e * math.expm1(e) if e < 700 else math.inf for e in singles)
         return min(math.fsum(singles), spread + drift)

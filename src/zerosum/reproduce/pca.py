@@ -11,7 +11,6 @@ The text of paper 002 does not give N_s, the fixed epsilon or the synthetic cova
 
 from __future__ import annotations
 
-import csv
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,13 +24,11 @@ from numpy.typing import NDArray
 from zerosum.algorithms.pca import PCA
 from zerosum.baselines import pca as baselines
 from zerosum.errors import BadData, BadParameter
+from zerosum.reproduce.experiment import Carry, Experiment, OnStep, Table, averages, quiet
 from zerosum.site.policy import Policy
 from zerosum.study import run
 
 Floats = NDArray[np.float64]
-Row = dict[str, str | int | float]
-Table = list[Row]
-OnStep = Callable[[int, int], None]
 
 SITES, COLLUDERS = 5, 1
 EPSILON, DELTA = 0.5, 1e-5  # where they do not vary
@@ -56,10 +53,6 @@ _COMPONENTS = {"synthetic": 50, "mnist": 50, "covertype": 10}
 _QUICK_ROWS = {"synthetic": 10_000, "mnist": 10_000, "covertype": 60_000}
 _QUICK_SEEDS = {"synthetic": 3, "mnist": 2, "covertype": 3}
 _FULL_ROWS, _FULL_SEEDS = 60_000, 10
-
-
-def _quiet(done: int, planned: int) -> None:
-    return None
 
 
 # ---- the data -------------------------------------------------------------------------------------------------------
@@ -254,7 +247,7 @@ def _prepare(data: str, folder: Path | None, full: bool, seeds: int | None) -> t
 
 
 def pca_epsilon(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = _quiet
+    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
 ) -> Table:
     """Captured energy against epsilon (figures 2a to 2c)."""
     loaded, chosen = _prepare(data, folder, full, seeds)
@@ -264,7 +257,7 @@ def pca_epsilon(
 
 
 def pca_samples(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = _quiet
+    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
 ) -> Table:
     """Captured energy against the records of a site (figures 2d to 2f)."""
     loaded, chosen = _prepare(data, folder, full, seeds)
@@ -274,7 +267,7 @@ def pca_samples(
 
 
 def pca_delta(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = _quiet
+    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
 ) -> Table:
     """Captured energy against delta (figures 2g to 2i)."""
     loaded, chosen = _prepare(data, folder, full, seeds)
@@ -283,64 +276,12 @@ def pca_delta(
     return _sweep(loaded, [_Point(EPSILON, delta, records) for delta in swept], chosen, on_step)
 
 
-class Experiment(Protocol):
-    """What every entry of `NAMES` is."""
-
-    def __call__(
-        self,
-        data: str,
-        folder: Path | None = None,
-        *,
-        full: bool = False,
-        seeds: int | None = None,
-        on_step: OnStep = _quiet,
-    ) -> Table: ...
-
-
-NAMES: dict[str, Experiment] = {"pca-epsilon": pca_epsilon, "pca-samples": pca_samples, "pca-delta": pca_delta}
-DATA = tuple(_COMPONENTS)
-_SWEPT: dict[str, Literal["epsilon", "records", "delta"]] = {
-    "pca-epsilon": "epsilon",
-    "pca-samples": "records",
-    "pca-delta": "delta",
-}
-
-
-def reproduce(
-    name: str, data: str, folder_of_data: Path | None, out: Path, full: bool = False, on_step: OnStep = _quiet
-) -> Table:
-    """Run one experiment and write `out`/NAME-DATA.csv and .png; returns what is in the former."""
-    if name not in NAMES:
-        raise BadParameter(f"unknown experiment {name!r}; there are {', '.join(NAMES)}")
-    rows = NAMES[name](data, folder_of_data, full=full, on_step=on_step)
-    out.mkdir(parents=True, exist_ok=True)
-    write_csv(rows, out / f"{name}-{data}.csv")
-    draw(rows, out / f"{name}-{data}.png", x=_SWEPT[name])
-    return rows
-
-
 # ---- what comes of it -----------------------------------------------------------------------------------------------
 
 
 def summary(rows: Table) -> Table:
-    """Mean and standard deviation of the energy over seeds, a row for every other setting, in order of appearance."""
-    groups: dict[tuple[str | int | float, ...], list[float]] = {}
-    settings = [column for column in COLUMNS if column not in ("seed", "energy")]
-    for row in rows:
-        groups.setdefault(tuple(row[column] for column in settings), []).append(float(row["energy"]))
-    return [
-        dict(zip(settings, key, strict=True))
-        | {"energy": float(np.mean(found)), "spread": float(np.std(found)), "runs": len(found)}
-        for key, found in groups.items()
-    ]
-
-
-def write_csv(rows: Table, path: Path) -> None:
-    """One line a run."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]) if rows else list(COLUMNS))
-        writer.writeheader()
-        writer.writerows(rows)
+    """Mean and standard deviation of the energy over seeds, a row for every other setting."""
+    return averages(rows, ["energy"])
 
 
 _LOOKS: dict[str, tuple[str, str]] = {
@@ -400,3 +341,31 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "e
     figure.suptitle(f"Private principal components, {data}: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
     figure.savefig(path, dpi=120)
     plt.close(figure)
+
+
+_SWEPT: dict[str, tuple[Carry, Literal["epsilon", "records", "delta"]]] = {
+    "pca-epsilon": (pca_epsilon, "epsilon"),
+    "pca-samples": (pca_samples, "records"),
+    "pca-delta": (pca_delta, "delta"),
+}
+EXPERIMENTS = tuple(
+    Experiment(
+        name=name,
+        carry=carry,
+        draw=partial(draw, x=x),
+        summary=summary,
+        shown={
+            "method": "method",
+            "calibration": "calibration",
+            "asked eps": "epsilon",
+            "exact eps": "exact_epsilon",
+            "delta": "delta",
+            "records": "records",
+            "energy": "energy",
+            "spread": "spread",
+            "runs": "runs",
+        },
+        data=tuple(_COMPONENTS),
+    )
+    for name, (carry, x) in _SWEPT.items()
+)

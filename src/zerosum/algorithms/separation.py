@@ -1,0 +1,78 @@
+"""How well sources were separated, and which found component is which: free post-processing of an ICA.
+
+Both need the truth, or another solution that stands for it; neither sees the order, sign or scale of components.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from zerosum.errors import BadParameter
+
+Floats = NDArray[np.float64]
+
+
+def gain_index(unmixing: Floats, mixing: Floats) -> float:
+    """The normalized gain index (Amari's, over 2R(R - 1)) of P = unmixing @ mixing: 0 is perfect, 1 the worst.
+
+    It adds up how far each row and column of abs(P) is from having a single entry. Below 0.1 is held to be usable.
+
+    Parameters
+    ----------
+    unmixing
+        R x D, one component a row.
+    mixing
+        D x R, one map a column.
+
+    Examples
+    --------
+    >>> gain_index(np.array([[0.0, 2.0], [-3.0, 0.0]]), np.eye(2))
+    0.0
+    >>> gain_index(np.ones((3, 3)), np.eye(3))
+    1.0
+    """
+    P = np.abs(np.asarray(unmixing) @ np.asarray(mixing))
+    R = len(P)
+    if P.shape != (R, R) or R < 2:
+        raise BadParameter(f"the gain index compares at least two components with as many maps, got {P.shape}")
+    rows, columns = np.max(P, axis=1, keepdims=True), np.max(P, axis=0, keepdims=True)
+    if not (np.all(np.isfinite(P)) and np.all(rows > 0) and np.all(columns > 0)):
+        return 1.0  # a component or a map that is lost altogether
+    return float((np.sum(P / rows) + np.sum(P / columns) - 2 * R) / (2 * R * (R - 1)))
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Which found map stands for which true one: found[order] * signs lines up with the truth."""
+
+    order: NDArray[np.intp]
+    signs: Floats
+    correlations: Floats  # absolute, in the order of the truth
+
+
+def matched(maps: Floats, truth: Floats) -> Matched:
+    """Pair maps (K x D) with true ones (R x D, R <= K) so that the absolute correlations add up to the most.
+
+    >>> truth = np.array([[1.0, 0, 0, 2], [0, 3.0, 1, 0]])
+    >>> pairs = matched(-truth[::-1], truth)
+    >>> pairs.order.tolist(), pairs.signs.tolist(), pairs.correlations.round(6).tolist()
+    ([1, 0], [-1.0, -1.0], [1.0, 1.0])
+    """
+    if maps.ndim != 2 or truth.ndim != 2 or maps.shape[1] != truth.shape[1] or len(maps) < len(truth):
+        raise BadParameter(f"maps {maps.shape} cannot be paired with {truth.shape}")
+    found, true = _standardised(maps), _standardised(truth)
+    correlation = true @ found.T
+    pairs = linear_sum_assignment(-np.abs(correlation))
+    order = np.asarray(pairs[1], dtype=np.intp)
+    best = correlation[np.arange(len(truth)), order]
+    return Matched(order, np.where(best < 0, -1.0, 1.0), np.abs(best))
+
+
+def _standardised(maps: Floats) -> Floats:
+    apart = maps - maps.mean(axis=1, keepdims=True)
+    norms = np.linalg.norm(apart, axis=1, keepdims=True)
+    return np.asarray(apart / np.where(norms > 0, norms, 1.0))

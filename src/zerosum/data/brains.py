@@ -1,0 +1,266 @@
+"""Made-up fMRI of many people at several sites, as in the ICA papers: X = S A with time courses S and spatial maps A.
+
+The time courses are GARCH(1,1), heavy-tailed and independent; the maps are smooth bumps on a square image. Mixed data
+are large (1024 people of 250 volumes of 900 voxels fill 1.8 GB), so only the sources are kept: a site's volumes are
+mixed when they are asked for, a few people at a time. Nothing here is noise for privacy: a seeded generator is the
+point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+
+from zerosum.errors import BadParameter
+
+Floats = NDArray[np.float64]
+Reals = NDArray[np.floating[Any]]
+Precision = type[np.float64] | type[np.float32]
+Layout = Literal["even", "random", "overlapping"]
+
+_AT_ONCE = 16  # people mixed in one go: 29 MB of volumes at the papers' sizes
+_MAPS, _EFFECTS, _SOURCES, _SENSOR = range(4)  # what a seed is used for
+
+
+# ---- time courses ---------------------------------------------------------------------------------------------------
+
+
+def garch_sources(
+    people: int,
+    components: int = 20,
+    points: int = 250,
+    *,
+    rng: np.random.Generator,
+    omega: float | Floats = 0.1,
+    alpha: float | Floats = 0.3,
+    beta: float | Floats = 0.6,
+    burn_in: int = 100,
+    dtype: Precision = np.float64,
+) -> Reals:
+    """Independent GARCH(1,1) time courses of unit variance, an array (people, points, components).
+
+    x_t = sqrt(v_t) n_t with v_t = omega + alpha x_(t-1)^2 + beta v_(t-1); the three may differ by component.
+
+    >>> garch_sources(3, 2, 50, rng=np.random.default_rng(0)).shape
+    (3, 50, 2)
+    """
+    if min(people, components, points) < 1 or burn_in < 0:
+        raise BadParameter("sources need at least one person, one component and one time point")
+    w, a, b = (np.broadcast_to(np.asarray(value, dtype=np.float64), components) for value in (omega, alpha, beta))
+    if np.any(w <= 0) or np.any(a < 0) or np.any(b < 0) or np.any(a + b >= 1):
+        raise BadParameter("a GARCH source needs omega > 0, alpha and beta not negative and alpha + beta < 1")
+    level = w / (1 - a - b)  # its variance in the long run, divided out at the end
+    found = np.empty((people, points, components), dtype=dtype)
+    variance = np.broadcast_to(level, (people, components)).copy()
+    value = np.sqrt(variance) * rng.standard_normal((people, components))
+    for t in range(-burn_in, points):
+        variance = w + a * value**2 + b * variance
+        value = np.sqrt(variance) * rng.standard_normal((people, components))
+        if t >= 0:
+            found[:, t] = value / np.sqrt(level)
+    return found
+
+
+def garch_kurtosis(alpha: float, beta: float) -> float:
+    """E x^4/(E x^2)^2 of a GARCH(1,1) source; infinite where the fourth moment does not exist.
+
+    At the default (0.3, 0.6) it is 57, but the eighth moment is infinite: samples stay far below it.
+
+    >>> round(garch_kurtosis(0.3, 0.6), 6), round(garch_kurtosis(0.1, 0.8), 4)
+    (57.0, 3.3529)
+    """
+    left = 1 - beta**2 - 2 * alpha * beta - 3 * alpha**2
+    return math.inf if left <= 0 else 3 * (1 + alpha + beta) * (1 - alpha - beta) / left
+
+
+# ---- maps -----------------------------------------------------------------------------------------------------------
+
+
+def smooth_maps(
+    components: int = 20, side: int = 30, *, layout: Layout = "even", rng: np.random.Generator | None = None
+) -> Floats:
+    """Smooth spatial maps on a square image, an array (components, side * side), each with largest value one.
+
+    "even" places equal bumps on a grid, well apart; "random" draws places and widths; "overlapping" crowds them in
+    clusters, every third one with a negative lobe.
+
+    >>> smooth_maps(20, 30).shape
+    (20, 900)
+    """
+    if components < 1 or side < 2:
+        raise BadParameter(f"maps need a component and an image of 2 x 2, got {components} and {side}")
+    if layout == "even":
+        return _grid_of_bumps(components, side)
+    if layout not in ("random", "overlapping"):
+        raise BadParameter(f"unknown layout {layout!r}; there are even, random, overlapping")
+    if rng is None:
+        raise BadParameter(f"the layout {layout!r} is drawn: give a generator")
+    if layout == "random":
+        places = rng.uniform(0.1 * side, 0.9 * side, (components, 2))
+        widths = rng.uniform(0.05 * side, 0.12 * side, components)
+        return np.array([_bump(place, width, side) for place, width in zip(places, widths, strict=True)])
+    return _clusters(components, side, rng)
+
+
+def _bump(place: Floats, width: float, side: int) -> Floats:
+    across = np.arange(side) + 0.5
+    rows = np.exp(-0.5 * ((across - place[0]) / width) ** 2)
+    columns = np.exp(-0.5 * ((across - place[1]) / width) ** 2)
+    return np.outer(rows, columns).ravel()
+
+
+def _grid_of_bumps(components: int, side: int) -> Floats:
+    down = max(1, round(math.sqrt(components)))
+    along = math.ceil(components / down)
+    width = 0.25 * side / max(down, along)
+    places = [((i + 0.5) * side / down, (j + 0.5) * side / along) for i in range(down) for j in range(along)]
+    return np.array([_bump(np.array(place), width, side) for place in places[:components]])
+
+
+def _clusters(components: int, side: int, rng: np.random.Generator) -> Floats:
+    centres = _grid_places(max(1, math.ceil(components / 4)), side)
+    maps = []
+    for k in range(components):
+        place = centres[k % len(centres)] + rng.uniform(-0.08, 0.08, 2) * side
+        found = _bump(place, rng.uniform(0.07, 0.12) * side, side)
+        if k % 3 == 2:
+            away = rng.uniform(0, 2 * math.pi)
+            lobe = place + 0.25 * side * np.array([math.cos(away), math.sin(away)])
+            found = found - 0.7 * _bump(lobe, rng.uniform(0.07, 0.12) * side, side)
+        maps.append(found)
+    return np.array(maps)
+
+
+def _grid_places(count: int, side: int) -> Floats:
+    down = max(1, round(math.sqrt(count)))
+    along = math.ceil(count / down)
+    return np.array([((i + 0.5) * side / down, (j + 0.5) * side / along) for i in range(down) for j in range(along)])
+
+
+# ---- people at sites ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Brains:
+    """The truth of a made-up study, and its volumes on demand.
+
+    maps: (R, D), what everyone shares; site_maps: what each site truly mixes with (the same without site effects);
+    sources: by site, (people, T, R); noise: standard deviation of the sensor noise of one voxel.
+    """
+
+    maps: Floats
+    site_maps: tuple[Floats, ...] = field(repr=False)
+    sources: tuple[Reals, ...] = field(repr=False)
+    noise: float
+    seed: int
+
+    @property
+    def sites(self) -> int:
+        return len(self.sources)
+
+    @property
+    def people(self) -> tuple[int, ...]:
+        """How many each site has."""
+        return tuple(len(found) for found in self.sources)
+
+    def observed(self, site: int, people: slice = slice(None), dtype: Precision = np.float64) -> Reals:
+        """Volumes of some people of a site, an array (people, T, D); the same however they are cut up."""
+        chosen = range(*people.indices(len(self.sources[site])))
+        mixed: Reals = self.sources[site][people].astype(dtype, copy=False) @ self.site_maps[site].astype(dtype)
+        if self.noise > 0:
+            for volumes, person in zip(mixed, chosen, strict=True):
+                rng = np.random.default_rng([self.seed, _SENSOR, site, person])
+                volumes += dtype(self.noise) * rng.standard_normal(volumes.shape, dtype=dtype)
+        return mixed
+
+    def blocks(self, site: int, dtype: Precision = np.float64) -> Iterator[Reals]:
+        """All volumes of a site, a few people at a time, each an array (people * T, D)."""
+        for start in range(0, len(self.sources[site]), _AT_ONCE):
+            yield self.observed(site, slice(start, start + _AT_ONCE), dtype).reshape(-1, self.maps.shape[1])
+
+    def second_moment(self, site: int) -> Floats:
+        """The mean of x x' over a site's volumes, D x D."""
+        if self.noise == 0:
+            flat = self.sources[site].reshape(-1, len(self.maps))
+            return np.asarray(self.site_maps[site].T @ (flat.T @ flat / len(flat)) @ self.site_maps[site])
+        total = np.sum([rows.T @ rows for rows in self.blocks(site)], axis=0)
+        return np.asarray(total / (len(self.sources[site]) * self.sources[site].shape[1]))
+
+    def largest_norm(self) -> float:
+        """Of all volumes at all sites: what the papers divide by, which is not private."""
+        return max(float(np.max(np.linalg.norm(rows, axis=1))) for s in range(self.sites) for rows in self.blocks(s))
+
+    def projected(self, site: int, basis: Floats) -> Floats:
+        """A site's volumes times a D x K matrix, (people * T, K), without ever holding the volumes."""
+        if self.noise == 0:
+            return np.asarray(self.sources[site].reshape(-1, len(self.maps)) @ (self.site_maps[site] @ basis))
+        return np.concatenate([rows @ basis for rows in self.blocks(site)])
+
+
+def brains(
+    people: int | Sequence[int] = 1024,
+    sites: int = 4,
+    components: int = 20,
+    *,
+    points: int = 250,
+    side: int = 30,
+    layout: Layout = "even",
+    site_effects: float = 0.0,
+    noise: float = 0.0,
+    seed: int = 0,
+    alpha: float | Floats = 0.3,
+    beta: float | Floats = 0.6,
+) -> Brains:
+    """Make up a multi-site study.
+
+    Parameters
+    ----------
+    people
+        How many in all, split as evenly as can be over `sites`, or how many at each site.
+    layout
+        Of the maps; see `smooth_maps`.
+    site_effects
+        How much sites differ: the spread of the logarithm of a map's gain, and the size of a smooth change of the map
+        relative to the map.
+    noise
+        Of the sensor at each voxel, relative to the root mean square of the signal over all voxels.
+    seed
+        The same seed makes the same study.
+
+    Examples
+    --------
+    >>> study = brains(10, sites=3, components=4, points=20, side=8, seed=1)
+    >>> study.people, study.maps.shape, study.observed(0).shape
+    ((4, 3, 3), (4, 64), (4, 20, 64))
+    """
+    sizes = [people // sites + (s < people % sites) for s in range(sites)] if isinstance(people, int) else list(people)
+    if min(sizes, default=0) < 1:
+        raise BadParameter(f"every site must have a person, got sizes {sizes}")
+    if site_effects < 0 or noise < 0:
+        raise BadParameter(f"site effects and noise must not be negative, got {site_effects:g} and {noise:g}")
+    maps = smooth_maps(components, side, layout=layout, rng=np.random.default_rng([seed, _MAPS]))
+    sources = tuple(
+        garch_sources(size, components, points, rng=np.random.default_rng([seed, _SOURCES, s]), alpha=alpha, beta=beta)
+        for s, size in enumerate(sizes)
+    )
+    own = tuple(
+        _altered(maps, side, site_effects, np.random.default_rng([seed, _EFFECTS, s])) for s in range(len(sizes))
+    )
+    return Brains(maps, own, sources, noise * math.sqrt(float(np.mean(np.sum(maps**2, axis=0)))), seed)
+
+
+def _altered(maps: Floats, side: int, strength: float, rng: np.random.Generator) -> Floats:
+    """One site's version of the maps."""
+    if strength == 0:
+        return maps
+    gains = np.exp(strength * rng.standard_normal(len(maps)))
+    fields = rng.standard_normal((len(maps), side, side))
+    smooth = gaussian_filter(fields, sigma=(0, side / 10, side / 10)).reshape(maps.shape)
+    smooth *= strength * np.linalg.norm(maps, axis=1, keepdims=True) / np.linalg.norm(smooth, axis=1, keepdims=True)
+    return np.asarray(gains[:, None] * (maps + smooth))

@@ -1,0 +1,103 @@
+"""What an experiment is: it makes rows, a picture of them, and the few lines that a person reads."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from zerosum.errors import BadParameter
+
+Row = dict[str, str | int | float]
+Table = list[Row]
+OnStep = Callable[[int, int], None]
+
+
+def quiet(done: int, planned: int) -> None:
+    return None
+
+
+class Carry(Protocol):
+    """Carries an experiment out: one row a run, in order. It calls `on_step` with 0, 1, ... of what is planned."""
+
+    def __call__(
+        self,
+        data: str,
+        folder: Path | None = None,
+        *,
+        full: bool = False,
+        seeds: int | None = None,
+        on_step: OnStep = quiet,
+    ) -> Table: ...
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure of the papers.
+
+    `data` names its data sets, the default first. `summary` turns rows into the lines shown, and `shown` says which of
+    their columns under which headings.
+    """
+
+    name: str
+    carry: Carry
+    draw: Callable[[Table, Path], None]
+    summary: Callable[[Table], Table]
+    shown: Mapping[str, str]
+    data: tuple[str, ...] = ("synthetic",)
+
+    def dataset(self, asked: str | None) -> str:
+        """The data set to use; it need not be asked for."""
+        if asked is not None and asked not in self.data:
+            raise BadParameter(f"unknown data {asked!r} for {self.name}; there are {', '.join(self.data)}")
+        return self.data[0] if asked is None else asked
+
+    def run(
+        self,
+        out: Path,
+        data: str | None = None,
+        folder: Path | None = None,
+        *,
+        full: bool = False,
+        on_step: OnStep = quiet,
+    ) -> Table:
+        """Carry it out and write `out`/NAME-DATA.csv and .png, or NAME.csv and .png where there is one data set."""
+        chosen = self.dataset(data)
+        rows = self.carry(chosen, folder, full=full, on_step=on_step)
+        out.mkdir(parents=True, exist_ok=True)
+        stem = self.name if len(self.data) == 1 else f"{self.name}-{chosen}"
+        write_csv(rows, out / f"{stem}.csv")
+        self.draw(rows, out / f"{stem}.png")
+        return rows
+
+
+def write_csv(rows: Table, path: Path) -> None:
+    """One line a row; all rows have the columns of the first."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def averages(rows: Table, measured: Sequence[str], over: str = "seed") -> Table:
+    """Means over seeds, a row for every other setting in order of appearance.
+
+    The spread (standard deviation) of the first measured column and the number of runs stand beside them.
+
+    >>> averages([{"eps": 1, "seed": 0, "error": 2.0}, {"eps": 1, "seed": 1, "error": 4.0}], ["error"])
+    [{'eps': 1, 'error': 3.0, 'spread': 1.0, 'runs': 2}]
+    """
+    groups: dict[tuple[tuple[str, str | int | float], ...], Table] = {}
+    for row in rows:
+        key = tuple((name, value) for name, value in row.items() if name != over and name not in measured)
+        groups.setdefault(key, []).append(row)
+    found: Table = []
+    for key, alike in groups.items():
+        values = {name: [float(row[name]) for row in alike] for name in measured}
+        means: Row = {name: float(np.mean(numbers)) for name, numbers in values.items()}
+        found.append(dict(key) | means | {"spread": float(np.std(values[measured[0]])), "runs": len(alike)})
+    return found
