@@ -135,6 +135,17 @@ class Units:
         for first, last in itertools.pairwise(bounds):
             yield np.asarray(self.rows[int(first) : int(last), ...], dtype=np.float64)
 
+    def recordings(self) -> Iterator[list[tuple[Array, float | None]]]:
+        """For one unit after another its recordings in order, each with the seconds between its rows, where known."""
+        bounds = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
+        for first, last in itertools.pairwise(bounds.tolist()):
+            if self.runs is None:
+                yield [(self.rows[first:last, ...], None)]
+                continue
+            runs = self.runs.within(first, last)
+            starts = itertools.pairwise((runs.offsets + first).tolist())
+            yield [(self.rows[a:b, ...], step) for (a, b), step in zip(starts, runs.seconds.tolist(), strict=True)]
+
     def average(self, values: Array) -> Array:
         """One row per unit: the mean over its rows of `values` (one row per row of data)."""
         if self.offsets is None:

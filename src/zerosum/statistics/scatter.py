@@ -14,23 +14,29 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, to_numpy
 from zerosum.kernel.units import Array, Units
 
-_INSIDE = 1 + 2.0**-40  # norms are computed to this, so that what is divided by them stays inside the bound
+Within = Literal["nothing", "center", "standardise"]
+
+INSIDE = 1 + 2.0**-40  # norms are computed to this, so that what is divided by them stays inside the bound
 
 
 class OwnMatrix(BoundedStatistic):
     """What is made of each unit's own matrix Z, the mean of x x' over its rows.
 
-    Rows are centred at `center` and divided by `scale` first (public constants or earlier releases), and may be
-    centred or standardised within the unit, which uses the unit's own rows only.
+    Rows are centred at `center` and divided by `scale` first (public constants or earlier releases), may be centred
+    or standardised within each recording of the unit, which uses the unit's own rows only, and are last multiplied by
+    `onto` (columns x k, public or from earlier releases), where that is given.
     """
 
     columns: int = Field(gt=0)
     center: FloatArray | None = None
     scale: FloatArray | None = None
-    within: Literal["nothing", "center", "standardise"] = "nothing"
+    within: Within = "nothing"
+    onto: FloatArray | None = None
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
+        if self.onto is not None and (self.onto.ndim != 2 or self.onto.shape[0] != self.columns or not self.onto.size):
+            raise ValueError(f"onto must have {self.columns} rows and some columns, got shape {self.onto.shape}")
         for what, value in (("center", self.center), ("scale", self.scale)):
             if value is not None and value.shape != (self.columns,):
                 raise ValueError(f"{what} must hold one number for each of the {self.columns} columns")
@@ -39,8 +45,13 @@ class OwnMatrix(BoundedStatistic):
         return self
 
     @property
+    def width(self) -> int:
+        """The order of Z."""
+        return self.columns if self.onto is None else int(self.onto.shape[1])
+
+    @property
     def row_bytes(self) -> int:
-        return 8 * 4 * self.columns
+        return 8 * 4 * max(self.columns, self.width)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
@@ -57,32 +68,36 @@ class OwnMatrix(BoundedStatistic):
         if self.scale is not None:
             rows = rows / xp.asarray(self.scale)[None, :]
         if block.offsets is None:
+            rows = rows if self.onto is None else xp.matmul(rows, xp.asarray(self.onto))
             with np.errstate(over="ignore"):
                 norms = xp.sum(rows * rows, axis=1)
             if bool(xp.all((norms > 1e-100) & (norms < 1e100))):
-                return rows, norms * _INSIDE, xp.ones_like(norms)
+                return rows, norms * INSIDE, xp.ones_like(norms)
             rows, largest = _scaled(rows, xp)
-            return rows, xp.sum(rows * rows, axis=1) * _INSIDE, largest
+            return rows, xp.sum(rows * rows, axis=1) * INSIDE, largest
         parts, norms_, largest_ = [], [], []
-        for first, last in zip(block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
-            count = last - first
-            flat, largest = _scaled(xp.reshape(self._own(rows[first:last, ...], xp), (1, -1)), xp)
+        for recordings in Units(rows, block.offsets, block.runs).recordings():
+            own = xp.concat([within_recording(each, self.within, xp) for each, _seconds in recordings])
+            own, count = own if self.onto is None else xp.matmul(own, xp.asarray(self.onto)), own.shape[0]
+            flat, largest = _scaled(xp.reshape(own, (1, -1)), xp)
             own = xp.reshape(flat, (count, -1))
             wide = own.shape[0] > own.shape[1]
             gram = xp.matmul(xp.matrix_transpose(own), own) if wide else xp.matmul(own, xp.matrix_transpose(own))
-            norm = xp.sqrt(xp.sum(gram * gram)) / count * _INSIDE
+            norm = xp.sqrt(xp.sum(gram * gram)) / count * INSIDE
             parts.append(own)
             norms_.append(xp.reshape(norm, (1,)))
             largest_.append(largest)
         return xp.concat(parts), xp.concat(norms_), xp.concat(largest_)
 
-    def _own(self, rows: Array, xp: Any) -> Array:
-        if self.within != "nothing":
-            rows = rows - xp.mean(rows, axis=0, keepdims=True)
-        if self.within == "standardise":
-            spread = xp.std(rows, axis=0, keepdims=True)
-            rows = rows / xp.where(spread > 0, spread, xp.ones_like(spread))
-        return rows
+
+def within_recording(rows: Array, within: Within, xp: Any) -> Array:
+    """The rows of one recording, each column brought to mean zero and, with "standardise", to variance one."""
+    if within != "nothing":
+        rows = rows - xp.mean(rows, axis=0, keepdims=True)
+    if within == "standardise":
+        spread = xp.std(rows, axis=0, keepdims=True)
+        rows = rows / xp.where(spread > 0, spread, xp.ones_like(spread))
+    return rows
 
 
 class Scatter(OwnMatrix):
@@ -101,7 +116,7 @@ class Scatter(OwnMatrix):
 
     @property
     def size(self) -> int:
-        return coordinates.size(self.columns)
+        return coordinates.size(self.width)
 
     def sum_block(self, block: Units) -> Array:
         rows, weights = self._bounded(block)
@@ -153,8 +168,8 @@ class ScatterProduct(Scatter):
     @model_validator(mode="after")
     def _orthonormal(self) -> Self:
         basis = self.basis
-        if basis.ndim != 2 or basis.shape[0] != self.columns or not 1 <= basis.shape[1] <= self.columns:
-            raise ValueError(f"the basis must have {self.columns} rows and no more columns, got shape {basis.shape}")
+        if basis.ndim != 2 or basis.shape[0] != self.width or not 1 <= basis.shape[1] <= self.width:
+            raise ValueError(f"the basis must have {self.width} rows and no more columns, got shape {basis.shape}")
         if np.linalg.norm(basis.T @ basis - np.eye(basis.shape[1]), 2) > 1e-9:
             raise ValueError("the columns of the basis must be orthonormal")
         return self
