@@ -274,6 +274,15 @@ def test_norms_are_counted_whatever_their_size() -> None:
         build("scatter_norms", {"columns": 2, "lowest": 2.0, "highest": 1.0, "bins": 4})
 
 
+@pytest.mark.parametrize("clip", [5e-324, 1e-100, 1e-5, 1e100, 1.7e308])
+def test_no_clip_lets_a_unit_weigh_more_than_one(clip: float) -> None:
+    rng = np.random.default_rng(4)
+    stat = build("scatter", {"columns": 3, "normalise": False, "clip": clip})
+    for size in (1e-200, 1e-60, 1e-3, 1e3, 1e80, 1e300):
+        for unit in (size * rng.normal(size=(1, 3)), size * rng.normal(size=(5, 3))):
+            assert np.linalg.norm(stat.total(Units.from_list([unit]))) <= 1
+
+
 def captured(matrix: Floats, components: Floats) -> float:
     best = np.sum(np.linalg.eigvalsh(matrix)[-len(components) :])
     return float(np.trace(components @ matrix @ components.T) / best)
