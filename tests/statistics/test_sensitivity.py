@@ -38,6 +38,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2], "clip": 7.0, "normalise": False}),
     ("scatter_norms", {"columns": 3, "lowest": 0.01, "highest": 100.0, "bins": 5, "center": [0.1, 0, 0.2]}),
     ("scatter_norms", {"columns": 2, "lowest": 0.1, "highest": 3.0, "bins": 2, "within": "standardise"}),
+    ("scatter", {"columns": 3, "onto": [[2, 0], [1, 1], [0, 5]], "within": "center"}),
+    ("rotation_score", {"columns": 3, "unmixing": [[1, 0, 2], [0, 1, 1]], "diagonal": 0.01}),
+    ("rotation_score", {"columns": 2, "unmixing": np.eye(2), "nonlinearity": "volatility", "diagonal": 0.01}),
+    (
+        "band_scatter",
+        {"columns": 3, "onto": np.eye(3)[:, :2], "edges": [0, 0.2, 0.6], "seconds": 1, "within": "nothing"},
+    ),
     ("attacked_by_tests", {"columns": 3, "clip": 0.9}),
 ]
 

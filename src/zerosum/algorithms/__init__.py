@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from zerosum.algorithms.covariance import Covariance
 from zerosum.algorithms.histogram import Histogram
+from zerosum.algorithms.ica import ICA
 from zerosum.algorithms.kmeans import KMeans
 from zerosum.algorithms.mean import Mean
 from zerosum.algorithms.own import OwnStatistic
@@ -17,7 +18,7 @@ from zerosum.algorithms.program import Algorithm, Estimate, Program
 from zerosum.errors import BadParameter
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.name: kind for kind in (Mean, Histogram, Covariance, KMeans, PCA, OwnStatistic)
+    kind.name: kind for kind in (Mean, Histogram, Covariance, KMeans, PCA, ICA, OwnStatistic)
 }
 
 
@@ -36,6 +37,7 @@ def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
 
 __all__ = [
     "ALGORITHMS",
+    "ICA",
     "PCA",
     "Algorithm",
     "Covariance",

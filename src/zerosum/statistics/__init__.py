@@ -14,9 +14,11 @@ from pydantic import ValidationError
 
 from zerosum.errors import BadParameter, UnknownStatistic
 from zerosum.kernel.statistic import BoundedStatistic
+from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.rotation import RotationScore
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
 from zerosum.statistics.vectors import VectorSum
 
@@ -28,6 +30,8 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     Scatter,
     ScatterProduct,
     ScatterNorms,
+    RotationScore,
+    BandScatter,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

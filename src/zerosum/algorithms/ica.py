@@ -1,0 +1,302 @@
+"""Independent components over sites: maps that people share, each with a time course of its own in every person."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from zerosum.algorithms.joint import joint_rotation
+from zerosum.algorithms.program import Algorithm, Floats, Outlook, Program
+from zerosum.algorithms.schedule import Schedule, best
+from zerosum.algorithms.whitening import Coordinates, Look, refined
+from zerosum.kernel import coordinates
+from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.statistic import Adjacency, FloatArray
+from zerosum.statistics.bands import BandScatter
+from zerosum.statistics.rotation import Nonlinearity, RotationScore
+from zerosum.statistics.scatter import Within
+
+_MATRIX_COLUMNS = 2000  # beyond, a few more dimensions than components are found by subspace iteration first
+_FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
+_REDUCTION, _WHITENING = 0.6, 0.07  # shares of the budget, where something is to be reduced
+_GROWTH, _FIRST_STEP = 2.0, 2.0  # the last round's share over the first's; how far first steps overshoot
+_REPEATS = 20  # draws behind the stability of second-order components
+
+
+class ICA(Algorithm):
+    """Temporal ICA in three stages, all paid: find the space of the components, whiten it, turn it.
+
+    1. `passes` looks at people's second moments, each in coordinates where the last one's strong directions are
+       damped (see `whitening`); in the span of a public `basis`, where one is given.
+    2. The solver. `fixed-point` takes one more look to whiten and then `rounds` rounds of rotation, each person saying
+       in which direction (see `RotationScore`), the last third averaged. `second-order` asks once for second moments
+       by frequency and diagonalises them jointly: the way for autocorrelated, nearly Gaussian time courses. `auto`
+       takes it where a band-pass is named or rows are less than five seconds apart, and looks at nothing else.
+
+    Every person weighs the same, whatever its length and scale. Results, strongest first: `maps` (one a row, norm 1,
+    largest entry positive), `unmixing` (one a row: time courses are rows @ unmixing'), `strength` (how much of the
+    reduced variance each makes up), `stability` (the correlation of each with itself that the noise of the solver
+    leaves, by theory or by playing the noise again), `eigenvalues` and `above_noise` of the last look.
+    """
+
+    name: ClassVar[str] = "ica"
+    components: int = Field(ge=2)
+    solver: Literal["auto", "fixed-point", "second-order"] = "auto"
+    nonlinearity: Nonlinearity = "volatility"
+    window: int = Field(default=9, gt=0)
+    basis: FloatArray | None = None
+    within: Within = "center"
+    passes: int = Field(default=3, gt=0)
+    rounds: int = Field(default=12, gt=2)
+    reduction_share: float | None = Field(default=None, gt=0, lt=1)
+    seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    band: tuple[float, float] | None = None
+    bands: int = Field(default=4, ge=2)
+    subspace_rounds: int | None = Field(default=None, gt=0)
+    subspace_growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    start: int = 0  # seed of the public first rotation, nothing else
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.basis is not None:
+            if self.basis.ndim != 2 or self.basis.shape[0] != len(self.columns):
+                raise ValueError(f"the basis must have {len(self.columns)} rows, got shape {self.basis.shape}")
+            if np.linalg.matrix_rank(self.basis) < self.basis.shape[1]:
+                raise ValueError("the columns of the basis must be linearly independent")
+        if self.components > self.width:
+            raise ValueError(f"at most {self.width} components can be had, got {self.components}")
+        if self.band is not None and not 0 <= self.band[0] < self.band[1] < math.inf:
+            raise ValueError("band must be two frequencies in hertz, the lower one first")
+        if self._wide and self.passes < 2:
+            raise ValueError(
+                f"{self.width} dimensions take two passes at least: subspace iteration, and a look at what it found"
+            )
+        if self.chosen == "second-order" and self.band is None and self.seconds is None:
+            raise ValueError("second-order needs the band of frequencies, or the seconds between rows")
+        return self
+
+    @property
+    def width(self) -> int:
+        """How many dimensions there are before reduction."""
+        return len(self.columns) if self.basis is None else int(self.basis.shape[1])
+
+    @property
+    def chosen(self) -> str:
+        """The solver that runs."""
+        if self.solver != "auto":
+            return self.solver
+        fast = self.seconds is not None and self.seconds < _FAST_SECONDS
+        return "second-order" if self.band is not None or fast else "fixed-point"
+
+    @property
+    def edges(self) -> Floats:
+        """The bands of the second-order solver in hertz, wider where frequencies are higher."""
+        low, high = self.band or (0.0, 0.5 / (self.seconds or 1.0))
+        return np.linspace(math.sqrt(low), math.sqrt(high), self.bands + 1) ** 2
+
+    # ---- shares ------------------------------------------------------------------------------------------------
+
+    @property
+    def _wide(self) -> bool:
+        return self.width > _MATRIX_COLUMNS
+
+    @property
+    def _looks(self) -> tuple[float, ...]:
+        """The shares of the looks in which dimensions are reduced."""
+        if self.width == self.components:
+            return ()
+        weights = [1.6**r for r in range(self.passes)]
+        return tuple(self._reduction * weight / math.fsum(weights) for weight in weights)
+
+    @property
+    def _reduction(self) -> float:
+        if self.width == self.components:
+            return 0.0
+        return _REDUCTION if self.reduction_share is None else self.reduction_share
+
+    @property
+    def _whitening(self) -> float:
+        return 0.0 if self.chosen == "second-order" else _WHITENING * (1 - self._reduction) / (1 - _REDUCTION)
+
+    @property
+    def _turns(self) -> tuple[float, ...]:
+        weights = [_GROWTH ** (r / (self.rounds - 1)) for r in range(self.rounds)]
+        left = 1 - self._reduction - self._whitening
+        return tuple(left * weight / math.fsum(weights) for weight in weights)
+
+    @property
+    def _schedule(self) -> Schedule:
+        return Schedule(self.subspace_rounds or 3, self.subspace_growth or 2.0, min(10, self.width - self.components))
+
+    def settled(self, outlook: Outlook) -> Self:
+        if not self._wide or not self._looks:
+            return self
+        whole = outlook.noise * math.sqrt(2 / self._looks[0])
+        extra = self._schedule.extra
+        found = best(
+            self.width, self.components, outlook.units, whole, self.subspace_rounds, self.subspace_growth, extra
+        )
+        return self.model_copy(update={"subspace_rounds": found.rounds, "subspace_growth": found.growth})
+
+    @property
+    def says(self) -> str:
+        spent = [f"{self._reduction:.3g} of the budget to reduce {self.width} dimensions to {self.components}"]
+        if self.chosen == "fixed-point":
+            spent += [f"{self._whitening:.3g} to whiten", f"{sum(self._turns):.3g} for {self.rounds} rounds"]
+        else:
+            spent += [f"{1 - self._reduction:.3g} for {self.bands} bands up to {self.edges[-1]:.3g} Hz"]
+        return f"solver {self.chosen}, {', '.join(spent)}"
+
+    # ---- the program -------------------------------------------------------------------------------------------
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        R, asked = self.components, []
+        inside, white = self._start() if not self._wide else None, _shaped(len(self.columns), R)
+        for share in self._looks:
+            if inside is None:
+                Q = self._first_basis()
+                asked += [self._product(Q, share * part) for part in self._schedule.shares]
+                inside = _shaped(len(self.columns), Q.shape[1])
+            else:
+                asked.append(self._look(inside, share))
+        if self.chosen == "second-order":
+            return (*asked, self._spectrum(white))
+        turn = _shaped(R, R).onto
+        return (*asked, self._look(white, self._whitening), *[self._turn(turn, white, s) for s in self._turns])
+
+    def program(self, adjacency: Adjacency) -> Program:
+        within, values, above = yield from self._reduced()
+        if self.chosen == "second-order":
+            within, rotation, stability = yield from self._by_frequency(within)
+        else:
+            within = yield from self._whitened(within)
+            rotation, stability = yield from self._turned(within)
+        unmixing, maps = rotation @ within.onto.T, within.back @ rotation.T
+        return _ordered(maps, unmixing, stability) | {"eigenvalues": values, "above_noise": np.array([float(above)])}
+
+    def _start(self) -> Coordinates:
+        return Coordinates.of(self.basis) if self.basis is not None else Coordinates.all(len(self.columns))
+
+    def _reduced(self) -> Generator[PrivateSum, Release, tuple[Coordinates, Floats, int]]:
+        R, shares = self.components, self._looks
+        values, above = np.zeros(R), R
+        within = (yield from self._subspace(shares[0])) if self._wide else self._start()
+        shares = shares[1:] if self._wide else shares
+        for number, share in enumerate(shares):
+            release = yield self._look(within, share)
+            look = Look.at(coordinates.unpack(release.value, within.onto.shape[1]), release.noise_std)
+            values, above = look.values[:R] / (release.units or 1.0), int(np.sum(look.released[:R] > look.edge))
+            last = number == len(shares) - 1
+            within = within.then(*(look.leading(R) if last else look.damped(R)))
+        return within, values, above
+
+    def _subspace(self, share: float) -> Generator[PrivateSum, Release, Coordinates]:
+        Q = self._first_basis()
+        for part in self._schedule.shares:
+            release = yield self._product(Q, share * part)
+            Q = np.linalg.qr(np.linalg.svd(release.value.reshape(Q.shape), full_matrices=False)[0])[0]
+        return Coordinates(Q, Q) if self.basis is None else self._start().then(Q, Q)
+
+    def _whitened(self, within: Coordinates) -> Generator[PrivateSum, Release, Coordinates]:
+        release = yield self._look(within, self._whitening)
+        return within.then(*refined(coordinates.unpack(release.value, self.components), release.noise_std))
+
+    def _turned(self, within: Coordinates) -> Generator[PrivateSum, Release, tuple[Floats, Floats]]:
+        """Rotations by Newton's steps: those of the last third are averaged, by taking less and less of each."""
+        R, shares = self.components, self._turns
+        rotation = np.linalg.qr(np.random.default_rng(self.start).normal(size=(R, R)))[0]
+        signs, settling = np.ones(R), self.rounds - max(1, self.rounds // 3)
+        precision = np.zeros((R, R))
+        for number, share in enumerate(shares):
+            request = self._turn(rotation, within, share, signs)
+            release = yield request
+            statistic = RotationScore(**request.params)
+            skew, slope = statistic.split(release.value)
+            if number < settling:
+                step = _FIRST_STEP + (1 - _FIRST_STEP) * number / settling
+            else:
+                step = share / math.fsum(shares[settling : number + 1])
+                gain = np.abs(slope[:, None] + slope[None, :])
+                precision += (gain / max(math.sqrt(2) * release.noise_std, 1e-300)) ** 2
+            rotation = _polar(np.diag(slope) - step * skew) @ rotation
+            wrong = slope < -2 * release.noise_std / statistic.diagonal
+            signs = np.where(wrong, -signs, signs)
+        np.fill_diagonal(precision, np.inf)
+        angles = np.sum(1 / np.maximum(precision, 1e-12), axis=1)
+        return rotation, 1 / np.sqrt(1 + angles)
+
+    def _by_frequency(self, within: Coordinates) -> Generator[PrivateSum, Release, tuple[Coordinates, Floats, Floats]]:
+        request = self._spectrum(within)
+        release = yield request
+        moments, noise = BandScatter(**request.params).split(release.value), release.noise_std
+        white, back = refined(np.sum(moments, axis=0), noise * math.sqrt(self.bands))
+        moments = white.T @ moments @ white
+        rotation = joint_rotation(moments).T
+        stability = np.ones(self.components)
+        if noise > 0:
+            again = np.zeros((_REPEATS, self.components))
+            rng = np.random.default_rng(self.start)
+            size = coordinates.size(self.components)
+            for draw in again:
+                drawn = [coordinates.unpack(noise * rng.normal(size=size), self.components) for _ in moments]
+                other = joint_rotation(rotation @ (moments + white.T @ np.stack(drawn) @ white) @ rotation.T)
+                draw[:] = np.max(np.abs(other), axis=1)
+            stability = np.mean(again, axis=0)
+        return within.then(white, back), rotation, stability
+
+    # ---- what is asked -----------------------------------------------------------------------------------------
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        return {"columns": len(self.columns), "within": self.within}
+
+    def _look(self, within: Coordinates, share: float) -> PrivateSum:
+        return PrivateSum("scatter", self._common | ({} if within.whole else {"onto": within.onto}), share)
+
+    def _first_basis(self) -> Floats:
+        rng = np.random.default_rng(self.start)
+        return np.linalg.qr(rng.normal(size=(self.width, self.components + self._schedule.extra)))[0]
+
+    def _product(self, Q: Floats, share: float) -> PrivateSum:
+        onto = {} if self.basis is None else {"onto": self._start().onto}
+        return PrivateSum("scatter_product", self._common | onto | {"basis": Q}, share)
+
+    def _turn(self, rotation: Floats, within: Coordinates, share: float, signs: Floats | None = None) -> PrivateSum:
+        shape = {"nonlinearity": self.nonlinearity, "window": self.window}
+        known = {} if signs is None else {"signs": signs}
+        asked = self._common | {"unmixing": rotation @ within.onto.T} | shape | known
+        return PrivateSum("rotation_score", asked, share)
+
+    def _spectrum(self, within: Coordinates) -> PrivateSum:
+        clock = {} if self.seconds is None else {"seconds": self.seconds}
+        asked = self._common | {"onto": within.onto, "edges": self.edges} | clock
+        return PrivateSum("band_scatter", asked, 1 - self._reduction)
+
+
+def _shaped(columns: int, width: int) -> Coordinates:
+    """Coordinates of the right shape, before there are any."""
+    return Coordinates(np.zeros((columns, width)), np.zeros((columns, width)))
+
+
+def _polar(matrix: Floats) -> Floats:
+    """The nearest rotation."""
+    left, _values, right = np.linalg.svd(matrix)
+    return np.asarray(left @ right)
+
+
+def _ordered(maps: Floats, unmixing: Floats, stability: Floats) -> dict[str, Floats]:
+    """The strongest first, every map with norm 1 and its largest entry positive."""
+    norms = np.linalg.norm(maps, axis=0)
+    order = np.argsort(-norms, kind="stable")
+    largest = np.argmax(np.abs(maps), axis=0)
+    scale = np.where(norms > 0, norms, 1.0) * np.where(maps[largest, np.arange(len(norms))] < 0, -1.0, 1.0)
+    return {
+        "maps": (maps / scale).T[order],
+        "unmixing": (unmixing * scale[:, None])[order],
+        "strength": (norms**2 / max(float(np.sum(norms**2)), 1e-300))[order],
+        "stability": stability[order],
+    }

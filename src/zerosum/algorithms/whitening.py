@@ -1,0 +1,103 @@
+"""From noisy second moments to few, white coordinates: what the looks of an ICA at its data come to. Free of charge.
+
+A look is the sum over people of their own second moments, each divided by its norm, with noise of a known size in
+isometric coordinates. Strong directions fill such a sum and weak ones drown in its noise, so each look is taken in
+coordinates in which the strong directions of the one before are no stronger than the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_DAMPED_TO = 0.5  # of the edge of the noise: what strong directions are brought down to
+_KEPT = 0.3  # at least this much of a direction is taken to be real
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Public linear coordinates: rows x have coordinates x @ `onto`, and c stands for `back` @ c (both columns x k)."""
+
+    onto: Floats
+    back: Floats
+    whole: bool = False  # whether they are the columns themselves
+
+    @classmethod
+    def all(cls, columns: int) -> Coordinates:
+        """The columns themselves."""
+        return cls(np.eye(columns), np.eye(columns), whole=True)
+
+    @classmethod
+    def of(cls, basis: Floats) -> Coordinates:
+        """The coordinates in the span of a basis, whatever its columns are."""
+        orthonormal = np.linalg.qr(basis)[0]
+        return cls(orthonormal, orthonormal)
+
+    def then(self, onto: Floats, back: Floats) -> Coordinates:
+        """Coordinates within these."""
+        if self.whole:
+            return Coordinates(onto, back)
+        return Coordinates(self.onto @ onto, self.back @ back)
+
+
+def noise_edge(order: int, noise: float) -> float:
+    """Where the eigenvalues of noise alone end."""
+    return noise * math.sqrt(2 * order)
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """The eigenvectors (columns, the largest first) of a look, their eigenvalues as released, without what noise adds
+    (zero below the edge), and how much the vectors themselves hold."""
+
+    vectors: Floats
+    released: Floats
+    values: Floats
+    held: Floats
+    edge: float
+
+    @classmethod
+    def at(cls, matrix: Floats, noise: float) -> Look:
+        """An eigenvalue l above the edge e came from v = (l + sqrt(l^2 - e^2))/2, and of its own direction a noisy
+        vector holds the share 1 - e^2/(4 v^2)."""
+        released, vectors = np.linalg.eigh(matrix)
+        released, vectors = released[::-1], vectors[:, ::-1]
+        edge = noise_edge(len(matrix), noise)
+        above = np.maximum(released, 0.0)
+        raised = (above + np.sqrt(np.maximum(above**2 - edge**2, 0))) / 2
+        raised = np.maximum(raised, 1e-12 * max(float(raised[0]), edge, 1e-300))
+        held = raised * np.maximum(1 - np.minimum(edge**2 / (4 * raised**2), 1), _KEPT)
+        return cls(vectors, released, np.where(released > edge, raised, 0.0), held, edge)
+
+    def damped(self, wanted: int) -> tuple[Floats, Floats]:
+        """What brings stronger directions down to the last of those wanted, or to half the edge, and what undoes it.
+
+        Weaker ones stay as they are, so the strongest stay the strongest.
+        """
+        cap = max(_DAMPED_TO * self.edge, float(self.values[wanted - 1])) or 1.0
+        root = np.sqrt(np.maximum(self.values, cap) / cap)
+        return (self.vectors / root) @ self.vectors.T, (self.vectors * root) @ self.vectors.T
+
+    def leading(self, wanted: int) -> tuple[Floats, Floats]:
+        """White coordinates of the strongest directions, and back."""
+        vectors, root = self.vectors[:, :wanted], np.sqrt(self.held[:wanted])
+        return vectors / root, vectors * root
+
+
+def refined(matrix: Floats, noise: float) -> tuple[Floats, Floats]:
+    """From a look at coordinates that should be white already: what makes them whiter, and what undoes it.
+
+    How far the look is from the identity is believed as far as noise does not explain it (James and Stein).
+    """
+    R = len(matrix)
+    scale = max(float(np.trace(matrix)) / R, noise, 1e-300)
+    apart, relative = matrix / scale - np.eye(R), noise / scale
+    unexplained = 1 - relative**2 * R * (R + 1) / 2 / max(float(np.sum(apart**2)), 1e-300)
+    values, vectors = np.linalg.eigh(np.eye(R) + max(0.0, unexplained) * apart)
+    root = np.sqrt(np.maximum(values, max(_DAMPED_TO * noise_edge(R, relative), 1e-6)))
+    return vectors / root, vectors * root
