@@ -153,6 +153,6 @@ def test_the_search_finds_the_worst_pair() -> None:
     algorithm = Covariance(columns=("a", "b", "c"), clip=1.3)
     request = algorithm.requests(Adjacency.REPLACE_ONE)[0]
     statistic = build(request.statistic, request.params)
-    one, other = worst_pair(statistic, candidates(algorithm))
+    one, other = worst_pair([(statistic, 1.0)], candidates(algorithm))
     apart: Floats = statistic.total(Units.from_list([one])) - statistic.total(Units.from_list([other]))
     assert np.linalg.norm(apart) == pytest.approx(statistic.sensitivity(Adjacency.REPLACE_ONE), rel=0.02)

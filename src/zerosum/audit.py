@@ -17,7 +17,7 @@ or nearly so, which all schemes here are at mu of 1 and above.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +29,7 @@ from zerosum.algorithms import Algorithm, Mean
 from zerosum.algorithms.program import RangedAlgorithm
 from zerosum.engines.coordinator import conduct
 from zerosum.engines.in_process import InProcess
+from zerosum.engines.scripted import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan, PlannedSite
@@ -175,11 +176,18 @@ def reached_noise(view: Floats, centre: Floats) -> tuple[float, int]:
     return float(np.sqrt(np.mean(score**2)) / abs(direction[0])), noise.shape[1] - half
 
 
-def worst_pair(statistic: BoundedStatistic, draw: Draw, seed: int = 0) -> tuple[Floats, Floats]:
-    """Two units whose contributions are as far apart as a search can find: a pool of candidates, then small moves."""
+def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, seed: int = 0) -> tuple[Floats, Floats]:
+    """Two units whose contributions to a whole study are as far apart as a search can find, each release of the study
+    weighing by its share of the budget: a pool of candidates, then small moves."""
     rng = np.random.default_rng(seed)
     pool = [unit for _ in range(60) for unit in draw(rng)]
-    values = np.array([statistic.total(Units.from_list([unit])) for unit in pool])
+    weights = [math.sqrt(share) / stat.sensitivity(Adjacency.REPLACE_ONE) for stat, share in releases]
+
+    def said(unit: Floats) -> Floats:
+        parts = [w * stat.total(Units.from_list([unit])) for w, (stat, _share) in zip(weights, releases, strict=True)]
+        return np.concatenate(parts)
+
+    values = np.array([said(unit) for unit in pool])
     gram = values @ values.T
     squares = np.diag(gram)
     apart = squares[:, None] + squares[None, :] - 2 * gram
@@ -187,7 +195,7 @@ def worst_pair(statistic: BoundedStatistic, draw: Draw, seed: int = 0) -> tuple[
     pair = [pool[int(first)], pool[int(second)]]
 
     def distance(units: list[Floats]) -> float:
-        one, other = (statistic.total(Units.from_list([unit])) for unit in units)
+        one, other = (said(unit) for unit in units)
         return float(np.linalg.norm(one - other))
 
     best, width = distance(pair), 0.3
@@ -244,9 +252,8 @@ def audit(
         results_to_sites=not forget_colluders,
     )
     chosen = settle(chosen, plan)
-    request = chosen.requests(Adjacency.REPLACE_ONE)[0]
     draw = candidates(chosen)
-    one, other = worst_pair(build(request.statistic, request.params), draw)
+    one, other = worst_pair(rehearsed(chosen, draw, units), draw)
     needed = math.ceil(samples / min(release.size for release in plan.releases))
     squares: dict[int, list[float]] = {}
     counts: dict[int, int] = {}
@@ -283,6 +290,22 @@ def audit(
 Draw = Callable[[np.random.Generator], list[Floats]]
 
 
+def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[BoundedStatistic, float]]:
+    """What a study of this algorithm asks for, played without noise, and the share of each release: later requests
+    depend on earlier results, and an attacker knows about what they will be."""
+    rng = np.random.default_rng(1)
+    table = Units.from_list([draw(rng)[0] for _ in range(units)])
+    asked: list[tuple[BoundedStatistic, float]] = []
+
+    def answer(request: PrivateSum) -> Release:
+        statistic = build(request.statistic, request.params)
+        asked.append((statistic, request.share))
+        return Release(statistic.total(table), 0.0, float(units), ())
+
+    drive(algorithm.program(Adjacency.REPLACE_ONE), answer)
+    return asked
+
+
 def candidates(algorithm: Algorithm) -> Draw:
     """How the search draws units of an algorithm: single columns at their bounds, corners, and all columns at many
     scales; each with its mirror image."""
@@ -303,8 +326,10 @@ def candidates(algorithm: Algorithm) -> Draw:
         if algorithm.categories:
             kinds = len(next(iter(algorithm.categories.values())))
             return [np.full((1, columns), float(kind)) for kind in rng.integers(kinds, size=2)]
-        row = 10 ** rng.uniform(-1, 2) * rng.normal(size=(1, columns))
-        return [row, -row]
+        rows = 10 ** rng.uniform(-1, 2) * rng.standard_t(3, size=(algorithm.rows_of_a_unit, columns))
+        if rng.integers(2):  # as far from anybody else as can be: one column alone, or few
+            rows = np.outer(rows[:, 0], rng.normal(size=columns) * (rng.random(columns) < 1 / columns))
+        return [rows, -rows]
 
     return draw
 

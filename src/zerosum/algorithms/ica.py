@@ -37,6 +37,9 @@ class ICA(Algorithm):
        by frequency and diagonalises them jointly: the way for autocorrelated, nearly Gaussian time courses. `auto`
        takes it where a band-pass is named or rows are less than five seconds apart, and looks at nothing else.
 
+    The `nonlinearity` is "volatility" (sources whose size changes over time; it sees twice as much as tanh in those of
+    the papers) or "tanh", which is left where the same metadata say that rows are autocorrelated.
+
     Every person weighs the same, whatever its length and scale. Results, strongest first: `maps` (one a row, norm 1,
     largest entry positive), `unmixing` (one a row: time courses are rows @ unmixing'), `strength` (how much of the
     reduced variance each makes up), `stability` (the correlation of each with itself that the noise of the solver
@@ -44,13 +47,14 @@ class ICA(Algorithm):
     """
 
     name: ClassVar[str] = "ica"
+    rows_of_a_unit: ClassVar[int] = 30
     components: int = Field(ge=2)
     solver: Literal["auto", "fixed-point", "second-order"] = "auto"
-    nonlinearity: Nonlinearity = "volatility"
+    nonlinearity: Nonlinearity | None = None
     window: int = Field(default=9, gt=0)
     basis: FloatArray | None = None
     within: Within = "center"
-    passes: int = Field(default=3, gt=0)
+    passes: int = Field(default=2, gt=0)
     rounds: int = Field(default=12, gt=2)
     reduction_share: float | None = Field(default=None, gt=0, lt=1)
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -89,8 +93,16 @@ class ICA(Algorithm):
         """The solver that runs."""
         if self.solver != "auto":
             return self.solver
-        fast = self.seconds is not None and self.seconds < _FAST_SECONDS
-        return "second-order" if self.band is not None or fast else "fixed-point"
+        return "second-order" if self._autocorrelated else "fixed-point"
+
+    @property
+    def score(self) -> Nonlinearity:
+        """The nonlinearity of the fixed-point solver."""
+        return self.nonlinearity or ("tanh" if self._autocorrelated else "volatility")
+
+    @property
+    def _autocorrelated(self) -> bool:
+        return self.band is not None or (self.seconds is not None and self.seconds < _FAST_SECONDS)
 
     @property
     def edges(self) -> Floats:
@@ -210,7 +222,7 @@ class ICA(Algorithm):
         R, shares = self.components, self._turns
         rotation = np.linalg.qr(np.random.default_rng(self.start).normal(size=(R, R)))[0]
         signs, settling = np.ones(R), self.rounds - max(1, self.rounds // 3)
-        precision = np.zeros((R, R))
+        slopes, doubt, precision = np.zeros(R), 0.0, 0.0  # the mean slope of the last third, and its variance
         for number, share in enumerate(shares):
             request = self._turn(rotation, within, share, signs)
             release = yield request
@@ -220,14 +232,15 @@ class ICA(Algorithm):
                 step = _FIRST_STEP + (1 - _FIRST_STEP) * number / settling
             else:
                 step = share / math.fsum(shares[settling : number + 1])
-                gain = np.abs(slope[:, None] + slope[None, :])
-                precision += (gain / max(math.sqrt(2) * release.noise_std, 1e-300)) ** 2
+                weight = share / math.fsum(shares[settling:])
+                slopes, doubt = slopes + weight * slope, doubt + (weight * release.noise_std / statistic.diagonal) ** 2
+                precision += 1 / max(2 * release.noise_std**2, 1e-300)
             rotation = _polar(np.diag(slope) - step * skew) @ rotation
             wrong = slope < -2 * release.noise_std / statistic.diagonal
             signs = np.where(wrong, -signs, signs)
-        np.fill_diagonal(precision, np.inf)
-        angles = np.sum(1 / np.maximum(precision, 1e-12), axis=1)
-        return rotation, 1 / np.sqrt(1 + angles)
+        gains = np.maximum((slopes[:, None] + slopes[None, :]) ** 2 - 2 * doubt, 0.0)  # squared
+        angles = 1 / np.maximum(gains * precision, 1e-12)  # their variances
+        return rotation, 1 / np.sqrt(1 + np.sum(angles, axis=1) - np.diag(angles))
 
     def _by_frequency(self, within: Coordinates) -> Generator[PrivateSum, Release, tuple[Coordinates, Floats, Floats]]:
         request = self._spectrum(within)
@@ -266,7 +279,7 @@ class ICA(Algorithm):
         return PrivateSum("scatter_product", self._common | onto | {"basis": Q}, share)
 
     def _turn(self, rotation: Floats, within: Coordinates, share: float, signs: Floats | None = None) -> PrivateSum:
-        shape = {"nonlinearity": self.nonlinearity, "window": self.window}
+        shape = {"nonlinearity": self.score, "window": self.window}
         known = {} if signs is None else {"signs": signs}
         asked = self._common | {"unmixing": rotation @ within.onto.T} | shape | known
         return PrivateSum("rotation_score", asked, share)

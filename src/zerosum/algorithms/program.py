@@ -38,6 +38,7 @@ class Algorithm(BaseModel, ABC):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str]
+    rows_of_a_unit: ClassVar[int] = 1  # how many it takes to say something; an audit makes units of so many
 
     columns: tuple[str, ...] = Field(min_length=1)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self
+from itertools import pairwise
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, to_numpy
@@ -14,6 +16,10 @@ from zerosum.kernel.units import Array, Units
 from zerosum.statistics.scatter import INSIDE, Within, within_recording
 
 Nonlinearity = Literal["tanh", "volatility"]
+
+Singles = NDArray[np.float32]
+
+_LEAST = np.float32(0.2)  # the least size that is believed of a source, over its mean square
 
 
 class RotationScore(BoundedStatistic):
@@ -65,46 +71,56 @@ class RotationScore(BoundedStatistic):
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
 
     def sum_block(self, block: Units) -> Array:
+        y, runs, units = self._sources(block)
+        R = self.sources
+        F, slopes = np.empty((len(units) - 1, R, R)), np.empty((len(units) - 1, R))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            for u, (first, last) in enumerate(pairwise(units.tolist())):
+                own = y[first:last]
+                power = np.ones(last - first) @ (own * own)
+                scale = np.sqrt((last - first) / np.where(power > 0, power, 1.0))
+                own = (own * scale).astype(np.float32)  # halves the time; the noise is far above its rounding
+                psi, slope = self._psi(
+                    own, runs[np.searchsorted(runs, first) : np.searchsorted(runs, last) + 1] - first
+                )
+                F[u], slopes[u] = psi.T @ own / (last - first), slope / (last - first)
+            if self.signs is not None:
+                F, slopes = F * self.signs[:, None], slopes * self.signs
+            row, column = np.triu_indices(R, 1)
+            diagonal = self.diagonal * (slopes - np.diagonal(F, axis1=1, axis2=2))
+            told = np.concatenate([(F[:, row, column] - F[:, column, row]) / math.sqrt(2), diagonal], axis=1)
+            norms = np.sqrt(np.sum(told * told, axis=1)) * INSIDE
+        heard = np.isfinite(norms) & (norms > 0)
+        return np.sum(told[heard] / norms[heard, None], axis=0)
+
+    def _sources(self, block: Units) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+        """W x for all rows, and where recordings and units begin. Nothing of one unit enters into another's."""
         xp = array_namespace(block.rows)
+        units = np.arange(block.rows.shape[0] + 1) if block.offsets is None else block.offsets
+        runs = units if block.runs is None else block.runs.offsets
         unmixing = xp.matrix_transpose(xp.asarray(self.unmixing))
-        signs = np.ones(self.sources) if self.signs is None else self.signs
-        upper = np.triu_indices(self.sources, 1)
-        total = np.zeros(self.size)
-        for recordings in block.recordings():
-            F, slope = (to_numpy(each) for each in self._scores(recordings, unmixing, xp))
-            F = F * signs[:, None]
-            own = np.concatenate([(F - F.T)[upper] / math.sqrt(2), self.diagonal * (slope * signs - np.diag(F))])
-            norm = math.sqrt(own @ own) * INSIDE
-            if math.isfinite(norm) and norm > 0:
-                total += own / norm
-        return total
+        rows = xp.astype(block.rows, xp.float64, copy=False)
+        if self.within == "standardise":
+            rows = xp.concat([within_recording(rows[a:b, ...], self.within, xp) for a, b in pairwise(runs.tolist())])
+        y = to_numpy(xp.matmul(rows, unmixing))
+        if self.within == "center":  # the same after as before the product, and cheaper
+            for first, last in pairwise(runs.tolist()):
+                y[first:last] -= np.ones(last - first) @ y[first:last] / (last - first)
+        return y, runs, units
 
-    def _scores(self, recordings: list[tuple[Array, float | None]], unmixing: Array, xp: Any) -> tuple[Array, Array]:
-        """The unit's mean of psi(y) y', and of psi'(y)."""
-        parts = []
-        for each, _seconds in recordings:
-            rows = within_recording(xp.astype(each, xp.float64, copy=False), self.within, xp)
-            parts.append(xp.matmul(rows, unmixing))
-        rows_in_all = sum(part.shape[0] for part in parts)
-        with np.errstate(over="ignore", invalid="ignore"):
-            power = sum(xp.sum(part * part, axis=0) for part in parts) / rows_in_all
-            scale = xp.where(power > 0, xp.sqrt(power), xp.ones_like(power))
-            F, slope = 0.0, 0.0
-            for part in parts:
-                y = part / scale
-                psi, mean_slope = self._psi(y, xp)
-                F = F + xp.matmul(xp.matrix_transpose(psi), y) / rows_in_all
-                slope = slope + mean_slope * (y.shape[0] / rows_in_all)
-        return F, slope
-
-    def _psi(self, y: Array, xp: Any) -> tuple[Array, Array]:
+    def _psi(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Singles, Singles]:
+        """psi for every row and source of one unit, and the sum of its slope over the rows."""
+        ones = np.ones(len(y), dtype=np.float32)
         if self.nonlinearity == "tanh":
-            psi = xp.tanh(y)
-            return psi, 1 - xp.mean(psi * psi, axis=0)
+            psi = np.tanh(y)
+            return psi, len(y) - ones @ (psi * psi)
         square = y * y
-        size = 0.2 + 0.8 * moving_average(square, self.window, xp)
-        psi = y / size
-        return psi, xp.mean(1 / size - (1.6 / self.window) * square / (size * size), axis=0)
+        parts = [moving_average(square[a:b], self.window) for a, b in pairwise(runs.tolist())]
+        size = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        size *= 1 - _LEAST
+        size += _LEAST
+        psi, part = y / size, (1 - _LEAST) * np.float32(2 / self.window)  # of its size a row is this part, twice over
+        return psi, ones @ np.reciprocal(size) - part * (ones @ (psi * psi))
 
     def split(self, value: Floats) -> tuple[Floats, Floats]:
         """A released sum as a skew-symmetric matrix (of F - F', halved) and the diagonal."""
@@ -114,16 +130,23 @@ class RotationScore(BoundedStatistic):
         return skew - skew.T, value[R * (R - 1) // 2 :] / self.diagonal
 
 
-def moving_average(values: Array, window: int, xp: Any) -> Array:
+def moving_average(values: Singles, window: int) -> Singles:
     """The mean over `window` rows around each, by column; ends are filled up with the mean of all rows.
 
-    >>> moving_average(np.array([[0.0], [3.0], [0.0], [3.0]]), 3, np).ravel().tolist()
+    >>> moving_average(np.array([[0], [3], [0], [3]], dtype=np.float32), 3).ravel().tolist()
     [1.5, 1.0, 2.0, 1.5]
     """
-    rows = values.shape[0]
+    rows, columns = values.shape
     window = min(window, rows)
-    fill = xp.broadcast_to(xp.mean(values, axis=0, keepdims=True), (window, values.shape[1]))
     before = window // 2
-    padded = xp.concat([fill[: before + 1, :], values, fill[: window - before - 1, :]])
-    sums = xp.cumulative_sum(padded, axis=0)
-    return xp.clip((sums[window:, :] - sums[:-window, :]) / window, 0.0, None)
+    sums = np.empty((rows + window - 1, columns), dtype=np.float32)
+    sums[:before] = sums[before + rows :] = np.ones(rows, dtype=np.float32) @ values / rows
+    sums[before : before + rows] = values
+    parts, start, length = [], 0, 1
+    while length <= window:  # sums over 1, 2, 4, ... rows, as the binary digits of the window ask for them
+        if window & length:
+            parts.append(sums[start : start + rows])
+            start += length
+        sums = sums[:-length] + sums[length:]
+        length *= 2
+    return np.asarray(sum(parts[1:], parts[0]) * np.float32(1 / window))
