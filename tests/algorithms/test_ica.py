@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def names(columns: int) -> tuple[str, ...]:
     return tuple(f"x{i}" for i in range(columns))
 
 
-def people(volumes: Floats) -> Units:
+def people(volumes: NDArray[np.floating[Any]]) -> Units:
     count, points, columns = volumes.shape
     return Units(volumes.reshape(-1, columns), np.arange(0, count * points + 1, points))
 

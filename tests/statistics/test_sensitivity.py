@@ -40,7 +40,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("scatter_norms", {"columns": 2, "lowest": 0.1, "highest": 3.0, "bins": 2, "within": "standardise"}),
     ("scatter", {"columns": 3, "onto": [[2, 0], [1, 1], [0, 5]], "within": "center"}),
     ("rotation_score", {"columns": 3, "unmixing": [[1, 0, 2], [0, 1, 1]], "diagonal": 0.01}),
-    ("rotation_score", {"columns": 2, "unmixing": np.eye(2), "nonlinearity": "volatility", "diagonal": 0.01}),
+    (
+        "rotation_score",
+        {"columns": 2, "unmixing": np.eye(2), "nonlinearity": "volatility", "window": 1, "diagonal": 0.01},
+    ),
     (
         "band_scatter",
         {"columns": 3, "onto": np.eye(3)[:, :2], "edges": [0, 0.2, 0.6], "seconds": 1, "within": "nothing"},

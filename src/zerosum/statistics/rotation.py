@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
@@ -20,6 +21,7 @@ Nonlinearity = Literal["tanh", "volatility"]
 Singles = NDArray[np.float32]
 
 _LEAST = np.float32(0.2)  # the least size that is believed of a source, over its mean square
+_AT_ONCE = 32_000  # numbers that are taken at once, so that they stay in the cache
 
 
 class RotationScore(BoundedStatistic):
@@ -72,26 +74,32 @@ class RotationScore(BoundedStatistic):
 
     def sum_block(self, block: Units) -> Array:
         y, runs, units = self._sources(block)
-        R = self.sources
-        F, slopes = np.empty((len(units) - 1, R, R)), np.empty((len(units) - 1, R))
+        total = np.zeros(self.size)
+        for first, last in alike(units, runs, _AT_ONCE // self.sources):
+            count, length = last - first, int(units[first + 1] - units[first])
+            inside = runs[(runs >= units[first]) & (runs <= units[first + 1])] - units[first]
+            total += self._told(y[units[first] : units[last]].reshape(count, length, -1), inside)
+        return total
+
+    def _told(self, y: Floats, runs: NDArray[np.int64]) -> Floats:
+        """The sum of what units of equal length say; `y` is units x rows x sources."""
+        ones = np.ones(y.shape[1])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            for u, (first, last) in enumerate(pairwise(units.tolist())):
-                own = y[first:last]
-                power = np.ones(last - first) @ (own * own)
-                scale = np.sqrt((last - first) / np.where(power > 0, power, 1.0))
-                own = (own * scale).astype(np.float32)  # halves the time; the noise is far above its rounding
-                psi, slope = self._psi(
-                    own, runs[np.searchsorted(runs, first) : np.searchsorted(runs, last) + 1] - first
-                )
-                F[u], slopes[u] = psi.T @ own / (last - first), slope / (last - first)
+            power = ones @ (y * y)
+            scale = np.sqrt(y.shape[1] / np.where(power > 0, power, 1.0))
+            single = np.empty(y.shape, dtype=np.float32)  # halves the time; noise is far above its rounding
+            np.multiply(y, scale[:, None, :], out=single, casting="same_kind")
+            psi, slope = self._psi(single, runs)
+            F = np.matmul(psi.transpose(0, 2, 1), single).astype(np.float64) / y.shape[1]
+            slopes = slope.astype(np.float64) / y.shape[1]
             if self.signs is not None:
                 F, slopes = F * self.signs[:, None], slopes * self.signs
-            row, column = np.triu_indices(R, 1)
+            row, column = np.triu_indices(self.sources, 1)
             diagonal = self.diagonal * (slopes - np.diagonal(F, axis1=1, axis2=2))
             told = np.concatenate([(F[:, row, column] - F[:, column, row]) / math.sqrt(2), diagonal], axis=1)
             norms = np.sqrt(np.sum(told * told, axis=1)) * INSIDE
         heard = np.isfinite(norms) & (norms > 0)
-        return np.sum(told[heard] / norms[heard, None], axis=0)
+        return np.asarray(np.sum(told[heard] / norms[heard, None], axis=0))
 
     def _sources(self, block: Units) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
         """W x for all rows, and where recordings and units begin. Nothing of one unit enters into another's."""
@@ -109,18 +117,19 @@ class RotationScore(BoundedStatistic):
         return y, runs, units
 
     def _psi(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Singles, Singles]:
-        """psi for every row and source of one unit, and the sum of its slope over the rows."""
-        ones = np.ones(len(y), dtype=np.float32)
+        """psi for every unit, row and source, and the sum of its slope over the rows."""
+        ones = np.ones(y.shape[1], dtype=np.float32)
         if self.nonlinearity == "tanh":
             psi = np.tanh(y)
-            return psi, len(y) - ones @ (psi * psi)
+            return psi, np.asarray(y.shape[1] - ones @ (psi * psi))
         square = y * y
-        parts = [moving_average(square[a:b], self.window) for a, b in pairwise(runs.tolist())]
-        size = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        parts = [moving_average(square[:, a:b], self.window) for a, b in pairwise(runs.tolist())]
+        size = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         size *= 1 - _LEAST
         size += _LEAST
-        psi, part = y / size, (1 - _LEAST) * np.float32(2 / self.window)  # of its size a row is this part, twice over
-        return psi, ones @ np.reciprocal(size) - part * (ones @ (psi * psi))
+        np.reciprocal(size, out=size)
+        psi, part = y * size, (1 - _LEAST) * np.float32(2 / self.window)  # of its size a row is this part, twice over
+        return psi, np.asarray(ones @ size - part * (ones @ (psi * psi)))
 
     def split(self, value: Floats) -> tuple[Floats, Floats]:
         """A released sum as a skew-symmetric matrix (of F - F', halved) and the diagonal."""
@@ -130,23 +139,44 @@ class RotationScore(BoundedStatistic):
         return skew - skew.T, value[R * (R - 1) // 2 :] / self.diagonal
 
 
+def alike(units: NDArray[np.int64], runs: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Stretches of units of one recording each that are equally long, so that they can be taken at once, `most` rows or
+    one unit at a time; the others come one by one.
+
+    >>> list(alike(np.array([0, 5, 10, 16, 22, 28]), np.array([0, 5, 10, 16, 20, 22, 28]), 100))
+    [(0, 2), (2, 3), (3, 4), (4, 5)]
+    """
+    lengths = np.diff(units)
+    single = np.searchsorted(runs, units[1:]) - np.searchsorted(runs, units[:-1]) == 1
+    joins = (lengths[1:] == lengths[:-1]) & single[1:] & single[:-1]
+    cuts = [0, *(np.flatnonzero(~joins) + 1).tolist(), len(lengths)]
+    for first, last in pairwise(cuts):
+        at_once = max(1, most // int(lengths[first]))
+        for start in range(first, last, at_once):
+            yield start, min(start + at_once, last)
+
+
 def moving_average(values: Singles, window: int) -> Singles:
-    """The mean over `window` rows around each, by column; ends are filled up with the mean of all rows.
+    """The mean over `window` rows (the last axis but one) around each; rows near an end have that of the nearest whole
+    window.
 
     >>> moving_average(np.array([[0], [3], [0], [3]], dtype=np.float32), 3).ravel().tolist()
-    [1.5, 1.0, 2.0, 1.5]
+    [1.0, 1.0, 2.0, 2.0]
     """
-    rows, columns = values.shape
+    rows = values.shape[-2]
     window = min(window, rows)
-    before = window // 2
-    sums = np.empty((rows + window - 1, columns), dtype=np.float32)
-    sums[:before] = sums[before + rows :] = np.ones(rows, dtype=np.float32) @ values / rows
-    sums[before : before + rows] = values
-    parts, start, length = [], 0, 1
-    while length <= window:  # sums over 1, 2, 4, ... rows, as the binary digits of the window ask for them
+    whole, before = rows - window + 1, window // 2
+    sums, length, start, parts = values, 1, 0, []
+    while True:  # sums over 1, 2, 4, ... rows, as the binary digits of the window ask for them
         if window & length:
-            parts.append(sums[start : start + rows])
+            parts.append(sums[..., start : start + whole, :])
             start += length
-        sums = sums[:-length] + sums[length:]
+        if 2 * length > window:
+            break
+        sums = sums[..., :-length, :] + sums[..., length:, :]
         length *= 2
-    return np.asarray(sum(parts[1:], parts[0]) * np.float32(1 / window))
+    average = np.empty_like(values)
+    np.multiply(sum(parts[1:], parts[0]), np.float32(1 / window), out=average[..., before : before + whole, :])
+    average[..., :before, :] = average[..., before : before + 1, :]
+    average[..., before + whole :, :] = average[..., before + whole - 1 : before + whole, :]
+    return average
