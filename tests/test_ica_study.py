@@ -127,6 +127,16 @@ def test_as_many_components_as_regions_are_still_maps(tmp_path: Path) -> None:
     assert [each.name for each in written] == ["maps.nii.gz", "maps.png"]
 
 
+def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "ica.md").read_text()
+    (tmp_path / "study.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    regions = np.zeros((20, 6, 4), np.int16)
+    regions[:, 1:4, 1:3] = np.arange(1, 21)[:, None, None]
+    save(tmp_path / "grid" / "atlas.nii.gz", regions)
+    releases = Study.load(tmp_path / "study.toml").plan().releases
+    assert [line.statistic for line in releases] == ["scatter"] * 3 + ["band_scatter"]
+
+
 # ---- what the file hands on ------------------------------------------------------------------------------------
 
 

@@ -288,5 +288,11 @@ class ICA(JointEstimator):
         self.stability_: Floats = np.asarray(estimate["stability"])
         self.above_noise_ = int(estimate["above_noise"][0])
         self.n_components_ = len(self.components_)
-        notes = [f"nobody's name was given, so pieces of {n} rows stand for people" for n in sorted(self._pieces)]
+        notes = []
+        if self.above_noise_ < self.n_components_:
+            notes.append(
+                f"{self.above_noise_} of {self.n_components_} dimensions stand above the noise: the rest of the space "
+                "is noise, whatever stability_ says"
+            )
+        notes += [f"nobody's name was given, so pieces of {n} rows stand for people" for n in sorted(self._pieces)]
         return self._keep(result, notes)
