@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": {"errors", "kernel", "statistics", "site", "algorithms", "engines", "data", "report"},
     "baselines": {"errors", "kernel"},
     "reproduce": {"errors", "kernel", "statistics", "site", "algorithms", "data", "study", "baselines", "report"},
-    "estimators": {"errors", "kernel", "algorithms", "report", "site", "study", ""},
+    "estimators": {"errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
     "mistakes": {"errors", "kernel", "statistics", "algorithms"},
     "audit": {"errors", "kernel", "statistics", "site", "algorithms", "engines", "study"},
     "bench": {"errors", "kernel", "site", "secagg"},

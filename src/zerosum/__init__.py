@@ -14,6 +14,7 @@ from zerosum.statistics.user import statistic
 from zerosum.study import Study, run
 
 __all__ = [
+    "ICA",
     "PCA",
     "Adjacency",
     "Combine",
@@ -37,8 +38,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Estimators are loaded when they are asked for: scikit-learn takes its time."""
-    if name == "PCA":
-        from zerosum.estimators import PCA
+    if name in ("ICA", "PCA"):
+        from zerosum import estimators
 
-        return PCA
+        return getattr(estimators, name)
     raise AttributeError(f"module 'zerosum' has no attribute {name!r}")

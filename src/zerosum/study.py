@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm
 from zerosum.algorithms.program import Outlook
+from zerosum.data.bases import cosines, load_basis
 from zerosum.data.imaging import Preparation, Selection, Space, load_images
 from zerosum.data.maps import draw_maps, write_maps
 from zerosum.data.tables import load_units
@@ -35,8 +36,12 @@ from zerosum.site.policy import Policy
 
 DEFAULT_SCHEME = "secure-sum"
 
+# estimates that may be as long as there are columns and are no maps: filters, public scales, numbers a component
+_NO_MAPS = ("unmixing", "scale", "strength", "stability", "eigenvalues", "eigenvalue_std")
+
 _WHOLE = PlannedRelease("everything", sensitivity=1.0, share=1.0, size=1, bound=1.0)
 
+Floats = NDArray[np.float64]
 OnRound = Callable[[int, int], None]
 
 
@@ -96,6 +101,7 @@ class ImagingTable(_Table):
     confounds: tuple[str, ...] = ()
     standardise: bool = True
     seconds: float | None = None
+    frequencies: int | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -128,6 +134,7 @@ class Study(_Table):
     coalition: CoalitionTable = CoalitionTable()
     scheme: SchemeTable = SchemeTable()
     results_to_sites: bool = True
+    basis: Path | None = None
     imaging: ImagingTable | None = None
     sites: tuple[SiteTable, ...]
     folder: Path = Field(default=Path(), exclude=True)
@@ -162,17 +169,47 @@ class Study(_Table):
             raise ValueError("with [imaging], a unit is a person and all its runs, and has no column")
         return self
 
+    @model_validator(mode="after")
+    def _one_basis(self) -> Self:
+        cosines_too = self.imaging is not None and self.imaging.frequencies is not None
+        if sum((self.basis is not None, cosines_too, "basis" in self.parameters)) > 1:
+            raise ValueError("give one basis: a file, the frequencies of [imaging], or a parameter")
+        return self
+
     @cached_property
     def space(self) -> Space | None:
         """The public grid of an imaging study; read once."""
         return None if self.imaging is None else self.imaging.load_space(self.folder)
 
+    @cached_property
+    def public_basis(self) -> Floats | None:
+        """The columns x K array in whose span an algorithm is to look; read or made once."""
+        if self.imaging is not None and self.space is not None and self.imaging.frequencies is not None:
+            return cosines(self.space, self.imaging.frequencies)
+        return None if self.basis is None else load_basis(self.folder / self.basis, self.space)
+
     def build_algorithm(self) -> Algorithm:
-        columns = {} if self.space is None else {"columns": self.space.columns}
-        algorithm = algorithms.build(self.algorithm, self.parameters | columns)
-        if columns and algorithm.categories:
+        algorithm = algorithms.build(self.algorithm, self.parameters | self._from_elsewhere())
+        if self.imaging is not None and algorithm.categories:
             raise BadStudy(f"the algorithm {self.algorithm!r} counts categories, and brain images have none")
         return algorithm
+
+    def _from_elsewhere(self) -> dict[str, Any]:
+        """Parameters that other parts of the file stand for: the columns, the basis, the band of images.
+
+        The seconds between volumes only where they override the files': clocks of runs are their own otherwise.
+        """
+        fields = algorithms.fields(self.algorithm)
+        found: dict[str, Any] = {} if self.space is None else {"columns": self.space.columns}
+        if self.imaging is not None:
+            known = {"band": self.imaging.band, "seconds": self.imaging.seconds}
+            wanted = [name for name in known if name in fields and name not in self.parameters]
+            found |= {name: known[name] for name in wanted if known[name] is not None}
+        if self.public_basis is not None:
+            if "basis" not in fields:
+                raise BadStudy(f"the algorithm {self.algorithm!r} takes no basis")
+            found["basis"] = self.public_basis
+        return found
 
     def plan(self) -> Plan:
         """The plan, before any data is read. Each run of it is a study of its own: running again is spending again."""
@@ -227,18 +264,30 @@ class Study(_Table):
     def write_maps(self, result: Result, folder: Path) -> list[Path]:
         """Of an imaging study, whatever the estimate has for every column: as an image and as a picture of it.
 
-        That is vectors of that length, and tables with a map in each row; square ones are matrices, not maps.
+        That is vectors of that length, and tables with a map in each row; square ones are matrices, not maps, unless
+        they are called that.
         """
         if self.space is None:
             return []
         written = []
         for name, value in result.estimate.items():
             maps = np.atleast_2d(value)
-            if maps.ndim == 2 and len(maps) < maps.shape[1] == len(self.space.columns):
+            if name in _NO_MAPS or maps.ndim != 2 or maps.shape[1] != len(self.space.columns):
+                continue
+            if name == "maps" or len(maps) < maps.shape[1]:
                 written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
                 write_maps(maps, self.space, written[-2])
-                draw_maps(maps, self.space, written[-1])
+                draw_maps(maps, self.space, written[-1], labels=_labels(result.estimate) if name == "maps" else None)
         return written
+
+
+def _labels(estimate: Mapping[str, Floats]) -> list[str]:
+    """What stands beside each map of a picture."""
+    known = [name for name in ("strength", "stability") if name in estimate]
+    return [
+        "\n".join([str(at + 1), *(f"{name}\n{estimate[name][at]:.2f}" for name in known)])
+        for at in range(len(estimate["maps"]))
+    ]
 
 
 def make_plan(

@@ -24,15 +24,25 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 
 def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
     """An algorithm with its public parameters, validated."""
-    if name not in ALGORITHMS:
-        raise BadParameter(f"unknown algorithm {name!r}; there are {', '.join(ALGORITHMS)}")
+    kind = _known(name)
     try:
-        return ALGORITHMS[name](**parameters)
+        return kind(**parameters)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
         raise BadParameter(f"algorithm {name!r}: {where + ': ' if where else ''}{reason}") from None
+
+
+def fields(name: str) -> frozenset[str]:
+    """The names of an algorithm's parameters."""
+    return frozenset(_known(name).model_fields)
+
+
+def _known(name: str) -> type[Algorithm]:
+    if name not in ALGORITHMS:
+        raise BadParameter(f"unknown algorithm {name!r}; there are {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[name]
 
 
 __all__ = [
@@ -48,4 +58,5 @@ __all__ = [
     "OwnStatistic",
     "Program",
     "build",
+    "fields",
 ]

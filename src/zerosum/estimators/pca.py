@@ -1,40 +1,25 @@
-"""Studies in scikit-learn's manner: `__init__` stores, `fit` takes the sites, what was learned ends in `_`.
-
-**Fitting again is spending again.** Every `fit` is a study of its own, with fresh noise and a fresh entry in every
-site's ledger; so is every fit that a grid search or a cross-validation makes. What is private is what `fit` learns.
-What `transform` returns is as private as the rows it is given: scores stay with their site, and a model trained on
-them outside Zerosum is not protected.
-"""
+"""Private principal components over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
-from numbers import Integral
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import validate_data
 
 from zerosum import algorithms
-from zerosum.kernel.accountant import check_delta, check_epsilon
+from zerosum.estimators.base import Floats, JointEstimator, Tables
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
-from zerosum.report import PrivacyReport, Result
+from zerosum.report import Result
 from zerosum.site.policy import Policy
-from zerosum.study import run
-
-Floats = NDArray[np.float64]
-Tables = dict[str, Units]
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+class PCA(JointEstimator):
     """Private principal components over sites. Fitting again is spending again: each `fit` is a new, charged study.
 
     Parameters
@@ -165,21 +150,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         sites : array of shape (rows,), optional
             For one array, the name of the site that holds each row.
         """
-        if not (self.random_state is None or isinstance(self.random_state, Integral)):
-            raise ValueError(f"random_state must be None or one whole number, got {self.random_state!r}")
-        if self.unit not in ("record", "person"):
-            raise ValueError(f"unit must be 'record' or 'person', got {self.unit!r}")
-        check_epsilon(self.epsilon)
-        check_delta(self.delta)
-        scheme = self.scheme if isinstance(self.scheme, Scheme) else Scheme(self.scheme)
+        scheme = self._checked_scheme()
         tables = self._tables(X, sites, scheme)
         bounds, notes = self._bounds(tables)
-        columns = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
         program = algorithms.build(
             "pca",
             bounds
             | {
-                "columns": tuple(map(str, columns)),
+                "columns": self._columns,
                 "components": self.n_components,
                 "centering": self.centering,
                 "mean_share": self.mean_share,
@@ -192,84 +170,34 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 "rounds": self.rounds,
             },
         )
-        self._learn(self._run(program, tables, scheme), notes)
+        result = self._run(program, tables, scheme)
+        self._learn(result)
         for_rows = self.normalise and all(units.largest == 1 for units in tables.values())
         self._forget("explained_variance_ratio_")
         if for_rows:  # a row's normalised matrix has trace 1; a person's only has Frobenius norm 1
             self.explained_variance_ratio_ = self.explained_variance_.copy()
-        return self
+        return self._keep(result, notes)
 
     def transform(self, X: ArrayLike) -> Floats:
         """The scores of each row. Nothing about them is private: they are for whoever holds the rows."""
-        check_is_fitted(self)
-        if isinstance(X, Units) or _by_name(X) or _several(X):
-            raise ValueError("transform takes one array: call it for each site, where the site's rows are")
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        rows = self._own_rows(X)
         return np.asarray((rows - self.mean_) / self.scale_ @ self.components_.T)
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
         """The rows that have these scores and lie in the span of the components."""
-        check_is_fitted(self)
-        scores = check_array(X, dtype=np.float64)
-        if scores.shape[1] != self.n_components_:
-            raise ValueError(f"scores must have {self.n_components_} columns, one a component, got {scores.shape[1]}")
-        return np.asarray(scores @ self.components_ * self.scale_ + self.mean_)
+        return np.asarray(self._own_scores(X) @ self.components_ * self.scale_ + self.mean_)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.random_state is None
-        return tags
-
-    # ---- what goes in ------------------------------------------------------------------------------------------
+    _dimensions = 2
 
     def _tables(self, X: Any, sites: ArrayLike | None, scheme: Scheme) -> Tables:
         """One validated table per site, by name."""
-        several: dict[str, Any] | None = None
-        if _by_name(X):
-            several = {str(name): table for name, table in X.items()}
-            if len(several) < len(X):
-                raise ValueError("two sites have the same name")
-        elif _several(X):
-            several = {f"site {s}": table for s, table in enumerate(X)}
-        if several is not None:
-            if sites is not None:
-                raise ValueError("sites= labels the rows of one array, but X holds one table per site already")
-            if not several:
-                raise ValueError("X holds no sites: give one table per site")
-            return {name: self._named(name, table, first=s == 0) for s, (name, table) in enumerate(several.items())}
-        if isinstance(X, Units):
-            raise ValueError("Units are the data of one site: give a list or a dict with one for each site")
-        rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        if sites is not None:
-            labels = column_or_1d(sites)
-            check_consistent_length(rows, labels)
-            names = np.array([str(label) for label in labels.tolist()])
-            return {str(name): Units(rows[names == name]) for name in np.unique(names)}
-        if not scheme.trusted:
-            raise ValueError(
-                f"whose rows are these? The scheme {scheme.name!r} runs between sites: pass sites= with a label for "
-                "each row, or X as a list or dict with one array per site"
-            )
-        half = len(rows) // 2  # the planner wants two sites; a trusted coordinator adds them up before any noise
-        return {"site 0": Units(rows[:half]), "site 1": Units(rows[half:])}
+        tables = self._by_site(X, sites)
+        if tables is not None:
+            return tables
+        return self._shared_out(Units(validate_data(self, X, dtype=np.float64, ensure_min_samples=2)), sites, scheme)
 
-    def _named(self, name: str, table: Any, *, first: bool) -> Units:
-        try:
-            if not isinstance(table, Units):
-                return Units(validate_data(self, table, dtype=np.float64, reset=first))
-            table.check()
-            if first:
-                self._forget("feature_names_in_")
-                self.n_features_in_ = table.columns
-            elif table.columns != self.n_features_in_:
-                raise ValueError(f"it has {table.columns} columns, the first site {self.n_features_in_}")
-            return table
-        except ValueError as error:
-            raise ValueError(f"{name!r}: {error}") from error
+    def _units(self, data: Any, *, first: bool) -> Units:
+        return Units(validate_data(self, data, dtype=np.float64, reset=first))
 
     def _bounds(self, tables: Tables) -> tuple[dict[str, Any], list[str]]:
         """What bounds the rows: as given, or in a seeded run as found."""
@@ -296,49 +224,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             )
         return np.broadcast_to(values, (self.n_features_in_,)).copy()
 
-    def _forget(self, attribute: str) -> None:
-        """Drop what an earlier fit learned and this one does not."""
-        if hasattr(self, attribute):
-            delattr(self, attribute)
-
-    # ---- the study ---------------------------------------------------------------------------------------------
-
-    def _run(self, program: algorithms.Algorithm, tables: Tables, scheme: Scheme) -> Result:
-        policies = dict(self.policies or {})
-        paths = [policy.ledger_path for policy in policies.values()]
-        if len(set(paths)) < len(paths):  # the second would be refused in mid-study, when the first has spent
-            raise ValueError("two sites share a ledger: give each a population of its own in policies")
-        with tempfile.TemporaryDirectory(prefix="zerosum-reproduction-") as folder:
-            if self.random_state is not None:
-                for s, name in enumerate(tables):
-                    policies.setdefault(name, self._reproduction_policy(name, Path(folder) / f"{s}.sqlite"))
-            return run(
-                program,
-                tables,
-                epsilon=self.epsilon,
-                delta=self.delta,
-                scheme=scheme,
-                colluders=self.colluders,
-                dropouts=self.dropouts,
-                unit=self.unit,
-                policies=policies,
-                seed=None if self.random_state is None else int(self.random_state),
-            )
-
-    def _reproduction_policy(self, name: str, ledger: Path) -> Policy:
-        """For data that are nobody's: any study goes, and the ledger does not outlive it."""
-        return Policy(
-            population=name,
-            unit=self.unit,
-            epsilon=2 * float(self.epsilon),
-            delta=float(self.delta),
-            minimum_units=1,
-            minimum_colluders=0,
-            data="synthetic",
-            ledger=ledger,
-        )
-
-    def _learn(self, result: Result, notes: Sequence[str]) -> None:
+    def _learn(self, result: Result) -> None:
         estimate = result.estimate
         self.components_: Floats = np.asarray(estimate["components"])
         self.explained_variance_: Floats = np.asarray(estimate["eigenvalues"])
@@ -349,26 +235,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.n_components_ = len(self.components_)
         self.noise_edge_ = float(estimate["noise_edge"][0])
         self.above_noise_ = int(estimate["above_noise"][0])
-        self.privacy_: PrivacyReport = result.report
-        self.result_ = result
-        self.notes_ = (*result.report.notes, *notes)
-
-
-def _by_name(X: object) -> bool:
-    return isinstance(X, Mapping) and not issparse(X)  # SciPy's dictionary of keys is a dict too
-
-
-def _several(X: object) -> bool:
-    """Whether this is a sequence of tables, rather than one table written as a sequence of rows."""
-    return isinstance(X, list | tuple) and all(_is_table(each) for each in X)
-
-
-def _is_table(each: object) -> bool:
-    if isinstance(each, Units):
-        return True
-    if isinstance(each, list | tuple):
-        return len(each) > 0 and np.ndim(each[0]) == 1
-    return getattr(each, "ndim", None) == 2
 
 
 def _largest_norm(units: Units) -> float:

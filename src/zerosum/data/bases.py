@@ -1,0 +1,83 @@
+"""Public bases: the few directions among many columns in which maps are looked for. From a file, or cosines."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg import qr
+
+from zerosum.data.formats import readable
+from zerosum.data.nifti import Floats, Nifti, is_nifti
+from zerosum.data.space import Space
+from zerosum.errors import BadData, BadParameter
+
+_DEPENDENT = 1e-6  # a cosine that the ones kept explain up to this share of its norm adds nothing
+
+
+def load_basis(path: Path, space: Space | None = None) -> Floats:
+    """A basis (columns, K), or raise `BadData`.
+
+    Parameters
+    ----------
+    path
+        `.npy`: an array of that shape. `.nii`, `.nii.gz`: public maps on the grid of `space`, K volumes, of which the
+        voxels of the mask or the means over the atlas's regions are taken.
+    """
+    if is_nifti(path.name):
+        basis = _from_maps(path, space)
+    elif path.suffix.lower() != ".npy":
+        raise BadData(f"{path} is no basis: .npy, or with [imaging] .nii or .nii.gz")
+    elif not path.is_file():
+        raise BadData(f"there is no file {path}")
+    else:
+        with readable(path):
+            basis = np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+    if basis.ndim != 2 or basis.size == 0:
+        raise BadData(f"{path} has the shape {basis.shape}; a basis is a table with a row for each column of the study")
+    if not np.isfinite(basis).all():
+        raise BadData(f"{path} has values that are not finite")
+    return basis
+
+
+def cosines(space: Space, count: int) -> Floats:
+    """Products of the `count` lowest cosines along each axis of the grid, as a basis (columns, K) of norm-1 columns.
+
+    They are smooth maps that know nothing of anybody. Where a mask or regions leave some of them dependent on others,
+    a QR decomposition with pivots drops those: whatever the others explain up to a millionth.
+
+    >>> space = Space.from_array(np.ones((9, 9, 1)), np.eye(4), "mask")
+    >>> cosines(space, 3).shape, cosines(Space.from_array(np.ones((2, 2, 2)), np.eye(4), "mask"), 3).shape
+    ((81, 9), (8, 8))
+    """
+    if count < 1:
+        raise BadParameter(f"frequencies must be at least 1, got {count}")
+    along = [_waves(length, count) for length in space.shape]
+    parts = []
+    for first, second in itertools.product(*(range(each.shape[1]) for each in along[:2])):  # a few volumes at a time
+        plane = np.multiply.outer(along[0][:, first], along[1][:, second])
+        parts.append(space.extract(plane[:, :, None, None] * along[2][None, None]))
+    every = np.concatenate(parts).T
+    norms = np.linalg.norm(every, axis=0)
+    every = every[:, norms > _DEPENDENT * norms.max()]
+    every /= np.linalg.norm(every, axis=0)
+    triangle, order = qr(every, mode="r", pivoting=True)
+    rank = int(np.sum(np.abs(np.diag(triangle)) > _DEPENDENT))
+    return np.asarray(every[:, np.sort(order[:rank])])
+
+
+def _waves(length: int, count: int) -> Floats:
+    """The lowest cosines over so many voxels, one a column; there are no more than voxels."""
+    place = (np.arange(length) + 0.5) / length
+    return np.cos(np.pi * np.outer(place, np.arange(min(count, length))))
+
+
+def _from_maps(path: Path, space: Space | None) -> Floats:
+    if space is None:
+        raise BadData(f"{path} is an image: a basis of maps needs an [imaging] table, which says what becomes a column")
+    image = Nifti.open(path)
+    if len(image.shape) != 4:
+        raise BadData(f"{path} has {len(image.shape)} dimensions; a basis of maps has four, one volume a map")
+    space.check_grid(image)
+    return np.concatenate([space.extract(volumes) for _first, volumes in image.volumes()]).T

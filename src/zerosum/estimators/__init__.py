@@ -1,0 +1,12 @@
+"""Studies in scikit-learn's manner: `__init__` stores, `fit` takes the sites, what was learned ends in `_`.
+
+**Fitting again is spending again.** Every `fit` is a study of its own, with fresh noise and a fresh entry in every
+site's ledger; so is every fit that a grid search or a cross-validation makes. What is private is what `fit` learns.
+What `transform` returns is as private as the rows it is given: scores stay with their site, and a model trained on
+them outside Zerosum is not protected.
+"""
+
+from zerosum.estimators.ica import ICA
+from zerosum.estimators.pca import PCA
+
+__all__ = ["ICA", "PCA"]

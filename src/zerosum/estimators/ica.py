@@ -1,0 +1,298 @@
+"""Private independent components over sites."""
+
+# mypy: disable-error-code="import-untyped"
+# scikit-learn ships no types
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from zerosum import algorithms
+from zerosum.algorithms.separation import Matched, matched
+from zerosum.estimators.base import Floats, JointEstimator, Tables, dimensions
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.units import Units
+from zerosum.report import Result
+from zerosum.site.policy import Policy
+from zerosum.statistics.scatter import within_recording
+
+_PIECE = 50  # rows that stand for a person in a seeded run that names none, or a quarter of what a site has
+
+
+class ICA(JointEstimator):
+    """Private independent components over sites. Fitting again is spending again: each `fit` is a new, charged study.
+
+    Temporal ICA: maps that all people share, with time courses of their own in each. Only maps are released.
+
+    Parameters
+    ----------
+    n_components : int
+        How many components to release, at least two.
+    epsilon, delta : float
+        What the whole fit may cost any one person.
+    solver : {"auto", "fixed-point", "second-order"}
+        `fixed-point` turns white coordinates round by round, `second-order` diagonalises second moments by frequency.
+        `auto` takes the latter where a band is given or `seconds` is below 5.
+    nonlinearity : {"volatility", "tanh"}
+        What the fixed-point solver makes of a source: its size over time, or its heavy tails alone.
+    basis : array of shape (n_features, k), optional
+        Public: maps are looked for in the span of its columns.
+    within : {"nothing", "center", "standardise"}
+        What is done first to each recording, column by column.
+    passes, rounds : int, optional
+        Looks in which dimensions are reduced, and rounds of the fixed-point solver; by default the algorithm's own.
+    seconds : float, optional
+        Between rows. Clocks of `Units` count where this is left out.
+    band : (float, float), optional
+        The frequencies in hertz that the second-order solver looks at, by default up to what `seconds` resolves.
+    bands : int
+        How many parts it is cut into.
+    scheme : str or Scheme
+        How sites' noise combines; `secure-sum` unless told.
+    colluders, dropouts : int
+        Sites that may collude with the coordinator (by default a third less one, at least one) or be lost.
+    unit : {"person", "record"}
+        What the sites' policies call whoever owns the rows of one unit.
+    policies : dict of str to Policy, optional
+        Sites' own policies by name, used as they are. A site without one gets the default, with its name as the
+        population: its spends are kept in the user's state folder.
+    random_state : int, optional
+        None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
+        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
+        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+
+    Attributes
+    ----------
+    components_ : (n_components, n_features), what unmixes: time courses are rows @ components_'.
+    maps_ : (n_components, n_features), the strongest first, norm 1, the largest entry of each positive.
+    mixing_ : (n_features, n_components), the maps as columns: components_ @ mixing_ is the identity.
+    strength_ : (n_components,), the share of the reduced variance that each makes up.
+    stability_ : (n_components,), the correlation of each with itself that the noise of the solver leaves.
+    above_noise_ : int, how many dimensions stood above the noise of the last look.
+    n_components_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    privacy_ : PrivacyReport, whom the fit protects, against whom, and how well.
+    result_ : Result, the study's whole record.
+    notes_ : tuple of str, what else a reader has to know about the run.
+
+    Examples
+    --------
+    A reproduction run on synthetic data; leave `random_state` out to protect somebody.
+
+    >>> from zerosum.data.brains import brains
+    >>> made_up = brains(60, sites=3, components=3, points=80, side=6, noise=0.1)
+    >>> ica = ICA(n_components=3, epsilon=20, random_state=0).fit([made_up.observed(s) for s in range(3)])
+    >>> bool(ica.match(made_up.maps).correlations.min() > 0.9), ica.privacy_.private
+    (True, False)
+    >>> [courses.shape for courses in ica.time_courses(made_up.observed(0)[:2])]
+    [(80, 3), (80, 3)]
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        solver: Literal["auto", "fixed-point", "second-order"] = "auto",
+        nonlinearity: Literal["volatility", "tanh"] = "volatility",
+        basis: ArrayLike | None = None,
+        within: Literal["nothing", "center", "standardise"] = "center",
+        passes: int | None = None,
+        rounds: int | None = None,
+        seconds: float | None = None,
+        band: tuple[float, float] | None = None,
+        bands: int = 4,
+        scheme: str | Scheme = "secure-sum",
+        colluders: int | None = None,
+        dropouts: int = 0,
+        unit: Literal["person", "record"] = "person",
+        policies: Mapping[str, Policy] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.solver = solver
+        self.nonlinearity = nonlinearity
+        self.basis = basis
+        self.within = within
+        self.passes = passes
+        self.rounds = rounds
+        self.seconds = seconds
+        self.band = band
+        self.bands = bands
+        self.scheme = scheme
+        self.colluders = colluders
+        self.dropouts = dropouts
+        self.unit = unit
+        self.policies = policies
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: object = None, *, sites: ArrayLike | None = None, people: ArrayLike | None = None) -> Self:
+        """Run one study over the sites, and spend what it costs at each of them.
+
+        Parameters
+        ----------
+        X : list or dict of sites' data, or all people's
+            One site's data are `Units`, a list with an array (rows, n_features) for each person, or one array (people,
+            rows, n_features). Sites are called "site 0", "site 1", ... in a list. One list or array of people needs
+            `sites`, and one array of rows `people` too; under the schemes "pooled" and "non-private" one holder
+            has all people, and its halves become "site 0" and "site 1".
+        y : ignored
+        sites : array, optional
+            The name of the site that holds each person, or each row.
+        people : array of shape (rows,), optional
+            For one array of rows, in order of time, whose each is. Only a seeded run may do without: it takes pieces of
+            50 rows for people, and says so in `notes_`.
+        """
+        scheme = self._checked_scheme()
+        self._pieces: set[int] = set()
+        tables = self._tables(X, sites, people, scheme)
+        if any(units.largest == 1 for units in tables.values()):
+            raise ValueError("every person has a single row, which has no time course: keep a person's rows together")
+        given = {name: getattr(self, name) for name in ("basis", "passes", "rounds", "seconds", "band")}
+        program = algorithms.build(
+            "ica",
+            {name: value for name, value in given.items() if value is not None}
+            | {
+                "columns": self._columns,
+                "components": self.n_components,
+                "solver": self.solver,
+                "nonlinearity": self.nonlinearity,
+                "within": self.within,
+                "bands": self.bands,
+            },
+        )
+        return self._learn(self._run(program, tables, scheme))
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """The time courses of these rows. Nothing about them is private: they are for whoever holds the rows."""
+        return np.asarray(self._own_rows(X) @ self.components_.T)
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """The rows that have these time courses and lie in the span of the maps."""
+        return np.asarray(self._own_scores(X) @ self.mixing_.T)
+
+    def time_courses(self, people: Any) -> list[Floats]:
+        """The time courses of each person of one site, whose recordings are first centred or scaled as in `fit`.
+
+        Nothing about them is private: they stay at the site.
+
+        Parameters
+        ----------
+        people : Units, list of (rows, n_features) arrays, or array of shape (people, rows, n_features)
+        """
+        check_is_fitted(self)
+        if not isinstance(people, Units) and dimensions(people) != 3:
+            raise ValueError("time_courses takes the people of one site: Units, or an array for each person")
+        units = self._named("this site", people, first=False)
+        found = []
+        for recordings in units.recordings():
+            own = [np.asarray(within_recording(rows, self.within, np)) for rows, _seconds in recordings]
+            found.append(np.asarray(np.concatenate(own) @ self.components_.T))
+        return found
+
+    def match(self, template: ArrayLike) -> Matched:
+        """Which map stands for which of a template's: maps_[order] * signs[:, None] lines up with it.
+
+        Parameters
+        ----------
+        template : array of shape (k, n_features), at most as many maps as there are components
+
+        Returns
+        -------
+        Matched
+            `order`, `signs`, and the absolute `correlations`, each in the order of the template. It is
+            post-processing and costs nothing.
+        """
+        check_is_fitted(self)
+        return matched(self.maps_, np.atleast_2d(np.asarray(template, dtype=np.float64)))
+
+    # ---- what goes in ------------------------------------------------------------------------------------------
+
+    _dimensions = 3
+
+    def _tables(self, X: Any, sites: ArrayLike | None, people: ArrayLike | None, scheme: Scheme) -> Tables:
+        tables = self._by_site(X, sites)
+        if tables is None and dimensions(X) == 3:
+            tables = self._shared_out(self._units(X, first=True), sites, scheme)
+        if tables is not None:
+            if people is not None:
+                raise ValueError("people= labels the rows of one array, but X says already whose rows are whose")
+            return tables
+        rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=4, ensure_min_features=2)
+        if people is not None:
+            return self._labelled(rows, people, sites, scheme)
+        if sites is None:
+            return self._shared_out(self._cut(rows), None, scheme)
+        by_row = self._shared_out(Units(rows), sites, scheme)
+        return {name: self._cut(np.asarray(units.rows)) for name, units in by_row.items()}
+
+    def _labelled(self, rows: Floats, people: ArrayLike, sites: ArrayLike | None, scheme: Scheme) -> Tables:
+        """Rows by person, and people by site: each must be at one only, since a guarantee is for a person at a site."""
+        whose = column_or_1d(people)
+        check_consistent_length(rows, whose)
+        units = Units.from_groups(rows, whose)
+        if sites is None:
+            return self._shared_out(units, None, scheme)
+        where = column_or_1d(sites)
+        check_consistent_length(rows, where)
+        names = np.array([str(label) for label in where.tolist()])
+        _, firsts, codes = np.unique(whose, return_index=True, return_inverse=True)
+        if np.any(names[firsts][codes] != names):
+            raise ValueError("somebody has rows at two sites: whoever is not the same person needs a label of its own")
+        return self._shared_out(units, names[firsts], scheme)
+
+    def _units(self, data: Any, *, first: bool) -> Units:
+        depth = dimensions(data)
+        if depth == 2:
+            return self._cut(validate_data(self, data, dtype=np.float64, reset=first, ensure_min_features=2))
+        if isinstance(data, list | tuple) and depth == 3:
+            people = []
+            for at, person in enumerate(data):
+                reset = first and at == 0
+                people.append(validate_data(self, person, dtype=np.float64, reset=reset, ensure_min_features=2))
+            return Units.from_list(people)
+        volumes = np.asarray(data, dtype=np.float64)
+        if volumes.ndim != 3 or 0 in volumes.shape:
+            raise ValueError(
+                "a site's data are Units, an array for each person, or one array of people, rows and columns, "
+                f"got shape {volumes.shape}"
+            )
+        units = Units(volumes.reshape(-1, volumes.shape[2]), np.arange(len(volumes) + 1) * volumes.shape[1])
+        units.check()
+        self._take_columns(units.columns, first=first)
+        return units
+
+    def _cut(self, rows: Floats) -> Units:
+        """Consecutive rows as if they were people."""
+        if self.random_state is None:
+            raise ValueError(
+                "whose rows are these? A person's rows belong together: pass people= with a label for each row, or "
+                "give each site's data as Units or as a list with an array for each person"
+            )
+        length = min(_PIECE, max(2, len(rows) // 4))
+        self._pieces.add(length)
+        return Units.from_groups(rows, np.arange(len(rows)) // length)
+
+    def _learn(self, result: Result) -> Self:
+        estimate = result.estimate
+        self.components_: Floats = np.asarray(estimate["unmixing"])
+        self.maps_: Floats = np.asarray(estimate["maps"])
+        self.mixing_: Floats = self.maps_.T.copy()
+        self.strength_: Floats = np.asarray(estimate["strength"])
+        self.stability_: Floats = np.asarray(estimate["stability"])
+        self.above_noise_ = int(estimate["above_noise"][0])
+        self.n_components_ = len(self.components_)
+        notes = []
+        if self.above_noise_ < self.n_components_:
+            notes.append(
+                f"{self.above_noise_} of {self.n_components_} dimensions stand above the noise: the rest of the space "
+                "is noise, whatever stability_ says"
+            )
+        notes += [f"nobody's name was given, so pieces of {n} rows stand for people" for n in sorted(self._pieces)]
+        return self._keep(result, notes)
