@@ -222,7 +222,7 @@ def test_without_names_pieces_stand_for_people_in_a_seeded_run_only() -> None:
     ("X", "labels", "message"),
     [
         (three()[0], {}, "whose rows are these"),
-        (list(three()[0]), {}, "whose rows are these"),
+        (list(three()[0]), {}, "with a label for each person, or X as a list or dict with the data of each site"),
         (three(), {"sites": [0, 1]}, "one table per site already"),
         (three(), {"people": [0, 1]}, "says already whose rows are whose"),
         (three()[0], {"sites": [0, 1]}, "inconsistent numbers of samples"),

@@ -91,7 +91,7 @@ class JointEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError("X holds no sites: give one table per site")
         return {name: self._named(name, data, first=s == 0) for s, (name, data) in enumerate(several.items())}
 
-    def _shared_out(self, units: Units, sites: ArrayLike | None, scheme: Scheme) -> Tables:
+    def _shared_out(self, units: Units, sites: ArrayLike | None, scheme: Scheme, each: str = "row") -> Tables:
         """The units of one array, by the site that holds each of them."""
         if sites is not None:
             labels = column_or_1d(sites)
@@ -101,7 +101,7 @@ class JointEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if not scheme.trusted:
             raise ValueError(
                 f"whose rows are these? The scheme {scheme.name!r} runs between sites: pass sites= with a label for "
-                "each row, or X as a list or dict with one array per site"
+                f"each {each}, or X as a list or dict with the data of each site"
             )
         half = np.arange(len(units)) < len(units) // 2  # a planner wants two sites; a trusted one adds up before noise
         return {"site 0": _chosen(units, np.flatnonzero(half)), "site 1": _chosen(units, np.flatnonzero(~half))}

@@ -219,7 +219,7 @@ class ICA(JointEstimator):
     def _tables(self, X: Any, sites: ArrayLike | None, people: ArrayLike | None, scheme: Scheme) -> Tables:
         tables = self._by_site(X, sites)
         if tables is None and dimensions(X) == 3:
-            tables = self._shared_out(self._units(X, first=True), sites, scheme)
+            tables = self._shared_out(self._units(X, first=True), sites, scheme, "person")
         if tables is not None:
             if people is not None:
                 raise ValueError("people= labels the rows of one array, but X says already whose rows are whose")
