@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -42,8 +43,9 @@ class ICA(Algorithm):
 
     Every person weighs the same, whatever its length and scale. Results, strongest first: `maps` (one a row, norm 1,
     largest entry positive), `unmixing` (one a row: time courses are rows @ unmixing'), `strength` (how much of the
-    reduced variance each makes up), `stability` (the correlation of each with itself that the noise of the solver
-    leaves, by theory or by playing the noise again), `eigenvalues` and `above_noise` of the last look.
+    reduced variance each makes up), `stability` (the correlation of each with what it would be without noise: what the
+    last look holds of its directions, times what the solver's noise leaves, by theory or by playing it again),
+    `eigenvalues` and `above_noise` of the last look.
     """
 
     name: ClassVar[str] = "ica"
@@ -69,7 +71,7 @@ class ICA(Algorithm):
         if self.basis is not None:
             if self.basis.ndim != 2 or self.basis.shape[0] != len(self.columns):
                 raise ValueError(f"the basis must have {len(self.columns)} rows, got shape {self.basis.shape}")
-            if np.linalg.matrix_rank(self.basis) < self.basis.shape[1]:
+            if np.linalg.matrix_rank(self.basis.T @ self.basis, hermitian=True) < self.basis.shape[1]:
                 raise ValueError("the columns of the basis must be linearly independent")
         if self.components > self.width:
             raise ValueError(f"at most {self.width} components can be had, got {self.components}")
@@ -167,7 +169,7 @@ class ICA(Algorithm):
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         R, asked = self.components, []
-        inside, white = self._start() if not self._wide else None, _shaped(len(self.columns), R)
+        inside, white = self._start if not self._wide else None, _shaped(len(self.columns), R)
         for share in self._looks:
             if inside is None:
                 Q = self._first_basis()
@@ -181,41 +183,47 @@ class ICA(Algorithm):
         return (*asked, self._look(white, self._whitening), *[self._turn(turn, white, s) for s in self._turns])
 
     def program(self, adjacency: Adjacency) -> Program:
-        within, values, above = yield from self._reduced()
+        within, values, above, held = yield from self._reduced()
         if self.chosen == "second-order":
-            within, rotation, stability = yield from self._by_frequency(within)
+            white, back, rotation, stability = yield from self._by_frequency(within)
         else:
-            within = yield from self._whitened(within)
-            rotation, stability = yield from self._turned(within)
+            white, back = yield from self._whitened(within)
+            rotation, stability = yield from self._turned(within.then(white, back))
+        within, made_of = within.then(white, back), (back @ rotation.T) ** 2
         unmixing, maps = rotation @ within.onto.T, within.back @ rotation.T
+        stability = stability * np.sqrt(held @ made_of / np.sum(made_of, axis=0))
         return _ordered(maps, unmixing, stability) | {"eigenvalues": values, "above_noise": np.array([float(above)])}
 
+    @cached_property
     def _start(self) -> Coordinates:
         return Coordinates.of(self.basis) if self.basis is not None else Coordinates.all(len(self.columns))
 
-    def _reduced(self) -> Generator[PrivateSum, Release, tuple[Coordinates, Floats, int]]:
+    def _reduced(self) -> Generator[PrivateSum, Release, tuple[Coordinates, Floats, int, Floats]]:
+        """The space of the components, the last look's eigenvalues, how many stand above the noise, and what share of
+        each direction is real."""
         R, shares = self.components, self._looks
-        values, above = np.zeros(R), R
-        within = (yield from self._subspace(shares[0])) if self._wide else self._start()
+        values, above, real = np.zeros(R), R, np.ones(R)
+        within = (yield from self._subspace(shares[0])) if self._wide else self._start
         shares = shares[1:] if self._wide else shares
         for number, share in enumerate(shares):
             release = yield self._look(within, share)
             look = Look.at(coordinates.unpack(release.value, within.onto.shape[1]), release.noise_std)
             values, above = look.values[:R] / (release.units or 1.0), int(np.sum(look.released[:R] > look.edge))
+            real = look.real[:R]
             last = number == len(shares) - 1
             within = within.then(*(look.leading(R) if last else look.damped(R)))
-        return within, values, above
+        return within, values, above, real
 
     def _subspace(self, share: float) -> Generator[PrivateSum, Release, Coordinates]:
         Q = self._first_basis()
         for part in self._schedule.shares:
             release = yield self._product(Q, share * part)
             Q = np.linalg.qr(np.linalg.svd(release.value.reshape(Q.shape), full_matrices=False)[0])[0]
-        return Coordinates(Q, Q) if self.basis is None else self._start().then(Q, Q)
+        return Coordinates(Q, Q) if self.basis is None else self._start.then(Q, Q)
 
-    def _whitened(self, within: Coordinates) -> Generator[PrivateSum, Release, Coordinates]:
+    def _whitened(self, within: Coordinates) -> Generator[PrivateSum, Release, tuple[Floats, Floats]]:
         release = yield self._look(within, self._whitening)
-        return within.then(*refined(coordinates.unpack(release.value, self.components), release.noise_std))
+        return refined(coordinates.unpack(release.value, self.components), release.noise_std)
 
     def _turned(self, within: Coordinates) -> Generator[PrivateSum, Release, tuple[Floats, Floats]]:
         """Rotations by Newton's steps: those of the last third are averaged, by taking less and less of each."""
@@ -242,7 +250,9 @@ class ICA(Algorithm):
         angles = 1 / np.maximum(gains * precision, 1e-12)  # their variances
         return rotation, 1 / np.sqrt(1 + np.sum(angles, axis=1) - np.diag(angles))
 
-    def _by_frequency(self, within: Coordinates) -> Generator[PrivateSum, Release, tuple[Coordinates, Floats, Floats]]:
+    def _by_frequency(
+        self, within: Coordinates
+    ) -> Generator[PrivateSum, Release, tuple[Floats, Floats, Floats, Floats]]:
         request = self._spectrum(within)
         release = yield request
         moments, noise = BandScatter(**request.params).split(release.value), release.noise_std
@@ -259,7 +269,7 @@ class ICA(Algorithm):
                 other = joint_rotation(rotation @ (moments + white.T @ np.stack(drawn) @ white) @ rotation.T)
                 draw[:] = np.max(np.abs(other), axis=1)
             stability = np.mean(again, axis=0)
-        return within.then(white, back), rotation, stability
+        return white, back, rotation, stability
 
     # ---- what is asked -----------------------------------------------------------------------------------------
 
@@ -275,7 +285,7 @@ class ICA(Algorithm):
         return np.linalg.qr(rng.normal(size=(self.width, self.components + self._schedule.extra)))[0]
 
     def _product(self, Q: Floats, share: float) -> PrivateSum:
-        onto = {} if self.basis is None else {"onto": self._start().onto}
+        onto = {} if self.basis is None else {"onto": self._start.onto}
         return PrivateSum("scatter_product", self._common | onto | {"basis": Q}, share)
 
     def _turn(self, rotation: Floats, within: Coordinates, share: float, signs: Floats | None = None) -> PrivateSum:

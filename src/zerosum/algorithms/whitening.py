@@ -53,12 +53,13 @@ def noise_edge(order: int, noise: float) -> float:
 @dataclass(frozen=True, eq=False)
 class Look:
     """The eigenvectors (columns, the largest first) of a look, their eigenvalues as released, without what noise adds
-    (zero below the edge), and how much the vectors themselves hold."""
+    (zero below the edge), what the vectors themselves hold, and which share of each is real (none below the edge)."""
 
     vectors: Floats
     released: Floats
     values: Floats
     held: Floats
+    real: Floats
     edge: float
 
     @classmethod
@@ -71,8 +72,9 @@ class Look:
         above = np.maximum(released, 0.0)
         raised = (above + np.sqrt(np.maximum(above**2 - edge**2, 0))) / 2
         raised = np.maximum(raised, 1e-12 * max(float(raised[0]), edge, 1e-300))
-        held = raised * np.maximum(1 - np.minimum(edge**2 / (4 * raised**2), 1), _KEPT)
-        return cls(vectors, released, np.where(released > edge, raised, 0.0), held, edge)
+        real = np.where(released > edge, 1 - np.minimum(edge**2 / (4 * raised**2), 1), 0.0)
+        values = np.where(released > edge, raised, 0.0)
+        return cls(vectors, released, values, raised * np.maximum(real, _KEPT), real, edge)
 
     def damped(self, wanted: int) -> tuple[Floats, Floats]:
         """What brings stronger directions down to the last of those wanted, or to half the edge, and what undoes it.
