@@ -6,7 +6,8 @@ brains    the whole way from 900 columns: private PCA or a public basis of low f
 abide     858 people at 20 real sites: both solvers, each against its own pooled solution without noise.
 speed     one round over 1024 x 250 x 20 numbers against a bare `tanh` and matrix product.
 
-`--seeds N` sets how many seeds, `--people M` the people of `brains`, `--layout even|random|overlapping` its maps.
+`--seeds N` sets how many seeds. For `brains`, `--people M`, `--layout even|random|overlapping` of the maps,
+`--frequencies 12 0` for public bases of 12 x 12 low frequencies and (0) for private PCA, `--epsilons inf 1 2 4.4 8`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from zerosum.algorithms import ICA
 from zerosum.algorithms.separation import gain_index, matched
 from zerosum.baselines import ica as published
 from zerosum.baselines import ica_costs
-from zerosum.data.brains import brains, garch_sources
+from zerosum.data.brains import Layout, brains, garch_sources
 from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 from zerosum.statistics.rotation import RotationScore
@@ -126,13 +127,16 @@ def cosines(side: int, each: int) -> Floats:
     return np.array([np.outer(a, b).ravel() for a in along for b in along]).T
 
 
-def whole(seeds: int, count: int, layout: str, passes: int) -> None:
+def whole(
+    seeds: int, count: int, layout: Layout, passes: int, frequencies: Sequence[int], epsilons: Sequence[float]
+) -> None:
     print(f"M={count}, D=900, R=20, S=4, C=1, delta=1e-5, {layout} maps, {passes} passes: gain index; map correlation")
-    made = brains(count, 4, layout=layout, seed=1)  # type: ignore[arg-type]  # checked there
+    made = brains(count, 4, layout=layout, seed=1)
     sites = {f"s{s}": people(made.observed(s, dtype=np.float32)) for s in range(4)}
-    for which, basis in (("64 low frequencies", cosines(30, 8)), ("private PCA", None)):
+    for each in frequencies:
+        which, basis = (f"{each}^2 frequencies", cosines(30, each)) if each else ("private PCA", None)
         algorithm = ICA(columns=names(900), components=20, within="nothing", basis=basis, passes=passes)
-        for epsilon in (np.inf, 1.0, 2.0, 4.4, 8.0):
+        for epsilon in epsilons:
             scheme, wanted = ("non-private", 1) if np.isinf(epsilon) else ("secure-sum", seeds)
             start = perf_counter()
             found = [private(algorithm, sites, min(epsilon, 1e3), 1, seed, scheme) for seed in range(wanted)]
@@ -226,13 +230,15 @@ def main() -> None:
     parser.add_argument("data", nargs="?", type=Path, help="the file of abide")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--people", type=int, default=1024)
-    parser.add_argument("--layout", default="even")
+    parser.add_argument("--layout", default="even", choices=["even", "random", "overlapping"])
+    parser.add_argument("--frequencies", type=int, nargs="+", default=[12, 0])
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[np.inf, 1.0, 2.0, 4.4, 8.0])
     parser.add_argument("--passes", type=int, default=2)
     asked = parser.parse_args()
     if asked.what == "rotation":
         rotation(asked.seeds)
     elif asked.what == "brains":
-        whole(asked.seeds, asked.people, asked.layout, asked.passes)
+        whole(asked.seeds, asked.people, asked.layout, asked.passes, asked.frequencies, asked.epsilons)
     elif asked.what == "abide":
         if asked.data is None:
             parser.error("abide needs its file")
