@@ -421,7 +421,12 @@ def _ledgers() -> list[Path]:
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="pca-epsilon, pca-samples, pca-delta or accountants.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="pca-epsilon, pca-samples, pca-delta, ica-epsilon, ica-subjects, ica-delta, ica-maps or accountants."
+        ),
+    ],
     data: Annotated[
         str | None, typer.Option(help="Where there is a choice: synthetic (if not given), mnist or covertype.")
     ] = None,
