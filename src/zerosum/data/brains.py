@@ -155,7 +155,7 @@ def low_frequencies(side: int = 30, per_axis: int = 8) -> Floats:
         raise BadParameter(f"an image of {side} x {side} has between 1 and {side} cosines an axis, got {per_axis}")
     waves = np.cos(np.pi * np.outer(np.arange(side) + 0.5, np.arange(per_axis)) / side)
     waves /= np.linalg.norm(waves, axis=0)
-    return np.kron(waves, waves)
+    return np.asarray(np.kron(waves, waves), dtype=np.float64)
 
 
 # ---- people at sites ------------------------------------------------------------------------------------------------
