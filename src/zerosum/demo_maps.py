@@ -103,15 +103,17 @@ def draw(maps: Maps, path: Path) -> None:
     draw_panels(
         panels,
         path,
-        title="Maps of the brain that no site could find alone, at a privacy that means something",
+        title=f"Four sites find together what none can find alone, at ε = {EPSILON:g}",
         subtitle=f"{maps.says}. ε is exact, for a person with all its {POINTS} volumes, at δ = {DELTA:g}.",
-        footnote=f"capeDJICA: {PAPERS_ROUNDS} rounds compressed to {CAPE_ROUNDS} of the same total ε, exact whitening "
-        "given for nothing. Maps are matched to the true ones; colours: share of a map's largest value.",
+        footnote=f"Zerosum works in a public basis, the {PER_AXIS} x {PER_AXIS} lowest cosines of the image; capeDJICA "
+        f"is given exact whitening for nothing, and its {PAPERS_ROUNDS} rounds are compressed to {CAPE_ROUNDS} of the "
+        "same total ε.\n"
+        "Maps are matched to the true ones in order and sign; colours are shares of a map's largest value.",
     )
 
 
 def _price(line: Line) -> str:
     if line.epsilon is None or line.with_reduction is None:
-        return "records pooled"
+        return "no noise"
     more = line.with_reduction > 1.001 * line.epsilon
-    return f"ε = {line.epsilon:.3g}" + (f" (its reduction: {line.with_reduction:.3g})" if more else "")
+    return f"ε = {line.epsilon:.3g}" + (f" ({line.with_reduction:.0f} with its reduction)" if more else "")

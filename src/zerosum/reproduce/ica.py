@@ -74,7 +74,7 @@ class Size:
     side: int = 30
     rounds: int = PAPERS_ROUNDS
     seeds: int = 10
-    private_pca: bool = True
+    slow: bool = True  # whether methods that take long run at all (private PCA), or at every point (DP-djICA)
 
     def setting(self, people: int, seed: int, per_axis: int = 8) -> Separating:
         study = brains(people, components=self.components, points=self.points, side=self.side, seed=seed)
@@ -82,7 +82,7 @@ class Size:
 
 
 FULL = Size()
-QUICK = Size(rounds=20, seeds=2, private_pca=False)
+QUICK = Size(rounds=20, seeds=2, slow=False)
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ def _references() -> list[Trial]:
     return [Trial(method) for method in (OURS_OPEN, OPEN, OPEN_TUNED)]
 
 
-def _trials(point: _Point, private_pca: bool) -> list[Trial]:
+def _trials(point: _Point, private_pca: bool, wishart: bool) -> list[Trial]:
     paid = Trial(OURS, "exact", point.epsilon, point.delta)
     as_published = Trial(OURS, "published", point.round_epsilon, point.delta, point.round_delta)
     own = [OURS, *([OURS_PCA] if private_pca and point.people <= FULL.people else [])]
     return [
         *[replace(paid, method=method) for method in (*own, *SCHEMES, CAPE_TUNED)],
         *[replace(as_published, method=method) for method in SCHEMES],
-        replace(as_published, method=NOT_PRIVATE, calibration="not private"),
+        *([replace(as_published, method=NOT_PRIVATE, calibration="not private")] if wishart else []),
     ]
 
 
@@ -135,7 +135,7 @@ def _sweep(points: Sequence[_Point], size: Size, seeds: int | None, on_step: OnS
     for seed in range(chosen):
         for people in dict.fromkeys(point.people for point in points):
             here = [point for point in points if point.people == people]
-            trials = [trial for point in here for trial in _trials(point, size.private_pca)]
+            trials = [trial for point in here for trial in _trials(point, size.slow, size.slow or point is here[-1])]
             plan += [(seed, people, trial) for trial in (*_references(), *trials)]
     rows: Table = []
     on_step(0, len(plan))
@@ -216,7 +216,7 @@ def ica_maps(
     plan = [
         Trial(OURS_OPEN),
         exact(OURS),
-        *([exact(OURS_PCA)] if size.private_pca else []),
+        *([exact(OURS_PCA)] if size.slow else []),
         exact(OURS_ALONE),
         Trial(OPEN),
         exact("cape-djica"),
@@ -247,7 +247,7 @@ def _map_rows(about: Row, maps: Floats, truth: Floats) -> Table:
 
 def summary(rows: Table) -> Table:
     """Means over seeds and the spread of the gain index, a row for every other setting."""
-    return averages(rows, ["gain_index", "correlation"])
+    return averages(rows, ["gain_index", "correlation", "rounds"])  # a run may stop early
 
 
 def maps_summary(rows: Table) -> Table:
@@ -311,10 +311,11 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
             elif heights:
                 axes.axhline(heights[0], color="black", lw=1, ls=style, label=label)
         axes.axhspan(0, USABLE, color="#0b7a75", alpha=0.07, lw=0)
-        axes.set_xscale("log", base=2 if x == "people" else 10)
+        axes.set_xscale("log", base=2 if x == "people" or (x, calibration) == ("epsilon", "exact") else 10)
         axes.set_yscale("log")
-        if x == "people":
+        if x != "delta":
             axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter("")
         axes.set_xlabel({"epsilon": "exact total ε, a person's", "people": "people at all sites", "delta": "δ"}[x])
         axes.grid(color="#e5e8eb")
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
@@ -337,8 +338,14 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
 
 
 def _range(lines: Table, name: str) -> str:
-    ends = [f"{pick(float(line[name]) for line in lines):.3g}" for pick in (min, max)] if lines else [""]
-    return " to ".join(dict.fromkeys(ends))
+    if not lines:
+        return ""
+    ends = min(float(line[name]) for line in lines), max(float(line[name]) for line in lines)
+    return " to ".join(dict.fromkeys(_number(end) for end in ends))
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 _HEADINGS = {
@@ -385,7 +392,7 @@ def _privacy(line: Row) -> str:
     if line["calibration"] == "not private":
         return f"not private (asks ε = {float(line['epsilon']):g} a round)"
     exact, whole = float(line["exact_epsilon"]), float(line["with_reduction"])
-    return f"ε = {exact:.3g}" + (f", with the reduction {whole:.3g}" if whole > exact * 1.001 else "")
+    return f"ε = {_number(exact)}" + (f" ({_number(whole)} with its reduction)" if whole > exact * 1.001 else "")
 
 
 _SWEPT: dict[str, tuple[Carry, Literal["epsilon", "people", "delta"]]] = {

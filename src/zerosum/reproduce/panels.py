@@ -38,12 +38,12 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, subtitle: st
 
     R, D = panels[0].maps.shape
     side = math.isqrt(D)
-    cell, left, top, bottom, right = (0.98 if R <= 12 else 0.72), 3.0, 1.12, 0.62, 0.75
+    cell, left, top, bottom, right = (0.98 if R <= 12 else 0.72), 3.0, 1.12, 0.72, 0.75
     width, height = left + R * cell + right, top + len(panels) * (cell + 0.12) + bottom
     figure = Figure(figsize=(width, height), facecolor="white")
     figure.text(0.25 / width, 1 - 0.36 / height, title, fontsize=16, fontweight="bold", va="center")
     figure.text(0.25 / width, 1 - 0.74 / height, subtitle, fontsize=10.5, color="#444", va="center")
-    figure.text(0.25 / width, 0.28 / height, footnote, fontsize=9, color="#666", va="center")
+    figure.text(0.25 / width, 0.34 / height, footnote, fontsize=9, color="#666", va="center")
     image = None
     for row, panel in enumerate(panels):
         floor = height - top - (row + 1) * (cell + 0.12)
