@@ -266,9 +266,10 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "single-site": ("one site alone (local DP-ICA)", "#b83b6f"),
 }
 _LINES = {
-    OPEN: ("djICA, the papers' step", (0, (1, 2))),
-    OPEN_TUNED: ("djICA, our step", (0, (4, 2))),
-    OURS_OPEN: ("Zerosum without noise", "-"),
+    OPEN: ("djICA, the papers' step", "black", (0, (1, 2))),
+    OPEN_TUNED: ("djICA, our step", "black", (0, (4, 2))),
+    OURS_OPEN: ("Zerosum without noise", "black", "-"),
+    NOT_PRIVATE: ("DP-djICA (paper 001): not private", "#c0392b", (0, (4, 2, 1, 2))),
 }
 
 
@@ -303,13 +304,15 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
                 lw=2.5 if method == OURS else 1.3,
                 zorder=3 if method == OURS else 2,
             )
-        for method, (label, style) in _LINES.items():
+        for method, (label, colour, style) in _LINES.items():
             shown = sorted((line for line in lines if line["method"] == method), key=lambda line: int(line["people"]))
             heights = [float(line["gain_index"]) for line in shown]
+            if not shown or (method == NOT_PRIVATE and calibration == "exact"):
+                continue
             if x == "people":
-                axes.plot([int(line["people"]) for line in shown], heights, color="black", lw=1, ls=style, label=label)
-            elif heights:
-                axes.axhline(heights[0], color="black", lw=1, ls=style, label=label)
+                axes.plot([int(line["people"]) for line in shown], heights, color=colour, lw=1, ls=style, label=label)
+            else:
+                axes.axhline(float(np.mean(heights)), color=colour, lw=1, ls=style, label=label)
         axes.axhspan(0, USABLE, color="#0b7a75", alpha=0.07, lw=0)
         axes.set_xscale("log", base=2 if x == "people" or (x, calibration) == ("epsilon", "exact") else 10)
         axes.set_yscale("log")
@@ -349,15 +352,16 @@ def _number(value: float) -> str:
 
 
 _HEADINGS = {
-    TRUTH: "True maps",
-    OURS_OPEN: "Zerosum, no privacy",
-    OURS: "Zerosum",
-    OURS_PCA: "Zerosum, private PCA",
-    OURS_ALONE: "One site alone, Zerosum",
-    OPEN: "djICA, no privacy",
-    "cape-djica": "capeDJICA",
-    "single-site": "One site alone (DP-ICA)",
-    NOT_PRIVATE: "DP-djICA (paper 001)",
+    (TRUTH, "none"): "True maps",
+    (OURS_OPEN, "none"): "Zerosum without noise",
+    (OURS, "exact"): "Zerosum",
+    (OURS_PCA, "exact"): "Zerosum, private PCA",
+    (OURS_ALONE, "exact"): "Zerosum, one site alone",
+    (OPEN, "none"): "djICA without noise",
+    ("cape-djica", "exact"): "capeDJICA at the same ε",
+    ("cape-djica", "published"): "capeDJICA as published",
+    ("single-site", "published"): "One site, as published",
+    (NOT_PRIVATE, "not private"): "DP-djICA (paper 001)",
 }
 
 
@@ -365,24 +369,23 @@ def draw_maps(rows: Table, path: Path) -> None:
     """A row of maps for every method, the same map in every column."""
     panels = []
     for line in maps_summary(rows):
-        alike = [row for row in rows if (row["method"], row["calibration"]) == (line["method"], line["calibration"])]
-        heading = _HEADINGS[str(line["method"])]
-        notes = () if line["method"] == TRUTH else (_privacy(line), f"correlation {float(line['correlation']):.3f}")
-        if line["calibration"] == "published":
-            heading += ", as published"
+        key = str(line["method"]), str(line["calibration"])
+        alike = [row for row in rows if (row["method"], row["calibration"]) == key]
+        notes = () if line["method"] == TRUTH else (_privacy(line), f"mean correlation {line['correlation']:.3f}")
         maps = np.array([np.array(str(row[MAP]).split(), dtype=np.float64) for row in alike])
-        panels.append(Panel(heading, notes, maps))
-    first = rows[-1]
-    went = int(first["rounds"])
-    footnote = "Maps are matched to the true ones in order and sign, each divided by its largest value."
-    if went < PAPERS_ROUNDS:
-        footnote += f" The papers' {PAPERS_ROUNDS} rounds are compressed to {went} at the same total ε."
+        panels.append(Panel(_HEADINGS[key], notes, maps))
+    rounds = max(int(row["rounds"]) for row in rows if row["method"] == "cape-djica")
+    went = (
+        "" if rounds >= PAPERS_ROUNDS else f", their {PAPERS_ROUNDS} rounds compressed to {rounds} of the same total ε"
+    )
     draw_panels(
         panels,
         path,
         title="What private ICA makes of the same brains",
-        subtitle=f"{first['people']} people at 4 sites, 1 colluding; ε is a person's exact total at δ = {DELTA:g}",
-        footnote=footnote,
+        subtitle=f"{rows[0]['people']} people at 4 sites, 1 colluding; ε is a person's exact total at δ = {DELTA:g}",
+        footnote="Zerosum works in a public basis of low cosines. djICA and capeDJICA are given exact whitening (at "
+        f"the same ε also the exact subspace), and take the papers' step{went}.\n"
+        "Maps are matched to the true ones in order and sign; colours are shares of a map's largest value.",
     )
 
 
@@ -390,7 +393,7 @@ def _privacy(line: Row) -> str:
     if line["calibration"] == "none":
         return "no privacy"
     if line["calibration"] == "not private":
-        return f"not private (asks ε = {float(line['epsilon']):g} a round)"
+        return f"not private, asks ε = {line['epsilon']:g} a round"
     exact, whole = float(line["exact_epsilon"]), float(line["with_reduction"])
     return f"ε = {_number(exact)}" + (f" ({_number(whole)} with its reduction)" if whole > exact * 1.001 else "")
 

@@ -100,18 +100,17 @@ class Separating:
 
     def _ours(self, trial: Trial, seed: int | None) -> Separated:
         basis = None if trial.method == OURS_PCA else self.basis
-        scheme, chosen, delta = DEFAULT_SCHEME, list(range(self.study.sites)), trial.delta
-        if trial.method == OURS_OPEN:
-            scheme, delta = "non-private", 1e-5
-        units = {f"site {s + 1}": self._units(s, basis) for s in chosen}
+        private = trial.method != OURS_OPEN
+        scheme = DEFAULT_SCHEME if private else "non-private"
+        epsilon, delta = (trial.epsilon, trial.delta) if private else (1.0, 1e-5)  # a plan has some, noise or not
         if trial.method == OURS_ALONE:
             # the first site is its own trusted coordinator; a study has two sites, so it is cut in half
-            scheme, whole = "pooled", units["site 1"]
+            scheme, whole = "pooled", self._units(0, basis)
             half = len(whole) // 2 * self.points
-            units = {
-                "first half": _people(whole.rows[:half], self.points),
-                "second half": _people(whole.rows[half:], self.points),
-            }
+            parts = {"first half": whole.rows[:half], "second half": whole.rows[half:]}
+            units = {name: _people(rows, self.points) for name, rows in parts.items()}
+        else:
+            units = {f"site {s + 1}": self._units(s, basis) for s in range(self.study.sites)}
         columns = self.D if basis is None else basis.shape[1]
         question = ICA(columns=tuple(f"v{i}" for i in range(columns)), components=self.R, within="nothing")
         with tempfile.TemporaryDirectory() as folder, np.errstate(over="ignore"):
@@ -129,17 +128,17 @@ class Separating:
             result = run(
                 question,
                 units,
-                epsilon=1.0 if trial.method == OURS_OPEN else trial.epsilon,
+                epsilon=epsilon,
                 delta=delta,
                 scheme=scheme,
                 colluders=COLLUDERS,
                 policies=policies,
-                seed=None if trial.method == OURS_OPEN else seed,
+                seed=seed if private else None,
             )
         unmixing, maps = np.asarray(result.estimate["unmixing"]), np.asarray(result.estimate["maps"])
         if basis is not None:
             unmixing, maps = unmixing @ basis.T, maps @ basis.T
-        exact = math.inf if trial.method == OURS_OPEN else result.report.worst_epsilon
+        exact = result.report.worst_epsilon if private else math.inf
         return Separated(unmixing, maps, question.rounds, exact, exact)
 
     def _units(self, site: int, basis: Floats | None) -> Units:
