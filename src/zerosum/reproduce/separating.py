@@ -2,7 +2,7 @@
 
 Zerosum pays for everything. The papers' methods are given exactly whitened data, which is not private: on volumes
 divided by their largest norm, as the papers have them, their iteration does not move (without noise, 256 people: gain
-index 0.2238 at the start, 0.2233 after 1000 rounds, and 0.193 on white data). Calibrated exactly they also get the exact
+index 0.2238 at the start, 0.2233 after 1000 rounds, 0.193 on white data). Calibrated exactly they also get the exact
 subspace for nothing; as published they find it by private PCA (`with_reduction` says what that is worth for a person).
 
 The papers go 1000 rounds of step 0.015/log R. In fewer rounds the step and the noise are changed so that the way, the
