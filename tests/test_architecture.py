@@ -29,7 +29,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audit": {"errors", "kernel", "statistics", "site", "algorithms", "engines", "study"},
     "bench": {"errors", "kernel", "site", "secagg"},
     "demo": {"errors", "kernel", "site", "algorithms", "data", "report", "study"},
-    "cli": {"errors", "kernel", "site", "report", "study", "demo", "audit", "mistakes", "bench", "reproduce", ""},
+    "demo_maps": {"data", "reproduce"},
+    "cli": {
+        "errors",
+        "kernel",
+        "site",
+        "report",
+        "study",
+        "demo",
+        "demo_maps",
+        "audit",
+        "mistakes",
+        "bench",
+        "reproduce",
+        "",
+    },
     "": {"errors", "kernel", "statistics", "site", "algorithms", "report", "study", "estimators"},
 }
 IO = {"pathlib", "sqlite3", "socket", "subprocess", "tempfile", "requests", "secrets", "random"}

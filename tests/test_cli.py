@@ -321,10 +321,13 @@ delta = 1e-5
 
 
 def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
-    done = zerosum("demo", "--repeats", "3", "--json", cwd=tmp_path)
+    done = zerosum("demo", "--repeats", "3", "--people", "24", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = as_json(done)
-    assert (tmp_path / found["picture"]).read_bytes().startswith(b"\x89PNG")
+    for picture in (found["picture"], found["maps_picture"]):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+    assert found["maps"]["people"] == 96
+    assert [line["epsilon"] for line in found["maps"]["methods"][:1]] == [None]
     ratios = {line["scheme"]: line["predicted"] for line in found["schemes"]}
     assert ratios["zero-sum"] ** 2 / ratios["pooled"] ** 2 == pytest.approx(4 / 3, rel=1e-3)
     assert not (tmp_path / "state").exists()

@@ -43,7 +43,8 @@ def test_a_full_run_has_more_points_and_the_summary_a_few() -> None:
 
 
 def test_experiments_are_found_by_name_and_know_their_data() -> None:
-    assert list(EXPERIMENTS) == ["pca-epsilon", "pca-samples", "pca-delta", "accountants"]
+    separations = ["ica-epsilon", "ica-subjects", "ica-delta", "ica-maps"]
+    assert list(EXPERIMENTS) == ["pca-epsilon", "pca-samples", "pca-delta", *separations, "accountants"]
     with pytest.raises(BadParameter, match="unknown figure 'pca-moon'; there are pca-epsilon"):
         find("pca-moon")
     assert find("pca-delta").dataset(None) == "synthetic"

@@ -82,20 +82,26 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the picture and the figures go.")] = Path("zerosum-demo"),
+    out: Annotated[Path, typer.Option(help="Where the pictures and the figures go.")] = Path("zerosum-demo"),
     repeats: Annotated[int, typer.Option(min=2, help="How often each scheme is asked.")] = 80,
+    people: Annotated[int, typer.Option(min=20, help="How many people have their brain scanned at each site.")] = 256,
     json_: Json = False,
 ) -> None:
-    """Four made-up hospitals, the same question under every scheme at the same epsilon."""
+    """Four made-up hospitals: one question under every scheme at the same epsilon, then maps of made-up brains."""
     from zerosum import demo as module
+    from zerosum import demo_maps
 
     with _progress("asking every scheme") as on_step:
         found = module.play(repeats, on_step)
-    picture = out / "accuracy.png"
+    with _progress("separating brains") as on_step:
+        maps = demo_maps.play(people, on_step)
+    picture, maps_picture = out / "accuracy.png", out / "maps.png"
     module.draw(found, picture)
-    (out / "demo.json").write_text(json.dumps(finite(found.as_record()), indent=2) + "\n")
+    demo_maps.draw(maps, maps_picture)
+    record = found.as_record() | {"maps": maps.as_record()}
+    (out / "demo.json").write_text(json.dumps(finite(record), indent=2) + "\n")
     if json_:
-        _print_json(found.as_record() | {"picture": str(picture)})
+        _print_json(record | {"picture": str(picture), "maps_picture": str(maps_picture)})
         return
     hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
     _out.print(f"[bold]Four hospitals[/]: {hospitals}. The question: the mean of five clinical measurements.\n")
@@ -114,7 +120,13 @@ def demo(
         )
     _out.print(table)
     _show_report(found.report)
-    _out.print(f"\npicture: {picture}")
+    _out.print(f"\n[bold]Brain maps[/] ({maps.says}).\n")
+    table = Table("maps", "epsilon", "with reduction", "correlation", "gain index")
+    for each in maps.lines:
+        costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
+        table.add_row(each.heading, *costs, f"{each.correlation:.3f}", f"{each.gain_index:.3f}")
+    _out.print(table)
+    _out.print(f"\npictures: {picture}, {maps_picture}")
 
 
 @app.command()
@@ -421,7 +433,12 @@ def _ledgers() -> list[Path]:
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="pca-epsilon, pca-samples, pca-delta or accountants.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="pca-epsilon, pca-samples, pca-delta, ica-epsilon, ica-subjects, ica-delta, ica-maps or accountants."
+        ),
+    ],
     data: Annotated[
         str | None, typer.Option(help="Where there is a choice: synthetic (if not given), mnist or covertype.")
     ] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zerosum.data.brains import Layout, brains, garch_kurtosis, garch_sources, smooth_maps
+from zerosum.data.brains import Layout, brains, garch_kurtosis, garch_sources, low_frequencies, smooth_maps
 from zerosum.errors import BadParameter
 
 
@@ -95,3 +95,14 @@ def test_what_cannot_be_is_refused() -> None:
         brains(8, noise=-1)
     with pytest.raises(BadParameter, match="2 x 2"):
         smooth_maps(3, 1)
+
+
+def test_low_frequencies_are_orthonormal_and_hold_smooth_maps() -> None:
+    basis = low_frequencies(30, 12)
+    assert np.allclose(basis.T @ basis, np.eye(144), atol=1e-12)
+    assert np.allclose(basis[:, 0], 1 / 30)
+    maps = smooth_maps(12, 30)
+    kept = np.sum((maps @ basis) ** 2) / np.sum(maps**2)
+    assert 0.99 < kept < 1
+    with pytest.raises(BadParameter, match="between 1 and 5 cosines"):
+        low_frequencies(5, 6)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from zerosum.errors import BadParameter
-from zerosum.reproduce import accountants, pca
+from zerosum.reproduce import accountants, ica, pca
 from zerosum.reproduce.experiment import Experiment, OnStep, Table, quiet
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for module in (pca, accountants) for experiment in module.EXPERIMENTS
+    experiment.name: experiment for module in (pca, ica, accountants) for experiment in module.EXPERIMENTS
 }
 
 
