@@ -134,7 +134,7 @@ def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
     regions[:, 1:4, 1:3] = np.arange(1, 21)[:, None, None]
     save(tmp_path / "grid" / "atlas.nii.gz", regions)
     releases = Study.load(tmp_path / "study.toml").plan().releases
-    assert [line.statistic for line in releases] == ["scatter"] * 3 + ["band_scatter"]
+    assert [line.statistic for line in releases] == ["scatter"] * 2 + ["band_scatter"]
 
 
 # ---- what the file hands on ------------------------------------------------------------------------------------

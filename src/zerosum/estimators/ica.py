@@ -37,8 +37,9 @@ class ICA(JointEstimator):
     solver : {"auto", "fixed-point", "second-order"}
         `fixed-point` turns white coordinates round by round, `second-order` diagonalises second moments by frequency.
         `auto` takes the latter where a band is given or `seconds` is below 5.
-    nonlinearity : {"volatility", "tanh"}
-        What the fixed-point solver makes of a source: its size over time, or its heavy tails alone.
+    nonlinearity : {"volatility", "tanh"}, optional
+        What the fixed-point solver makes of a source: its size over time, or its heavy tails alone. By default tanh
+        where a band is given or `seconds` is below 5, since volatility takes rows to be independent.
     basis : array of shape (n_features, k), optional
         Public: maps are looked for in the span of its columns.
     within : {"nothing", "center", "standardise"}
@@ -98,7 +99,7 @@ class ICA(JointEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         solver: Literal["auto", "fixed-point", "second-order"] = "auto",
-        nonlinearity: Literal["volatility", "tanh"] = "volatility",
+        nonlinearity: Literal["volatility", "tanh"] | None = None,
         basis: ArrayLike | None = None,
         within: Literal["nothing", "center", "standardise"] = "center",
         passes: int | None = None,

@@ -115,7 +115,7 @@ class Separating:
             units = {f"site {s + 1}": self._units(s, basis) for s in range(self.study.sites)}
         columns = self.D if basis is None else basis.shape[1]
         question = ICA(columns=tuple(f"v{i}" for i in range(columns)), components=self.R, within="nothing")
-        with tempfile.TemporaryDirectory() as folder, np.errstate(over="ignore"):
+        with tempfile.TemporaryDirectory() as folder:
             policies = {
                 name: Policy(
                     population=name,
