@@ -71,7 +71,7 @@ class Look:
         edge = noise_edge(len(matrix), noise)
         above = np.maximum(released, 0.0)
         raised = (above + np.sqrt(np.maximum(above**2 - edge**2, 0))) / 2
-        raised = np.maximum(raised, 1e-12 * max(float(raised[0]), edge, 1e-300))
+        raised = np.maximum(raised, 1e-12 * max(float(raised[0]), edge, 1e-100))
         real = np.where(released > edge, 1 - np.minimum(edge**2 / (4 * raised**2), 1), 0.0)
         values = np.where(released > edge, raised, 0.0)
         return cls(vectors, released, values, raised * np.maximum(real, _KEPT), real, edge)
@@ -97,7 +97,7 @@ def refined(matrix: Floats, noise: float) -> tuple[Floats, Floats]:
     How far the look is from the identity is believed as far as noise does not explain it (James and Stein).
     """
     R = len(matrix)
-    scale = max(float(np.trace(matrix)) / R, noise, 1e-300)
+    scale = max(float(np.trace(matrix)) / R, noise, 1e-100)
     apart, relative = matrix / scale - np.eye(R), noise / scale
     unexplained = 1 - relative**2 * R * (R + 1) / 2 / max(float(np.sum(apart**2)), 1e-300)
     values, vectors = np.linalg.eigh(np.eye(R) + max(0.0, unexplained) * apart)

@@ -65,6 +65,7 @@ class BandScatter(BoundedStatistic):
         if self.seconds is None and units.runs is None:
             raise BadData("nothing says how many seconds lie between two rows: give seconds, or recordings with clocks")
 
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite says nothing
     def sum_block(self, block: Units) -> Array:
         xp = array_namespace(block.rows)
         onto = xp.asarray(self.onto)
@@ -74,8 +75,7 @@ class BandScatter(BoundedStatistic):
             for each, clock in recordings:
                 rows = within_recording(xp.astype(each, xp.float64, copy=False), self.within, xp)
                 own += self._moments(to_numpy(xp.matmul(rows, onto)), self.seconds or clock or math.nan)
-            with np.errstate(over="ignore", invalid="ignore"):
-                norm = float(np.sqrt(np.sum(own * own))) * INSIDE
+            norm = float(np.sqrt(np.sum(own * own))) * INSIDE
             if math.isfinite(norm) and norm > 0:
                 total += np.concatenate([coordinates.pack(moment) for moment in own / norm])
         return total
@@ -85,10 +85,9 @@ class BandScatter(BoundedStatistic):
         spectrum = np.fft.rfft(rows, axis=0)
         frequency = np.fft.rfftfreq(len(rows), seconds)
         moments = []
-        with np.errstate(over="ignore", invalid="ignore"):
-            for low, high in pairwise(self.edges.tolist()):
-                inside = spectrum[(frequency >= low) & (frequency < high)]
-                moments.append((inside.real.T @ inside.real + inside.imag.T @ inside.imag) * (2 / len(rows)))
+        for low, high in pairwise(self.edges.tolist()):
+            inside = spectrum[(frequency >= low) & (frequency < high)]
+            moments.append((inside.real.T @ inside.real + inside.imag.T @ inside.imag) * (2 / len(rows)))
         return np.stack(moments)
 
     def split(self, value: Floats) -> Floats:

@@ -72,6 +72,7 @@ class RotationScore(BoundedStatistic):
     def sensitivity(self, adjacency: Adjacency) -> float:
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite says nothing
     def sum_block(self, block: Units) -> Array:
         y, runs, units = self._sources(block)
         total = np.zeros(self.size)
@@ -84,20 +85,19 @@ class RotationScore(BoundedStatistic):
     def _told(self, y: Floats, runs: NDArray[np.int64]) -> Floats:
         """The sum of what units of equal length say; `y` is units x rows x sources."""
         ones = np.ones(y.shape[1])
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            power = ones @ (y * y)
-            scale = np.sqrt(y.shape[1] / np.where(power > 0, power, 1.0))
-            single = np.empty(y.shape, dtype=np.float32)  # halves the time; noise is far above its rounding
-            np.multiply(y, scale[:, None, :], out=single, casting="same_kind")
-            psi, slope = self._psi(single, runs)
-            F = np.matmul(psi.transpose(0, 2, 1), single).astype(np.float64) / y.shape[1]
-            slopes = slope.astype(np.float64) / y.shape[1]
-            if self.signs is not None:
-                F, slopes = F * self.signs[:, None], slopes * self.signs
-            row, column = np.triu_indices(self.sources, 1)
-            diagonal = self.diagonal * (slopes - np.diagonal(F, axis1=1, axis2=2))
-            told = np.concatenate([(F[:, row, column] - F[:, column, row]) / math.sqrt(2), diagonal], axis=1)
-            norms = np.sqrt(np.sum(told * told, axis=1)) * INSIDE
+        power = ones @ (y * y)
+        scale = np.sqrt(y.shape[1] / np.where(power > 0, power, 1.0))
+        single = np.empty(y.shape, dtype=np.float32)  # halves the time; noise is far above its rounding
+        np.multiply(y, scale[:, None, :], out=single, casting="same_kind")
+        psi, slope = self._psi(single, runs)
+        F = np.matmul(psi.transpose(0, 2, 1), single).astype(np.float64) / y.shape[1]
+        slopes = np.where(power > 0, slope.astype(np.float64) / y.shape[1], 0.0)  # a silent source says nothing
+        if self.signs is not None:
+            F, slopes = F * self.signs[:, None], slopes * self.signs
+        row, column = np.triu_indices(self.sources, 1)
+        diagonal = self.diagonal * (slopes - np.diagonal(F, axis1=1, axis2=2))
+        told = np.concatenate([(F[:, row, column] - F[:, column, row]) / math.sqrt(2), diagonal], axis=1)
+        norms = np.sqrt(np.sum(told * told, axis=1)) * INSIDE
         heard = np.isfinite(norms) & (norms > 0)
         return np.asarray(np.sum(told[heard] / norms[heard, None], axis=0))
 

@@ -1,0 +1,130 @@
+"""Rotation scores and band moments: what one unit says is its own business, whatever it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from zerosum.kernel import coordinates
+from zerosum.kernel.units import Units
+from zerosum.statistics import build
+from zerosum.statistics.rotation import RotationScore, moving_average
+
+Floats = NDArray[np.float64]
+
+ROTATION: dict[str, Any] = {"columns": 3, "unmixing": [[1.0, 0.2, 0.0], [0.1, 1.0, -0.3], [0.0, 0.4, 1.0]]}
+BANDS: dict[str, Any] = {"columns": 3, "onto": np.eye(3), "edges": [0.0, 0.1, 0.3, 0.5], "seconds": 1.0}
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("rotation_score", ROTATION),
+    ("rotation_score", ROTATION | {"nonlinearity": "volatility", "within": "center", "signs": [1, -1, 1]}),
+    ("rotation_score", ROTATION | {"nonlinearity": "volatility", "within": "standardise", "window": 1000}),
+    ("band_scatter", BANDS),
+    ("band_scatter", BANDS | {"within": "standardise"}),
+]
+
+
+def unit(rng: np.random.Generator, rows: int, size: float = 1.0) -> Floats:
+    return np.asarray(size * rng.standard_t(4, size=(rows, 3)))
+
+
+@pytest.mark.parametrize(("name", "params"), CASES)
+def test_the_sum_is_the_sum_of_what_each_says_alone(name: str, params: dict[str, Any]) -> None:
+    """In stretches of equal length, with odd ones between, and next to units that hold no numbers at all."""
+    rng = np.random.default_rng(0)
+    units = [unit(rng, rows) for rows in (40, 40, 40, 17, 40, 1, 40, 40, 2, 33)]
+    units[2] = unit(rng, 40, 1e300)
+    units[4] = np.zeros((40, 3))
+    statistic = build(name, params)
+    alone = [statistic.total(Units.from_list([each])) for each in units]
+    assert np.allclose(statistic.total(Units.from_list(units)), np.sum(alone, axis=0), atol=1e-12)
+    assert np.all(np.linalg.norm(alone, axis=1) <= 1)
+    assert np.linalg.norm(alone[0]) == pytest.approx(1.0)
+    assert not np.any(alone[4])
+
+
+@pytest.mark.parametrize(("name", "params"), CASES)
+@pytest.mark.parametrize("size", [5e-324, 1e-300, 1e-160, 1e-40, 1e30, 1e155, 1e308])
+@pytest.mark.parametrize("rows", [1, 2, 3, 50])
+def test_no_value_makes_anybody_say_more(name: str, params: dict[str, Any], size: float, rows: int) -> None:
+    rng = np.random.default_rng(1)
+    statistic = build(name, params)
+    for drawn in (
+        size * rng.normal(size=(rows, 3)),
+        np.full((rows, 3), size),
+        size * rng.choice([-1.0, 1.0], (rows, 3)),
+    ):
+        with np.errstate(over="ignore"):
+            held = np.nan_to_num(drawn, posinf=1e308, neginf=-1e308)
+        norm = float(np.linalg.norm(statistic.total(Units.from_list([held]))))
+        assert norm <= 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+def test_other_kinds_of_numbers_say_the_same(dtype: Any) -> None:
+    rows = np.random.default_rng(2).integers(-100, 100, (60, 3)).astype(dtype)
+    for name, params in CASES:
+        statistic = build(name, params)
+        offsets = np.array([0, 30, 60])
+        assert np.allclose(
+            statistic.total(Units(rows, offsets)), statistic.total(Units(rows.astype(np.float64), offsets))
+        )
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "volatility"])
+def test_the_score_is_zero_at_the_solution_and_points_back_to_it(nonlinearity: str) -> None:
+    rng = np.random.default_rng(3)
+    people = [rng.laplace(size=(200, 2)) for _ in range(300)]
+    for angle in (-0.2, 0.0, 0.2):
+        turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+        statistic = RotationScore(columns=2, unmixing=turn, nonlinearity=nonlinearity)
+        skew, slope = statistic.split(statistic.total(Units.from_list(people)) / 300)
+        assert np.all(slope > 0)
+        found = 2 * skew[0, 1] / np.sum(slope)
+        assert found == pytest.approx(angle, abs=0.06)
+
+
+def test_bands_add_up_to_the_second_moment() -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(51, 3))
+    statistic = build("band_scatter", BANDS | {"edges": [0.0, 0.2, 0.6]})
+    moments = statistic.split(statistic.total(Units.from_list([rows])))  # type: ignore[attr-defined]
+    centred = rows - rows.mean(axis=0)
+    whole = np.sum(moments, axis=0)
+    assert np.allclose(whole / np.trace(whole), centred.T @ centred / np.sum(centred**2))
+    assert all(np.min(np.linalg.eigvalsh(moment)) > -1e-12 for moment in moments)
+
+
+def test_frequencies_go_by_the_clock_of_each_recording() -> None:
+    time = np.arange(600)
+    slow, fast = np.sin(2 * np.pi * 0.05 * time), np.sin(2 * np.pi * 0.2 * time)
+    person = np.stack([slow, fast, 0 * time], axis=1)
+    params = {key: value for key, value in BANDS.items() if key != "seconds"}
+    statistic = build("band_scatter", params)
+    for rows, seconds in ((person, 1.0), (person[::2], 2.0)):
+        moments = statistic.split(statistic.total(Units.from_runs([[rows]], [[seconds]])))  # type: ignore[attr-defined]
+        assert moments[0, 0, 0] == pytest.approx(moments[1, 1, 1], rel=0.02)
+        assert moments[0, 1, 1] == pytest.approx(0, abs=1e-3)
+
+
+def test_runs_of_a_person_do_not_run_into_each_other() -> None:
+    """Cutting a recording where it is quiet changes nothing; gluing two recordings together does."""
+    values = np.array([[1.0], [1.0], [9.0], [9.0]], dtype=np.float32)
+    assert moving_average(values[:2], 2).ravel().tolist() == [1.0, 1.0]
+    assert moving_average(values, 2).ravel().tolist() == [1.0, 1.0, 5.0, 9.0]
+    rng = np.random.default_rng(5)
+    first, second = rng.normal(size=(30, 3)), 20 * rng.normal(size=(30, 3))
+    statistic = build("rotation_score", ROTATION | {"nonlinearity": "volatility"})
+    apart = statistic.total(Units.from_runs([[first, second]], [[1.0, 1.0]]))
+    glued = statistic.total(Units.from_list([np.vstack([first, second])]))
+    assert np.linalg.norm(apart - glued) > 0.01
+
+
+def test_packed_bands_have_the_norm_of_the_matrices() -> None:
+    statistic = build("band_scatter", BANDS)
+    value = np.random.default_rng(6).normal(size=statistic.size)
+    moments = statistic.split(value)  # type: ignore[attr-defined]
+    assert np.sqrt(np.sum(moments**2)) == pytest.approx(np.linalg.norm(value))
+    assert np.allclose(np.concatenate([coordinates.pack(moment) for moment in moments]), value)
