@@ -155,6 +155,9 @@ def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float,
         ({"matrix_clip": -2.0, "normalise": False}, "matrix_clip"),
         ({"matrix_clip": "paid", "normalise": False, "clip_share": 0.95}, "leave nothing"),
         ({"clip_range": (2.0, 1.0)}, "the lower one first"),
+        ({"passes": 2, "normalise": False}, "two passes"),
+        ({"passes": 2, "solver": "subspace"}, "two passes"),
+        ({"passes": 3}, "passes"),
         ({"scaling": "ranges"}, "needs a public range"),
         ({"scaling": "ranges", "lower": [0, 0, 0], "upper": [1, 1, 0]}, "of positive width"),
     ],
@@ -304,6 +307,48 @@ def test_covertype_at_a_tenth_of_epsilon(real_data: Callable[[str], Path], capsy
     with capsys.disabled():
         print(f"\nCovertype, K=10, exact eps 0.1: captured energy {np.mean(found):.4f} +- {np.std(found):.4f}")
     assert np.mean(found) > 0.98
+
+
+def test_a_second_look_finds_weak_components_of_people() -> None:
+    """One direction ten times the others in everybody: it fills the first look, and is damped in the second."""
+    rng = np.random.default_rng(7)
+    basis = np.linalg.qr(rng.normal(size=(60, 60)))[0]
+    spread = np.concatenate([[10.0, 2.0, 2.0, 2.0], np.full(56, 0.3)])
+    people = Units.from_list([(rng.normal(size=(80, 60)) * spread) @ basis.T for _ in range(150)])
+    found: dict[int, list[float]] = {1: [], 2: []}
+    for passes, kept in found.items():
+        algorithm = PCA(columns=names(60), components=4, clip=1.0, centering="nothing", within="center", passes=passes)
+        assert algorithm.looks == passes
+        assert ("damped" in algorithm.says) == (passes == 2)
+
+        def noisy(request: PrivateSum) -> Release:
+            total, std = build(request.statistic, request.params).total(people), 1.5 / np.sqrt(request.share)
+            return Release(total + std * rng.normal(size=total.shape), std, 150.0, ("a", "b"))
+
+        for _ in range(6):
+            estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), noisy)
+            assert [request.share for request in asked] == pytest.approx(
+                [release.share for release in algorithm.releases(Adjacency.REPLACE_ONE)]
+            )
+            kept.append(float(np.linalg.norm(np.asarray(estimate["components"]) @ basis[:, 1:4]) ** 2 / 3))
+            assert np.all(np.diff(estimate["eigenvalues"]) <= 1e-12)
+    assert np.mean(found[2]) > np.mean(found[1]) + 0.1
+
+
+def test_two_looks_without_noise_are_one() -> None:
+    rng = np.random.default_rng(8)
+    people = Units.from_list([rng.normal(size=(50, 6)) * [5, 4, 3, 1, 1, 1] for _ in range(200)])
+    once, twice = (
+        drive(
+            PCA(columns=names(6), components=3, clip=1.0, centering="nothing", within="center", passes=passes).program(
+                Adjacency.REPLACE_ONE
+            ),
+            without_noise(people),  # type: ignore[arg-type]
+        )[0]
+        for passes in (1, 2)
+    )
+    assert np.allclose(once["components"], twice["components"], atol=0.02)
+    assert np.allclose(once["eigenvalues"], twice["eigenvalues"], rtol=0.01)
 
 
 @pytest.mark.slow

@@ -12,11 +12,13 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.program import Floats, Outlook, Program, RangedAlgorithm
 from zerosum.algorithms.schedule import Schedule, best
+from zerosum.algorithms.whitening import Look
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.scatter import ScatterNorms
 
+_FIRST_LOOK = 0.3  # of two looks, the share of the one that tells which directions are strong
 _MATRIX_COLUMNS = 2000  # up to here the whole second moment is released
 _BINS, _SPAN = 20, 1e-6  # of the norms' histogram: each twice as far as the one before, over six decades
 
@@ -28,10 +30,12 @@ class PCA(RangedAlgorithm):
     weighs no more than another. That is what rows inside the ranges or the clip reach unless given, or `"paid"`: then
     `clip_share` buys a noisy histogram of the matrices' norms over `clip_range`, and its `clip_quantile` is the clip.
     Up to 2000 columns the matrix itself is released once, in isometric coordinates, and columns that drown in
-    noise are weighed down before it is decomposed (`shrink`, free); beyond, `rounds` rounds of subspace iteration
-    release its product with the current basis, and no square matrix exists anywhere. `auto` chooses. How many rounds,
-    how much more the last one gets than the first (`growth`) and how many columns the basis has beyond the components
-    (`extra`) are left to the planner unless given.
+    noise are weighed down before it is decomposed (`shrink`, free). With two `passes`, the default where units own many
+    rows (`within`), a second look is taken in coordinates in which the directions that were strong in the first no
+    longer fill every unit's matrix, and weaker ones come out of the noise (see `whitening`). Beyond 2000 columns
+    `rounds` rounds of subspace iteration release its product with the current basis, and no square matrix exists
+    anywhere. `auto` chooses. How many rounds, how much more the last one gets than the first (`growth`) and how many
+    columns the basis has beyond the components (`extra`) are left to the planner unless given.
 
     Results: `components` (one a row, largest entry positive), `eigenvalues` (of the mean of the units' matrices,
     corrected for what noise adds, zero where nothing stands above it), `eigenvalue_std` (their error bars),
@@ -52,6 +56,7 @@ class PCA(RangedAlgorithm):
     clip_share: float = Field(default=0.05, gt=0, lt=1)
     clip_quantile: float = Field(default=0.9, gt=0, lt=1)
     clip_range: tuple[float, float] | None = None
+    passes: Literal[1, 2] | None = None
     solver: Literal["auto", "matrix", "subspace"] = "auto"
     rounds: int | None = Field(default=None, gt=0)
     growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -66,6 +71,8 @@ class PCA(RangedAlgorithm):
             raise ValueError("scaling by ranges needs a public range of positive width for every column")
         if self.normalise and self.matrix_clip is not None:
             raise ValueError("matrix_clip bounds matrices that are not normalised: set normalise to false, or leave it")
+        if self.passes == 2 and not (self.normalise and self.chosen == "matrix"):
+            raise ValueError("two passes are for normalised matrices that are released whole")
         if not self._left > 0:
             raise ValueError("mean_share and clip_share leave nothing for the components")
         if self.clip_range is not None and not 0 < self.clip_range[0] < self.clip_range[1] < math.inf:
@@ -78,6 +85,11 @@ class PCA(RangedAlgorithm):
         if self.solver != "auto":
             return self.solver
         return "matrix" if len(self.columns) <= _MATRIX_COLUMNS else "subspace"
+
+    @property
+    def looks(self) -> int:
+        """How often the matrix is looked at: twice where units own many rows, of which `within` speaks."""
+        return self.passes or (2 if self.within != "nothing" and self.normalise and self.chosen == "matrix" else 1)
 
     @property
     def reach(self) -> float:
@@ -111,7 +123,8 @@ class PCA(RangedAlgorithm):
     @property
     def says(self) -> str:
         if self.chosen == "matrix":
-            return "solver matrix, the whole second moment at once"
+            again = ", and again with its strong directions damped" if self.looks == 2 else ""
+            return f"solver matrix, the whole second moment at once{again}"
         schedule = self.schedule
         shares = ", ".join(f"{self._left * share:.3g}" for share in schedule.shares)
         rounds = f"{schedule.rounds} round{'s' if schedule.rounds > 1 else ''}"
@@ -122,7 +135,8 @@ class PCA(RangedAlgorithm):
         mean = (self._mean_request(adjacency),) if self.centering == "paid" else ()
         norms = (self._norms(center),) if self.matrix_clip == "paid" else ()
         if self.chosen == "matrix":
-            return (*mean, *norms, self._matrix(center, self._clip))
+            damped = [self._matrix(center, self._clip, np.zeros((len(self.columns),) * 2))] if self.looks == 2 else []
+            return (*mean, *norms, self._matrix(center, self._clip), *damped)
         basis = self._first_basis()
         rounds = [self._product(center, self._clip, basis, share) for share in self.schedule.shares]
         return (*mean, *norms, *rounds)
@@ -144,10 +158,22 @@ class PCA(RangedAlgorithm):
         if self.chosen == "matrix":
             release = yield self._matrix(center, clip)
             matrix = coordinates.unpack(release.value, len(self.columns))
-            vectors = leading(matrix, release.noise_std, self.components, shrink=self.shrink)
-            values = np.einsum("ji,jk,ki->i", vectors, matrix, vectors)
-            edge = matrix_edge(len(matrix), release.noise_std)
-            above = int(np.sum(np.linalg.eigvalsh(matrix) > edge)) if edge > 0 else self.components
+            if self.looks == 2:
+                look = Look.at(matrix, release.noise_std)
+                damped, back = look.damped(self.components)
+                again = yield self._matrix(center, clip, damped)
+                look = Look.at(coordinates.unpack(again.value, len(self.columns)), again.noise_std)
+                span = np.linalg.qr(back @ look.vectors[:, : self.components])[0]
+                rising, turn = np.linalg.eigh(span.T @ matrix @ span)
+                values, vectors = np.asarray(rising[::-1]), np.asarray(span @ turn[:, ::-1])
+                edge, seen = matrix_edge(self.components, release.noise_std), look.released
+                highest = matrix_edge(len(matrix), again.noise_std)
+            else:
+                vectors = leading(matrix, release.noise_std, self.components, shrink=self.shrink)
+                values = np.einsum("ji,jk,ki->i", vectors, matrix, vectors)
+                edge, seen = matrix_edge(len(matrix), release.noise_std), np.asarray(np.linalg.eigvalsh(matrix))
+                highest = edge
+            above = int(np.sum(seen > highest)) if edge > 0 else self.components
         else:
             basis, values, vectors = self._first_basis(), np.zeros(0), np.zeros((0, 0))
             for share in self.schedule.shares:
@@ -204,8 +230,12 @@ class PCA(RangedAlgorithm):
     def _norms(self, center: Floats) -> PrivateSum:
         return PrivateSum("scatter_norms", self._unit(center) | self._bins, self.clip_share)
 
-    def _matrix(self, center: Floats, clip: float) -> PrivateSum:
-        return PrivateSum("scatter", self._clipped(center, clip), self._left)
+    def _matrix(self, center: Floats, clip: float, damped: Floats | None = None) -> PrivateSum:
+        if self.looks == 1:
+            return PrivateSum("scatter", self._clipped(center, clip), self._left)
+        share = _FIRST_LOOK if damped is None else 1 - _FIRST_LOOK
+        onto = {} if damped is None else {"onto": damped}
+        return PrivateSum("scatter", self._clipped(center, clip) | onto, self._left * share)
 
     def _product(self, center: Floats, clip: float, basis: Floats, share: float) -> PrivateSum:
         return PrivateSum("scatter_product", self._clipped(center, clip) | {"basis": basis}, self._left * share)

@@ -52,6 +52,8 @@ class PCA(JointEstimator):
     solver : {"auto", "matrix", "subspace"}, rounds : int, optional
         Release the matrix once, or its product with the current basis in `rounds` rounds, by default as many as the
         planner finds best.
+    passes : {1, 2}, optional
+        How often the matrix is looked at; twice by default where `within` says that units own many rows.
     scheme : str or Scheme
         How sites' noise combines; `secure-sum` unless told.
     colluders, dropouts : int
@@ -107,6 +109,7 @@ class PCA(JointEstimator):
         within: Literal["nothing", "center", "standardise"] = "nothing",
         normalise: bool = True,
         matrix_clip: float | Literal["paid"] | None = None,
+        passes: Literal[1, 2] | None = None,
         solver: Literal["auto", "matrix", "subspace"] = "auto",
         rounds: int | None = None,
         scheme: str | Scheme = "secure-sum",
@@ -129,6 +132,7 @@ class PCA(JointEstimator):
         self.within = within
         self.normalise = normalise
         self.matrix_clip = matrix_clip
+        self.passes = passes
         self.solver = solver
         self.rounds = rounds
         self.scheme = scheme
@@ -166,6 +170,7 @@ class PCA(JointEstimator):
                 "within": self.within,
                 "normalise": self.normalise,
                 "matrix_clip": self.matrix_clip,
+                "passes": self.passes,
                 "solver": self.solver,
                 "rounds": self.rounds,
             },
