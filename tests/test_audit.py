@@ -10,10 +10,12 @@ import pytest
 from pydantic import Field
 
 from zerosum.algorithms import Algorithm, Covariance, Histogram, KMeans, Mean, OwnStatistic
+from zerosum.algorithms.program import Program
 from zerosum.audit import audit, candidates, worst_pair
 from zerosum.errors import BadParameter
+from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, Floats, Law, Scheme
-from zerosum.kernel.statistic import Adjacency, clip_rows
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, clip_rows
 from zerosum.kernel.units import Array, Units
 from zerosum.mistakes import Mistaken, mistaken
 from zerosum.site.contribute import Site
@@ -156,3 +158,38 @@ def test_the_search_finds_the_worst_pair() -> None:
     one, other = worst_pair([(statistic, 1.0)], candidates(algorithm))
     apart: Floats = statistic.total(Units.from_list([one])) - statistic.total(Units.from_list([other]))
     assert np.linalg.norm(apart) == pytest.approx(statistic.sensitivity(Adjacency.REPLACE_ONE), rel=0.02)
+
+
+class Coupled(BoundedStatistic):
+    """A mistake: the first unit of a block turns all others over, if there are any."""
+
+    name: ClassVar[str] = "coupled_by_tests"
+
+    @property
+    def size(self) -> int:
+        return self.columns
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    def sum_block(self, block: Units) -> Floats:
+        rows = np.asarray(block.rows)
+        turned = rows if len(rows) == 1 else rows * np.sign(rows[0, 0])
+        return np.asarray(np.sum(clip_rows(turned, 1.0), axis=0))
+
+
+class AsksForIt(Algorithm):
+    name: ClassVar[str] = "asks-for-it"
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        return (PrivateSum("coupled_by_tests", {"columns": len(self.columns)}),)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        release = yield self.requests(adjacency)[0]
+        return {"sum": release.value}
+
+
+def test_a_unit_that_changes_what_others_say_is_found_out() -> None:
+    register(Coupled)
+    columns = tuple(f"x{i}" for i in range(50))
+    assert not audit(Scheme("pooled"), AsksForIt(columns=columns), samples=10_000).holds

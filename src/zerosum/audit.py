@@ -326,7 +326,8 @@ def candidates(algorithm: Algorithm) -> Draw:
         if algorithm.categories:
             kinds = len(next(iter(algorithm.categories.values())))
             return [np.full((1, columns), float(kind)) for kind in rng.integers(kinds, size=2)]
-        rows = 10 ** rng.uniform(-1, 2) * rng.standard_t(3, size=(algorithm.rows_of_a_unit, columns))
+        scale = 10 ** (rng.uniform(-1, 2) if rng.integers(8) else rng.uniform(-170, 150))
+        rows = scale * rng.standard_t(3, size=(algorithm.rows_of_a_unit, columns))
         if rng.integers(2):  # as far from anybody else as can be: one column alone, or few
             rows = np.outer(rows[:, 0], rng.normal(size=columns) * (rng.random(columns) < 1 / columns))
         return [rows, -rows]
@@ -393,7 +394,8 @@ class _Run:
             else:
                 centre[: len(sums)] = sums
             noise, seen = reached_noise(view, centre)
-            here, there = (statistic.total(Units.from_list([unit])) for unit in self._world)
+            rest = list(self._sites[VICTIM].units.each())[1:]  # a unit must not change what others say either
+            here, there = (statistic.total(Units.from_list([unit, *rest])) for unit in self._world)
             yield noise, seen, float(law.factor[VICTIM] * np.linalg.norm(here - there))
 
     def _loses(self, site: str, message: Message) -> bool:

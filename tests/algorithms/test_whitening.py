@@ -38,7 +38,7 @@ def test_damping_brings_strong_directions_down_and_keeps_the_order() -> None:
     look = Look.at(np.diag([100.0, 10.0, 4.0, 1.0]), 0.0)
     onto, back = look.damped(3)
     assert np.allclose(onto @ back, np.eye(4))
-    assert np.diag(onto.T @ np.diag([100.0, 10.0, 4.0, 1.0]) @ onto) == pytest.approx([4.0, 4.0, 4.0, 1.0])
+    assert np.diag(onto.T @ np.diag([100.0, 10.0, 4.0, 1.0]) @ onto) == pytest.approx([6.0, 6.0, 4.0, 1.0])
 
 
 def test_coordinates_lead_back() -> None:

@@ -615,3 +615,19 @@ def test_without_the_libraries(tmp_path: Path, voxels: Space, library: str, monk
     for preparation in (Preparation(detrend=True), Preparation(smoothing_mm=5.0)):
         with pytest.raises(BadInput, match=r"pip install zerosum\[neuro\]"):
             _read(path, voxels, preparation)
+
+
+def test_one_person_under_several_names_is_refused(tmp_path: Path) -> None:
+    flat = tmp_path / "flat"
+    for name in ("sub-01_ses-1_task-rest_bold", "sub-01_ses-2_task-rest_bold"):
+        save(flat / f"{name}.nii.gz", volumes(1))
+    with pytest.raises(BadData, match="BIDS name"):
+        find_recordings(flat)
+    for pair in (("sub-01", "sub-1"), ("sub-A", "sub-a")):
+        with pytest.raises(BadData, match="lists somebody twice"):
+            find_recordings(bids(tmp_path / "-".join(pair), {name: [("task-rest", 12)] for name in pair}))
+    linked = tmp_path / "linked"
+    first = save(linked / "ann.nii.gz", volumes(2))
+    (linked / "bob.nii.gz").hardlink_to(first)
+    with pytest.raises(BadData, match="the same file"):
+        find_recordings(linked)

@@ -50,3 +50,9 @@ def test_every_recording_needs_its_clock() -> None:
         Units.from_runs([[np.zeros((3, 2))]], [[1.0, 2.0]])
     with pytest.raises(BadData, match="no recordings"):
         Units.from_runs([[]], [[]])
+
+
+def test_units_that_share_rows_or_have_none_are_refused() -> None:
+    for offsets in ([0, 5, 3, 10], [0, 5, 5, 10], [1, 10], [0, 9]):
+        with pytest.raises(BadData, match="must rise from 0"):
+            Units(np.zeros((10, 2)), np.array(offsets, dtype=np.int64)).check()

@@ -161,3 +161,25 @@ def test_both_triangles_noised_but_counted_once_is_caught() -> None:
     std = np.where(np.eye(3) > 0, math.sqrt(2), 1.0).ravel()
     with pytest.raises(AssertionError, match=r"an attacker reaches mu = 1\.[34]"):
         attack_second_moment(np.ravel, std)
+
+
+@pytest.mark.parametrize("huge", [1e154, 1e200, 1e308])
+def test_a_basis_whose_products_overflow_is_not_taken_for_orthonormal(huge: float) -> None:
+    basis = np.array([[1e6, 0.0], [0.0, huge]])
+    for extra in ({}, {"onto": [[1.0, 0.0], [0.0, 0.0]]}):
+        with pytest.raises(ValueError, match="orthonormal"):
+            build("scatter_product", {"columns": 2, "basis": basis, **extra})
+
+
+@pytest.mark.parametrize("other", [1e-60, 1e60, 0.0])
+def test_an_extreme_record_leaves_the_bins_of_all_others_alone(other: float) -> None:
+    row = np.random.default_rng(0).normal(size=(1, 3))
+    here = np.repeat(row, 50, axis=0)
+    there = here.copy()
+    there[0] = other
+    norm = float(np.sum(row * row)) * (1 + 2**-40)
+    for k in range(-6, 7):
+        middle = norm * (1 + k * 1.1e-16)
+        stat = build("scatter_norms", {"columns": 3, "lowest": middle / 2, "highest": 2 * middle, "bins": 2})
+        apart = stat.total(Units.from_rows(here)) - stat.total(Units.from_rows(there))
+        assert np.linalg.norm(apart) <= math.sqrt(2)

@@ -124,3 +124,28 @@ def test_packed_bands_have_the_norm_of_the_matrices() -> None:
     moments = statistic.split(value)  # type: ignore[attr-defined]
     assert np.sqrt(np.sum(moments**2)) == pytest.approx(np.linalg.norm(value))
     assert np.allclose(np.concatenate([coordinates.pack(moment) for moment in moments]), value)
+
+
+def test_a_tiny_matrix_says_nothing_rather_than_too_much() -> None:
+    """Where squares underflow, a norm is too small and what is divided by it too large."""
+    rows = np.random.default_rng(0).normal(size=(60, 12))
+    for exponent in np.linspace(-85, -40, 200):
+        bands = {"columns": 12, "onto": 10**exponent * np.eye(12), "edges": [0, 0.05, 0.1, 0.25], "seconds": 2.0}
+        assert np.linalg.norm(build("band_scatter", bands).total(Units.from_list([rows]))) <= 1
+    with pytest.raises(ValueError, match="diagonal"):
+        build("rotation_score", ROTATION | {"diagonal": 1e-162})
+
+
+def test_how_many_others_there_are_changes_nothing_for_a_unit_that_is_all_rounding() -> None:
+    """Rows orthogonal to W: what is left of W x depends on how a product of many rows is cut up."""
+    rng = np.random.default_rng(1)
+    w = rng.normal(size=20)
+    statistic = build("rotation_score", {"columns": 20, "unmixing": np.tile(w, (3, 1))})
+    hidden = rng.normal(size=(200, 20))
+    hidden[:, -1] = -(hidden[:, :-1] @ w[:-1]) / w[-1]
+    few, many = Units.from_rows(hidden), Units.from_rows(np.vstack([hidden, np.zeros((37, 20))]))
+    assert np.allclose(statistic.total(few), statistic.total(many), atol=1e-12)
+    for other in (5, 1):
+        first = np.zeros((other, 20))
+        units = Units.from_list([first, *hidden[:, None, :]])
+        assert np.allclose(statistic.total(units), statistic.total(few), atol=1e-12)

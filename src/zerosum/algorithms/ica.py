@@ -203,8 +203,9 @@ class ICA(Algorithm):
         each direction is real."""
         R, shares = self.components, self._looks
         values, above, real = np.zeros(R), R, np.ones(R)
-        within = (yield from self._subspace(shares[0])) if self._wide else self._start
-        shares = shares[1:] if self._wide else shares
+        wide = self._wide and len(shares) > 0
+        within = (yield from self._subspace(shares[0])) if wide else self._start
+        shares = shares[1:] if wide else shares
         for number, share in enumerate(shares):
             release = yield self._look(within, share)
             look = Look.at(coordinates.unpack(release.value, within.onto.shape[1]), release.noise_std)

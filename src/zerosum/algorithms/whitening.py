@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _DAMPED_TO = 0.5  # of the edge of the noise: what strong directions are brought down to
+_ABOVE_THE_LAST = 1.5  # damped directions stay clear of those that are not wanted
 _KEPT = 0.3  # at least this much of a direction is taken to be real
 
 
@@ -77,11 +78,10 @@ class Look:
         return cls(vectors, released, values, raised * np.maximum(real, _KEPT), real, edge)
 
     def damped(self, wanted: int) -> tuple[Floats, Floats]:
-        """What brings stronger directions down to the last of those wanted, or to half the edge, and what undoes it.
-
-        Weaker ones stay as they are, so the strongest stay the strongest.
+        """What brings stronger directions down to 1.5 times the last of those wanted, or to half the edge, and what
+        undoes it. Weaker ones stay as they are, so the strongest stay the strongest.
         """
-        cap = max(_DAMPED_TO * self.edge, float(self.values[wanted - 1])) or 1.0
+        cap = max(_DAMPED_TO * self.edge, _ABOVE_THE_LAST * float(self.values[wanted - 1])) or 1.0
         root = np.sqrt(np.maximum(self.values, cap) / cap)
         return (self.vectors / root) @ self.vectors.T, (self.vectors * root) @ self.vectors.T
 

@@ -74,8 +74,10 @@ def _plain(folder: Path) -> Found:
         if not is_nifti(path.name):
             continue
         name = _stem(path)
-        if name in people:
-            raise BadData(f"{folder} has two images of {name!r}")
+        if "sub" in _entities(path):
+            raise BadData(f"{path} has a BIDS name: put runs into sub-*/func, beside a participants.tsv")
+        if _alike([name, *people]):
+            raise BadData(f"{folder} has two images of {name!r}, or of names that are nearly the same")
         sidecar, table = path.with_name(f"{name}.json"), path.with_name(f"{name}.tsv")
         sidecars = (sidecar,) if sidecar.is_file() else ()
         people[name] = (Recording(path, sidecars, table if table.is_file() else None),)
@@ -113,9 +115,15 @@ def _participants(folder: Path) -> tuple[str, ...]:
     if any(len(row) <= at or not row[at] for row in rows[1:]):
         raise BadData(f"participant_id is empty in a row of {path}")
     names = [f"sub-{row[at].removeprefix('sub-')}" for row in rows[1:]]
-    if len(set(names)) < len(names):
-        raise BadData(f"{path} lists somebody twice")
+    if _alike(names):
+        raise BadData(f"{path} lists somebody twice, or under names that differ in case or zeros only")
     return tuple(names)
+
+
+def _alike(names: list[str]) -> bool:
+    """Whether two of them may well be one person: sub-01 and sub-1, sub-A and sub-a."""
+    plain = {"-".join(part.lstrip("0") for part in name.casefold().split("-")) for name in names}
+    return len(plain) < len(names)
 
 
 def _recordings(root: Path, subject: Path, selection: Selection) -> tuple[Recording, ...]:
@@ -185,16 +193,18 @@ def _entries(folder: Path) -> list[Path]:
 def _check_files(folder: Path, found: Found) -> None:
     """Refuse links that lead nowhere or out of the folder, and one file under two names."""
     home = folder.resolve()
-    whose: dict[Path, str] = {}
+    whose: dict[tuple[int, int], str] = {}
     for path in _files(found):
         real = path.resolve()
         if not real.is_file():
             raise BadData(f"{path} is not a file, or a link that leads nowhere")
         if not real.is_relative_to(home):
             raise BadData(f"{path} leads out of {folder}; put the images themselves there")
-        if real in whose:
-            raise BadData(f"{path} and {whose[real]} are the same file")
-        whose[real] = path.name
+        stored = real.stat()
+        which = (stored.st_dev, stored.st_ino)  # hard links have another path, and the same number
+        if which in whose:
+            raise BadData(f"{path} and {whose[which]} are the same file")
+        whose[which] = path.name
 
 
 def _files(found: Found) -> Iterator[Path]:

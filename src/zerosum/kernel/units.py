@@ -172,14 +172,16 @@ class Units:
             raise BadData(
                 "there are too many units, or too many rows in one, for the rounding error that is planned for"
             )
+        if self.offsets is not None:
+            whole = len(self.offsets) > 0 and (self.offsets[0], self.offsets[-1]) == (0, self.rows.shape[0])
+            if not whole or not np.all(np.diff(self.offsets) > 0):
+                raise BadData("where units begin must rise from 0 to the number of rows")
         if self.runs is not None:
             self._check_runs(self.runs)
-        bad = 0
         for block in self.blocks():
             xp = array_namespace(block.rows)
-            bad += int(xp.sum(xp.astype(~xp.isfinite(block.rows), xp.int64)))
-        if bad:
-            raise BadData(f"{bad} values are not finite (NaN or infinite)")
+            if not bool(xp.all(xp.isfinite(block.rows))):
+                raise BadData("some values are not finite (NaN or infinite)")  # how many is data
 
     def _check_runs(self, runs: Runs) -> None:
         if len(runs.seconds) != len(runs.offsets) - 1 or not np.all(np.isfinite(runs.seconds) & (runs.seconds > 0)):

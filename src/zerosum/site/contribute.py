@@ -31,7 +31,7 @@ from zerosum.kernel.request import (
     Secured,
 )
 from zerosum.kernel.schemes import Law, Mixing
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, Floats
 from zerosum.kernel.units import Units
 from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
@@ -127,13 +127,20 @@ class Site:
             return again
         statistic = self._built(plan, round, message.request)
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
-        payload: Any = share.noisy(statistic.total(self.units), message.dealt)
+        payload: Any = share.noisy(self._total(plan, round, statistic), message.dealt)
         if plan.scheme.name != "non-private":
             with self.policy.open_ledger() as ledger:
                 ledger.record(self._spend(plan, round, attempt, asked), self.policy.cap)
         if plan.law(round).mixing is Mixing.MASKED:
             payload = self._masked(plan, round, payload.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+
+    def _total(self, plan: Plan, round: int, statistic: BoundedStatistic) -> Floats:
+        """The sum over the units here, which cannot be longer than all their bounds together; a second line."""
+        total = statistic.total(self.units)
+        if not float(np.linalg.norm(total)) <= plan.releases[round].bound * len(self.units) * (1 + 1e-6):
+            raise OutsidePlan(f"release {round + 1} came to more than its bound allows, so nothing was released")
+        return total
 
     def _masked(self, plan: Plan, round: int, vector: Ring, request: PrivateSum | None) -> bytes:
         """The vector under its masks; the round before is over by now, opened or abandoned, and its secrets go."""

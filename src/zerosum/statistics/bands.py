@@ -14,7 +14,7 @@ from zerosum.errors import BadData
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, to_numpy
 from zerosum.kernel.units import Array, Units
-from zerosum.statistics.scatter import INSIDE, Within, within_recording
+from zerosum.statistics.scatter import INSIDE, LEAST, Within, within_recording
 
 
 class BandScatter(BoundedStatistic):
@@ -76,7 +76,7 @@ class BandScatter(BoundedStatistic):
                 rows = within_recording(xp.astype(each, xp.float64, copy=False), self.within, xp)
                 own += self._moments(to_numpy(xp.matmul(rows, onto)), self.seconds or clock or math.nan)
             norm = float(np.sqrt(np.sum(own * own))) * INSIDE
-            if math.isfinite(norm) and norm > 0:
+            if math.isfinite(norm) and norm > LEAST:
                 total += np.concatenate([coordinates.pack(moment) for moment in own / norm])
         return total
 

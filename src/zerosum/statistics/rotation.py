@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, to_numpy
 from zerosum.kernel.units import Array, Units
-from zerosum.statistics.scatter import INSIDE, Within, within_recording
+from zerosum.statistics.scatter import INSIDE, LEAST, Within, within_recording
 
 Nonlinearity = Literal["tanh", "volatility"]
 
@@ -45,7 +45,7 @@ class RotationScore(BoundedStatistic):
     signs: FloatArray | None = None
     nonlinearity: Nonlinearity = "tanh"
     window: int = Field(default=9, gt=0)
-    diagonal: float = Field(default=0.25, gt=0, le=1)
+    diagonal: float = Field(default=0.25, ge=1e-6, le=1)
     within: Within = "nothing"
 
     @model_validator(mode="after")
@@ -74,13 +74,28 @@ class RotationScore(BoundedStatistic):
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite says nothing
     def sum_block(self, block: Units) -> Array:
-        y, runs, units = self._sources(block)
+        units = np.arange(block.rows.shape[0] + 1) if block.offsets is None else block.offsets
+        runs = units if block.runs is None else block.runs.offsets
         total = np.zeros(self.size)
         for first, last in alike(units, runs, _AT_ONCE // self.sources):
-            count, length = last - first, int(units[first + 1] - units[first])
-            inside = runs[(runs >= units[first]) & (runs <= units[first + 1])] - units[first]
-            total += self._told(y[units[first] : units[last]].reshape(count, length, -1), inside)
+            begin, end = int(units[first]), int(units[last])
+            inside = runs[(runs >= begin) & (runs <= units[first + 1])] - begin
+            total += self._told(self._sources(block.rows[begin:end, ...], last - first, inside), inside)
         return total
+
+    def _sources(self, rows: Array, count: int, runs: NDArray[np.int64]) -> Floats:
+        """W x, units x rows x sources, for equally long units. Each unit has a product of its own, whose rounding does
+        not depend on who else is there."""
+        xp = array_namespace(rows)
+        rows = xp.reshape(xp.astype(rows, xp.float64, copy=False), (count, -1, self.columns))
+        if self.within == "standardise":
+            each = [within_recording(rows[u, a:b, ...], self.within, xp) for u in range(count) for a, b in _pairs(runs)]
+            rows = xp.reshape(xp.concat(each), rows.shape)
+        y = to_numpy(xp.matmul(rows, xp.matrix_transpose(xp.asarray(self.unmixing))))
+        if self.within == "center":  # the same after as before the product, and cheaper
+            for first, last in _pairs(runs):
+                y[:, first:last] -= (np.ones(last - first) @ y[:, first:last] / (last - first))[:, None, :]
+        return y
 
     def _told(self, y: Floats, runs: NDArray[np.int64]) -> Floats:
         """The sum of what units of equal length say; `y` is units x rows x sources."""
@@ -98,23 +113,8 @@ class RotationScore(BoundedStatistic):
         diagonal = self.diagonal * (slopes - np.diagonal(F, axis1=1, axis2=2))
         told = np.concatenate([(F[:, row, column] - F[:, column, row]) / math.sqrt(2), diagonal], axis=1)
         norms = np.sqrt(np.sum(told * told, axis=1)) * INSIDE
-        heard = np.isfinite(norms) & (norms > 0)
+        heard = np.isfinite(norms) & (norms > LEAST)
         return np.asarray(np.sum(told[heard] / norms[heard, None], axis=0))
-
-    def _sources(self, block: Units) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-        """W x for all rows, and where recordings and units begin. Nothing of one unit enters into another's."""
-        xp = array_namespace(block.rows)
-        units = np.arange(block.rows.shape[0] + 1) if block.offsets is None else block.offsets
-        runs = units if block.runs is None else block.runs.offsets
-        unmixing = xp.matrix_transpose(xp.asarray(self.unmixing))
-        rows = xp.astype(block.rows, xp.float64, copy=False)
-        if self.within == "standardise":
-            rows = xp.concat([within_recording(rows[a:b, ...], self.within, xp) for a, b in pairwise(runs.tolist())])
-        y = to_numpy(xp.matmul(rows, unmixing))
-        if self.within == "center":  # the same after as before the product, and cheaper
-            for first, last in pairwise(runs.tolist()):
-                y[first:last] -= np.ones(last - first) @ y[first:last] / (last - first)
-        return y, runs, units
 
     def _psi(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Singles, Singles]:
         """psi for every unit, row and source, and the sum of its slope over the rows."""
@@ -123,7 +123,7 @@ class RotationScore(BoundedStatistic):
             psi = np.tanh(y)
             return psi, np.asarray(y.shape[1] - ones @ (psi * psi))
         square = y * y
-        parts = [moving_average(square[:, a:b], self.window) for a, b in pairwise(runs.tolist())]
+        parts = [moving_average(square[:, a:b], self.window) for a, b in _pairs(runs)]
         size = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         size *= 1 - _LEAST
         size += _LEAST
@@ -137,6 +137,10 @@ class RotationScore(BoundedStatistic):
         skew = np.zeros((R, R))
         skew[np.triu_indices(R, 1)] = value[: R * (R - 1) // 2] / math.sqrt(2)
         return skew - skew.T, value[R * (R - 1) // 2 :] / self.diagonal
+
+
+def _pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    return pairwise(offsets.tolist())
 
 
 def alike(units: NDArray[np.int64], runs: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ from zerosum.kernel.units import Array, Units
 
 Within = Literal["nothing", "center", "standardise"]
 
+LEAST = 1e-100  # what has a smaller norm counts as nothing: its squares would underflow
 INSIDE = 1 + 2.0**-40  # norms are computed to this, so that what is divided by them stays inside the bound
 
 
@@ -68,13 +69,15 @@ class OwnMatrix(BoundedStatistic):
         if self.scale is not None:
             rows = rows / xp.asarray(self.scale)[None, :]
         if block.offsets is None:
-            rows = rows if self.onto is None else xp.matmul(rows, xp.asarray(self.onto))
+            rows = rows if self.onto is None else self._projected(rows, xp)
             with np.errstate(over="ignore"):
                 norms = xp.sum(rows * rows, axis=1)
-            if bool(xp.all((norms > 1e-100) & (norms < 1e100))):
+            plain = (norms > 1e-100) & (norms < 1e100)
+            if bool(xp.all(plain)):
                 return rows, norms * INSIDE, xp.ones_like(norms)
-            rows, largest = _scaled(rows, xp)
-            return rows, xp.sum(rows * rows, axis=1) * INSIDE, largest
+            scaled, largest = _scaled(rows, xp)  # row by row: nobody is computed otherwise for what another one holds
+            norms = xp.where(plain, norms, xp.sum(scaled * scaled, axis=1))
+            return xp.where(plain[:, None], rows, scaled), norms * INSIDE, xp.where(plain, xp.ones_like(norms), largest)
         parts, norms_, largest_ = [], [], []
         for recordings in Units(rows, block.offsets, block.runs).recordings():
             own = xp.concat([within_recording(each, self.within, xp) for each, _seconds in recordings])
@@ -88,6 +91,16 @@ class OwnMatrix(BoundedStatistic):
             norms_.append(xp.reshape(norm, (1,)))
             largest_.append(largest)
         return xp.concat(parts), xp.concat(norms_), xp.concat(largest_)
+
+    def _projected(self, rows: Array, xp: Any) -> Array:
+        """Records times `onto`; what is nothing but the rounding of a record counts as nothing, since how a product of
+        many records rounds depends on how many there are."""
+        scaled, largest = _scaled(rows, xp)
+        onto = xp.asarray(self.onto)
+        with np.errstate(over="ignore", invalid="ignore"):
+            seen = xp.matmul(scaled, onto)
+            heard = xp.max(xp.abs(seen), axis=1) > 1e-12 * self.columns * xp.max(xp.abs(onto))
+            return xp.where(heard[:, None], seen * largest[:, None], xp.zeros_like(seen))
 
 
 def within_recording(rows: Array, within: Within, xp: Any) -> Array:
@@ -170,7 +183,8 @@ class ScatterProduct(Scatter):
         basis = self.basis
         if basis.ndim != 2 or basis.shape[0] != self.width or not 1 <= basis.shape[1] <= self.width:
             raise ValueError(f"the basis must have {self.width} rows and no more columns, got shape {basis.shape}")
-        if np.linalg.norm(basis.T @ basis - np.eye(basis.shape[1]), 2) > 1e-9:
+        sound = bool(np.max(np.abs(basis)) <= 1 + 1e-9)  # else products overflow, and NaN is not greater than anything
+        if not (sound and np.linalg.norm(basis.T @ basis - np.eye(basis.shape[1]), 2) <= 1e-9):
             raise ValueError("the columns of the basis must be orthonormal")
         return self
 
