@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -23,12 +24,13 @@ from zerosum.errors import (
 from zerosum.kernel.plan import Plan, PlannedSite
 from zerosum.kernel.request import Contribute, Message, Prepare, PrivateSum, Propose
 from zerosum.kernel.schemes import Combine, Scheme
-from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.units import Array, Units
 from zerosum.kernel.view import Coalition
 from zerosum.report import Result
 from zerosum.site.contribute import Site
 from zerosum.site.policy import Policy
+from zerosum.statistics import register
 from zerosum.study import execute, make_plan, pin
 
 RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
@@ -370,3 +372,40 @@ def test_a_site_joins_only_those_on_its_own_roster(tmp_path: Path) -> None:
     del roster["s3"]
     with pytest.raises(PolicyRefused, match="no site named 's3'"):
         carry_out(make("secure-sum"), [knowing, *sites[1:]])
+
+
+class Overstated(BoundedStatistic):
+    """A mistake: what a unit gives is ten times its bound."""
+
+    name: ClassVar[str] = "overstated_by_tests"
+
+    @property
+    def size(self) -> int:
+        return self.columns
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    def sum_block(self, block: Units) -> Array:
+        return np.full(self.columns, 10.0 * len(block))
+
+
+class AsksForMore(Algorithm):
+    name: ClassVar[str] = "asks-for-more"
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        return (PrivateSum("overstated_by_tests", {"columns": len(self.columns)}),)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        release = yield self.requests(adjacency)[0]
+        return {"sum": release.value}
+
+
+def test_a_sum_beyond_its_bound_leaves_no_site_and_costs_nothing(tmp_path: Path) -> None:
+    register(Overstated)
+    question = AsksForMore(columns=("a", "b"))
+    sites = make_sites(tmp_path, statistics=("overstated_by_tests",))
+    plan = make("secure-sum", releases=question.releases(Adjacency.REPLACE_ONE))
+    with pytest.raises(OutsidePlan, match="more than its bound"):
+        carry_out(plan, sites, question=question)
+    assert [entries(site) for site in sites] == [0, 0, 0, 0]
