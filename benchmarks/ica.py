@@ -27,7 +27,7 @@ from zerosum.algorithms import ICA
 from zerosum.algorithms.separation import gain_index, matched
 from zerosum.baselines import ica as published
 from zerosum.baselines import ica_costs
-from zerosum.data.brains import Layout, brains, garch_sources
+from zerosum.data.brains import Layout, brains, garch_sources, low_frequencies
 from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 from zerosum.statistics.rotation import RotationScore
@@ -121,12 +121,6 @@ def rotation(seeds: int) -> None:
 # ---- from volumes to maps -----------------------------------------------------------------------------------------
 
 
-def cosines(side: int, each: int) -> Floats:
-    """The lowest frequencies of a square image, each x each of them."""
-    along = [np.cos(np.pi * (np.arange(side) + 0.5) * k / side) for k in range(each)]
-    return np.array([np.outer(a, b).ravel() for a in along for b in along]).T
-
-
 def whole(
     seeds: int, count: int, layout: Layout, passes: int, frequencies: Sequence[int], epsilons: Sequence[float]
 ) -> None:
@@ -134,7 +128,7 @@ def whole(
     made = brains(count, 4, layout=layout, seed=1)
     sites = {f"s{s}": people(made.observed(s, dtype=np.float32)) for s in range(4)}
     for each in frequencies:
-        which, basis = (f"{each}^2 frequencies", cosines(30, each)) if each else ("private PCA", None)
+        which, basis = (f"{each}^2 frequencies", low_frequencies(30, each)) if each else ("private PCA", None)
         algorithm = ICA(columns=names(900), components=20, within="nothing", basis=basis, passes=passes)
         for epsilon in epsilons:
             scheme, wanted = ("non-private", 1) if np.isinf(epsilon) else ("secure-sum", seeds)
