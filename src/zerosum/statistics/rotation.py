@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
@@ -109,7 +110,7 @@ class RotationScore(BoundedStatistic):
         slopes = np.where(power > 0, slope.astype(np.float64) / y.shape[1], 0.0)  # a silent source says nothing
         if self.signs is not None:
             F, slopes = F * self.signs[:, None], slopes * self.signs
-        row, column = np.triu_indices(self.sources, 1)
+        row, column = _upper(self.sources)
         diagonal = self.diagonal * (slopes - np.diagonal(F, axis1=1, axis2=2))
         told = np.concatenate([(F[:, row, column] - F[:, column, row]) / math.sqrt(2), diagonal], axis=1)
         norms = np.sqrt(np.sum(told * told, axis=1)) * INSIDE
@@ -137,6 +138,11 @@ class RotationScore(BoundedStatistic):
         skew = np.zeros((R, R))
         skew[np.triu_indices(R, 1)] = value[: R * (R - 1) // 2] / math.sqrt(2)
         return skew - skew.T, value[R * (R - 1) // 2 :] / self.diagonal
+
+
+@lru_cache(maxsize=8)
+def _upper(order: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.triu_indices(order, 1)
 
 
 def _pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
