@@ -13,7 +13,6 @@ speed     one round over 1024 x 250 x 20 numbers against a bare `tanh` and matri
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -27,11 +26,11 @@ from zerosum.algorithms import ICA
 from zerosum.algorithms.separation import gain_index, matched
 from zerosum.baselines import ica as published
 from zerosum.baselines import ica_costs
-from zerosum.data.brains import Layout, brains, garch_sources, low_frequencies
+from zerosum.data.bases import low_frequencies
+from zerosum.data.brains import Layout, brains, garch_sources
 from zerosum.kernel.units import Units
-from zerosum.site.policy import Policy
+from zerosum.reproduce.trial import run_trial
 from zerosum.statistics.rotation import RotationScore
-from zerosum.study import run
 
 Floats = NDArray[np.float64]
 Estimate = dict[str, Floats]
@@ -51,29 +50,7 @@ def people(volumes: NDArray[np.floating[Any]]) -> Units:
 def private(
     algorithm: ICA, sites: dict[str, Units], epsilon: float, colluders: int, seed: int, scheme: str = "secure-sum"
 ) -> Estimate:
-    """A seeded reproduction run."""
-    with tempfile.TemporaryDirectory() as folder:
-        policies = {
-            name: Policy(
-                population=name,
-                data="public",
-                epsilon=1e6,
-                minimum_units=1,
-                trusted_coordinator=True,
-                ledger=Path(folder) / f"{s}.sqlite",
-            )
-            for s, name in enumerate(sites)
-        }
-        result = run(
-            algorithm,
-            sites,
-            epsilon=epsilon,
-            delta=DELTA,
-            colluders=colluders,
-            policies=policies,
-            seed=seed,
-            scheme=scheme,
-        )
+    result = run_trial(algorithm, sites, epsilon=epsilon, delta=DELTA, colluders=colluders, scheme=scheme, seed=seed)
     return {key: np.asarray(value) for key, value in result.estimate.items()}
 
 

@@ -13,7 +13,8 @@ import pytest
 from zerosum.algorithms.ica import ICA
 from zerosum.algorithms.separation import matched
 from zerosum.baselines import ica_costs as costs
-from zerosum.data.brains import brains, low_frequencies
+from zerosum.data.bases import low_frequencies
+from zerosum.data.brains import brains
 from zerosum.errors import BadParameter
 from zerosum.kernel.units import Units
 from zerosum.reproduce import ica, reproduce

@@ -22,6 +22,7 @@ from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
+from zerosum.reproduce.trial import run_trial
 from zerosum.site.policy import Policy
 from zerosum.statistics import build
 from zerosum.study import run
@@ -131,6 +132,8 @@ def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPa
     assert gain_index(found["unmixing"], study.maps.T) < 0.05
     with pytest.raises(ValueError, match="two passes"):
         ICA(columns=names(144), components=4, passes=1)
+    square = ICA(columns=names(144), components=144, rounds=3)  # nothing to reduce, however wide
+    assert played(square, people(study.observed(0)[:2]))["maps"].shape == (144, 144)
 
 
 # ---- what metadata decide ----------------------------------------------------------------------------------------
@@ -227,6 +230,11 @@ def test_a_private_run_end_to_end(tmp_path: Path) -> None:
     result = run(algorithm, sites, epsilon=8.0, delta=1e-5, colluders=1, policies=policies, seed=1)
     assert gain_index(np.asarray(result.estimate["unmixing"]), study.maps.T) < 0.1
     assert result.report.worst_epsilon == pytest.approx(8.0, rel=1e-3)
+    for policy in policies.values():
+        with policy.open_ledger() as ledger:
+            assert [entry.spend.statistic for entry in ledger.entries()] == [
+                request.statistic for request in algorithm.requests(Adjacency.REPLACE_ONE)
+            ]
 
 
 @pytest.mark.parametrize(
@@ -245,19 +253,14 @@ FLOORS = {5: (0.68, 0.90, 0.95), 10: (0.49, 0.66, 0.81)}  # of the design's prot
 
 
 @pytest.mark.slow
-def test_abide_by_person_over_its_real_sites(real_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_abide_by_person_over_its_real_sites(real_data: Callable[[str], Path]) -> None:
     sites = abide(real_data("abide_cc200_858.npz"))
     for components, floors in FLOORS.items():
         algorithm = ICA(columns=names(200), components=components, within="standardise", band=(0.009, 0.11))
-        truth = np.asarray(abide_run(algorithm, sites, 1.0, 0, tmp_path / "none", "non-private")["maps"])
+        truth = np.asarray(maps_of(algorithm, sites, 1.0, 0, "non-private"))
         for epsilon, floor in zip((2.0, 4.4, 10.0), floors, strict=True):
             found = [
-                np.mean(
-                    matched(
-                        abide_run(algorithm, sites, epsilon, seed, tmp_path / f"{seed}")["maps"], truth
-                    ).correlations
-                )
-                for seed in range(5)
+                np.mean(matched(maps_of(algorithm, sites, epsilon, seed), truth).correlations) for seed in range(5)
             ]
             print(
                 f"ABIDE, R={components}, eps {epsilon:g}: {np.mean(found):.3f} +- {np.std(found):.3f} (floor {floor})"
@@ -279,21 +282,7 @@ def abide(path: Path) -> dict[str, Units]:
     }
 
 
-def abide_run(
-    algorithm: ICA, sites: dict[str, Units], epsilon: float, seed: int, folder: Path, scheme: str = "secure-sum"
-) -> dict[str, Floats]:
-    policies = {
-        name: Policy(
-            population=name,
-            data="public",
-            epsilon=1e4,
-            minimum_units=1,
-            trusted_coordinator=True,
-            ledger=folder / f"{name}.db",
-        )
-        for name in sites
-    }
-    result = run(
-        algorithm, sites, epsilon=epsilon, delta=1e-5, colluders=6, scheme=scheme, policies=policies, seed=seed
+def maps_of(algorithm: ICA, sites: dict[str, Units], epsilon: float, seed: int, scheme: str = "secure-sum") -> Floats:
+    return np.asarray(
+        run_trial(algorithm, sites, epsilon=epsilon, colluders=6, scheme=scheme, seed=seed).estimate["maps"]
     )
-    return {key: np.asarray(value) for key, value in result.estimate.items()}

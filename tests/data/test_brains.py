@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zerosum.data.brains import Layout, brains, garch_kurtosis, garch_sources, low_frequencies, smooth_maps
+from zerosum.data.bases import low_frequencies
+from zerosum.data.brains import Layout, brains, garch_kurtosis, garch_sources, smooth_maps
 from zerosum.errors import BadParameter
 
 

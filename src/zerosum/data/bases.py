@@ -67,6 +67,19 @@ def cosines(space: Space, count: int) -> Floats:
     return np.asarray(every[:, np.sort(order[:rank])])
 
 
+def low_frequencies(side: int = 30, per_axis: int = 8) -> Floats:
+    """The lowest cosines of a square image, orthonormal columns of a (side * side, per_axis ** 2) matrix.
+
+    >>> low_frequencies(30, 8).shape
+    (900, 64)
+    """
+    if not 0 < per_axis <= side:
+        raise BadParameter(f"an image of {side} x {side} has between 1 and {side} cosines an axis, got {per_axis}")
+    waves = _waves(side, per_axis)
+    waves /= np.linalg.norm(waves, axis=0)
+    return np.asarray(np.kron(waves, waves), dtype=np.float64)
+
+
 def _waves(length: int, count: int) -> Floats:
     """The lowest cosines over so many voxels, one a column; there are no more than voxels."""
     place = (np.arange(length) + 0.5) / length

@@ -143,21 +143,6 @@ def _grid_places(count: int, side: int) -> Floats:
     return np.array([((i + 0.5) * side / down, (j + 0.5) * side / along) for i in range(down) for j in range(along)])
 
 
-def low_frequencies(side: int = 30, per_axis: int = 8) -> Floats:
-    """The lowest cosines of a square image, orthonormal columns of a (side * side, per_axis ** 2) matrix.
-
-    They are known before any data: smooth maps lie nearly in their span, which makes them a public basis for ICA.
-
-    >>> low_frequencies(30, 8).shape
-    (900, 64)
-    """
-    if not 0 < per_axis <= side:
-        raise BadParameter(f"an image of {side} x {side} has between 1 and {side} cosines an axis, got {per_axis}")
-    waves = np.cos(np.pi * np.outer(np.arange(side) + 0.5, np.arange(per_axis)) / side)
-    waves /= np.linalg.norm(waves, axis=0)
-    return np.asarray(np.kron(waves, waves), dtype=np.float64)
-
-
 # ---- people at sites ------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -101,3 +101,19 @@ def averages(rows: Table, measured: Sequence[str], over: str = "seed") -> Table:
         means: Row = {name: float(np.mean(numbers)) for name, numbers in values.items()}
         found.append(dict(key) | means | {"spread": float(np.std(values[measured[0]])), "runs": len(alike)})
     return found
+
+
+def curve(axes: Any, lines: Table, along: str, measured: str, *, label: str, colour: str, bold: bool) -> None:
+    """One method's mean with its spread as error bars."""
+    axes.errorbar(
+        [float(line[along]) for line in lines],
+        [float(line[measured]) for line in lines],
+        [float(line["spread"]) for line in lines],
+        label=label,
+        color=colour,
+        marker="o",
+        markersize=4,
+        capsize=3,
+        lw=2.5 if bold else 1.3,
+        zorder=3 if bold else 2,
+    )

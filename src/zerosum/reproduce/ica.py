@@ -27,7 +27,7 @@ from zerosum.baselines import ica as published
 from zerosum.baselines.ica_costs import SCHEMES
 from zerosum.data.brains import brains
 from zerosum.errors import BadParameter
-from zerosum.reproduce.experiment import Carry, Experiment, OnStep, Row, Table, averages, quiet
+from zerosum.reproduce.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
 from zerosum.reproduce.panels import Panel, aligned, draw_panels
 from zerosum.reproduce.separating import (
     CAPE_TUNED,
@@ -292,18 +292,7 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
             shown.sort(key=lambda line: float(line[along]))
             if x != "epsilon":
                 label = f"{label}: ε = {_range(shown, 'exact_epsilon')}"
-            axes.errorbar(
-                [float(line[along]) for line in shown],
-                [float(line["gain_index"]) for line in shown],
-                [float(line["spread"]) for line in shown],
-                label=label,
-                color=colour,
-                marker="o",
-                markersize=4,
-                capsize=3,
-                lw=2.5 if method == OURS else 1.3,
-                zorder=3 if method == OURS else 2,
-            )
+            curve(axes, shown, along, "gain_index", label=label, colour=colour, bold=method == OURS)
         for method, (label, colour, style) in _LINES.items():
             shown = sorted((line for line in lines if line["method"] == method), key=lambda line: int(line["people"]))
             heights = [float(line["gain_index"]) for line in shown]

@@ -11,7 +11,6 @@ The text of paper 002 does not give N_s, the fixed epsilon or the synthetic cova
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,9 +23,8 @@ from numpy.typing import NDArray
 from zerosum.algorithms.pca import PCA
 from zerosum.baselines import pca as baselines
 from zerosum.errors import BadData, BadParameter
-from zerosum.reproduce.experiment import Carry, Experiment, OnStep, Table, averages, quiet
-from zerosum.site.policy import Policy
-from zerosum.study import run
+from zerosum.reproduce.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet
+from zerosum.reproduce.trial import run_trial
 
 Floats = NDArray[np.float64]
 
@@ -165,28 +163,7 @@ def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: in
     D = sites[0].shape[1]
     algorithm = PCA(columns=tuple(f"x{i}" for i in range(D)), components=K, lower=np.zeros(D), upper=np.ones(D))
     named = {f"site {s}": rows for s, rows in enumerate(sites, 1)}
-    with tempfile.TemporaryDirectory() as folder:
-        policies = {
-            name: Policy(
-                population=name,
-                unit="record",
-                data="public",
-                epsilon=1e4,
-                delta=delta,
-                ledger=Path(folder) / f"{name}.sqlite",
-            )
-            for name in named
-        }
-        result = run(
-            algorithm,
-            named,
-            epsilon=epsilon,
-            delta=delta,
-            colluders=COLLUDERS,
-            unit="record",
-            policies=policies,
-            seed=seed,
-        )
+    result = run_trial(algorithm, named, epsilon=epsilon, delta=delta, colluders=COLLUDERS, unit="record", seed=seed)
     return np.asarray(result.estimate["components"]).T
 
 
@@ -316,18 +293,7 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "e
             if chosen == "published" and x != "epsilon":
                 ends = f"{min(worth):.2g}", f"{max(worth):.2g}"
                 label = f"{label}: ε = {ends[0] if ends[0] == ends[1] else ' to '.join(ends)}"
-            axes.errorbar(
-                [float(line[along]) for line in shown],
-                [float(line["energy"]) for line in shown],
-                [float(line["spread"]) for line in shown],
-                label=label,
-                color=colour,
-                marker="o",
-                markersize=4,
-                capsize=3,
-                lw=2.5 if method == OURS else 1.3,
-                zorder=3 if method == OURS else 2,
-            )
+            curve(axes, shown, along, "energy", label=label, colour=colour, bold=method == OURS)
         axes.axhline(1.0, color="black", lw=1, ls="--", label="non-private")
         axes.set_xscale("log")
         named = {"epsilon": "exact ε", "records": "records at each site", "delta": "δ"}[x]

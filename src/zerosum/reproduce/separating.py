@@ -15,10 +15,8 @@ tolerance it comes to 0.247, and compressed to 0.248. DP-djICA, which has no suc
 from __future__ import annotations
 
 import math
-import tempfile
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +26,13 @@ from zerosum.algorithms.separation import gain_index, matched
 from zerosum.baselines import ica as published
 from zerosum.baselines import ica_costs as costs
 from zerosum.baselines import pca, reduction
-from zerosum.data.brains import Brains, low_frequencies
+from zerosum.data.bases import low_frequencies
+from zerosum.data.brains import Brains
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.units import Units
-from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, run
+from zerosum.reproduce.trial import run_trial
+from zerosum.study import DEFAULT_SCHEME
 
 Floats = NDArray[np.float64]
 
@@ -115,28 +114,15 @@ class Separating:
             units = {f"site {s + 1}": self._units(s, basis) for s in range(self.study.sites)}
         columns = self.D if basis is None else basis.shape[1]
         question = ICA(columns=tuple(f"v{i}" for i in range(columns)), components=self.R, within="nothing")
-        with tempfile.TemporaryDirectory() as folder:
-            policies = {
-                name: Policy(
-                    population=name,
-                    data="synthetic",
-                    trusted_coordinator=True,
-                    epsilon=1e4,
-                    delta=delta,
-                    ledger=Path(folder) / f"{name}.sqlite",
-                )
-                for name in units
-            }
-            result = run(
-                question,
-                units,
-                epsilon=epsilon,
-                delta=delta,
-                scheme=scheme,
-                colluders=COLLUDERS,
-                policies=policies,
-                seed=seed if private else None,
-            )
+        result = run_trial(
+            question,
+            units,
+            epsilon=epsilon,
+            delta=delta,
+            scheme=scheme,
+            colluders=COLLUDERS,
+            seed=seed if private else None,
+        )
         unmixing, maps = np.asarray(result.estimate["unmixing"]), np.asarray(result.estimate["maps"])
         if basis is not None:
             unmixing, maps = unmixing @ basis.T, maps @ basis.T
