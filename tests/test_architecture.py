@@ -30,7 +30,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": {"errors", "kernel", "site", "secagg"},
     "demo": {"errors", "kernel", "site", "algorithms", "data", "report", "study"},
     "demo_maps": {"data", "reproduce"},
+    "terminal": {"report"},
     "cli": {
+        "terminal",
         "errors",
         "kernel",
         "site",

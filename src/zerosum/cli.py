@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
 
+from zerosum import terminal
 from zerosum.errors import BadInput, BadParameter, CheckFailed, LedgerRefused, ZerosumError
-from zerosum.report import PrivacyReport, check_target, finite, privacy_report, versions
+from zerosum.report import check_target, finite, privacy_report, versions
 
 app = typer.Typer(
     help="One joint result from institutions that may not share records, under exactly accounted privacy.",
@@ -33,7 +32,6 @@ app.add_typer(bench_app, name="bench")
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 # typer's own base of all usage errors, wherever the installed version keeps it
 _UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-_out, _err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 
 def main() -> None:
@@ -64,20 +62,8 @@ def _fail(as_json: bool, kind: str, message: str, code: int) -> int:
     if as_json:
         print(json.dumps({"error": {"type": kind, "message": message}}))
     else:
-        _err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+        terminal.err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
     return code
-
-
-def _print_json(record: Any) -> None:
-    print(json.dumps(finite(record), indent=2))
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=_err, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, planned: bar.update(task, completed=done, total=planned)
 
 
 @app.command()
@@ -91,9 +77,9 @@ def demo(
     from zerosum import demo as module
     from zerosum import demo_maps
 
-    with _progress("asking every scheme") as on_step:
+    with terminal.progress("asking every scheme") as on_step:
         found = module.play(repeats, on_step)
-    with _progress("separating brains") as on_step:
+    with terminal.progress("separating brains") as on_step:
         maps = demo_maps.play(people, on_step)
     picture, maps_picture = out / "accuracy.png", out / "maps.png"
     module.draw(found, picture)
@@ -101,10 +87,10 @@ def demo(
     record = found.as_record() | {"maps": maps.as_record()}
     (out / "demo.json").write_text(json.dumps(finite(record), indent=2) + "\n")
     if json_:
-        _print_json(record | {"picture": str(picture), "maps_picture": str(maps_picture)})
+        terminal.print_json(record | {"picture": str(picture), "maps_picture": str(maps_picture)})
         return
     hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
-    _out.print(f"[bold]Four hospitals[/]: {hospitals}. The question: the mean of five clinical measurements.\n")
+    terminal.out.print(f"[bold]Four hospitals[/]: {hospitals}. The question: the mean of five clinical measurements.\n")
     pooled = next(line.predicted for line in found.lines if line.scheme == "pooled")
     table = Table("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
     for line in found.lines:
@@ -118,15 +104,15 @@ def demo(
             ratio,
             spent,
         )
-    _out.print(table)
-    _show_report(found.report)
-    _out.print(f"\n[bold]Brain maps[/] ({maps.says}).\n")
+    terminal.out.print(table)
+    terminal.show_report(found.report)
+    terminal.out.print(f"\n[bold]Brain maps[/] ({maps.says}).\n")
     table = Table("maps", "epsilon", "with reduction", "correlation", "gain index")
     for each in maps.lines:
         costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
         table.add_row(each.heading, *costs, f"{each.correlation:.3f}", f"{each.gain_index:.3f}")
-    _out.print(table)
-    _out.print(f"\npictures: {picture}, {maps_picture}")
+    terminal.out.print(table)
+    terminal.out.print(f"\npictures: {picture}, {maps_picture}")
 
 
 @app.command()
@@ -184,7 +170,7 @@ def account(
         epsilon=epsilon,
     )
     if json_:
-        _print_json(asdict(cost))
+        terminal.print_json(asdict(cost))
         return
     table = Table("", "exact", "published", title=f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding")
     table.add_row("mu^2", f"{cost.mu_squared:.6f}", _number(cost.published_mu_squared))
@@ -198,7 +184,7 @@ def account(
         table.add_row(name, f"{value:.6g}", "")
     table.add_row("noise of the released sum", f"{cost.noise_std:.6g}", "")
     table.add_row("its variance / pooled at equal mu", f"{cost.variance_ratio:.6f}", "")
-    _out.print(table)
+    terminal.out.print(table)
 
 
 def _number(value: float | None) -> str:
@@ -217,11 +203,11 @@ def plan(
     planned = loaded.plan()
     report, says = privacy_report(planned), settle(loaded.build_algorithm(), planned).says
     if json_:
-        _print_json(report.as_record() | {"says": says})
+        terminal.print_json(report.as_record() | {"says": says})
         return
     if says:
-        _out.print(f"[bold]{report.algorithm}[/]: {escape(says)}")
-    _show_report(report)
+        terminal.out.print(f"[bold]{report.algorithm}[/]: {escape(says)}")
+    terminal.show_report(report)
 
 
 @app.command()
@@ -235,51 +221,17 @@ def run(
 
     loaded = Study.load(study)
     check_target(out)
-    with _progress("rounds" if loaded.imaging is None else "runs of images, then rounds") as on_step:
+    with terminal.progress("rounds" if loaded.imaging is None else "runs of images, then rounds") as on_step:
         result = loaded.run(on_round=on_step, on_scan=on_step)
     result.write(out)
     maps = loaded.write_maps(result, out)
     if json_:
-        _print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
+        terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
         return
     for name, value in result.estimate.items():
-        _out.print(f"[bold]{name}[/]: {escape(_short(value.tolist()))}")
-    _show_report(result.report)
-    _out.print(f"\nwritten to {out}")
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        shown = ", ".join(_short(item) for item in value[:10])
-        return f"[{shown}{', ...' if len(value) > 10 else ''}]"
-    return f"{value:.6g}"
-
-
-def _show_report(report: PrivacyReport) -> None:
-    table = Table("release", "numbers", "sensitivity", "share of mu²", "noise of the sum", "mu")
-    for line in report.releases:
-        cells = (
-            f"{line.size}",
-            f"{line.sensitivity:.4g}",
-            f"{line.share:.3g}",
-            f"{line.noise_std:.4g}",
-            f"{line.mu:.4g}",
-        )
-        table.add_row(line.statistic, *cells)
-    _out.print(table)
-    table = Table("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
-    for site in report.per_site:
-        published = "" if site.published_epsilon is None else f"{site.published_epsilon:.4f}"
-        table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", published)
-    _out.print(table)
-    _out.print(
-        f"{report.rounds} round{'s' if report.rounds > 1 else ''} of {report.exchanges} exchange"
-        f"{'s' if report.exchanges > 1 else ''}, {report.bytes_per_site} bytes to and from each site."
-    )
-    if report.extra_delta > 0:
-        _out.print(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
-    for sentence in report.sentences():
-        _out.print(sentence)
+        terminal.out.print(f"[bold]{name}[/]: {escape(terminal.short(value.tolist()))}")
+    terminal.show_report(result.report)
+    terminal.out.print(f"\nwritten to {out}")
 
 
 @app.command()
@@ -313,7 +265,7 @@ def audit(
             name for name in names if name not in ("pooled", "local")
         ]  # where no draw is shared, none is forgotten
     found = []
-    with _progress("attacking") as on_step:
+    with terminal.progress("attacking") as on_step:
         for number, name in enumerate(names):
             found.append(
                 module.audit(
@@ -331,14 +283,14 @@ def audit(
     records = [asdict(finding) | {"holds": finding.holds, "tight": finding.tight} for finding in found]
     failed = [finding.scheme for finding in found if not finding.holds]
     if json_ and not failed:
-        _print_json({"audits": records})
+        terminal.print_json({"audits": records})
     elif not json_:
         table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
         for finding in found:
             verdict = "[bold red]exceeded[/]" if not finding.holds else ("tight" if finding.tight else "not exceeded")
             cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
             table.add_row(finding.scheme, finding.algorithm, *cells, verdict)
-        _out.print(table)
+        terminal.out.print(table)
     if failed:
         worst = max(found, key=lambda finding: finding.reached / finding.claimed)
         raise CheckFailed(
@@ -371,28 +323,12 @@ def ledger_show(
                 }
             )
     if json_:
-        _print_json(records if path is None else records[0])
+        terminal.print_json(records if path is None else records[0])
         return
     if not records:
-        _out.print("no ledgers yet")
+        terminal.out.print("no ledgers yet")
     for record in records:
-        _show_ledger(record)
-
-
-def _show_ledger(record: dict[str, Any]) -> None:
-    title = f"{record['account']['population']}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
-    table = Table("#", Column("recorded", no_wrap=True), "study", "round", "statistic", "mu", title=title)
-    for entry in record["entries"]:
-        spend = entry["spend"]
-        table.add_row(
-            str(entry["number"]),
-            entry["recorded"][:19],
-            spend["study"],
-            str(spend["round"] + 1),
-            spend["statistic"],
-            f"{entry['charged_mu']:.4f}",
-        )
-    _out.print(table)
+        terminal.show_ledger(record)
 
 
 @ledger_app.command("verify")
@@ -410,10 +346,10 @@ def ledger_verify(
         with _checking(), Ledger.inspect(file) as ledger:
             checked.append({"ledger": str(file), "entries": ledger.verify(), "sound": True})
     if json_:
-        _print_json(checked if path is None else checked[0])
+        terminal.print_json(checked if path is None else checked[0])
         return
     for line in checked:
-        _out.print(f"{line['ledger']}: sound, {line['entries']} entries")
+        terminal.out.print(f"{line['ledger']}: sound, {line['entries']} entries")
 
 
 @contextmanager
@@ -453,18 +389,18 @@ def reproduce(
     from zerosum.reproduce import find
 
     experiment = find(name)
-    with _progress(name) as on_step:
+    with terminal.progress(name) as on_step:
         rows = experiment.run(out, data, folder, full=full, on_step=on_step)
     lines = experiment.summary(rows)
     if json_:
-        _print_json({"figure": name, "data": experiment.dataset(data), "folder": str(out), "rows": lines})
+        terminal.print_json({"figure": name, "data": experiment.dataset(data), "folder": str(out), "rows": lines})
         return
     table = Table(*experiment.shown)
     for line in lines:
         cells = [line[column] for column in experiment.shown.values()]
         table.add_row(*[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in cells])
-    _out.print(table)
-    _out.print(f"written to {out}")
+    terminal.out.print(table)
+    terminal.out.print(f"written to {out}")
 
 
 @bench_app.command("secagg")
@@ -475,9 +411,9 @@ def bench_secagg(
     """Masks against the bare cipher, the coordinator's memory, cost against sites and numbers."""
     from zerosum import bench
 
-    with _progress("measuring") as on_step:
+    with terminal.progress("measuring") as on_step:
         figures = bench.bench_secagg(large=large, on_step=on_step)
-    _show_figures(figures.as_record(), figures.rows(), json_)
+    terminal.show_figures(figures.as_record(), figures.rows(), json_)
 
 
 @bench_app.command("sampler")
@@ -485,26 +421,16 @@ def bench_sampler(json_: Json = False) -> None:
     """The exact discrete Gaussian against NumPy's normals and, where it is installed, OpenDP's discrete Gaussian."""
     from zerosum import bench
 
-    with _progress("measuring") as on_step:
+    with terminal.progress("measuring") as on_step:
         figures = bench.bench_sampler(on_step=on_step)
-    _show_figures(figures.as_record(), figures.rows(), json_)
-
-
-def _show_figures(record: dict[str, Any], rows: list[tuple[str, str]], json_: bool) -> None:
-    if json_:
-        _print_json(record)
-        return
-    table = Table("measured", "median (lowest to highest)")
-    for name, value in rows:
-        table.add_row(name, value)
-    _out.print(table)
+    terminal.show_figures(figures.as_record(), figures.rows(), json_)
 
 
 @app.command()
 def version(json_: Json = False) -> None:
     """Versions of Zerosum and of what it stands on."""
     if json_:
-        _print_json(versions())
+        terminal.print_json(versions())
         return
     for name, number in versions().items():
-        _out.print(f"{name} {number}")
+        terminal.out.print(f"{name} {number}")

@@ -1,0 +1,88 @@
+"""How the command line speaks: tables for people and JSON for programs on stdout, progress on stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
+from zerosum.report import PrivacyReport, finite
+
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+
+def print_json(record: Any) -> None:
+    print(json.dumps(finite(record), indent=2))
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, planned: bar.update(task, completed=done, total=planned)
+
+
+def short(value: Any) -> str:
+    if isinstance(value, list):
+        shown = ", ".join(short(item) for item in value[:10])
+        return f"[{shown}{', ...' if len(value) > 10 else ''}]"
+    return f"{value:.6g}"
+
+
+def show_report(report: PrivacyReport) -> None:
+    table = Table("release", "numbers", "sensitivity", "share of mu²", "noise of the sum", "mu")
+    for line in report.releases:
+        cells = (
+            f"{line.size}",
+            f"{line.sensitivity:.4g}",
+            f"{line.share:.3g}",
+            f"{line.noise_std:.4g}",
+            f"{line.mu:.4g}",
+        )
+        table.add_row(line.statistic, *cells)
+    out.print(table)
+    table = Table("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
+    for site in report.per_site:
+        published = "" if site.published_epsilon is None else f"{site.published_epsilon:.4f}"
+        table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", published)
+    out.print(table)
+    out.print(
+        f"{report.rounds} round{'s' if report.rounds > 1 else ''} of {report.exchanges} exchange"
+        f"{'s' if report.exchanges > 1 else ''}, {report.bytes_per_site} bytes to and from each site."
+    )
+    if report.extra_delta > 0:
+        out.print(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
+    for sentence in report.sentences():
+        out.print(sentence)
+
+
+def show_ledger(record: dict[str, Any]) -> None:
+    title = f"{record['account']['population']}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
+    table = Table("#", Column("recorded", no_wrap=True), "study", "round", "statistic", "mu", title=title)
+    for entry in record["entries"]:
+        spend = entry["spend"]
+        table.add_row(
+            str(entry["number"]),
+            entry["recorded"][:19],
+            spend["study"],
+            str(spend["round"] + 1),
+            spend["statistic"],
+            f"{entry['charged_mu']:.4f}",
+        )
+    out.print(table)
+
+
+def show_figures(record: dict[str, Any], rows: list[tuple[str, str]], json_: bool) -> None:
+    if json_:
+        print_json(record)
+        return
+    table = Table("measured", "median (lowest to highest)")
+    for name, value in rows:
+        table.add_row(name, value)
+    out.print(table)
