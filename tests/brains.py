@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import nibabel
 import numpy as np
 from numpy.typing import NDArray
+
+from zerosum.data.imaging import Preparation, Space
+from zerosum.data.scans import open_scan, read_scan
 
 Floats = NDArray[np.float64]
 nib: Any = nibabel  # typed in part only
@@ -78,3 +81,14 @@ def bids(folder: Path, runs: dict[str, Sequence[tuple[str, int]]], listed: Seque
             name = f"{person}_{entities}_bold.nii.gz"
             save(folder / person / session / "func" / name, volumes(seed, length))
     return folder
+
+
+def grid(kind: Literal["mask", "atlas"]) -> Space:
+    return Space.from_array(mask() if kind == "mask" else atlas(), AFFINE, kind)
+
+
+RAW = Preparation(standardise=False)
+
+
+def read(path: Path, space: Space, preparation: Preparation = RAW, **files: Any) -> Floats:
+    return read_scan(open_scan(path, space, preparation, **files), space, preparation)

@@ -38,3 +38,18 @@ def real_data() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+@pytest.fixture(params=["mask", "atlas"])
+def space(request: pytest.FixtureRequest) -> Any:
+    """A small grid of brain images, of either kind."""
+    from brains import grid
+
+    return grid(request.param)
+
+
+@pytest.fixture
+def voxels() -> Any:
+    from brains import grid
+
+    return grid("mask")

@@ -15,34 +15,13 @@ from hypothesis import strategies as st
 from nilearn.maskers import NiftiLabelsMasker, NiftiMasker
 from numpy.typing import NDArray
 
-from brains import AFFINE, SHAPE, atlas, bids, mask, nib, participants, save, sidecar, table, volumes
+from brains import AFFINE, RAW, SHAPE, atlas, mask, nib, read, save, sidecar, table, volumes
 from zerosum.data import nifti
-from zerosum.data.bids import find_recordings
-from zerosum.data.imaging import Imaged, Preparation, Selection, Space, load_images
-from zerosum.data.scans import open_scan, read_confounds, read_scan
+from zerosum.data.imaging import Preparation, Space
+from zerosum.data.scans import open_scan, read_confounds
 from zerosum.errors import BadData, BadInput, BadParameter
 
 Floats = NDArray[np.float64]
-RAW = Preparation(standardise=False)
-
-
-@pytest.fixture(params=["mask", "atlas"])
-def space(request: pytest.FixtureRequest) -> Space:
-    kind = request.param
-    return Space.from_array(mask() if kind == "mask" else atlas(), AFFINE, kind)
-
-
-@pytest.fixture
-def voxels() -> Space:
-    return Space.from_array(mask(), AFFINE, "mask")
-
-
-def _read(path: Path, space: Space, preparation: Preparation = RAW, **files: Any) -> Floats:
-    return read_scan(open_scan(path, space, preparation, **files), space, preparation)
-
-
-def _people(found: Imaged) -> dict[str, Floats]:
-    return dict(zip(found.people, found.units.each(), strict=True))
 
 
 # The grid
@@ -116,24 +95,24 @@ def test_rows_are_what_nilearn_extracts(tmp_path: Path, space: Space, name: str)
     else:
         masker = NiftiMasker(grid, standardize=None)
     expected = masker.fit_transform(nib.Nifti1Image(volumes(1).astype(np.float32), AFFINE))
-    np.testing.assert_allclose(_read(path, space), expected, rtol=1e-5)
+    np.testing.assert_allclose(read(path, space), expected, rtol=1e-5)
 
 
 def test_scaled_integers_become_their_values(tmp_path: Path, voxels: Space) -> None:
     image = nib.Nifti1Image(volumes(1), AFFINE)
     image.set_data_dtype(np.int16)
     nib.save(image, tmp_path / "a.nii.gz")
-    rows = _read(tmp_path / "a.nii.gz", voxels, Preparation(standardise=False, seconds=1.0))
+    rows = read(tmp_path / "a.nii.gz", voxels, Preparation(standardise=False, seconds=1.0))
     np.testing.assert_allclose(rows, voxels.extract(volumes(1)), atol=0.01)
 
 
 def test_a_run_is_read_some_volumes_at_a_time(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1))
     smooth = Preparation(smoothing_mm=6.0)
-    whole, smoothed = _read(path, space), _read(path, space, smooth)
+    whole, smoothed = read(path, space), read(path, space, smooth)
     monkeypatch.setattr(nifti, "_CHUNK_BYTES", 7 * 8 * int(np.prod(SHAPE)))
-    np.testing.assert_array_equal(_read(path, space), whole)
-    np.testing.assert_array_equal(_read(path, space, smooth), smoothed)
+    np.testing.assert_array_equal(read(path, space), whole)
+    np.testing.assert_array_equal(read(path, space, smooth), smoothed)
 
 
 def test_columns_are_standardised_and_still_ones_become_zero(tmp_path: Path, voxels: Space) -> None:
@@ -141,7 +120,7 @@ def test_columns_are_standardised_and_still_ones_become_zero(tmp_path: Path, vox
     values[2, 2, 2] = 123.4
     path = save(tmp_path / "a.nii.gz", values)
     for preparation in (Preparation(), Preparation(detrend=True), Preparation(detrend=True, band=(0.01, 0.1))):
-        rows = _read(path, voxels, preparation)
+        rows = read(path, voxels, preparation)
         still = np.flatnonzero(~rows.any(axis=0))
         assert still.tolist() == [int(voxels.labels[2, 2, 2]) - 1]
         np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
@@ -151,7 +130,7 @@ def test_columns_are_standardised_and_still_ones_become_zero(tmp_path: Path, vox
 def test_a_trend_goes(tmp_path: Path, voxels: Space) -> None:
     time = np.arange(40.0)
     path = save(tmp_path / "a.nii.gz", volumes(1) + 3 * time)
-    rows = _read(path, voxels, Preparation(detrend=True, standardise=False))
+    rows = read(path, voxels, Preparation(detrend=True, standardise=False))
     np.testing.assert_allclose((time - time.mean()) @ rows, 0, atol=1e-6)
 
 
@@ -159,17 +138,17 @@ def test_the_band_that_is_kept(tmp_path: Path, voxels: Space) -> None:
     time = 2.0 * np.arange(200)
     kept, slow, fast = (np.sin(2 * np.pi * hertz * time) for hertz in (0.05, 0.004, 0.2))
     path = save(tmp_path / "a.nii.gz", np.zeros((*SHAPE, 200)) + 100 + kept + 5 * slow + 5 * fast)
-    rows = _read(path, voxels, Preparation(band=(0.02, 0.1), standardise=False))
+    rows = read(path, voxels, Preparation(band=(0.02, 0.1), standardise=False))
     np.testing.assert_allclose(rows[60:-60, 0], kept[60:-60], atol=0.1)
-    low = _read(path, voxels, Preparation(band=(0, 0.1), standardise=False))
+    low = read(path, voxels, Preparation(band=(0, 0.1), standardise=False))
     np.testing.assert_allclose(low[60:-60, 0], (100 + kept + 5 * slow)[60:-60], atol=0.1)
     with pytest.raises(BadData, match=r"the band ends at 0\.3 Hz, but with 2 s between volumes .* beyond 0\.25 Hz"):
-        _read(path, voxels, Preparation(band=(0.01, 0.3)))
+        read(path, voxels, Preparation(band=(0.01, 0.3)))
 
 
 def test_a_band_for_short_runs(tmp_path: Path, voxels: Space) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1, 12))
-    assert np.isfinite(_read(path, voxels, Preparation(band=(0.01, 0.1)))).all()
+    assert np.isfinite(read(path, voxels, Preparation(band=(0.01, 0.1)))).all()
 
 
 def test_confounds_are_regressed_out(tmp_path: Path, space: Space) -> None:
@@ -178,11 +157,11 @@ def test_confounds_are_regressed_out(tmp_path: Path, space: Space) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1) + 50 * motion + 20 * drift)
     cells = ["n/a", *map(str, drift[1:])]
     confounds = table(tmp_path / "c.tsv", {"x": motion, "other": ["n/a"] * 40, "x_derivative1": cells})
-    rows = _read(path, space, Preparation(("x", "x_derivative1")), confounds=confounds)
+    rows = read(path, space, Preparation(("x", "x_derivative1")), confounds=confounds)
     first = np.concatenate([[0], drift[1:]])
     for removed in (motion, first):
         np.testing.assert_allclose((removed - removed.mean()) @ rows, 0, atol=1e-8)
-    plain = _read(path, space)
+    plain = read(path, space)
     design = np.column_stack([np.ones(40), motion, first])
     expected = plain - design @ np.linalg.lstsq(design, plain)[0]
     np.testing.assert_allclose(rows, expected / expected.std(axis=0), atol=1e-8)
@@ -222,7 +201,7 @@ def test_smoothing(tmp_path: Path, voxels: Space) -> None:
     values[2, 3, 1] = 1.0
     values[0, 0, 0] = np.nan  # outside
     path = save(tmp_path / "a.nii.gz", values)
-    rows = _read(path, voxels, Preparation(smoothing_mm=6.0, standardise=False))
+    rows = read(path, voxels, Preparation(smoothing_mm=6.0, standardise=False))
     assert rows[0, voxels.labels[2, 3, 1] - 1] == rows[0].max() < 0.5
     assert rows[0].min() > 0
     neighbour, next_slice = rows[0, voxels.labels[3, 3, 1] - 1], rows[0, voxels.labels[2, 3, 2] - 1]
@@ -248,13 +227,13 @@ def test_runs_that_are_refused(
 ) -> None:
     path = save(tmp_path / "a.nii.gz", values, affine=affine)
     with pytest.raises(BadData, match=message) as refused:
-        _read(path, voxels)
+        read(path, voxels)
     assert str(path) in str(refused.value)
 
 
 def test_grids_may_differ_by_rounding(tmp_path: Path, voxels: Space) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1), affine=AFFINE + 1e-5 * np.eye(4))
-    assert _read(path, voxels).shape == (40, 24)
+    assert read(path, voxels).shape == (40, 24)
 
 
 # Clocks
@@ -299,7 +278,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Space, name: str) -
     for length in [*range(0, len(whole), max(1, len(whole) // 60)), len(whole) - 1]:
         path.write_bytes(whole[:length])
         with pytest.raises(BadData) as refused:
-            _read(path, voxels)
+            read(path, voxels)
         assert str(path) in str(refused.value)
         assert "\n" not in str(refused.value)
 
@@ -315,7 +294,7 @@ def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, name: str, data: st.
     path = tmp_path / name
     path.write_bytes(gzip.compress(damaged) if name.endswith(".gz") else damaged)
     with suppress(BadData):
-        assert np.isfinite(_read(path, voxels, Preparation(seconds=2.0))).all()
+        assert np.isfinite(read(path, voxels, Preparation(seconds=2.0))).all()
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
@@ -334,250 +313,19 @@ def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Space) -> N
     damaged[-6] ^= 1  # the checksum itself: every volume is there
     path.write_bytes(damaged)
     with pytest.raises(BadData, match="damaged"):
-        _read(path, voxels)
+        read(path, voxels)
 
 
 def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Space) -> None:
     for name in ("a.nii", "a.nii.gz"):
         with pytest.raises(BadData, match="there is no file"):
-            _read(tmp_path / name, voxels)
+            read(tmp_path / name, voxels)
         for content in (b"", b"\x1f\x8b", b"participant_id\n", bytes(400)):
             (tmp_path / name).write_bytes(content)
             with pytest.raises(BadData):
-                _read(tmp_path / name, voxels)
+                read(tmp_path / name, voxels)
     with pytest.raises(BadData, match=r"is neither \.nii nor \.nii\.gz"):
         Space.load(tmp_path / "mask.img", "mask")
-
-
-# Folders
-
-
-def test_all_runs_and_sessions_of_a_person_are_one_unit(tmp_path: Path, space: Space) -> None:
-    folder = bids(
-        tmp_path / "site",
-        {
-            "sub-02": [("task-rest", 12)],
-            "sub-01": [("ses-a_task-rest_run-1", 10), ("ses-a_task-rest_run-2", 11), ("ses-b_task-rest", 15)],
-        },
-    )
-    steps: list[tuple[int, int]] = []
-    found = load_images(folder, space, RAW, on_scan=lambda done, planned: steps.append((done, planned)))
-    assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert found.people == ("sub-02", "sub-01")
-    assert found.notes == ()
-    assert found.columns == space.columns
-    assert found.units.offsets is not None
-    assert found.units.runs is not None
-    assert found.units.offsets.tolist() == [0, 12, 48]
-    assert found.units.runs.offsets.tolist() == [0, 12, 22, 33, 48]
-    assert found.units.runs.seconds.tolist() == [2.0] * 4
-    paths = [folder / "sub-02/func/sub-02_task-rest_bold.nii.gz"]
-    paths += [folder / f"sub-01/ses-a/func/sub-01_ses-a_task-rest_run-{run}_bold.nii.gz" for run in (1, 2)]
-    paths += [folder / "sub-01/ses-b/func/sub-01_ses-b_task-rest_bold.nii.gz"]
-    np.testing.assert_array_equal(found.units.rows, np.vstack([_read(path, space) for path in paths]))
-
-
-def test_every_run_is_prepared_by_itself(tmp_path: Path, space: Space) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-a", 12), ("task-b", 20)]})
-    found = load_images(folder, space)
-    for part in (slice(0, 12), slice(12, 32)):
-        np.testing.assert_allclose(found.units.rows[part].mean(axis=0), 0, atol=1e-12)
-        np.testing.assert_allclose(found.units.rows[part].std(axis=0), 1)
-
-
-def test_tasks_spaces_and_derivatives_are_selected(tmp_path: Path, voxels: Space) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12), ("task-game", 13)]})
-    func = folder / "sub-1/func"
-    for at, name in enumerate(("space-MNI_desc-preproc", "space-T1w_desc-preproc", "space-MNI_res-2_desc-smooth")):
-        save(func / f"sub-1_task-rest_{name}_bold.nii.gz", volumes(9, 20 + at))
-    save(func / "sub-1_task-rest_sbref.nii.gz", volumes(9)[..., 0])
-    save(folder / "sub-1/anat/sub-1_T1w.nii.gz", volumes(9)[..., 0])
-
-    def lengths(**wanted: str) -> list[int]:
-        return [len(rows) for rows in load_images(folder, voxels, RAW, Selection(**wanted)).units.each()]
-
-    assert lengths(task="game") == [13]
-    assert lengths(task="rest", space="MNI", desc="preproc") == [20]
-    assert lengths(space="T1w") == [21]
-    assert lengths(res="2") == [22]
-    for wanted in ({}, {"task": "rest"}, {"space": "MNI"}):
-        with pytest.raises(BadData, match="two versions of one recording: select one by space, desc or res"):
-            lengths(**wanted)
-    with pytest.raises(BadData, match=r"of anybody in its participants\.tsv, as selected"):
-        lengths(task="sleep")
-
-
-def test_derivatives_use_the_list_of_their_data_set(tmp_path: Path, voxels: Space) -> None:
-    folder = tmp_path / "site" / "derivatives" / "fmriprep"
-    save(folder / "sub-1/func/sub-1_task-rest_desc-preproc_bold.nii.gz", volumes(1))
-    with pytest.raises(BadData, match=r"has no participants\.tsv"):
-        load_images(folder, voxels)
-    participants(tmp_path / "site", ["sub-1"])
-    assert load_images(folder, voxels).people == ("sub-1",)
-
-
-@pytest.mark.parametrize("ending", ["timeseries", "regressors"])
-def test_confounds_of_a_derived_run_are_found(tmp_path: Path, voxels: Space, ending: str) -> None:
-    func = tmp_path / "sub-1/func"
-    participants(tmp_path, ["1"])
-    motion = np.random.default_rng(0).normal(size=40)
-    for run in (1, 2):
-        name = f"sub-1_task-rest_run-{run}"
-        save(func / f"{name}_space-MNI_res-2_desc-preproc_bold.nii.gz", volumes(run) + 99 * motion)
-    table(func / f"sub-1_task-rest_run-1_desc-confounds_{ending}.tsv", {"rot_x": motion})
-    with pytest.raises(BadData, match=r"no table of confounds beside .*run-2"):
-        load_images(tmp_path, voxels, Preparation(("rot_x",)))
-    table(func / f"sub-1_task-rest_run-2_desc-confounds_{ending}.tsv", {"rot_x": motion})
-    rows = load_images(tmp_path, voxels, Preparation(("rot_x",))).units.rows
-    np.testing.assert_allclose((motion - motion.mean()) @ rows[:40], 0, atol=1e-8)
-
-
-def test_clocks_are_inherited_from_the_nearest_sidecar(tmp_path: Path, voxels: Space) -> None:
-    participants(tmp_path, ["1", "2", "3"])
-    for person in (1, 2, 3):
-        save(tmp_path / f"sub-{person}/func/sub-{person}_task-rest_bold.nii.gz", volumes(person), None)
-    sidecar(tmp_path / "bold.json", RepetitionTime=9)
-    sidecar(tmp_path / "task-rest_bold.json", RepetitionTime=3)
-    sidecar(tmp_path / "task-game_bold.json", RepetitionTime=7)
-    sidecar(tmp_path / "sub-2/sub-2_task-rest_bold.json", RepetitionTime=4)
-    sidecar(tmp_path / "sub-3/func/sub-3_task-rest_bold.json", EchoTime=1)
-    runs = load_images(tmp_path, voxels).units.runs
-    assert runs is not None
-    assert runs.seconds.tolist() == [3, 4, 3]
-
-
-def test_who_is_listed_without_images_is_noted(tmp_path: Path, voxels: Space) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]}, listed=["sub-1", "sub-2", "sub-3"])
-    (folder / "sub-3").mkdir()
-    found = load_images(folder, voxels)
-    assert found.people == ("sub-1",)
-    assert found.notes == ("2 listed in participants.tsv have no such images: sub-2, sub-3",)
-
-
-def test_people_who_are_not_listed_are_refused(tmp_path: Path, voxels: Space) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 12)]}, listed=["sub-1"])
-    with pytest.raises(BadData, match=r"images of 1 people who are not in its participants\.tsv"):
-        load_images(folder, voxels)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "no column participant_id"),
-        ("age\n1\n", "no column participant_id"),
-        ("participant_id\nsub-1\nsub-1\n", "lists somebody twice"),
-        ("participant_id\nsub-1\n1\n", "lists somebody twice"),
-        ("age\tparticipant_id\n1\tsub-1\n2\n", "participant_id is empty"),
-        ("participant_id\tage\n\t3\n", "participant_id is empty"),
-        ("participant_id\n", "of anybody in its participants.tsv"),
-        ("participant_id\n\xff\n", "damaged"),
-    ],
-)
-def test_lists_that_do_not_say_who_takes_part(tmp_path: Path, voxels: Space, content: str, message: str) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
-    (folder / "participants.tsv").write_bytes(content.encode("latin-1"))
-    if content.startswith("participant_id\n") and "sub" not in content:
-        (folder / "sub-1").rename(folder / "other")
-    with pytest.raises(BadData, match=message):
-        load_images(folder, voxels)
-
-
-def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path, voxels: Space) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("ses-a_task-rest", 12)]})
-    for place, name in (("sub-1", "sub-2_task-rest"), ("sub-2/ses-a", "sub-2_task-rest"), ("sub-1", "rest")):
-        path = save(folder / place / "func" / f"{name}_bold.nii.gz", volumes(1))
-        with pytest.raises(BadData, match="another person or session than its name says"):
-            load_images(folder, voxels)
-        path.unlink()
-    assert len(load_images(folder, voxels).units) == 2
-
-
-def test_links(tmp_path: Path, voxels: Space) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]}, listed=["sub-1", "sub-2"])
-    outside = save(tmp_path / "outside.nii.gz", volumes(1))
-    func = folder / "sub-2" / "func"
-    func.mkdir(parents=True)
-    link = func / "sub-2_task-rest_bold.nii.gz"
-    for target, message in (
-        (outside, "leads out of"),
-        (tmp_path / "nothing.nii.gz", "a link that leads nowhere"),
-        (link, "damaged, of another format or unreadable|a link that leads nowhere"),
-        (folder / "sub-1/func/sub-1_task-rest_bold.nii.gz", "are the same file"),
-    ):
-        link.symlink_to(target)
-        with pytest.raises(BadData, match=message):
-            load_images(folder, voxels)
-        link.unlink()
-    link.mkdir()
-    with pytest.raises(BadData, match="is not a file"):
-        load_images(folder, voxels)
-    link.rmdir()
-    annexed = save(folder / ".git/annex/objects/1.nii.gz", volumes(1))  # as DataLad keeps them
-    link.symlink_to(annexed)
-    assert len(load_images(folder, voxels).units) == 2
-    (folder / "sub-1").rename(folder / "kept")
-    (folder / "sub-1").symlink_to(folder)
-    assert load_images(folder, voxels).people == ("sub-2",)
-
-
-def test_odd_names_do_no_harm(tmp_path: Path, voxels: Space) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
-    func = folder / "sub-1/func"
-    for name in ("._sub-1_task-rest_bold.nii.gz", "-_bold.json", "sub-1_\udcff.json", "_.tsv", "ses-"):
-        (func / name).write_bytes(b"junk")
-    (folder / "sub-").mkdir()
-    (folder / "sub-9").write_text("a file")
-    assert load_images(folder, voxels).people == ("sub-1",)
-
-
-def test_a_plain_folder_has_one_image_a_person(tmp_path: Path, voxels: Space) -> None:
-    folder = tmp_path / "plain"
-    motion = np.random.default_rng(0).normal(size=40)
-    for at, name in enumerate(("ann.nii", "bob_2.nii.gz")):
-        save(folder / name, volumes(at) + motion, None)
-    (folder / "readme.txt").write_text("hello")
-    sidecar(folder / "ann.json", RepetitionTime=2)
-    sidecar(folder / "bob_2.json", RepetitionTime=0.8)
-    for name in ("ann", "bob_2"):
-        table(folder / f"{name}.tsv", {"x": motion})
-    found = load_images(folder, voxels, Preparation(("x",)))
-    assert found.people == ("ann", "bob_2")
-    assert found.units.runs is not None
-    assert found.units.runs.seconds.tolist() == [2, 0.8]
-    for rows in _people(found).values():
-        np.testing.assert_allclose((motion - motion.mean()) @ rows, 0, atol=1e-8)
-    with pytest.raises(BadData, match="nothing to select by task"):
-        load_images(folder, voxels, selection=Selection(task="rest"))
-    save(folder / "ann.nii.gz", volumes(1))
-    with pytest.raises(BadData, match="two images of 'ann'"):
-        load_images(folder, voxels)
-
-
-def test_folders_that_hold_nobody(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="there is no folder"):
-        find_recordings(tmp_path / "nowhere")
-    with pytest.raises(BadData, match=r"neither \.nii or \.nii\.gz files nor sub-\* folders"):
-        find_recordings(tmp_path)
-
-
-def test_headers_are_checked_before_volumes_are_read(tmp_path: Path, voxels: Space) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 3)]})
-    steps: list[int] = []
-    with pytest.raises(BadData, match="has 3 volumes"):
-        load_images(folder, voxels, on_scan=lambda done, planned: steps.append(done))
-    assert steps == []
-
-
-def test_more_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
-    voxels = Space.from_array(mask(), AFFINE, "mask")
-
-    def full(*args: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(np, "empty", full)
-    with pytest.raises(BadData, match=r"GB of numbers, more than this machine's memory"):
-        load_images(folder, voxels)
 
 
 # What a study may ask for
@@ -614,20 +362,4 @@ def test_without_the_libraries(tmp_path: Path, voxels: Space, library: str, monk
     monkeypatch.setattr(builtins, "__import__", without)
     for preparation in (Preparation(detrend=True), Preparation(smoothing_mm=5.0)):
         with pytest.raises(BadInput, match=r"pip install zerosum\[neuro\]"):
-            _read(path, voxels, preparation)
-
-
-def test_one_person_under_several_names_is_refused(tmp_path: Path) -> None:
-    flat = tmp_path / "flat"
-    for name in ("sub-01_ses-1_task-rest_bold", "sub-01_ses-2_task-rest_bold"):
-        save(flat / f"{name}.nii.gz", volumes(1))
-    with pytest.raises(BadData, match="BIDS name"):
-        find_recordings(flat)
-    for pair in (("sub-01", "sub-1"), ("sub-A", "sub-a")):
-        with pytest.raises(BadData, match="lists somebody twice"):
-            find_recordings(bids(tmp_path / "-".join(pair), {name: [("task-rest", 12)] for name in pair}))
-    linked = tmp_path / "linked"
-    first = save(linked / "ann.nii.gz", volumes(2))
-    (linked / "bob.nii.gz").hardlink_to(first)
-    with pytest.raises(BadData, match="the same file"):
-        find_recordings(linked)
+            read(path, voxels, preparation)

@@ -7,6 +7,7 @@ import pytest
 
 from zerosum.errors import BadData
 from zerosum.kernel.units import Runs, Units
+from zerosum.statistics import build
 
 
 def people() -> Units:
@@ -56,3 +57,14 @@ def test_units_that_share_rows_or_have_none_are_refused() -> None:
     for offsets in ([0, 5, 3, 10], [0, 5, 5, 10], [1, 10], [0, 9]):
         with pytest.raises(BadData, match="must rise from 0"):
             Units(np.zeros((10, 2)), np.array(offsets, dtype=np.int64)).check()
+
+
+def test_a_refusal_does_not_count() -> None:
+    """How many values are faulty is data: asked again and again, it would be an exact query."""
+    for bad in (1, 3):
+        rows = np.zeros((10, 2))
+        rows[:bad, 0] = np.nan
+        with pytest.raises(BadData, match=r"^some values are not finite"):
+            Units(rows).check()
+        with pytest.raises(BadData, match=r"^some values lie outside the 2 declared categories$"):
+            build("histogram", {"bins": 2}).check(Units(np.full((bad, 1), 7.0)))
