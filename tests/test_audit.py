@@ -15,7 +15,7 @@ from zerosum.audit import audit, candidates, worst_pair
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, Floats, Law, Scheme
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, clip_rows
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Array, Units
 from zerosum.mistakes import Mistaken, mistaken
 from zerosum.site.contribute import Site
@@ -23,6 +23,7 @@ from zerosum.site.noise import NoiseShare
 from zerosum.site.sampler import Sampler
 from zerosum.statistics import build, register
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.rows import clip_rows
 
 SCHEMES = [
     Scheme("secure-sum"),

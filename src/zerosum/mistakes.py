@@ -10,10 +10,11 @@ import numpy as np
 from zerosum.algorithms.program import Program, RangedAlgorithm
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum
-from zerosum.kernel.statistic import Adjacency, clip_rows
+from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Array, Units
 from zerosum.statistics import register
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.rows import clip_rows
 
 MISTAKES = {
     "spectral": "the sensitivity of a second moment taken as 1",

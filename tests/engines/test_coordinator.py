@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ from zerosum.kernel.view import Coalition
 from zerosum.report import Result
 from zerosum.site.contribute import Site
 from zerosum.site.policy import Policy
-from zerosum.statistics import register
+from zerosum.statistics import build, register
 from zerosum.study import execute, make_plan, pin
 
 RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
@@ -375,7 +376,7 @@ def test_a_site_joins_only_those_on_its_own_roster(tmp_path: Path) -> None:
 
 
 class Overstated(BoundedStatistic):
-    """A mistake: what a unit gives is ten times its bound."""
+    """A mistake: what a unit gives is far beyond its bound, is no number, or fails, as its first column says."""
 
     name: ClassVar[str] = "overstated_by_tests"
 
@@ -387,7 +388,10 @@ class Overstated(BoundedStatistic):
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
 
     def sum_block(self, block: Units) -> Array:
-        return np.full(self.columns, 10.0 * len(block))
+        kinds = set(np.asarray(block.rows)[:, 0].tolist())
+        if 3.0 in kinds:
+            raise np.linalg.LinAlgError("did not converge for somebody")
+        return np.full(self.columns, {1.0: 1e30, 2.0: math.nan}.get(max(kinds), 0.1) * len(block))
 
 
 class AsksForMore(Algorithm):
@@ -401,11 +405,26 @@ class AsksForMore(Algorithm):
         return {"sum": release.value}
 
 
-def test_a_sum_beyond_its_bound_leaves_no_site_and_costs_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "sent"), [(0.0, 0.1 * math.sqrt(2)), (1.0, 1.0), (2.0, 0.0), (3.0, 0.0)])
+def test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that(
+    tmp_path: Path, kind: float, sent: float
+) -> None:
     register(Overstated)
     question = AsksForMore(columns=("a", "b"))
+    units = Units.from_rows(np.full((20, 2), kind))
     sites = make_sites(tmp_path, statistics=("overstated_by_tests",))
-    plan = make("secure-sum", releases=question.releases(Adjacency.REPLACE_ONE))
-    with pytest.raises(OutsidePlan, match="more than its bound"):
-        carry_out(plan, sites, question=question)
-    assert [entries(site) for site in sites] == [0, 0, 0, 0]
+    sites = [Site(site.name, units, site.policy) for site in sites]
+    plan = make("local", releases=question.releases(Adjacency.REPLACE_ONE))
+    for site in sites:
+        total = site._total(plan, 0, build("overstated_by_tests", {"columns": 2}))
+        assert np.linalg.norm(total) == pytest.approx(20 * sent)
+    carry_out(plan, sites, question=question)  # no refusal, and every site is charged, whatever its data are
+    assert [entries(site) for site in sites] == [1, 1, 1, 1]
+
+
+def test_a_unit_that_fails_counts_as_zero_and_the_others_as_they_are() -> None:
+    register(Overstated)
+    rows = np.zeros((300, 2))
+    rows[7, 0], rows[200, 0] = 3.0, 2.0
+    total = build("overstated_by_tests", {"columns": 2}).total(Units.from_rows(rows))
+    assert total == pytest.approx([0.1 * 298] * 2)

@@ -30,7 +30,7 @@ STEPS = 2.0**22  # steps in a standard deviation, at least
 FINE = 4096  # rounding adds at most 1/FINE of the sensitivity
 ETA = 2.0**-110  # what the sampler promises for one draw
 MAX_UNITS = 10**7
-BLOCK_ROWS = 1 << 13
+BLOCK_ROWS = 1 << 11
 
 GRIDDED = frozenset({Mixing.NONE, Mixing.TRUSTED, Mixing.MASKED})
 

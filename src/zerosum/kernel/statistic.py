@@ -8,13 +8,14 @@ docstring; tests search for worse neighbours numerically.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace, is_numpy_array
+from array_api_compat import is_numpy_array
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from zerosum.errors import BadData
 from zerosum.kernel.units import Array, Units
@@ -29,14 +30,18 @@ class Adjacency(Enum):
     ADD_REMOVE = "add-remove"
 
 
+SMALLEST, LARGEST = 1e-100, 1e100  # of public parameters: their squares and ratios neither over- nor underflow
+
+
 def _as_floats(value: Any) -> Floats:
     array = np.asarray(value, dtype=np.float64)
-    if not np.all(np.isfinite(array)):
-        raise ValueError("must hold finite numbers only")
+    if not np.all(np.abs(array) <= LARGEST):  # fails on what is not a number
+        raise ValueError(f"must hold finite numbers of at most {LARGEST:g} only")
     return array
 
 
 FloatArray = Annotated[Floats, BeforeValidator(_as_floats)]
+Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST)]
 
 
 class BoundedStatistic(BaseModel, ABC):
@@ -58,7 +63,11 @@ class BoundedStatistic(BaseModel, ABC):
 
     @abstractmethod
     def sum_block(self, block: Units) -> Array:
-        """The sum of the bounded contributions of some units; a contribution that is not finite counts as zero."""
+        """The sum of the bounded contributions of some units; a contribution that is not finite counts as zero.
+
+        What is computed for a unit up to the last decision about it must be the same whoever else is in the block
+        (`zerosum.statistics.rows`).
+        """
 
     def check(self, units: Units) -> None:
         """Refuse data this statistic cannot take, before the site consents to a study."""
@@ -66,41 +75,33 @@ class BoundedStatistic(BaseModel, ABC):
         if units.columns != self.columns:
             raise BadData(f"the study has {self.columns} columns, the data {units.columns}")
 
+    @np.errstate(all="ignore")
     def total(self, units: Units) -> Floats:
-        """The sum over all units, block by block, as a NumPy vector."""
+        """The sum over all units, block by block, as a NumPy vector. Whatever a unit holds, this does not fail."""
         total, lost = np.zeros(self.size), np.zeros(self.size)
         for block in units.blocks(row_bytes=self.row_bytes):
-            part = to_numpy(self.sum_block(block)) + lost
+            part = self._part(block) + lost
             raised = total + part
             lost = part - (raised - total)  # what the addition rounded away, added with the next block
             total = raised
         return total
 
+    def _part(self, block: Units) -> Floats:
+        """The sum over a block. Where it fails or is not finite, over its halves, down to the unit that is at fault and
+        counts as zero: once a site has consented, an error would tell the coordinator about a unit."""
+        with suppress(Exception):
+            part = to_numpy(self.sum_block(block))
+            if part.shape == (self.size,) and np.all(np.isfinite(part)):
+                return part
+        if len(block) == 1:
+            return np.zeros(self.size)
+        middle = len(block) // 2
+        return self._part(block.between(0, middle)) + self._part(block.between(middle, len(block)))
+
     @property
     def row_bytes(self) -> int:
         """Working memory a row needs in `sum_block`; blocks are cut accordingly."""
         return 8 * (2 * self.columns + self.size)
-
-
-def clip_rows(rows: Array, radius: float) -> Array:
-    """Scale every row into the L2 ball; a row that is not finite becomes zero.
-
-    Dividing by slightly more than the norm keeps the result inside the ball in floating point too.
-    """
-    xp = array_namespace(rows)
-    with np.errstate(over="ignore"):
-        squares = xp.sum(rows * rows, axis=1)
-    if radius > 1e-100 and bool(xp.all(xp.isfinite(squares))):
-        norm = xp.sqrt(squares)
-    else:  # something is not finite, or its square over- or underflows
-        rows = xp.where(xp.all(xp.isfinite(rows), axis=1)[:, None], rows, xp.zeros_like(rows))
-        largest = xp.max(xp.abs(rows), axis=1)
-        unit = xp.where(largest > 0, largest, xp.ones_like(largest))
-        scaled = rows / unit[:, None]
-        norm = xp.sqrt(xp.sum(scaled * scaled, axis=1)) * unit
-    norm = norm * (1 + 2.0**-46)
-    shrink = radius / xp.where(norm > radius, norm, xp.full_like(norm, radius))
-    return rows * shrink[:, None]
 
 
 def to_numpy(vector: Array) -> Floats:

@@ -116,18 +116,22 @@ class Units:
         """The units in order, in blocks whose working memory (`row_bytes` a row) stays bounded."""
         per_row = row_bytes or 8 * self.columns
         at_most = min(BLOCK_ROWS, max(1, _BLOCK_BYTES // max(1, per_row)))
-        if self.offsets is None:
-            for start in range(0, self.rows.shape[0], at_most):
-                yield Units(self.rows[start : min(start + at_most, len(self)), ...])
-            return
         start = 0
         while start < len(self):
-            end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
+            end = start + at_most
+            if self.offsets is not None:
+                end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
             end = min(max(end, start + 1), len(self))
-            first, last = int(self.offsets[start]), int(self.offsets[end])
-            runs = None if self.runs is None else self.runs.within(first, last)
-            yield Units(self.rows[first:last, ...], self.offsets[start : end + 1] - first, runs)
+            yield self.between(start, end)
             start = end
+
+    def between(self, start: int, end: int) -> Units:
+        """The units from `start` up to, not including, `end`."""
+        if self.offsets is None:
+            return Units(self.rows[start:end, ...])
+        first, last = int(self.offsets[start]), int(self.offsets[end])
+        runs = None if self.runs is None else self.runs.within(first, last)
+        return Units(self.rows[first:last, ...], self.offsets[start : end + 1] - first, runs)
 
     def each(self) -> Iterator[NDArray[np.float64]]:
         """One unit's rows after another, as NumPy arrays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Self
 
@@ -12,9 +13,10 @@ from pydantic import Field, model_validator
 
 from zerosum.errors import BadData
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, to_numpy
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, Positive, to_numpy
 from zerosum.kernel.units import Array, Units
-from zerosum.statistics.scatter import INSIDE, LEAST, Within, within_recording
+from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, sized, whole
+from zerosum.statistics.scatter import Within, within_recording
 
 
 class BandScatter(BoundedStatistic):
@@ -34,7 +36,7 @@ class BandScatter(BoundedStatistic):
     columns: int = Field(gt=0)
     onto: FloatArray
     edges: FloatArray
-    seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    seconds: Positive | None = None
     within: Within = "center"
 
     @model_validator(mode="after")
@@ -65,32 +67,53 @@ class BandScatter(BoundedStatistic):
         if self.seconds is None and units.runs is None:
             raise BadData("nothing says how many seconds lie between two rows: give seconds, or recordings with clocks")
 
-    @np.errstate(over="ignore", invalid="ignore")  # what is not finite says nothing
+    @cached_property
+    def _exact(self) -> Exact:
+        return Exact.of(self.onto)
+
     def sum_block(self, block: Units) -> Array:
         xp = array_namespace(block.rows)
-        onto = xp.asarray(self.onto)
         total = np.zeros(self.size)
         for recordings in block.recordings():
-            own = np.zeros((self.bands, self.onto.shape[1], self.onto.shape[1]))
-            for each, clock in recordings:
-                rows = within_recording(xp.astype(each, xp.float64, copy=False), self.within, xp)
-                own += self._moments(to_numpy(xp.matmul(rows, onto)), self.seconds or clock or math.nan)
-            norm = float(np.sqrt(np.sum(own * own))) * INSIDE
-            if math.isfinite(norm) and norm > LEAST:
-                total += np.concatenate([coordinates.pack(moment) for moment in own / norm])
+            clocks = [self.seconds or clock or math.nan for _rows, clock in recordings]
+            parts = [within_recording(doubles(rows), self.within, xp) for rows, _clock in recordings]
+            total += self._contribution(self._projected(parts), clocks)
         return total
 
-    def _moments(self, rows: Floats, seconds: float) -> Floats:
-        """One recording's second moment in every band."""
-        spectrum = np.fft.rfft(rows, axis=0)
-        frequency = np.fft.rfftfreq(len(rows), seconds)
-        moments = []
-        for low, high in pairwise(self.edges.tolist()):
-            inside = spectrum[(frequency >= low) & (frequency < high)]
-            moments.append((inside.real.T @ inside.real + inside.imag.T @ inside.imag) * (2 / len(rows)))
-        return np.stack(moments)
+    def _projected(self, parts: list[Array]) -> list[Floats]:
+        """One unit's recordings times `onto`, all divided by its norm."""
+        xp = array_namespace(parts[0])
+        flat, _size, norm = sized(xp.reshape(xp.concat(parts), (1, -1)))
+        rows = xp.reshape(flat, (-1, self.columns))
+        seen = self._exact.seen(rows, xp.broadcast_to(norm, (rows.shape[0],)))
+        seen = xp.reshape(self._exact.heard(xp.reshape(seen, (1, -1))), seen.shape)
+        ends = np.cumsum([part.shape[0] for part in parts])[:-1]
+        return np.split(to_numpy(seen), ends)
+
+    def _contribution(self, parts: list[Floats], clocks: list[float]) -> Floats:
+        """The moments of one unit in all bands, over their norm. Spectra enter as whole numbers: products are exact."""
+        spectra = [_spectrum(part) for part in parts]
+        flat, _size, norm = sized(np.concatenate(spectra).reshape(1, -1))
+        numbers = np.split(whole(flat, norm).reshape(-1, self.onto.shape[1]), np.cumsum([len(s) for s in spectra])[:-1])
+        moments = np.zeros((self.bands, self.onto.shape[1], self.onto.shape[1]))
+        for each, part, seconds in zip(numbers, parts, clocks, strict=True):
+            frequency = np.repeat(np.fft.rfftfreq(len(part), seconds), 2)
+            for band, (low, high) in enumerate(pairwise(self.edges.tolist())):
+                inside = each[(frequency >= low) & (frequency < high)]
+                moments[band] += inside.T @ inside
+        size = float(np.sqrt(fold((moments * moments).reshape(1, -1)))[0]) * INSIDE
+        if not size > 0:
+            return np.zeros(self.size)
+        return np.concatenate([coordinates.pack(moment) for moment in moments / size])
 
     def split(self, value: Floats) -> Floats:
         """A released sum as one matrix a band."""
         width = self.onto.shape[1]
         return np.stack([coordinates.unpack(part, width) for part in np.split(value, self.bands)])
+
+
+def _spectrum(rows: Floats) -> Floats:
+    """The Fourier coefficients of one recording: for each frequency a row of real parts and one of imaginary parts, so
+    scaled that their products add up to twice those of the rows (but for the ends of the spectrum)."""
+    found = np.fft.rfft(rows, axis=0) * math.sqrt(2 / len(rows))
+    return np.stack([found.real, found.imag], axis=1).reshape(-1, rows.shape[1])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import ClassVar, Self
 
+import numpy as np
 from array_api_compat import array_namespace
 from pydantic import model_validator
 
-from zerosum.kernel.statistic import Adjacency, FloatArray, Floats, clip_rows
+from zerosum.kernel.statistic import Adjacency, FloatArray, Floats
 from zerosum.kernel.units import Array, Units
 from zerosum.statistics.ranges import Ranged
+from zerosum.statistics.rows import BITS, Exact, clip_rows, like, rounded, whole
 
 
 class ClusterSums(Ranged):
@@ -50,14 +53,26 @@ class ClusterSums(Ranged):
     def row_bytes(self) -> int:
         return 8 * (4 * self.columns + 3 * len(self.centers))
 
+    @cached_property
+    def _exact(self) -> tuple[Exact, Floats]:
+        """The centres, all in one unit, and half their squared norms in the unit of products with rows."""
+        size = float(np.max(np.linalg.norm(self.centers, axis=1))) or 1.0
+        numbers = np.ascontiguousarray(whole(self.centers, np.full(len(self.centers), size)).T)
+        squares = np.sum((self.centers / size) ** 2, axis=1) * (size / self.clip) * 2.0 ** (2 * BITS - 1)
+        return Exact(numbers, np.full(len(self.centers), size)), squares
+
+    def _nearest(self, rows: Array) -> Array:
+        """The nearest centre of each row, whoever else is there: products are exact, to 26 bits of a norm of c."""
+        xp, (exact, squares) = array_namespace(rows), self._exact
+        numbers = rounded(rows * (2.0**BITS / self.clip))
+        return xp.argmax(exact.product(numbers) - like(squares, rows)[None, :], axis=1)
+
     def sum_block(self, block: Units) -> Array:
         rows = clip_rows(self.normalise(block.rows), self.clip)
         xp = array_namespace(rows)
-        centers = xp.asarray(self.centers, dtype=rows.dtype)
-        near = xp.sum(centers * centers, axis=1)[None, :] - 2 * xp.matmul(rows, xp.matrix_transpose(centers))
-        nearest = xp.argmin(near, axis=1)
-        member = xp.astype(nearest[:, None] == xp.arange(len(self.centers))[None, :], rows.dtype)
-        member = member * block.row_weights(rows)[:, None]
+        member = xp.astype(self._nearest(rows)[:, None] == xp.arange(len(self.centers))[None, :], rows.dtype)
+        if block.offsets is not None:
+            member = member * block.row_weights(rows)[:, None]
         counts = xp.sum(member, axis=0)
         sums = xp.matmul(xp.matrix_transpose(member), rows) / self.clip
         return xp.concat([counts, xp.reshape(sums, (-1,))])

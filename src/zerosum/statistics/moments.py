@@ -10,9 +10,10 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import Adjacency, Floats, clip_rows, to_numpy
+from zerosum.kernel.statistic import SMALLEST, Adjacency, Floats, to_numpy
 from zerosum.kernel.units import Array, Units
 from zerosum.statistics.ranges import Ranged
+from zerosum.statistics.rows import clip_rows
 
 
 class SecondMoment(Ranged):
@@ -35,6 +36,8 @@ class SecondMoment(Ranged):
     def _weight_fits(self) -> Self:
         if self.mean_weight > self.clip:
             raise ValueError(f"mean_weight must not exceed the clip of {self.clip:g}, got {self.mean_weight:g}")
+        if 0 < self.mean_weight < SMALLEST:
+            raise ValueError(f"mean_weight must be 0 or at least {SMALLEST:g}, got {self.mean_weight:g}")
         if self.count and self.mean_weight == 0:
             raise ValueError("counting units needs a positive mean_weight")
         return self

@@ -8,15 +8,16 @@ import numpy as np
 from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
-from zerosum.kernel.statistic import BoundedStatistic, FloatArray
+from zerosum.kernel.statistic import SMALLEST, BoundedStatistic, FloatArray, Positive
 from zerosum.kernel.units import Array
+from zerosum.statistics.rows import doubles, like
 
 
 class Ranged(BoundedStatistic):
     """A statistic of rows that may first be clamped into declared ranges, then clipped to L2 norm `clip`."""
 
     columns: int = Field(gt=0)
-    clip: float = Field(gt=0, allow_inf_nan=False)
+    clip: Positive
     lower: FloatArray | None = None
     upper: FloatArray | None = None
 
@@ -27,16 +28,14 @@ class Ranged(BoundedStatistic):
         if self.lower is not None and self.upper is not None:
             if self.lower.shape != (self.columns,) or self.upper.shape != (self.columns,):
                 raise ValueError(f"lower and upper must hold one number for each of the {self.columns} columns")
-            if not np.all(self.lower < self.upper):
+            if not np.all(self.upper - self.lower >= SMALLEST):
                 raise ValueError("every lower bound must lie below its upper bound")
         return self
 
     def normalise(self, rows: Array) -> Array:
         """Rows as floats, in [-1, 1] by column where ranges are declared."""
-        xp = array_namespace(rows)
-        rows = xp.astype(rows, xp.float64, copy=False)  # sums of shorter floats have errors that no sensitivity covers
+        xp, rows = array_namespace(rows), doubles(rows)
         if self.lower is None or self.upper is None:
             return rows
-        middle = xp.asarray((self.upper + self.lower) / 2)
-        half = xp.asarray((self.upper - self.lower) / 2)
+        middle, half = like((self.upper + self.lower) / 2, rows), like((self.upper - self.lower) / 2, rows)
         return xp.clip((rows - middle) / half, -1.0, 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, to_numpy
 from zerosum.kernel.units import Array, Units
-from zerosum.statistics.scatter import INSIDE, LEAST, Within, within_recording
+from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized
+from zerosum.statistics.scatter import Within, within_recording
 
 Nonlinearity = Literal["tanh", "volatility"]
 
@@ -73,56 +74,62 @@ class RotationScore(BoundedStatistic):
     def sensitivity(self, adjacency: Adjacency) -> float:
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
 
-    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite says nothing
+    @cached_property
+    def _exact(self) -> Exact:
+        return Exact.of(self.unmixing.T)
+
     def sum_block(self, block: Units) -> Array:
         units = np.arange(block.rows.shape[0] + 1) if block.offsets is None else block.offsets
         runs = units if block.runs is None else block.runs.offsets
         total = np.zeros(self.size)
-        for first, last in alike(units, runs, _AT_ONCE // self.sources):
-            begin, end = int(units[first]), int(units[last])
-            inside = runs[(runs >= begin) & (runs <= units[first + 1])] - begin
-            total += self._told(self._sources(block.rows[begin:end, ...], last - first, inside), inside)
+        with one_thread():
+            for first, last in alike(units, runs, _AT_ONCE // self.sources):
+                begin, end = int(units[first]), int(units[last])
+                inside = runs[(runs >= begin) & (runs <= units[first + 1])] - begin
+                total += self._contribution(self._sources(block.rows[begin:end, ...], last - first, inside), inside)
         return total
 
     def _sources(self, rows: Array, count: int, runs: NDArray[np.int64]) -> Floats:
-        """W x, units x rows x sources, for equally long units. Each unit has a product of its own, whose rounding does
-        not depend on who else is there."""
-        xp = array_namespace(rows)
-        rows = xp.reshape(xp.astype(rows, xp.float64, copy=False), (count, -1, self.columns))
+        """W x, units x rows x sources, for equally long units, each divided by the unit's norm."""
+        xp, rows = array_namespace(rows), doubles(rows)
+        length = rows.shape[0] // count
         if self.within == "standardise":
+            rows = xp.reshape(rows, (count, length, self.columns))
             each = [within_recording(rows[u, a:b, ...], self.within, xp) for u in range(count) for a, b in _pairs(runs)]
-            rows = xp.reshape(xp.concat(each), rows.shape)
-        y = to_numpy(xp.matmul(rows, xp.matrix_transpose(xp.asarray(self.unmixing))))
-        if self.within == "center":  # the same after as before the product, and cheaper
-            for first, last in _pairs(runs):
-                y[:, first:last] -= (np.ones(last - first) @ y[:, first:last] / (last - first))[:, None, :]
-        return y
+            rows = xp.concat(each)
+        elif self.within == "center":
+            rows = xp.reshape(rows, (count, length, self.columns))
+            parts = [rows[:, a:b, ...] for a, b in _pairs(runs)]
+            means = [fold(xp.asarray(part, copy=True)) / part.shape[1] for part in parts]
+            parts = [part - mean[:, None, :] for part, mean in zip(parts, means, strict=True)]
+            rows = parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
+        flat, _size, norm = sized(xp.reshape(rows, (count, -1)))
+        norms = xp.reshape(xp.broadcast_to(norm[:, None], (count, length)), (-1,))
+        seen = self._exact.seen(xp.reshape(flat, (-1, self.columns)), norms)
+        return to_numpy(self._exact.heard(xp.reshape(seen, (count, -1)))).reshape(count, length, self.sources)
 
-    def _told(self, y: Floats, runs: NDArray[np.int64]) -> Floats:
-        """The sum of what units of equal length say; `y` is units x rows x sources."""
-        ones = np.ones(y.shape[1])
-        power = ones @ (y * y)
+    def _contribution(self, y: Floats, runs: NDArray[np.int64]) -> Floats:
+        """The sum of what units of equal length contribute; `y` is units x rows x sources."""
+        power = fold(y * y)
         scale = np.sqrt(y.shape[1] / np.where(power > 0, power, 1.0))
         single = np.empty(y.shape, dtype=np.float32)  # halves the time; noise is far above its rounding
         np.multiply(y, scale[:, None, :], out=single, casting="same_kind")
         psi, slope = self._psi(single, runs)
-        F = np.matmul(psi.transpose(0, 2, 1), single).astype(np.float64) / y.shape[1]
+        F = np.matmul(psi.transpose(0, 2, 1), single).astype(np.float64) / y.shape[1]  # a product for each unit
         slopes = np.where(power > 0, slope.astype(np.float64) / y.shape[1], 0.0)  # a silent source says nothing
         if self.signs is not None:
             F, slopes = F * self.signs[:, None], slopes * self.signs
         row, column = _upper(self.sources)
         diagonal = self.diagonal * (slopes - np.diagonal(F, axis1=1, axis2=2))
-        told = np.concatenate([(F[:, row, column] - F[:, column, row]) / math.sqrt(2), diagonal], axis=1)
-        norms = np.sqrt(np.sum(told * told, axis=1)) * INSIDE
-        heard = np.isfinite(norms) & (norms > LEAST)
-        return np.asarray(np.sum(told[heard] / norms[heard, None], axis=0))
+        turns = np.concatenate([(F[:, row, column] - F[:, column, row]) / math.sqrt(2), diagonal], axis=1)
+        scaled, _size, norms = sized(turns)
+        return np.asarray(np.sum(scaled / np.where(norms > 0, norms * INSIDE, 1.0)[:, None], axis=0))
 
     def _psi(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Singles, Singles]:
         """psi for every unit, row and source, and the sum of its slope over the rows."""
-        ones = np.ones(y.shape[1], dtype=np.float32)
         if self.nonlinearity == "tanh":
             psi = np.tanh(y)
-            return psi, np.asarray(y.shape[1] - ones @ (psi * psi))
+            return psi, np.asarray(y.shape[1] - fold(psi * psi))
         square = y * y
         parts = [moving_average(square[:, a:b], self.window) for a, b in _pairs(runs)]
         size = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
@@ -130,7 +137,7 @@ class RotationScore(BoundedStatistic):
         size += _LEAST
         np.reciprocal(size, out=size)
         psi, part = y * size, (1 - _LEAST) * np.float32(2 / self.window)  # of its size a row is this part, twice over
-        return psi, np.asarray(ones @ size - part * (ones @ (psi * psi)))
+        return psi, np.asarray(fold(size) - part * fold(psi * psi))
 
     def split(self, value: Floats) -> tuple[Floats, Floats]:
         """A released sum as a skew-symmetric matrix (of F - F', halved) and the diagonal."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
@@ -11,13 +12,12 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, to_numpy
+from zerosum.kernel.grid import summation_slack
+from zerosum.kernel.statistic import SMALLEST, Adjacency, BoundedStatistic, FloatArray, Floats, Positive, to_numpy
 from zerosum.kernel.units import Array, Units
+from zerosum.statistics.rows import BITS, INSIDE, Exact, doubles, fold, like, sized, whole
 
 Within = Literal["nothing", "center", "standardise"]
-
-LEAST = 1e-100  # what has a smaller norm counts as nothing: its squares would underflow
-INSIDE = 1 + 2.0**-40  # norms are computed to this, so that what is divided by them stays inside the bound
 
 
 class OwnMatrix(BoundedStatistic):
@@ -25,7 +25,11 @@ class OwnMatrix(BoundedStatistic):
 
     Rows are centred at `center` and divided by `scale` first (public constants or earlier releases), may be centred
     or standardised within each recording of the unit, which uses the unit's own rows only, and are last multiplied by
-    `onto` (columns x k, public or from earlier releases), where that is given.
+    `onto` (columns x k, public or from earlier releases), where that is given. A unit whose rows are lost in the
+    rounding of that product counts as zero.
+
+    What enters are whole numbers, at most 2^26 in norm for a unit, so that the norm of its Z does not depend on how its
+    product is computed; each unit is rounded to that at its own size, after all that is done to its rows.
     """
 
     columns: int = Field(gt=0)
@@ -41,7 +45,7 @@ class OwnMatrix(BoundedStatistic):
         for what, value in (("center", self.center), ("scale", self.scale)):
             if value is not None and value.shape != (self.columns,):
                 raise ValueError(f"{what} must hold one number for each of the {self.columns} columns")
-        if self.scale is not None and not np.all(self.scale > 0):
+        if self.scale is not None and not np.all(self.scale >= SMALLEST):
             raise ValueError("every scale must be positive")
         return self
 
@@ -52,55 +56,57 @@ class OwnMatrix(BoundedStatistic):
 
     @property
     def row_bytes(self) -> int:
-        return 8 * 4 * max(self.columns, self.width)
+        return 8 * 5 * max(self.columns, self.width)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
 
-    def _measured(self, block: Units) -> tuple[Array, Array, Array]:
-        """The rows as they enter, and for each unit the norm of its Z and what its rows were divided by beforehand.
+    @cached_property
+    def _exact(self) -> Exact | None:
+        return None if self.onto is None else Exact.of(self.onto)
 
-        Most are divided by 1; where squares would over- or underflow, by the largest entry.
-        """
+    def _measured(self, block: Units) -> tuple[Array, Array, Array]:
+        """The rows as they enter, in whole numbers, and for each unit the norm of its Z in these numbers, and how much
+        larger the unit itself is."""
         xp = array_namespace(block.rows)
-        rows = xp.astype(block.rows, xp.float64, copy=False)
+        rows = doubles(block.rows)
         if self.center is not None:
-            rows = rows - xp.asarray(self.center)[None, :]
+            rows = rows - like(self.center, rows)[None, :]
         if self.scale is not None:
-            rows = rows / xp.asarray(self.scale)[None, :]
-        if block.offsets is None:
-            rows = rows if self.onto is None else self._projected(rows, xp)
-            with np.errstate(over="ignore"):
-                norms = xp.sum(rows * rows, axis=1)
-            plain = (norms > 1e-100) & (norms < 1e100)
-            if bool(xp.all(plain)):
-                return rows, norms * INSIDE, xp.ones_like(norms)
-            scaled, largest = _scaled(rows, xp)  # row by row: nobody is computed otherwise for what another one holds
-            norms = xp.where(plain, norms, xp.sum(scaled * scaled, axis=1))
-            return xp.where(plain[:, None], rows, scaled), norms * INSIDE, xp.where(plain, xp.ones_like(norms), largest)
-        parts, norms_, largest_ = [], [], []
+            rows = rows / like(self.scale, rows)[None, :]
+        if block.offsets is None:  # one row has no others to be centred about: nothing of it is left
+            return self._records(rows if self.within == "nothing" else xp.zeros_like(rows))
+        parts = []
         for recordings in Units(rows, block.offsets, block.runs).recordings():
             own = xp.concat([within_recording(each, self.within, xp) for each, _seconds in recordings])
-            own, count = own if self.onto is None else xp.matmul(own, xp.asarray(self.onto)), own.shape[0]
-            flat, largest = _scaled(xp.reshape(own, (1, -1)), xp)
-            own = xp.reshape(flat, (count, -1))
-            wide = own.shape[0] > own.shape[1]
-            gram = xp.matmul(xp.matrix_transpose(own), own) if wide else xp.matmul(own, xp.matrix_transpose(own))
-            norm = xp.sqrt(xp.sum(gram * gram)) / count * INSIDE
-            parts.append(own)
-            norms_.append(xp.reshape(norm, (1,)))
-            largest_.append(largest)
-        return xp.concat(parts), xp.concat(norms_), xp.concat(largest_)
+            parts.append(self._person(own))
+        numbers, norms, sizes = (xp.concat(part) for part in zip(*parts, strict=True))
+        return numbers, norms, sizes
 
-    def _projected(self, rows: Array, xp: Any) -> Array:
-        """Records times `onto`; what is nothing but the rounding of a record counts as nothing, since how a product of
-        many records rounds depends on how many there are."""
-        scaled, largest = _scaled(rows, xp)
-        onto = xp.asarray(self.onto)
-        with np.errstate(over="ignore", invalid="ignore"):
-            seen = xp.matmul(scaled, onto)
-            heard = xp.max(xp.abs(seen), axis=1) > 1e-12 * self.columns * xp.max(xp.abs(onto))
-            return xp.where(heard[:, None], seen * largest[:, None], xp.zeros_like(seen))
+    def _records(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Every row is a unit, and the norm of its Z is the square of its own."""
+        scaled, sizes, norm = sized(rows)
+        if self._exact is not None:
+            sizes = sizes * norm
+            scaled, again, norm = sized(self._exact.heard(self._exact.seen(scaled, norm)))
+            sizes = sizes * again
+        numbers = whole(scaled, norm)
+        return numbers, fold(numbers * numbers), sizes * (norm * 2.0**-BITS)
+
+    def _person(self, own: Array) -> tuple[Array, Array, Array]:
+        """The same for a unit with many rows, whose Z is computed for its norm."""
+        xp, count = array_namespace(own), own.shape[0]
+        flat, size, norm = sized(xp.reshape(own, (1, -1)))
+        if self._exact is not None:
+            size = size * norm
+            seen = self._exact.seen(xp.reshape(flat, (count, -1)), xp.broadcast_to(norm, (count,)))
+            flat, again, norm = sized(self._exact.heard(xp.reshape(seen, (1, -1))))
+            size = size * again
+        numbers = xp.reshape(whole(flat, norm), (count, -1))
+        turned = xp.matrix_transpose(numbers)
+        gram = xp.matmul(turned, numbers) if count > self.width else xp.matmul(numbers, turned)  # exact
+        norms = xp.sqrt(fold(xp.reshape(gram * gram, (1, -1)))) / count
+        return numbers, norms, size * (norm * 2.0**-BITS)
 
 
 def within_recording(rows: Array, within: Within, xp: Any) -> Array:
@@ -120,16 +126,20 @@ class Scatter(OwnMatrix):
 
     Sensitivity. What a unit contributes is positive semidefinite, and its norm is at most 1 whatever c is. For two of
     them norm(Z - W)^2 = norm(Z)^2 + norm(W)^2 - 2 tr(Z W) <= 2, since tr(Z W) >= 0: D = sqrt(2), attained by orthogonal
-    rank-one Z and W. Added or removed: 1.
+    rank-one Z and W. Added or removed: 1. The products of a unit's rows add up to tr(Z) <= sqrt(width) in norm, not to
+    1, and the rounding of the sum with them: sqrt(width) - 1 times the planned slack is added.
     """
 
     name: ClassVar[str] = "scatter"
-    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    clip: Positive = 1.0
     normalise: bool = True
 
     @property
     def size(self) -> int:
         return coordinates.size(self.width)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return super().sensitivity(adjacency) + (math.sqrt(self.width) - 1) * summation_slack()
 
     def sum_block(self, block: Units) -> Array:
         rows, weights = self._bounded(block)
@@ -139,40 +149,34 @@ class Scatter(OwnMatrix):
 
     def _bounded(self, block: Units) -> tuple[Array, Array]:
         """The rows as they enter, and the weight of each, so that a unit contributes the sum of weight x x'."""
-        rows, norms, largest = self._measured(block)
+        rows, norms, sizes = self._measured(block)
         xp = array_namespace(rows)
-        weights = self._weights(norms, largest, xp)
+        weights = self._weights(norms, sizes, xp)
         if block.offsets is None:
             return rows, weights
         counts = [last - first for first, last in pairwise(block.offsets.tolist())]
         spread = [xp.broadcast_to(weights[u : u + 1] / count, (count,)) for u, count in enumerate(counts)]
         return rows, xp.concat(spread)
 
-    def _weights(self, norms: Array, largest: Array, xp: Any) -> Array:
+    def _weights(self, norms: Array, sizes: Array, xp: Any) -> Array:
         """What brings matrices of these norms to norm 1, or divides them by c up to that; one without any stays zero.
 
-        The rows they were made of had been divided by `largest`; a weight of its square puts that back.
+        The rows they were made of had been divided by `sizes`; a weight of its square puts that back.
         """
-        weights = 1 / xp.where(norms > 0, norms, xp.ones_like(norms))
+        some = norms > 0
+        weights = 1 / (xp.where(some, norms, xp.ones_like(norms)) * INSIDE)
         if not self.normalise:
-            root = math.sqrt(self.clip)
-            back = (xp.clip(largest, 0.0, 1e150 * root) / root) ** 2
+            back = (sizes / math.sqrt(self.clip)) ** 2
             weights = xp.where(weights < back, weights, back)
-        return xp.where(norms > 0, weights, xp.zeros_like(norms))
-
-
-def _scaled(rows: Array, xp: Any) -> tuple[Array, Array]:
-    """Rows with entries of at most 1, and what they were divided by; rows that are not finite become zero."""
-    rows = xp.where(xp.all(xp.isfinite(rows), axis=1)[:, None], rows, xp.zeros_like(rows))
-    largest = xp.max(xp.abs(rows), axis=1)
-    return rows / xp.where(largest > 0, largest, xp.ones_like(largest))[:, None], largest
+        return xp.where(some, weights, xp.zeros_like(norms))
 
 
 class ScatterProduct(Scatter):
     """The sum over units of Z Q for a public Q with orthonormal columns: `columns` x k numbers, never a square matrix.
 
-    Sensitivity. norm(Z Q - W Q) <= norm(Z - W) norm_2(Q), and norm_2(Q) is at most 1 + 1e-9, which is checked: D is
-    that of `Scatter` times 1 + 1e-9.
+    Sensitivity. norm(Z Q - W Q) <= norm(Z - W) norm_2(Q). norm_2(Q) is at most 1 + 1e-9, which is checked, and Q is
+    rounded to 26 bits so that products with it are exact, which moves it by at most sqrt(width k) 2^-27 (1 + 1e-9) in
+    Frobenius norm: D is that of `Scatter` times 1 + 1e-9 + sqrt(width k) 2^-26.
     """
 
     name: ClassVar[str] = "scatter_product"
@@ -193,12 +197,16 @@ class ScatterProduct(Scatter):
         return int(self.basis.size)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        return super().sensitivity(adjacency) * (1 + 1e-9)
+        return super().sensitivity(adjacency) * (1 + 1e-9 + math.sqrt(self.basis.size) * 2.0**-BITS)
+
+    @cached_property
+    def _exact_basis(self) -> Exact:
+        return Exact.of(self.basis)
 
     def sum_block(self, block: Units) -> Array:
         rows, weights = self._bounded(block)
-        xp = array_namespace(rows)
-        seen = xp.matmul(rows, xp.asarray(self.basis)) * weights[:, None]
+        xp, basis = array_namespace(rows), self._exact_basis
+        seen = basis.product(rows) * like(basis.unit, rows)[None, :] * weights[:, None]
         return xp.reshape(xp.matmul(xp.matrix_transpose(rows), seen), (-1,))
 
 
@@ -211,8 +219,8 @@ class ScatterNorms(OwnMatrix):
     """
 
     name: ClassVar[str] = "scatter_norms"
-    lowest: float = Field(gt=0, allow_inf_nan=False)
-    highest: float = Field(gt=0, allow_inf_nan=False)
+    lowest: Positive
+    highest: Positive
     bins: int = Field(gt=1, le=10_000)
 
     @model_validator(mode="after")
@@ -231,11 +239,10 @@ class ScatterNorms(OwnMatrix):
         return np.geomspace(self.lowest, self.highest, self.bins + 1)
 
     def sum_block(self, block: Units) -> Array:
-        _rows, norms, largest = self._measured(block)
+        _rows, norms, sizes = self._measured(block)
         xp = array_namespace(norms)
-        some, ones = norms > 0, xp.ones_like(norms)
-        logs = xp.log(xp.where(some, norms, ones)) + 2 * xp.log(xp.where(some, largest, ones))
-        above = some[:, None] & (logs[:, None] >= xp.asarray(np.log(self.edges[1:-1]))[None, :])
+        roots = xp.sqrt(norms) * sizes  # of the norms of Z: no logarithm, which need not round the same everywhere
+        above = roots[:, None] >= like(np.sqrt(self.edges[1:-1]), roots)[None, :]
         bins = xp.sum(xp.astype(above, xp.float64), axis=1)
         hits = bins[:, None] == xp.arange(self.bins, dtype=xp.float64)[None, :]
         return xp.sum(xp.astype(hits, xp.float64), axis=0)

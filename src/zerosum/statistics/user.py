@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 
 from zerosum.errors import BadParameter
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, Floats, clip_rows
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, Floats, Positive
 from zerosum.kernel.units import Array, Units
 from zerosum.statistics import register
+from zerosum.statistics.rows import clip_rows
 
 
 class UserStatistic(BoundedStatistic):
@@ -27,7 +28,7 @@ class UserStatistic(BoundedStatistic):
     """
 
     columns: int = Field(gt=0)
-    clip: float = Field(gt=0, allow_inf_nan=False)
+    clip: Positive
     options: Mapping[str, float] = Field(default_factory=dict)
 
     length: ClassVar[int]
@@ -46,7 +47,7 @@ class UserStatistic(BoundedStatistic):
 
     def _one(self, rows: Floats) -> Floats:
         try:
-            value = np.asarray(type(self).function(rows, **self.options), dtype=np.float64)
+            value = np.array(type(self).function(rows, **self.options), dtype=np.float64)  # a copy: it may be reused
         except Exception:  # whatever goes wrong inside, an error must not tell the coordinator about a unit
             return np.zeros(self.length)
         return value.reshape(-1) if value.size == self.length else np.zeros(self.length)

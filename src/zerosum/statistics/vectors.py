@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from array_api_compat import array_namespace
 
-from zerosum.kernel.statistic import Adjacency, clip_rows
+from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Array, Units
 from zerosum.statistics.ranges import Ranged
+from zerosum.statistics.rows import clip_rows
 
 
 class VectorSum(Ranged):

@@ -1,0 +1,82 @@
+"""Every built-in statistic with several sets of parameters: what tests of sensitivity and of coupling go through.
+
+A statistic that is registered without a case here fails `test_every_builtin_statistic_is_attacked`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+Case = tuple[str, dict[str, Any]]
+
+SMALL: list[Case] = [
+    ("vector_sum", {"columns": 3, "clip": 1.7}),
+    ("vector_sum", {"columns": 3, "clip": 0.4, "count": True}),
+    ("vector_sum", {"columns": 2, "clip": math.sqrt(2), "lower": [0, -3], "upper": [1, 5]}),
+    ("histogram", {"bins": 4}),
+    ("histogram", {"bins": 3, "edges": [-1, 0, 0.5, 2]}),
+    ("second_moment", {"columns": 3, "clip": 1.0}),
+    ("second_moment", {"columns": 3, "clip": 1.3, "mean_weight": 0.6}),
+    ("second_moment", {"columns": 2, "clip": 0.7, "mean_weight": 0.7, "count": True}),
+    ("cluster_sums", {"columns": 2, "clip": 0.6, "centers": [[0, 0.3], [0.2, -0.2], [-0.3, 0]]}),
+    ("cluster_sums", {"columns": 2, "clip": 3.0, "centers": [[0, 1], [1, -1]]}),
+    ("scatter", {"columns": 3, "clip": 1.0, "center": [0.1, 0, 0.2]}),
+    ("scatter", {"columns": 3, "clip": 0.8, "normalise": False, "scale": [1, 2, 3]}),
+    ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2]}),
+    ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2], "clip": 7.0, "normalise": False}),
+    ("scatter_norms", {"columns": 3, "lowest": 0.01, "highest": 100.0, "bins": 5, "center": [0.1, 0, 0.2]}),
+    ("scatter_norms", {"columns": 2, "lowest": 0.1, "highest": 3.0, "bins": 2, "within": "standardise"}),
+    ("scatter", {"columns": 3, "onto": [[2, 0], [1, 1], [0, 5]], "within": "center"}),
+    ("rotation_score", {"columns": 3, "unmixing": [[1, 0, 2], [0, 1, 1]], "diagonal": 0.01}),
+    (
+        "rotation_score",
+        {"columns": 2, "unmixing": np.eye(2), "nonlinearity": "volatility", "window": 1, "diagonal": 0.01},
+    ),
+    (
+        "band_scatter",
+        {"columns": 3, "onto": np.eye(3)[:, :2], "edges": [0, 0.2, 0.6], "seconds": 1, "within": "nothing"},
+    ),
+]
+
+
+def _wide() -> list[Case]:
+    """As wide as what BLAS has other kernels for, with bases that make rows cancel."""
+    rng = np.random.default_rng(0)
+    D = 50
+    turned = np.linalg.qr(rng.normal(size=(D, D)))[0]
+    damped = (turned / np.geomspace(1000, 1, D)) @ turned.T
+    near = rng.normal(size=(1, D)) / 8
+    twins = np.vstack([near, np.nextafter(near, 1), rng.normal(size=(2, D)) / 8])
+    bounds = {"lower": -np.ones(D), "upper": np.linspace(1, 2, D)}
+    return [
+        ("vector_sum", {"columns": D, "clip": 1.0, **bounds}),
+        ("second_moment", {"columns": D, "clip": 1.0, "mean_weight": 0.5}),
+        ("cluster_sums", {"columns": D, "clip": 1.0, "centers": rng.normal(size=(7, D)) / 8}),
+        ("cluster_sums", {"columns": D, "clip": 2.0, "centers": twins, **bounds}),
+        ("cluster_sums", {"columns": D, "clip": 1.0, "centers": np.tile(near, (3, 1))}),
+        ("scatter", {"columns": D, "onto": turned[:, :20]}),
+        ("scatter", {"columns": D, "onto": damped, "clip": 0.3, "normalise": False}),
+        ("scatter_norms", {"columns": D, "onto": damped, "lowest": 1e-4, "highest": 10.0, "bins": 9}),
+        ("scatter_product", {"columns": D, "onto": turned[:, :30], "basis": np.eye(30)[:, :4]}),
+        ("rotation_score", {"columns": D, "unmixing": turned[:, :20].T}),
+        ("band_scatter", {"columns": D, "onto": turned[:, :9], "edges": [0, 0.1, 0.3, 0.6], "seconds": 1.0}),
+    ]
+
+
+WIDE = _wide()
+
+EXTREME: list[Case] = [
+    (name, params | {"clip": clip})
+    for clip in (1e-100, 2.6e-16, 1e-20, 1e100)
+    for name, params in (
+        ("vector_sum", {"columns": 3}),
+        ("vector_sum", {"columns": 1, "count": True, "lower": [0.0], "upper": [1e-90]}),
+        ("second_moment", {"columns": 2, "mean_weight": 0.0}),
+        ("cluster_sums", {"columns": 2, "centers": [[0, 1e-30], [1e90, -1], [1e-99, 0]]}),
+        ("scatter", {"columns": 3, "normalise": False}),
+        ("scatter_product", {"columns": 3, "normalise": False, "basis": np.eye(3)[:, :1]}),
+    )
+]

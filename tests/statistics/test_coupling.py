@@ -1,0 +1,229 @@
+"""Nobody decides for others: what a unit contributes is the same alone and among any others, to the last bit of every
+decision, and nobody moves a sum by more than its sensitivity.
+
+No statistic is known to these tests but by its parameters (tests/statistic_cases.py): units near its decisions are
+found by bisection, wherever its contribution jumps between two units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from statistic_cases import EXTREME, SMALL, WIDE, Case
+from zerosum.kernel.grid import BLOCK_ROWS
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.units import Units
+from zerosum.statistics import build
+
+Floats = NDArray[np.float64]
+
+# around the numbers of rows where BLAS changes kernels or cuts its blocks
+COUNTS = [1, 2, 3, 5, 8, 9, 16, 17, 24, 25, 32, 33, 48, 49, 64, 65, 96, 97, 240, 241, 250, 251, 384, 385]
+EXTREMES = [5e-324, 1e-308, 1e-200, 1e-154, 1e-20, 1.0, 1e20, 1e154, 1e200, 1.7e308]
+ROUNDING = 1e-10  # what adding up may do, over the bound and for each unit; a decision does more
+
+
+def namespaces() -> dict[str, Callable[[Floats], Any]]:
+    known: dict[str, Callable[[Floats], Any]] = {
+        "numpy": np.asarray,
+        "numpy in columns": np.asfortranarray,
+        "array_api_strict": array_api_strict.asarray,
+    }
+    if find_spec("torch") is not None:
+        import torch  # type: ignore[import-not-found,unused-ignore]
+
+        known["torch"] = torch.from_numpy
+    return known
+
+
+NAMESPACES = namespaces()
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    with threadpool_limits(count, user_api="blas"):
+        yield
+
+
+# ---- units near decisions ---------------------------------------------------------------------------------------
+
+
+def alone(stat: BoundedStatistic, unit: Floats) -> Floats:
+    return stat.total(Units.from_list([unit]))
+
+
+def jump(stat: BoundedStatistic, one: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """Two units between these, next to each other to the last bit, between which the contribution still differs most:
+    on either side of a decision, if there is one on the way."""
+    here, there = alone(stat, one), alone(stat, other)
+    for _ in range(1100):
+        middle = one / 2 + other / 2
+        if np.array_equal(middle, one) or np.array_equal(middle, other):
+            break
+        between = alone(stat, middle)
+        if np.max(np.abs(between - here)) >= np.max(np.abs(there - between)):
+            other, there = middle, between
+        else:
+            one, here = middle, between
+    return one, other
+
+
+def draw(stat: BoundedStatistic, rng: np.random.Generator, rows: int) -> Floats:
+    if stat.name == "histogram" and getattr(stat, "edges", None) is None:
+        return rng.integers(0, stat.size, (rows, 1)).astype(float)
+    clip = float(getattr(stat, "clip", 1.0))
+    size = clip * 10 ** rng.uniform(-1, 1) if rng.integers(2) else 10 ** rng.uniform(-1, 1)
+    return np.asarray(size * rng.normal(size=(rows, stat.columns)) / np.sqrt(stat.columns))
+
+
+def at_the_edge(stat: BoundedStatistic, rng: np.random.Generator, rows: int) -> list[Floats]:
+    """Units on either side of some decisions, and a last bit away from them."""
+    found = []
+    for _ in range(3):
+        for unit in jump(stat, draw(stat, rng, rows), draw(stat, rng, rows)):
+            found.append(unit)
+            if not (stat.name == "histogram" and getattr(stat, "edges", None) is None):
+                found += [np.nextafter(unit, rng.choice([-1e300, 1e300], unit.shape)) for _ in range(2)]
+    return found
+
+
+def extremes(stat: BoundedStatistic, rng: np.random.Generator) -> list[Floats]:
+    if stat.name == "histogram" and getattr(stat, "edges", None) is None:
+        return []
+    with np.errstate(over="ignore"):
+        drawn = [
+            size * rng.choice([-1.0, 1.0, 0.3, 0.0], (rows, stat.columns)) for size in EXTREMES for rows in (1, 1, 2)
+        ]
+    return [np.nan_to_num(unit, posinf=1.7e308, neginf=-1.7e308) for unit in drawn]
+
+
+def records(stat: BoundedStatistic, units: list[Floats], as_array: Callable[[Floats], Any]) -> Units:
+    return Units(as_array(np.vstack(units)))
+
+
+def people(stat: BoundedStatistic, units: list[Floats], as_array: Callable[[Floats], Any]) -> Units:
+    listed = Units.from_list(units)
+    return Units(as_array(np.asarray(listed.rows)), listed.offsets)
+
+
+def bound(stat: BoundedStatistic) -> float:
+    return stat.sensitivity(Adjacency.ADD_REMOVE)
+
+
+class Tally:
+    """How many sums were compared, and the most that was found; shown with -s."""
+
+    cases = 0
+    apart = 0.0  # what others changed about a unit, over its bound
+    moved = 0.0  # how far a sum moved, over its sensitivity
+
+    def show(self) -> None:
+        print(f"{self.cases} sums; changed by others {self.apart:.2g} of the bound, moved {self.moved:.9f} of D")
+
+
+TALLY = Tally()
+
+
+def assert_uncoupled(stat: BoundedStatistic, units: Units, contributions: list[Floats], where: str) -> Floats:
+    """The sum is the sum of what each contributes alone, but for what adding up rounds."""
+    total = stat.total(units)
+    changed = (total - np.sum(contributions, axis=0)) / bound(stat)
+    apart = float(np.linalg.norm(changed)) / len(contributions)
+    TALLY.cases += 1
+    TALLY.apart = max(TALLY.apart, apart)
+    assert apart <= ROUNDING, f"{where}: each of {len(contributions)} units moved by {apart:.2g} of its bound"
+    return total
+
+
+def assert_bounded(stat: BoundedStatistic, here: Floats, there: Floats, adjacency: Adjacency, where: str) -> None:
+    moved = float(np.linalg.norm((here - there) / stat.sensitivity(adjacency)))
+    TALLY.cases += 1
+    TALLY.moved = max(TALLY.moved, moved)
+    assert moved <= 1 + 1e-9, f"{where}: the sum moved by {moved:.4g} times its sensitivity"
+
+
+# ---- the tests --------------------------------------------------------------------------------------------------
+
+
+def name(case: Case) -> str:
+    return f"{case[0]}-{case[1].get('clip', '')}"
+
+
+@cache
+def near_decisions(number: int) -> tuple[list[Floats], list[Floats], list[Floats], list[Floats]]:
+    """For one case: records and what each contributes alone, then units of several rows and what they contribute."""
+    stat, rng = build(*(SMALL + WIDE)[number]), np.random.default_rng(1)
+    pool = at_the_edge(stat, rng, 1) + [draw(stat, rng, 1) for _ in range(6)] + extremes(stat, rng)[::3]
+    longer = at_the_edge(stat, rng, 3)[:6] + [draw(stat, rng, rows) for rows in (2, 2, 17, 40)]
+    return pool, [alone(stat, unit) for unit in pool], longer, [alone(stat, unit) for unit in longer]
+
+
+@pytest.mark.parametrize("number", range(len(SMALL + WIDE)), ids=lambda number: name((SMALL + WIDE)[number]))
+@pytest.mark.parametrize("namespace", NAMESPACES)
+@pytest.mark.parametrize("count", [1, 2], ids="{}-threads".format)
+def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) -> None:
+    stat, rng, as_array = build(*(SMALL + WIDE)[number]), np.random.default_rng(count), NAMESPACES[namespace]
+    pool, said, longer, heard = near_decisions(number)
+    with threads(count):
+        for size in COUNTS if namespace == "numpy" else COUNTS[2::6]:
+            picks = rng.integers(len(pool), size=size).tolist()
+            chosen, contributions = [pool[i] for i in picks], [said[i] for i in picks]
+            where = f"{size} records, {namespace}, {count} threads"
+            without = assert_uncoupled(stat, records(stat, chosen, as_array), contributions, where)
+            extra = int(rng.integers(len(pool)))  # one more record
+            more, told = [*chosen, pool[extra]], [*contributions, said[extra]]
+            added = assert_uncoupled(stat, records(stat, more, as_array), told, where)
+            assert_bounded(stat, added, without, Adjacency.ADD_REMOVE, where)
+            one = assert_uncoupled(stat, people(stat, more, as_array), told, where)
+            other = int(rng.integers(len(longer)))  # somebody with one row replaced by somebody with several
+            more, told = [*chosen, longer[other]], [*contributions, heard[other]]
+            two = assert_uncoupled(stat, people(stat, more, as_array), told, where)
+            assert_bounded(stat, one, two, Adjacency.REPLACE_ONE, where)
+    TALLY.show()
+
+
+@pytest.mark.parametrize("case", SMALL + WIDE + EXTREME, ids=name)
+def test_no_value_and_no_parameter_moves_a_sum_too_far(case: Case) -> None:
+    stat, rng = build(*case), np.random.default_rng(2)
+    units = extremes(stat, rng) + [draw(stat, rng, 1) for _ in range(20)] + at_the_edge(stat, rng, 1)
+    said = [alone(stat, unit) for unit in units]
+    for one in said:
+        assert_bounded(stat, one, np.zeros(stat.size), Adjacency.ADD_REMOVE, "one unit")
+        for other in said:
+            assert_bounded(stat, one, other, Adjacency.REPLACE_ONE, "two units")
+    assert_uncoupled(stat, people(stat, units, np.asarray), said, "all at once")
+    TALLY.show()
+
+
+@pytest.mark.parametrize("case", SMALL + WIDE, ids=name)
+def test_blocks_are_cut_without_a_difference(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat, rng = build(*case), np.random.default_rng(3)
+    pool = at_the_edge(stat, rng, 1)
+    said = [alone(stat, unit) for unit in pool]
+    monkeypatch.setattr("zerosum.kernel.units.BLOCK_ROWS", 128)
+    for size in (127, 128, 129, 255, 256, 257):
+        picks = rng.integers(len(pool), size=size).tolist()
+        chosen = [pool[i] for i in picks]
+        assert_uncoupled(stat, records(stat, chosen, np.asarray), [said[i] for i in picks], f"{size} in blocks of 128")
+
+
+@pytest.mark.parametrize("size", [BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1])
+def test_whole_blocks_of_clusters_and_projections(size: int) -> None:
+    for case in [each for each in WIDE if each[0] in ("cluster_sums", "scatter", "scatter_norms")]:
+        stat, rng = build(*case), np.random.default_rng(4)
+        pool = at_the_edge(stat, rng, 1)
+        said = np.array([alone(stat, unit) for unit in pool])
+        picks = rng.integers(len(pool), size=size)
+        total = stat.total(records(stat, [pool[i] for i in picks.tolist()], np.asarray))
+        apart = float(np.linalg.norm(total - np.bincount(picks, minlength=len(pool)) @ said))
+        assert apart <= ROUNDING * size * bound(stat)
