@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerosum.kernel.accountant import epsilon, mu_for
+
 STUDY = """
 name = "vitals"
 algorithm = "mean"
@@ -206,6 +208,31 @@ def test_a_plan_says_what_the_planner_chose(tmp_path: Path) -> None:
     assert "pca: solver subspace" in zerosum("plan", str(study), cwd=tmp_path).stdout
     record = as_json(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path))
     assert [line["share"] for line in record["privacy"]["releases"]] == [line["share"] for line in plan["releases"]]
+
+
+def test_a_plan_with_a_helper_says_what_the_helper_could_do(tmp_path: Path) -> None:
+    helped = STUDY + '\n[scheme]\nname = "cape-helper"\n'
+    study = write_study(tmp_path, helped, sizes=(15, 15, 15, 15))
+    plan = as_json(zerosum("plan", str(study), "--json", cwd=tmp_path))
+    reached = [line["helper_epsilon"] for line in plan["per_site"]]
+    alone = mu_for(2.0, 1e-5) * (4 / (28 / 15)) ** 0.5  # variance of a site's own noise over what was planned with
+    assert reached == pytest.approx([epsilon(alone, 1e-5)] * 4, rel=1e-9)
+    assert "with what it dealt, it alone could reach epsilon 3.072 at delta 1e-05" in plan["notes"][-1]
+    shown = zerosum("plan", str(study), cwd=tmp_path).stdout
+    assert "epsilon against the dealer" in shown
+    assert "could reach epsilon 3.072" in shown
+    assert_refused(zerosum("run", str(study), "--out", "r", "--json", cwd=tmp_path), "s0", "trusted_coordinator")
+    trusting = "policy = { population = 'p', trusted_coordinator = true, ledger = 'LEDGER' }\n"
+    text = study.read_text()
+    for s in range(4):
+        text = text.replace(f'data = "{s}.csv"\n', f'data = "{s}.csv"\n' + trusting.replace("LEDGER", f"{s}.sqlite"))
+    study.write_text(text)
+    record = as_json(zerosum("run", str(study), "--out", "r", "--json", cwd=tmp_path))
+    assert [line["helper_epsilon"] for line in record["privacy"]["per_site"]] == reached
+    local = write_study(tmp_path, STUDY + '\n[scheme]\nname = "local"\n')
+    plan = as_json(zerosum("plan", str(local), "--json", cwd=tmp_path))
+    assert {line["helper_epsilon"] for line in plan["per_site"]} == {None}
+    assert "dealer" not in zerosum("plan", str(local), cwd=tmp_path).stdout
 
 
 def test_running_again_is_spending_again_until_the_cap(tmp_path: Path) -> None:

@@ -47,10 +47,13 @@ def show_report(report: PrivacyReport) -> None:
         )
         table.add_row(line.statistic, *cells)
     out.print(table)
-    table = Table("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
+    dealt = any(site.helper_epsilon is not None for site in report.per_site)
+    headings = ("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
+    table = Table(*headings, *(["epsilon against the dealer"] if dealt else []))
     for site in report.per_site:
-        published = "" if site.published_epsilon is None else f"{site.published_epsilon:.4f}"
-        table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", published)
+        others = (site.published_epsilon, *([site.helper_epsilon] if dealt else []))
+        shown = ["" if value is None else f"{value:.4f}" for value in others]
+        table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", *shown)
     out.print(table)
     out.print(
         f"{report.rounds} round{'s' if report.rounds > 1 else ''} of {report.exchanges} exchange"

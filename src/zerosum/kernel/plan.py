@@ -19,7 +19,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, grid
 from zerosum.kernel.schemes import Combine, Floats, Law, Mixing, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.view import Coalition, calibrate, worst_mu
+from zerosum.kernel.view import Coalition, calibrate, dealer_mu, worst_mu
 
 Calibration = Literal["exact", "published"]
 
@@ -195,12 +195,28 @@ class Plan:
 
     def site_epsilon(self, site: int) -> float:
         """The exact epsilon of a whole study for one site's units, at the study's delta."""
-        mu, distance = float(self.site_mus()[site]), math.fsum(self.distance(r) for r in range(len(self.releases)))
+        return self._epsilon(float(self.site_mus()[site]))
+
+    def coordinator_epsilon(self, site: int) -> float:
+        """What the coordinator could reach with everything it holds; see `coordinator_mus`."""
+        return self._epsilon(float(self.coordinator_mus()[site]))
+
+    def _epsilon(self, mu: float) -> float:
+        distance = math.fsum(self.distance(r) for r in range(len(self.releases)))
         return accountant.with_distance(lambda delta: accountant.epsilon(mu, delta), distance, self.delta)
 
     def site_mus(self) -> Floats:
         """What the whole study costs each site."""
         return np.asarray(np.sqrt(np.sum([self.mus(r) ** 2 for r in range(len(self.releases))], axis=0)))
+
+    def coordinator_mus(self) -> Floats:
+        """What the whole study costs each site if the coordinator uses the noise it dealt: more than planned where it
+        is the helper, and the same everywhere else."""
+        if self._shape.mixing is not Mixing.HELPER:
+            return self.site_mus()
+        rounds = zip(self._laws, self.releases, strict=True)
+        squares = [dealer_mu(law, release.sensitivity, self.coalition) ** 2 for law, release in rounds]
+        return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
     def claimed_mus(self) -> Floats | None:
         """What the papers' theorems would claim for the same noise, where they have one and it applies."""

@@ -15,13 +15,16 @@ for every mixing but the pairwise one; it holds for a_s = 0 (local) and in the l
 sum, or the site that takes what is left over). Only the last sum depends on the coalition, so the worst one takes
 the C sites with the largest terms. A site that is lost reveals no more than one that colludes: L losses count as L
 further colluders.
+
+Whoever deals the noise of HELPER knows every e_t, whatever the coalition: against it only b_s is left, and
+mu_s = D c_s / sqrt(b_s) (`dealer_mu`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -86,6 +89,17 @@ def worst_mu(law: Law, sensitivity: float, coalition: Coalition) -> Floats:
     head, tail, shorter = set(order[:away]), order[away:], order[away + 1 :]
     honest = [[s, *shorter] if s in head else tail for s in range(S)]
     return np.array([math.sqrt(mu_squared(law, sensitivity, s, honest[s])) for s in range(S)])
+
+
+def dealer_mu(law: Law, sensitivity: float, coalition: Coalition) -> Floats:
+    """mu of every site against a coordinator that uses all it holds, the cancelling noise it dealt included.
+
+    Nobody but a helper deals noise, so that this is `worst_mu` elsewhere.
+    """
+    if law.mixing is not Mixing.HELPER:
+        return worst_mu(law, sensitivity, coalition)
+    alone = replace(law, mixing=Mixing.NONE, cancelling=np.zeros(law.sites))
+    return worst_mu(alone, sensitivity, coalition)
 
 
 def calibrate(law: Law, sensitivity: float, coalition: Coalition, mu: float) -> Law:
@@ -182,8 +196,11 @@ def solve(read: Floats, shift: Floats, known: Floats, variance: Floats) -> float
     return float(solution @ solution)
 
 
-def view(law: Law, honest: Sequence[int]) -> View:
-    """The matrices of a law for the coalition of the coordinator with every site not in `honest`."""
+def view(law: Law, honest: Sequence[int], *, dealer: bool = False) -> View:
+    """The matrices of a law for the coalition of the coordinator with every site not in `honest`.
+
+    As the `dealer` of a helper's noise it knows every site's e_s, not only the colluders'.
+    """
     S, index = law.sites, tuple(sorted(honest))
     colluding = [s for s in range(S) if s not in honest]
     none = np.zeros((0, 0))
@@ -204,7 +221,7 @@ def view(law: Law, honest: Sequence[int]) -> View:
             known, variance = np.vstack([law.weight[None, :], eye[colluding]]), law.cancelling**2
         case Mixing.HELPER:
             mixing, variance = _dealt(law)
-            known = mixing[colluding]
+            known = mixing if dealer else mixing[colluding]
     draws = mixing.shape[1]
     known_own = np.hstack([np.zeros((len(colluding), draws)), eye[colluding]])
     return View(
