@@ -300,6 +300,17 @@ def test_bad_data_at_one_site_releases_nothing(damage: Any, word: str, tmp_path:
         assert ledger["entries"] == []
 
 
+def test_which_row_is_at_fault_is_said_on_the_own_terminal_only(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    (tmp_path / "1.csv").write_text("age,pressure\n" + "50,120\n" * 12 + "50,secret\n")
+    done = zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path)
+    assert_refused(done, "site 's1'", "column 'pressure'", "in some row")
+    assert "data row" not in done.stdout + done.stderr
+    shown = zerosum("run", str(study), "--out", "result", cwd=tmp_path).stderr
+    assert "not for others: data row 13" in shown
+    assert "secret" not in shown
+
+
 def test_one_site_is_not_a_joint_study(tmp_path: Path) -> None:
     study = write_study(tmp_path, sizes=(20,))
     assert_refused(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path), "at least two sites")

@@ -45,7 +45,7 @@ def _run(arguments: list[str]) -> int:
         code = app(args=arguments, prog_name="zerosum", standalone_mode=False)
         return int(code or 0)
     except ZerosumError as error:
-        return _fail(as_json, type(error).__name__, str(error), error.exit_code)
+        return _fail(as_json, type(error).__name__, str(error), error.exit_code, error.detail)
     except _UsageProblem as error:
         message = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":  # the message is the help page
@@ -58,11 +58,13 @@ def _run(arguments: list[str]) -> int:
         return 0
 
 
-def _fail(as_json: bool, kind: str, message: str, code: int) -> int:
+def _fail(as_json: bool, kind: str, message: str, code: int, detail: str = "") -> int:
     if as_json:
         print(json.dumps({"error": {"type": kind, "message": message}}))
     else:
         terminal.err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+        if detail:
+            terminal.err.print(f"not for others: {escape(detail)}", soft_wrap=True)
     return code
 
 

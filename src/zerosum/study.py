@@ -238,7 +238,7 @@ class Study(_Table):
             policy = self._policy(site)
             units = self._units(self.folder / site.data, algorithm, on_scan)
         except ZerosumError as error:
-            raise type(error)(f"site {site.name!r}: {error}") from error
+            raise error.about(f"site {site.name!r}") from error
         return Site(site.name, units, policy)
 
     def _units(self, path: Path, algorithm: Algorithm, on_scan: OnRound) -> Units:

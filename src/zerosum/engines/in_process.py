@@ -28,4 +28,4 @@ class InProcess:
             try:
                 yield self._sites[name].handle(message)
             except ZerosumError as error:
-                yield Refusal(name, error)
+                yield Refusal(name, error.public())
