@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerosum.cli import _run
 from zerosum.kernel.accountant import epsilon, mu_for
 
 STUDY = """
@@ -298,6 +299,36 @@ def test_bad_data_at_one_site_releases_nothing(damage: Any, word: str, tmp_path:
     assert not (tmp_path / "result").exists()
     for ledger in as_json(zerosum("ledger", "show", "--json", cwd=tmp_path)):
         assert ledger["entries"] == []
+
+
+@pytest.mark.parametrize("name", ["x[/nothing]", "[red]a", "[link=x]", "a\\[b", ":smile:", "[/]"])
+def test_names_are_printed_as_they_are(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing a user calls something is read as markup, wherever it is printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def said(*arguments: str, code: int = 0) -> str:
+        assert _run(list(arguments)) == code
+        printed = capsys.readouterr()
+        return " ".join((printed.out + printed.err).split())
+
+    study = write_study(tmp_path, STUDY.replace('"vitals"', json.dumps(name)).replace('"age"', json.dumps(name)))
+    text, file = study.read_text(), name.replace("/", "")
+    for s in range(3):
+        rows = (tmp_path / f"{s}.csv").read_text().split("\n", 1)[1]
+        (tmp_path / f"{s}.csv").write_text(f"{name},pressure\n{rows}")
+        text = text.replace(f'"s{s}"', json.dumps(f"{name} {s}"))
+    study.write_text(text)
+    assert f"{name} 0" in said("plan", str(study))
+    assert f"written to out {file}" in said("run", str(study), "--out", f"out {file}")
+    assert f"{name} 0: epsilon" in said("ledger", "show")
+    assert f"out {file} exists already" in said("run", str(study), "--out", f"out {file}", code=2)
+    assert f"unknown scheme {name!r}" in said("audit", "--scheme", name, code=2)
+    assert f"{file}.toml" in said("audit", "--study", f"{file}.toml", code=2)
+    assert f"no ledger {file}" in said("ledger", "verify", file, code=2)
+    assert repr(name) in said("reproduce", name, code=2)
 
 
 def test_which_row_is_at_fault_is_said_on_the_own_terminal_only(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from zerosum import terminal
 from zerosum.errors import BadInput, BadParameter, CheckFailed, LedgerRefused, ZerosumError
@@ -62,9 +62,7 @@ def _fail(as_json: bool, kind: str, message: str, code: int, detail: str = "") -
     if as_json:
         print(json.dumps({"error": {"type": kind, "message": message}}))
     else:
-        terminal.err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
-        if detail:
-            terminal.err.print(f"not for others: {escape(detail)}", soft_wrap=True)
+        terminal.show_error(message, detail)
     return code
 
 
@@ -92,7 +90,7 @@ def demo(
         terminal.print_json(record | {"picture": str(picture), "maps_picture": str(maps_picture)})
         return
     hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
-    terminal.out.print(f"[bold]Four hospitals[/]: {hospitals}. The question: the mean of five clinical measurements.\n")
+    terminal.titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
     pooled = next(line.predicted for line in found.lines if line.scheme == "pooled")
     table = Table("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
     for line in found.lines:
@@ -108,7 +106,7 @@ def demo(
         )
     terminal.out.print(table)
     terminal.show_report(found.report)
-    terminal.out.print(f"\n[bold]Brain maps[/] ({maps.says}).\n")
+    terminal.titled("\nBrain maps", f" ({maps.says}).\n")
     table = Table("maps", "epsilon", "with reduction", "correlation", "gain index")
     for each in maps.lines:
         costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
@@ -208,7 +206,7 @@ def plan(
         terminal.print_json(report.as_record() | {"says": says})
         return
     if says:
-        terminal.out.print(f"[bold]{report.algorithm}[/]: {escape(says)}")
+        terminal.titled(report.algorithm, f": {says}")
     terminal.show_report(report)
 
 
@@ -231,7 +229,7 @@ def run(
         terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
         return
     for name, value in result.estimate.items():
-        terminal.out.print(f"[bold]{name}[/]: {escape(terminal.short(value.tolist()))}")
+        terminal.titled(name, f": {terminal.short(value.tolist())}")
     terminal.show_report(result.report)
     terminal.out.print(f"\nwritten to {out}")
 
@@ -289,7 +287,9 @@ def audit(
     elif not json_:
         table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
         for finding in found:
-            verdict = "[bold red]exceeded[/]" if not finding.holds else ("tight" if finding.tight else "not exceeded")
+            verdict = Text("tight" if finding.tight else "not exceeded")
+            if not finding.holds:
+                verdict = Text("exceeded", style="bold red")
             cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
             table.add_row(finding.scheme, finding.algorithm, *cells, verdict)
         terminal.out.print(table)

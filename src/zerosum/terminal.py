@@ -1,4 +1,8 @@
-"""How the command line speaks: tables for people and JSON for programs on stdout, progress on stderr."""
+"""How the command line speaks: tables for people and JSON for programs on stdout, progress on stderr.
+
+Nothing printed is read as markup, since names of studies, sites, columns and files come from users; what is bold or red
+is a `Text` that says so.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
+from rich.text import Text
 
 from zerosum.report import PrivacyReport, finite
 
-out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+out = Console(highlight=False, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def print_json(record: Any) -> None:
@@ -22,10 +28,21 @@ def print_json(record: Any) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, planned: bar.update(task, completed=done, total=planned)
+
+
+def titled(title: str, rest: str) -> None:
+    """A line that begins in bold."""
+    out.print(Text.assemble((title, "bold"), rest))
+
+
+def show_error(message: str, detail: str) -> None:
+    err.print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
+    if detail:
+        err.print(f"not for others: {detail}", soft_wrap=True)
 
 
 def short(value: Any) -> str:
