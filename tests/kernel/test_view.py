@@ -171,7 +171,7 @@ def test_noise_that_hides_nothing_costs_everything() -> None:
 def test_impossible_coalitions_are_refused(sites: int, colluders: int, dropouts: int, message: str) -> None:
     with pytest.raises(BadParameter, match=message):
         Coalition(colluders, dropouts).honest(sites)
-    with pytest.raises(BadParameter, match="must not be negative"):
+    with pytest.raises(BadParameter, match="must be a whole number from 0"):
         Coalition(-1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from zerosum.errors import ZerosumError
+from zerosum.errors import Refused, ZerosumError
 from zerosum.kernel.request import Lost, Message, Refusal, Reply
 from zerosum.site.contribute import Site
 
@@ -29,3 +29,7 @@ class InProcess:
                 yield self._sites[name].handle(message)
             except ZerosumError as error:
                 yield Refusal(name, error.public())
+            except Exception as error:  # what it says may quote data
+                refusal = Refused("this site met an internal error")
+                refusal.__cause__ = error  # for whoever debugs in this process; no part of what travels
+                yield Refusal(name, refusal)

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 
 from zerosum.errors import BadParameter
+from zerosum.kernel.accountant import check_amount, check_count
 from zerosum.kernel.schemes import Floats, Law, Mixing
 
 
@@ -43,8 +44,8 @@ class Coalition:
     dropouts: int = 0
 
     def __post_init__(self) -> None:
-        if self.colluders < 0 or self.dropouts < 0:
-            raise BadParameter(f"colluders and dropouts must not be negative, got {self.colluders} and {self.dropouts}")
+        check_count("colluders", self.colluders, least=0)
+        check_count("dropouts", self.dropouts, least=0)
 
     def honest(self, sites: int) -> int:
         """Sites that are neither colluding nor lost, in the worst case; at least one must be left."""
@@ -106,8 +107,9 @@ def calibrate(law: Law, sensitivity: float, coalition: Coalition, mu: float) -> 
     """Scale a law so that no site's mu passes the target, rounded to the private side."""
     if not (mu > 0 and math.isfinite(mu)):
         raise BadParameter(f"mu must be positive and finite, got {mu:g}")
+    check_amount("the sensitivity", sensitivity)
     worst = float(np.max(worst_mu(law, sensitivity, coalition)))
-    if math.isinf(worst):
+    if not 0 < worst < math.inf:
         raise BadParameter("this scheme adds no noise that could be calibrated")
     scale = worst / mu
     while (worst := float(np.max(worst_mu(law.scaled(scale), sensitivity, coalition)))) > mu:
@@ -135,7 +137,7 @@ def _pairwise(law: Law, sensitivity: float, site: int, index: NDArray[np.intp]) 
         raise BadParameter("pairwise streams need one variance for all pairs and equal weights")
     v, b, H = float(law.cancelling[0]) ** 2, law.own_variance[index], len(index)
     own = v * H + float(law.own_variance[site])
-    second = _ratio(v / own**2, float(np.sum(b / (v * H + b))) / H) if v > 0 else 0.0
+    second = _ratio(v / own / own, float(np.sum(b / (v * H + b))) / H) if v > 0 else 0.0
     return float(law.move(sensitivity, site) ** 2 * (_ratio(1.0, own) + second))
 
 
