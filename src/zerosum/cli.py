@@ -301,6 +301,12 @@ def audit(
         )
 
 
+_DOUBTED = (
+    "Some entries were charged by Zerosum 0.1 under a guarantee that did not hold, or may not have held: they count as "
+    "they were charged, and may have cost more; the changelog says which releases and why."
+)
+
+
 @ledger_app.command("show")
 def ledger_show(
     path: Annotated[Path | None, typer.Argument(help="A ledger file; without one, list those of this user.")] = None,
@@ -314,6 +320,7 @@ def ledger_show(
     records = []
     for file in paths:
         with Ledger.inspect(file) as ledger:
+            doubts = ledger.doubts()
             records.append(
                 {
                     "ledger": str(file),
@@ -321,7 +328,11 @@ def ledger_show(
                     "epsilon": ledger.epsilon(delta),
                     "delta": delta,
                     "mu": ledger.mu,
-                    "entries": [asdict(entry) for entry in ledger.entries()],
+                    "warning": _DOUBTED if any(doubts) else None,
+                    "entries": [
+                        asdict(entry) | {"guarantee": doubt}
+                        for entry, doubt in zip(ledger.entries(), doubts, strict=True)
+                    ],
                 }
             )
     if json_:

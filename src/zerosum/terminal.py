@@ -84,7 +84,9 @@ def show_report(report: PrivacyReport) -> None:
 
 def show_ledger(record: dict[str, Any]) -> None:
     title = f"{record['account']['population']}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
-    table = Table("#", Column("recorded", no_wrap=True), "study", "round", "statistic", "mu", title=title)
+    doubted = ["guarantee"] if record["warning"] else []
+    headings = ("study", "round", "statistic", "mu", *doubted)
+    table = Table("#", Column("recorded", no_wrap=True), *headings, title=title)
     for entry in record["entries"]:
         spend = entry["spend"]
         table.add_row(
@@ -94,8 +96,11 @@ def show_ledger(record: dict[str, Any]) -> None:
             str(spend["round"] + 1),
             spend["statistic"],
             f"{entry['charged_mu']:.4f}",
+            *(entry[key] or "" for key in doubted),
         )
     out.print(table)
+    if record["warning"]:
+        out.print(record["warning"])
 
 
 def show_figures(record: dict[str, Any], rows: list[tuple[str, str]], json_: bool) -> None:
