@@ -8,6 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test may fail because the machine is slow or busy; fixtures that examples share are only places.
+settings.register_profile(
+    "steady", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("steady")
 
 SHARED = Path(__file__).parents[2] / "shared"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -83,7 +83,7 @@ def test_a_csv_cut_short_is_refused_or_some_of_its_rows(tmp_path: Path) -> None:
 
 
 @every_format
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, file: str, data: st.DataObject) -> None:
     path = tmp_path / file

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nilearn.maskers import NiftiLabelsMasker, NiftiMasker
 from numpy.typing import NDArray
@@ -286,7 +286,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Space, name: str) -
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, name: str, data: st.DataObject) -> None:
     voxels = Space.from_array(mask(), AFFINE, "mask")

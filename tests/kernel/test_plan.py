@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerosum.errors import BadParameter, ZerosumError
@@ -124,7 +124,7 @@ def _places(record: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path] * bool(path) + [place for key, value in items for place in _places(value, (*path, key))]
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 @given(data=st.data())
 def test_hostile_plans_only_ever_raise_errors_of_ours(data: st.DataObject) -> None:
     record = json.loads(plan(data.draw(st.sampled_from(SCHEMES))).to_json())
