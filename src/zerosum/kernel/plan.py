@@ -230,8 +230,10 @@ class Plan:
     def coordinator_mus(self) -> Floats:
         """What the whole study costs each site if the coordinator uses the noise it dealt: more than planned where it
         is the helper, and the same everywhere else."""
-        if self._shape.mixing is not Mixing.HELPER:
-            return self.site_mus()
+        return self.site_mus() if self._shape.mixing is not Mixing.HELPER else self._dealer_mus
+
+    @cached_property
+    def _dealer_mus(self) -> Floats:
         rounds = zip(self._laws, self.releases, strict=True)
         squares = [dealer_mu(law, release.sensitivity, self.coalition) ** 2 for law, release in rounds]
         return np.asarray(np.sqrt(np.sum(squares, axis=0)))
