@@ -24,6 +24,14 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "state"))
 
 
+@pytest.fixture
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are not wrapped; the console reads $COLUMNS when it is imported only."""
+    from zerosum import terminal
+
+    monkeypatch.setattr(terminal.out, "_width", 200)
+
+
 @pytest.fixture(scope="session")
 def oracle() -> dict[str, Any]:
     """Independent 60-digit values."""

@@ -301,13 +301,13 @@ def test_bad_data_at_one_site_releases_nothing(damage: Any, word: str, tmp_path:
         assert ledger["entries"] == []
 
 
+@pytest.mark.usefixtures("_wide")
 @pytest.mark.parametrize("name", ["x[/nothing]", "[red]a", "[link=x]", "a\\[b", ":smile:", "[/]"])
 def test_names_are_printed_as_they_are(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing a user calls something is read as markup, wherever it is printed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
 
     def said(*arguments: str, code: int = 0) -> str:
         assert _run(list(arguments)) == code

@@ -57,11 +57,9 @@ def test_it_takes_new_entries_which_are_not_in_doubt(old: tuple[Path, dict[str, 
         assert all(entry.version for entry in ledger.entries()[-2:])
 
 
-def test_it_is_shown_with_its_marks(
-    old: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("_wide")
+def test_it_is_shown_with_its_marks(old: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     path, said = old
-    monkeypatch.setenv("COLUMNS", "200")
     assert _run(["ledger", "show", str(path), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["epsilon"] == said["epsilon"]
