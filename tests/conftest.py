@@ -8,6 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test may fail because the machine is slow or busy; fixtures that examples share are only places.
+settings.register_profile(
+    "steady", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("steady")
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -15,6 +22,14 @@ SHARED = Path(__file__).parents[2] / "shared"
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are not wrapped; the console reads $COLUMNS when it is imported only."""
+    from zerosum import terminal
+
+    monkeypatch.setattr(terminal.out, "_width", 200)
 
 
 @pytest.fixture(scope="session")

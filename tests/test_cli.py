@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerosum.cli import _run
+from zerosum.kernel.accountant import epsilon, mu_for
+
 STUDY = """
 name = "vitals"
 algorithm = "mean"
@@ -208,6 +211,31 @@ def test_a_plan_says_what_the_planner_chose(tmp_path: Path) -> None:
     assert [line["share"] for line in record["privacy"]["releases"]] == [line["share"] for line in plan["releases"]]
 
 
+def test_a_plan_with_a_helper_says_what_the_helper_could_do(tmp_path: Path) -> None:
+    helped = STUDY + '\n[scheme]\nname = "cape-helper"\n'
+    study = write_study(tmp_path, helped, sizes=(15, 15, 15, 15))
+    plan = as_json(zerosum("plan", str(study), "--json", cwd=tmp_path))
+    reached = [line["helper_epsilon"] for line in plan["per_site"]]
+    alone = mu_for(2.0, 1e-5) * (4 / (28 / 15)) ** 0.5  # variance of a site's own noise over what was planned with
+    assert reached == pytest.approx([epsilon(alone, 1e-5)] * 4, rel=1e-9)
+    assert "with what it dealt, it alone could reach epsilon 3.072 at delta 1e-05" in plan["notes"][-1]
+    shown = zerosum("plan", str(study), cwd=tmp_path).stdout
+    assert "epsilon against the dealer" in shown
+    assert "could reach epsilon 3.072" in shown
+    assert_refused(zerosum("run", str(study), "--out", "r", "--json", cwd=tmp_path), "s0", "trusted_coordinator")
+    trusting = "policy = { population = 'p', trusted_coordinator = true, ledger = 'LEDGER' }\n"
+    text = study.read_text()
+    for s in range(4):
+        text = text.replace(f'data = "{s}.csv"\n', f'data = "{s}.csv"\n' + trusting.replace("LEDGER", f"{s}.sqlite"))
+    study.write_text(text)
+    record = as_json(zerosum("run", str(study), "--out", "r", "--json", cwd=tmp_path))
+    assert [line["helper_epsilon"] for line in record["privacy"]["per_site"]] == reached
+    local = write_study(tmp_path, STUDY + '\n[scheme]\nname = "local"\n')
+    plan = as_json(zerosum("plan", str(local), "--json", cwd=tmp_path))
+    assert {line["helper_epsilon"] for line in plan["per_site"]} == {None}
+    assert "dealer" not in zerosum("plan", str(local), cwd=tmp_path).stdout
+
+
 def test_running_again_is_spending_again_until_the_cap(tmp_path: Path) -> None:
     study = write_study(tmp_path, STUDY.replace("epsilon = 2.0", "epsilon = 8.0"))
     assert zerosum("run", str(study), "--out", "one", cwd=tmp_path).returncode == 0
@@ -271,6 +299,47 @@ def test_bad_data_at_one_site_releases_nothing(damage: Any, word: str, tmp_path:
     assert not (tmp_path / "result").exists()
     for ledger in as_json(zerosum("ledger", "show", "--json", cwd=tmp_path)):
         assert ledger["entries"] == []
+
+
+@pytest.mark.usefixtures("_wide")
+@pytest.mark.parametrize("name", ["x[/nothing]", "[red]a", "[link=x]", "a\\[b", ":smile:", "[/]"])
+def test_names_are_printed_as_they_are(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing a user calls something is read as markup, wherever it is printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def said(*arguments: str, code: int = 0) -> str:
+        assert _run(list(arguments)) == code
+        printed = capsys.readouterr()
+        return " ".join((printed.out + printed.err).split())
+
+    study = write_study(tmp_path, STUDY.replace('"vitals"', json.dumps(name)).replace('"age"', json.dumps(name)))
+    text, file = study.read_text(), name.replace("/", "")
+    for s in range(3):
+        rows = (tmp_path / f"{s}.csv").read_text().split("\n", 1)[1]
+        (tmp_path / f"{s}.csv").write_text(f"{name},pressure\n{rows}")
+        text = text.replace(f'"s{s}"', json.dumps(f"{name} {s}"))
+    study.write_text(text)
+    assert f"{name} 0" in said("plan", str(study))
+    assert f"written to out {file}" in said("run", str(study), "--out", f"out {file}")
+    assert f"{name} 0: epsilon" in said("ledger", "show")
+    assert f"out {file} exists already" in said("run", str(study), "--out", f"out {file}", code=2)
+    assert f"unknown scheme {name!r}" in said("audit", "--scheme", name, code=2)
+    assert f"{file}.toml" in said("audit", "--study", f"{file}.toml", code=2)
+    assert f"no ledger {file}" in said("ledger", "verify", file, code=2)
+    assert repr(name) in said("reproduce", name, code=2)
+
+
+def test_which_row_is_at_fault_is_said_on_the_own_terminal_only(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    (tmp_path / "1.csv").write_text("age,pressure\n" + "50,120\n" * 12 + "50,secret\n")
+    done = zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path)
+    assert_refused(done, "site 's1'", "column 'pressure'", "in some row")
+    assert "data row" not in done.stdout + done.stderr
+    shown = zerosum("run", str(study), "--out", "result", cwd=tmp_path).stderr
+    assert "not for others: data row 13" in shown
+    assert "secret" not in shown
 
 
 def test_one_site_is_not_a_joint_study(tmp_path: Path) -> None:

@@ -157,6 +157,24 @@ def test_persons_have_no_ratio_and_a_refit_forgets_what_no_longer_holds() -> Non
     assert pca.privacy_.unit == "person"
 
 
+@pytest.mark.parametrize("normalise", [True, False])
+def test_what_is_published_does_not_say_whether_somebody_owns_two_rows(normalise: bool) -> None:
+    """Attributes, their shapes and the notes follow from the parameters: one more row of one person changes none."""
+
+    def published(first: int) -> dict[str, Any]:
+        tables = [Units.from_list(np.split(table, len(table))) for table in three(300)]
+        tables[0] = Units.from_list([rows(first, seed=5), *np.split(rows(99, seed=6), 99)])
+        fitted = private(unit="person", normalise=normalise).fit(dict(zip("abc", tables, strict=True)))
+        return {name: np.shape(value) for name, value in vars(fitted).items() if name != "result_"} | {
+            "notes": fitted.notes_,
+            "estimate": {name: value.shape for name, value in fitted.result_.estimate.items()},
+        }
+
+    one, two = published(1), published(2)
+    assert one == two
+    assert "explained_variance_ratio_" not in one
+
+
 # ---- scikit-learn's habits -------------------------------------------------------------------------------------
 
 

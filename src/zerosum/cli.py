@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from zerosum import terminal
 from zerosum.errors import BadInput, BadParameter, CheckFailed, LedgerRefused, ZerosumError
@@ -45,7 +45,7 @@ def _run(arguments: list[str]) -> int:
         code = app(args=arguments, prog_name="zerosum", standalone_mode=False)
         return int(code or 0)
     except ZerosumError as error:
-        return _fail(as_json, type(error).__name__, str(error), error.exit_code)
+        return _fail(as_json, type(error).__name__, str(error), error.exit_code, error.detail)
     except _UsageProblem as error:
         message = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":  # the message is the help page
@@ -58,11 +58,11 @@ def _run(arguments: list[str]) -> int:
         return 0
 
 
-def _fail(as_json: bool, kind: str, message: str, code: int) -> int:
+def _fail(as_json: bool, kind: str, message: str, code: int, detail: str = "") -> int:
     if as_json:
         print(json.dumps({"error": {"type": kind, "message": message}}))
     else:
-        terminal.err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+        terminal.show_error(message, detail)
     return code
 
 
@@ -90,7 +90,7 @@ def demo(
         terminal.print_json(record | {"picture": str(picture), "maps_picture": str(maps_picture)})
         return
     hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
-    terminal.out.print(f"[bold]Four hospitals[/]: {hospitals}. The question: the mean of five clinical measurements.\n")
+    terminal.titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
     pooled = next(line.predicted for line in found.lines if line.scheme == "pooled")
     table = Table("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
     for line in found.lines:
@@ -106,7 +106,7 @@ def demo(
         )
     terminal.out.print(table)
     terminal.show_report(found.report)
-    terminal.out.print(f"\n[bold]Brain maps[/] ({maps.says}).\n")
+    terminal.titled("\nBrain maps", f" ({maps.says}).\n")
     table = Table("maps", "epsilon", "with reduction", "correlation", "gain index")
     for each in maps.lines:
         costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
@@ -206,7 +206,7 @@ def plan(
         terminal.print_json(report.as_record() | {"says": says})
         return
     if says:
-        terminal.out.print(f"[bold]{report.algorithm}[/]: {escape(says)}")
+        terminal.titled(report.algorithm, f": {says}")
     terminal.show_report(report)
 
 
@@ -229,7 +229,7 @@ def run(
         terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
         return
     for name, value in result.estimate.items():
-        terminal.out.print(f"[bold]{name}[/]: {escape(terminal.short(value.tolist()))}")
+        terminal.titled(name, f": {terminal.short(value.tolist())}")
     terminal.show_report(result.report)
     terminal.out.print(f"\nwritten to {out}")
 
@@ -287,7 +287,9 @@ def audit(
     elif not json_:
         table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
         for finding in found:
-            verdict = "[bold red]exceeded[/]" if not finding.holds else ("tight" if finding.tight else "not exceeded")
+            verdict = Text("tight" if finding.tight else "not exceeded")
+            if not finding.holds:
+                verdict = Text("exceeded", style="bold red")
             cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
             table.add_row(finding.scheme, finding.algorithm, *cells, verdict)
         terminal.out.print(table)
@@ -297,6 +299,12 @@ def audit(
             f"an attacker exceeds the claim under {', '.join(failed)}: mu {worst.reached:.4f} is reached where "
             f"{worst.claimed:.4f} was claimed"
         )
+
+
+_DOUBTED = (
+    "Some entries were charged by Zerosum 0.1 under a guarantee that did not hold, or may not have held: they count as "
+    "they were charged, and may have cost more; the changelog says which releases and why."
+)
 
 
 @ledger_app.command("show")
@@ -312,6 +320,7 @@ def ledger_show(
     records = []
     for file in paths:
         with Ledger.inspect(file) as ledger:
+            doubts = ledger.doubts()
             records.append(
                 {
                     "ledger": str(file),
@@ -319,7 +328,11 @@ def ledger_show(
                     "epsilon": ledger.epsilon(delta),
                     "delta": delta,
                     "mu": ledger.mu,
-                    "entries": [asdict(entry) for entry in ledger.entries()],
+                    "warning": _DOUBTED if any(doubts) else None,
+                    "entries": [
+                        asdict(entry) | {"guarantee": doubt}
+                        for entry, doubt in zip(ledger.entries(), doubts, strict=True)
+                    ],
                 }
             )
     if json_:

@@ -17,11 +17,31 @@ ZerosumError
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class ZerosumError(Exception):
-    """The root of the tree; `exit_code` is what the command line returns for it."""
+    """The root of the tree; `exit_code` is what the command line returns for it.
+
+    The message may travel to other parties. What only the holder of the data may read (a row, a count, a person's file)
+    goes into `detail`: tracebacks and the command line show it here, and no `Refusal` has it.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str = "", *, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
+        if detail:
+            self.add_note(f"(not for others: {detail})")
+
+    def about(self, what: str) -> Self:
+        """The same error, said of something."""
+        return type(self)(f"{what}: {self}", detail=self.detail)
+
+    def public(self) -> Self:
+        """The same error as it may travel."""
+        return type(self)(str(self))
 
 
 class BadInput(ZerosumError, ValueError):

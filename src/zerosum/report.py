@@ -23,13 +23,16 @@ from zerosum.kernel.schemes import Combine
 
 @dataclass(frozen=True)
 class SiteLine:
-    """What a study costs one site's units: exactly, and as the papers would claim for the same noise."""
+    """What a study costs one site's units: exactly, as the papers would claim for the same noise, and where the
+    coordinator deals noise, exactly if it uses what it dealt."""
 
     site: str
     mu: float
     epsilon: float
     published_mu: float | None
     published_epsilon: float | None
+    helper_mu: float | None = None
+    helper_epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ def _coalition(colluders: int) -> str:
 def privacy_report(plan: Plan) -> PrivacyReport:
     """The report of a plan, which is also the report of a run of it."""
     mus, claimed = plan.site_mus(), plan.claimed_mus()
+    helper = plan.coordinator_mus() if plan.scheme.name == "cape-helper" else None
     per_site = []
     for s, site in enumerate(plan.sites):
         mu = float(mus[s])
@@ -122,6 +126,8 @@ def privacy_report(plan: Plan) -> PrivacyReport:
                 published_epsilon=None
                 if published is None
                 else accountant.claimed_epsilon(plan.scheme.name, published**2, plan.delta),
+                helper_mu=None if helper is None else float(helper[s]),
+                helper_epsilon=None if helper is None else plan.coordinator_epsilon(s),
             )
         )
     releases = tuple(
@@ -173,7 +179,11 @@ def _notes(plan: Plan) -> list[str]:
     if plan.calibration == "published":
         notes.append("the noise follows the papers' formula, so the exact epsilon may exceed the one asked for")
     if plan.scheme.name == "cape-helper":
-        notes.append("whoever deals the noise that cancels is trusted not to tell the coordinator")
+        worst = max(plan.coordinator_epsilon(s) for s in range(len(plan.sites)))
+        notes.append(
+            "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
+            f"could reach epsilon {_up(worst)} at delta {plan.delta:g}"
+        )
     if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):
         notes.append("sites weigh differently: a mean is a weighted mean over units")
     return notes

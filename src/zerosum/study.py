@@ -238,7 +238,7 @@ class Study(_Table):
             policy = self._policy(site)
             units = self._units(self.folder / site.data, algorithm, on_scan)
         except ZerosumError as error:
-            raise type(error)(f"site {site.name!r}: {error}") from error
+            raise error.about(f"site {site.name!r}") from error
         return Site(site.name, units, policy)
 
     def _units(self, path: Path, algorithm: Algorithm, on_scan: OnRound) -> Units:
@@ -338,7 +338,7 @@ def settle(algorithm: Algorithm, plan: Plan) -> Algorithm:
 
 def pin(plan: Plan, sites: Sequence[Site]) -> Plan:
     """The plan with the identities of these sites in its roster; no two of them may charge one ledger."""
-    ledgers = [site.policy.ledger_path.absolute() for site in sites]
+    ledgers = [site.policy.ledger_path.resolve() for site in sites]
     if len(set(ledgers)) < len(ledgers):
         raise BadParameter("two sites have the same ledger: the same people must not take part twice")
     known = {site.name: site.identity.public.hex() for site in sites}

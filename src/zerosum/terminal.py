@@ -1,4 +1,8 @@
-"""How the command line speaks: tables for people and JSON for programs on stdout, progress on stderr."""
+"""How the command line speaks: tables for people and JSON for programs on stdout, progress on stderr.
+
+Nothing printed is read as markup, since names of studies, sites, columns and files come from users; what is bold or red
+is a `Text` that says so.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
+from rich.text import Text
 
 from zerosum.report import PrivacyReport, finite
 
-out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+out = Console(highlight=False, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def print_json(record: Any) -> None:
@@ -22,10 +28,21 @@ def print_json(record: Any) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, planned: bar.update(task, completed=done, total=planned)
+
+
+def titled(title: str, rest: str) -> None:
+    """A line that begins in bold."""
+    out.print(Text.assemble((title, "bold"), rest))
+
+
+def show_error(message: str, detail: str) -> None:
+    err.print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
+    if detail:
+        err.print(f"not for others: {detail}", soft_wrap=True)
 
 
 def short(value: Any) -> str:
@@ -47,10 +64,13 @@ def show_report(report: PrivacyReport) -> None:
         )
         table.add_row(line.statistic, *cells)
     out.print(table)
-    table = Table("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
+    dealt = any(site.helper_epsilon is not None for site in report.per_site)
+    headings = ("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
+    table = Table(*headings, *(["epsilon against the dealer"] if dealt else []))
     for site in report.per_site:
-        published = "" if site.published_epsilon is None else f"{site.published_epsilon:.4f}"
-        table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", published)
+        others = (site.published_epsilon, *([site.helper_epsilon] if dealt else []))
+        shown = ["" if value is None else f"{value:.4f}" for value in others]
+        table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", *shown)
     out.print(table)
     out.print(
         f"{report.rounds} round{'s' if report.rounds > 1 else ''} of {report.exchanges} exchange"
@@ -64,7 +84,9 @@ def show_report(report: PrivacyReport) -> None:
 
 def show_ledger(record: dict[str, Any]) -> None:
     title = f"{record['account']['population']}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
-    table = Table("#", Column("recorded", no_wrap=True), "study", "round", "statistic", "mu", title=title)
+    doubted = ["guarantee"] if record["warning"] else []
+    headings = ("study", "round", "statistic", "mu", *doubted)
+    table = Table("#", Column("recorded", no_wrap=True), *headings, title=title)
     for entry in record["entries"]:
         spend = entry["spend"]
         table.add_row(
@@ -74,8 +96,11 @@ def show_ledger(record: dict[str, Any]) -> None:
             str(spend["round"] + 1),
             spend["statistic"],
             f"{entry['charged_mu']:.4f}",
+            *(entry[key] or "" for key in doubted),
         )
     out.print(table)
+    if record["warning"]:
+        out.print(record["warning"])
 
 
 def show_figures(record: dict[str, Any], rows: list[tuple[str, str]], json_: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +94,7 @@ def test_confounds_of_a_derived_run_are_found(tmp_path: Path, voxels: Space, end
         name = f"sub-1_task-rest_run-{run}"
         save(func / f"{name}_space-MNI_res-2_desc-preproc_bold.nii.gz", volumes(run) + 99 * motion)
     table(func / f"sub-1_task-rest_run-1_desc-confounds_{ending}.tsv", {"rot_x": motion})
-    with pytest.raises(BadData, match=r"no table of confounds beside .*run-2"):
+    with pytest.raises(BadData, match=r"no table of confounds beside an image\n.*run-2"):
         load_images(tmp_path, voxels, Preparation(("rot_x",)))
     table(func / f"sub-1_task-rest_run-2_desc-confounds_{ending}.tsv", {"rot_x": motion})
     rows = load_images(tmp_path, voxels, Preparation(("rot_x",))).units.rows
@@ -124,7 +125,7 @@ def test_who_is_listed_without_images_is_noted(tmp_path: Path, voxels: Space) ->
 
 def test_people_who_are_not_listed_are_refused(tmp_path: Path, voxels: Space) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 12)]}, listed=["sub-1"])
-    with pytest.raises(BadData, match=r"images of 1 people who are not in its participants\.tsv"):
+    with pytest.raises(BadData, match=r"images of people who are not in its participants\.tsv\n.*sub-2"):
         load_images(folder, voxels)
 
 
@@ -158,6 +159,36 @@ def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path, voxels: Space) ->
             load_images(folder, voxels)
         path.unlink()
     assert len(load_images(folder, voxels).units) == 2
+
+
+@pytest.mark.parametrize("fault", ["short", "finite", "grid", "stranger", "folder", "confounds"])
+def test_no_message_says_whose_image_or_how_many(tmp_path: Path, voxels: Space, fault: str) -> None:
+    """The sentence is the same whoever's images are at fault; at the site, the detail says whose."""
+    said, details = set(), set()
+    for at, wrong in enumerate((["ann"], ["bob", "cat"], ["ann", "bob", "cat"])):
+        people = [f"sub-{name}" for name in ("ann", "bob", "cat", "dan")]
+        listed = [name for name in people if not (fault == "stranger" and name[4:] in wrong)]
+        folder = bids(tmp_path / f"{at}" / "site", {key: [("task-rest", 12)] for key in people}, listed=listed)
+        for name in wrong:
+            path = folder / f"sub-{name}" / "func" / f"sub-{name}_task-rest_bold.nii.gz"
+            match fault:
+                case "short":
+                    save(path, volumes(1, 3 + len(wrong)))
+                case "finite":
+                    save(path, np.where(np.arange(12) == at, np.nan, volumes(1, 12)))
+                case "grid":
+                    save(path, volumes(1, 12, (5, 6, 5 + at)))
+                case "folder":
+                    path.rename(path.with_name(f"sub-x{name}_task-rest_bold.nii.gz"))
+        with pytest.raises(BadData) as refused:
+            load_images(folder, voxels, Preparation(("x",), seconds=2.0) if fault == "confounds" else None)
+        message = str(refused.value).replace(str(folder), "FOLDER")
+        assert "FOLDER" in message
+        said.add(message)
+        details.add(refused.value.detail.replace(str(folder), ""))
+    assert len(said) == 1
+    assert not {"ann", "bob", "cat", "dan", "sub-"} & set(re.split(r"[ _/.]", said.pop()))
+    assert fault == "confounds" or len(details) > 1
 
 
 def test_links(tmp_path: Path, voxels: Space) -> None:
@@ -217,7 +248,7 @@ def test_a_plain_folder_has_one_image_a_person(tmp_path: Path, voxels: Space) ->
     with pytest.raises(BadData, match="nothing to select by task"):
         load_images(folder, voxels, selection=Selection(task="rest"))
     save(folder / "ann.nii.gz", volumes(1))
-    with pytest.raises(BadData, match="two images of 'ann'"):
+    with pytest.raises(BadData, match=r"two images of one name, or .*\n.*ann"):
         load_images(folder, voxels)
 
 
@@ -231,7 +262,7 @@ def test_folders_that_hold_nobody(tmp_path: Path) -> None:
 def test_headers_are_checked_before_volumes_areread(tmp_path: Path, voxels: Space) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 3)]})
     steps: list[int] = []
-    with pytest.raises(BadData, match="has 3 volumes"):
+    with pytest.raises(BadData, match=r"fewer than the 10 volumes a run needs\n.*sub-2.* it has 3"):
         load_images(folder, voxels, on_scan=lambda done, planned: steps.append(done))
     assert steps == []
 
@@ -244,7 +275,7 @@ def test_more_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise MemoryError
 
     monkeypatch.setattr(np, "empty", full)
-    with pytest.raises(BadData, match=r"GB of numbers, more than this machine's memory"):
+    with pytest.raises(BadData, match=r"more numbers than this machine's memory holds.*\n.* GB"):
         load_images(folder, voxels)
 
 

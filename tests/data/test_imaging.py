@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nilearn.maskers import NiftiLabelsMasker, NiftiMasker
 from numpy.typing import NDArray
@@ -142,7 +142,7 @@ def test_the_band_that_is_kept(tmp_path: Path, voxels: Space) -> None:
     np.testing.assert_allclose(rows[60:-60, 0], kept[60:-60], atol=0.1)
     low = read(path, voxels, Preparation(band=(0, 0.1), standardise=False))
     np.testing.assert_allclose(low[60:-60, 0], (100 + kept + 5 * slow)[60:-60], atol=0.1)
-    with pytest.raises(BadData, match=r"the band ends at 0\.3 Hz, but with 2 s between volumes .* beyond 0\.25 Hz"):
+    with pytest.raises(BadData, match=r"the band ends at 0\.3 Hz, beyond what .*\n.*2 s, so nothing beyond 0\.25 Hz"):
         read(path, voxels, Preparation(band=(0.01, 0.3)))
 
 
@@ -173,15 +173,16 @@ def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Space) -> N
     def refused(message: str, columns: dict[str, list[str]], name: str = "x") -> None:
         with pytest.raises(BadData, match=message) as error:
             read_confounds(table(path, columns), [name], 12)
-        assert str(path) in str(error.value)
-        assert "secret" not in str(error.value)
+        assert str(path) not in str(error.value)
+        assert str(path) in error.value.detail
+        assert "secret" not in f"{error.value} {error.value.detail}"
 
     refused("has no column 'y'", {"x": numbers}, "y")
-    refused("has 11 rows, but its run 12 volumes", {"x": numbers[1:]})
-    refused("column 'x' of .* is not a finite number in data row 1$", {"x": ["n/a", *numbers[1:]]})
-    refused("in data row 3$", {"x_derivative1": ["n/a", "1", "n/a", *numbers[3:]]}, "x_derivative1")
-    refused("in data row 2$", {"x": ["1", "secret", *numbers[2:]]})
-    refused("in data row 2$", {"x": ["1", "inf", *numbers[2:]]})
+    refused(r"not as many rows as its run has volumes\n.*11 rows, 12 volumes", {"x": numbers[1:]})
+    refused("column 'x' of .* is not a finite number in some row\n.*data row 1", {"x": ["n/a", *numbers[1:]]})
+    refused("data row 3", {"x_derivative1": ["n/a", "1", "n/a", *numbers[3:]]}, "x_derivative1")
+    refused("data row 2", {"x": ["1", "secret", *numbers[2:]]})
+    refused("data row 2", {"x": ["1", "inf", *numbers[2:]]})
     first = ["n/a", *numbers[1:]]
     assert read_confounds(table(path, {"framewise_displacement": first}), ["framewise_displacement"], 12)[0, 0] == 0
     for content in ("", "x\n1\t2\n", "x\tx\n" + "1\t2\n" * 12):
@@ -192,7 +193,7 @@ def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Space) -> N
     with pytest.raises(BadData, match="there is no table of confounds beside"):
         open_scan(run, voxels, Preparation(("x",)))
     many = Preparation(tuple(f"c{at}" for at in range(10)))
-    with pytest.raises(BadData, match="12 volumes, too few for 10 confounds"):
+    with pytest.raises(BadData, match=r"too few volumes for 10 confounds\n.*it has 12"):
         open_scan(run, voxels, many, confounds=path)
 
 
@@ -211,9 +212,9 @@ def test_smoothing(tmp_path: Path, voxels: Space) -> None:
 @pytest.mark.parametrize(
     ("values", "affine", "message"),
     [
-        (volumes(1)[..., 0], AFFINE, "has 3 dimensions; a run has four"),
-        (volumes(1, 9), AFFINE, "has 9 volumes; a run needs at least 10"),
-        (volumes(1, 20, (5, 6, 5)), AFFINE, r"has a grid of \(5, 6, 5\) voxels, but the mask one of \(5, 6, 4\)"),
+        (volumes(1)[..., 0], AFFINE, "has not the four dimensions of a run.*\n.*it has 3"),
+        (volumes(1, 9), AFFINE, "fewer than the 10 volumes a run needs\n.*it has 9"),
+        (volumes(1, 20, (5, 6, 5)), AFFINE, r"another grid than the mask, which has \(5, 6, 4\) .*\n.*\(5, 6, 5\)"),
         (volumes(1), AFFINE + np.diag([0.01, 0, 0, 0]), "its voxels lie elsewhere"),
         (volumes(1), AFFINE + np.outer([0, 0.01, 0, 0], [0, 0, 0, 1]), "its voxels lie elsewhere"),
         (volumes(1).astype(np.complex64), AFFINE, "not real numbers"),
@@ -228,7 +229,8 @@ def test_runs_that_are_refused(
     path = save(tmp_path / "a.nii.gz", values, affine=affine)
     with pytest.raises(BadData, match=message) as refused:
         read(path, voxels)
-    assert str(path) in str(refused.value)
+    assert "a.nii.gz" not in str(refused.value)
+    assert str(path) in refused.value.detail
 
 
 def test_grids_may_differ_by_rounding(tmp_path: Path, voxels: Space) -> None:
@@ -246,7 +248,7 @@ def test_the_clock_of_the_header(tmp_path: Path, voxels: Space, stated: float, u
     near = sidecar(tmp_path / "a.json", RepetitionTime=1.5005)
     assert open_scan(path, voxels, RAW, sidecars=[near]).seconds == 1.5005
     far = sidecar(tmp_path / "b.json", RepetitionTime=2)
-    with pytest.raises(BadData, match=r"says 1\.5 s between volumes, but .* says 2 s"):
+    with pytest.raises(BadData, match=r"says another time between volumes .*\n.* 1\.5 s, but .* says 2 s"):
         open_scan(path, voxels, RAW, sidecars=[far])
     assert open_scan(path, voxels, Preparation(seconds=0.7), sidecars=[far]).seconds == 0.7
 
@@ -279,12 +281,12 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Space, name: str) -
         path.write_bytes(whole[:length])
         with pytest.raises(BadData) as refused:
             read(path, voxels)
-        assert str(path) in str(refused.value)
-        assert "\n" not in str(refused.value)
+        assert str(path) in refused.value.detail
+        assert not {str(path), "\n"} & {*str(refused.value).split(" "), *str(refused.value)}
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, name: str, data: st.DataObject) -> None:
     voxels = Space.from_array(mask(), AFFINE, "mask")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @every_format
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     table=arrays(
         np.float64,
@@ -97,7 +97,7 @@ def test_rows_beyond_a_batch(tmp_path: Path, file: str, monkeypatch: pytest.Monk
     first, second = ("0", "1") if file == "a.npy" else NAMES[:2]
     loaded = load_units(tmp_path / file, columns=[second], unit_column=first)
     assert _by_unit(loaded) == [[[row] for row in range(unit, 11, 3)] for unit in range(3)]
-    with pytest.raises(BadData, match="7 values of column"):
+    with pytest.raises(BadData, match=r"^some values of column .*\n.*7 values"):
         load_units(tmp_path / file, categories={first: [1]})
 
 
@@ -193,7 +193,7 @@ def test_npz_every_unit_is_a_run_where_no_runs_are_given(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"offsets": [0, 4]}, "offsets of .* must be rising whole numbers from 0 to its 6 rows"),
+        ({"offsets": [0, 4]}, "offsets of .* must be rising whole numbers from 0 to its number of rows"),
         ({"offsets": [1, 6]}, "offsets of .* must be rising"),
         ({"offsets": [0, 3, 3, 6]}, "offsets of .* must be rising"),
         ({"offsets": [0, 5, 3, 6]}, "offsets of .* must be rising"),
@@ -209,8 +209,8 @@ def test_npz_every_unit_is_a_run_where_no_runs_are_given(tmp_path: Path) -> None
         ({"seconds": 2.0, "units": list("aabbcc")}, "no offsets: where each unit's rows begin"),
         ({"offsets": [0, 3, 6], "run_offsets": [0, 2, 6], "seconds": 1.0}, "within the rows of one unit"),
         ({"offsets": [0, 3, 6], "run_offsets": [0, 3], "seconds": 1.0}, "run_offsets of .* must be rising"),
-        ({"offsets": [0, 3, 6], "seconds": [1.0]}, "one number, or one for each of its 2 runs"),
-        ({"offsets": [0, 3, 6], "seconds": "fast"}, "one number, or one for each of its 2 runs"),
+        ({"offsets": [0, 3, 6], "seconds": [1.0]}, "one number, or one for each of its runs"),
+        ({"offsets": [0, 3, 6], "seconds": "fast"}, "one number, or one for each of its runs"),
         ({"offsets": [0, 3, 6], "seconds": [1.0, 0.0]}, "positive number of seconds"),
         ({"offsets": [0, 3, 6], "seconds": np.nan}, "positive number of seconds"),
     ],
@@ -248,11 +248,13 @@ def test_categories_of_text(write: Callable[..., Path]) -> None:
         "grade": ["2", 1],
     }
     assert _rows(load_units(path, categories=declared)) == [[1, 1, 1], [0, 0, 1], [1, 1, 0]]
-    with pytest.raises(BadData, match=r"^2 values of column 'sex' of .* are outside the declared categories$"):
+    with pytest.raises(
+        BadData, match=r"^some values of column 'sex' of .* are outside the declared categories\n.*2 values"
+    ):
         load_units(path, columns=["sex"], categories={"sex": ["m", "F"]})
     empty = write("sex,x\nf,1\n,2\n")
     assert _rows(load_units(empty, categories={"sex": ["f", ""]})) == [[0, 1], [1, 2]]
-    with pytest.raises(BadData, match="1 values of column 'sex'"):
+    with pytest.raises(BadData, match="some values of column 'sex'"):
         load_units(empty, categories={"sex": ["f"]})
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import os
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +18,16 @@ from zerosum.engines.in_process import InProcess
 from zerosum.errors import (
     Abandoned,
     BadData,
+    BadParameter,
     BudgetExceeded,
     Inconsistent,
     OutsidePlan,
     PolicyRefused,
+    Refused,
     UnknownStatistic,
 )
 from zerosum.kernel.plan import Plan, PlannedSite
-from zerosum.kernel.request import Contribute, Message, Prepare, PrivateSum, Propose
+from zerosum.kernel.request import Contribute, Message, Prepare, PrivateSum, Propose, Reply
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Array, Units
@@ -32,7 +36,7 @@ from zerosum.report import Result
 from zerosum.site.contribute import Site
 from zerosum.site.policy import Policy
 from zerosum.statistics import build, register
-from zerosum.study import execute, make_plan, pin
+from zerosum.study import execute, make_plan, pin, run
 
 RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
 QUESTION = Mean(columns=("a", "b"), clip=1.0)
@@ -130,6 +134,106 @@ def test_a_site_that_asks_for_more_privacy_gets_it(tmp_path: Path) -> None:
     assert np.all(
         np.abs(np.asarray(result.estimate["mean"]) - truth) < 6 * np.asarray(result.estimate["noise_std"]) + 0.02
     )
+
+
+@pytest.mark.parametrize("scheme", ["local", "secure-sum", "zero-sum", "pairwise", "pooled", "cape-published"])
+def test_means_are_unbiased_where_a_site_asks_for_more_privacy(scheme: str, tmp_path: Path) -> None:
+    """Everybody has the same row, so that a weighted mean is that row, and only if the divisor has the weights too."""
+    row = np.array([0.6, -0.3])
+    sites = [
+        Site(
+            f"s{i}",
+            Units.from_rows(np.tile(row, (n, 1))),
+            Policy(population=f"p{i}", ledger=tmp_path / f"{i}.sqlite", data="synthetic", epsilon=1e5),
+        )
+        for i, n in enumerate((1000, 2000, 500, 4000))
+    ]
+    scales = (1.0, 0.25, 0.5, 0.1)
+    shapes = tuple(PlannedSite(f"s{i}", scale=scale) for i, scale in enumerate(scales))
+    plan = make(scheme, sites=shapes, epsilon=20.0, delta=1e-3)
+    result = carry_out(plan, sites)
+    noise = float(np.max(result.estimate["noise_std"]))
+    assert noise < 0.01  # without the scales the mean would be off by far more: 1/3 of it is left
+    assert np.asarray(result.estimate["mean"]) == pytest.approx(row, abs=6 * noise + 1e-6)
+    sizes = {site.name: len(site.units) for site in sites}
+    assert plan.effective_units(("s1", "s3"), sizes) == pytest.approx(0.25 * 2000 + 0.1 * 4000)
+
+
+class Broken(Site):
+    """A site with a fault in it that quotes data."""
+
+    fault: ClassVar[Exception] = ValueError("person 17 has 42")
+
+    def handle(self, message: Message) -> Reply:
+        if isinstance(message, Contribute):
+            raise self.fault
+        return super().handle(message)
+
+
+@pytest.mark.parametrize(
+    "fault", [ValueError("42"), KeyError("42"), ZeroDivisionError("42"), UnicodeDecodeError("ascii", b"42", 0, 1, "42")]
+)
+def test_an_internal_error_of_a_site_says_nothing(
+    fault: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = make_sites(tmp_path)
+    sites[2] = Broken("s2", sites[2].units, sites[2].policy)
+    monkeypatch.setattr(Broken, "fault", fault)
+    with pytest.raises(Refused, match=r"^site 's2': this site met an internal error$") as refused:
+        carry_out(make("local"), sites)
+    assert type(refused.value) is Refused
+    assert refused.value.__cause__ is not None
+    assert refused.value.__cause__.__cause__ is fault  # for whoever debugs in this process
+
+
+def test_a_refusal_of_a_site_leaves_the_detail_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sites = make_sites(tmp_path)
+    sites[2] = Broken("s2", sites[2].units, sites[2].policy)
+    monkeypatch.setattr(Broken, "fault", BadData("some values are wrong", detail="row 42"))
+    with pytest.raises(BadData) as refused:
+        carry_out(make("local"), sites)
+    assert str(refused.value) == "site 's2': some values are wrong"
+    assert not refused.value.detail
+    assert "42" not in "".join(traceback.format_exception(refused.value)).split("BadData: some", 1)[1]
+
+
+@pytest.mark.parametrize("sensitivity", [float("nan"), float("inf"), -1.0, 0.0])
+def test_a_plan_with_a_senseless_sensitivity_is_refused_before_it_is_proposed(sensitivity: float) -> None:
+    plan = make("local")
+    with pytest.raises(BadParameter, match="sensitivity must lie between"):
+        replace(plan, releases=(replace(plan.releases[0], sensitivity=sensitivity),))
+
+
+def test_two_sites_with_one_ledger_are_refused(tmp_path: Path) -> None:
+    """The same people must not take part twice: by name, by path, or by another way of writing the path."""
+    sites = make_sites(tmp_path)
+    for other in (tmp_path / "0.sqlite", Path(os.path.relpath(tmp_path / "0.sqlite"))):
+        twin = Site("s1", sites[1].units, sites[1].policy.model_copy(update={"ledger": other}))
+        with pytest.raises(BadParameter, match="two sites have the same ledger"):
+            pin(make("local"), [sites[0], twin, *sites[2:]])
+    tables = {name: np.zeros((20, 2)) for name in ("a", "b", "c")}
+    policies = {name: Policy(population="everybody" if name != "c" else "c") for name in tables}
+    with pytest.raises(BadParameter, match="two sites have the same ledger"):
+        run(QUESTION, tables, epsilon=1.0, delta=1e-5, policies=policies)
+    with policies["a"].open_ledger() as ledger:
+        assert not ledger.entries()
+
+
+def test_a_study_of_records_is_not_for_units_of_several_rows(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path, unit="record")
+    assert carry_out(make("local", unit="record"), sites).report.unit == "record"
+    rows = np.zeros((24, 2))
+    pairs = Units.from_list([rows[:2], *rows[2:, None]])  # one of 23 owns two rows
+    for kind in ("record", "person"):
+        policy = sites[2].policy.model_copy(update={"unit": kind, "rows_per_unit": 2, "ledger": tmp_path / kind})
+        sites[2] = Site("s2", pairs, policy)
+        with pytest.raises(
+            OutsidePlan, match="'s2': the study protects single records, but units here own several rows"
+        ):
+            carry_out(make("local", unit="record", study=f"again {kind}"), sites)
+        assert [entries(site) for site in sites] == [1, 1, 0, 1]
+    with pytest.raises(OutsidePlan, match="units here own several rows"):
+        run(QUESTION, {"a": rows, "b": pairs}, epsilon=1.0, delta=1e-5, unit="record")
 
 
 def lose(kind: type, *names: str) -> Callable[[str, Message], bool]:

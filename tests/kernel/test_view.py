@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from zerosum.errors import BadParameter
+from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
 from zerosum.kernel.schemes import Combine, Law, Mixing, Scheme, SiteShape
-from zerosum.kernel.view import Coalition, calibrate, mu_squared, solve, view, worst_mu
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.view import Coalition, calibrate, dealer_mu, mu_squared, solve, view, worst_mu
 
 NOISY = ["pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
 
@@ -67,6 +69,36 @@ def test_cape_as_published_against_the_check_values(sites: int, colluders: int, 
     assert np.allclose(worst**2, exact, atol=5e-7)
     helper = Scheme("cape-helper").law([SiteShape()] * sites, sites - colluders)
     assert np.allclose(worst_mu(helper, 1.0, Coalition(colluders)), worst, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_what_a_dealer_knows_agrees_with_the_solver(name: str) -> None:
+    """Closed form against a view in which every dealt e is known; only a helper deals, and only there it matters."""
+    rng = np.random.default_rng(40 + NOISY.index(name))
+    for _ in range(100):
+        law, honest = random_law(rng, name)
+        coalition = Coalition(law.sites - len(honest))
+        dealer, ordinary = dealer_mu(law, 1.3, coalition), worst_mu(law, 1.3, coalition)
+        if name != "cape-helper":
+            assert np.array_equal(dealer, ordinary)
+            continue
+        assert np.all(dealer >= ordinary * (1 - 1e-12))
+        for site in honest:
+            found = view(law, honest, dealer=True).mu_squared(1.3, site)
+            assert found == pytest.approx(dealer[site] ** 2, rel=1e-9)
+            assert found == pytest.approx((1.3 * law.factor[site] / law.own[site]) ** 2, rel=1e-9)
+
+
+@pytest.mark.parametrize(("sites", "reached"), [(4, 1.5222), (10, 2.3102), (30, 4.1638)])
+def test_what_a_dealing_coordinator_reaches_at_epsilon_1(sites: int, reached: float) -> None:
+    release = PlannedRelease("vector_sum", 2.0, 0.5, 3, 1.0)
+    roster = tuple(PlannedSite(f"s{s}") for s in range(sites))
+    common = ("s", "mean", "person", Adjacency.REPLACE_ONE, 1.0, 1e-5)
+    plan = Plan(*common, Scheme("cape-helper"), Coalition.default(sites), roster, (release, release))
+    assert plan.site_epsilon(0) == pytest.approx(1.0, abs=1e-9)
+    assert plan.coordinator_epsilon(0) == pytest.approx(reached, abs=5e-4)
+    other = replace(plan, scheme=Scheme("zero-sum"))
+    assert np.array_equal(other.coordinator_mus(), other.site_mus())
 
 
 def test_very_large_cancelling_noise_does_not_break_the_solver() -> None:
@@ -139,7 +171,7 @@ def test_noise_that_hides_nothing_costs_everything() -> None:
 def test_impossible_coalitions_are_refused(sites: int, colluders: int, dropouts: int, message: str) -> None:
     with pytest.raises(BadParameter, match=message):
         Coalition(colluders, dropouts).honest(sites)
-    with pytest.raises(BadParameter, match="must not be negative"):
+    with pytest.raises(BadParameter, match="must be a whole number from 0"):
         Coalition(-1)
 
 

@@ -1,7 +1,7 @@
 """Whose images a folder holds: a BIDS data set (raw or derived), or plain files, one a person.
 
 Which files belong to one person decides what is protected. So whatever could make one person look like two, or count a
-recording twice, is refused.
+recording twice, is refused. Names of files and folders name people, so they are said in an error's `detail` only.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def _plain(folder: Path) -> Found:
             continue
         name = _stem(path)
         if "sub" in _entities(path):
-            raise BadData(f"{path} has a BIDS name: put runs into sub-*/func, beside a participants.tsv")
+            fault = f"an image in {folder} has a BIDS name: put runs into sub-*/func, beside a participants.tsv"
+            raise BadData(fault, detail=path.name)
         if _alike([name, *people]):
-            raise BadData(f"{folder} has two images of {name!r}, or of names that are nearly the same")
+            raise BadData(f"{folder} has two images of one name, or of names that are nearly the same", detail=name)
         sidecar, table = path.with_name(f"{name}.json"), path.with_name(f"{name}.tsv")
         sidecars = (sidecar,) if sidecar.is_file() else ()
         people[name] = (Recording(path, sidecars, table if table.is_file() else None),)
@@ -89,8 +90,9 @@ def _plain(folder: Path) -> Found:
 def _bids(folder: Path, subjects: list[Path], selection: Selection) -> Found:
     listed = _participants(folder)
     found = {subject.name: _recordings(folder, subject, selection) for subject in subjects}
-    if strangers := sum(1 for name, recordings in found.items() if recordings and name not in listed):
-        raise BadData(f"{folder} has images of {strangers} people who are not in its participants.tsv")
+    if strangers := [name for name, recordings in found.items() if recordings and name not in listed]:
+        fault = f"{folder} has images of people who are not in its participants.tsv"
+        raise BadData(fault, detail=", ".join(strangers))
     people = {name: found[name] for name in listed if found.get(name)}
     if not people:
         raise BadData(f"{folder} has no *_bold.nii or *_bold.nii.gz of anybody in its participants.tsv, as selected")
@@ -136,13 +138,15 @@ def _recordings(root: Path, subject: Path, selection: Selection) -> tuple[Record
             entities = _entities(path)
             expected = {"sub": subject.name[4:]} | ({} if folder is subject else {"ses": folder.name[4:]})
             if any(entities.get(name) != value for name, value in expected.items()):
-                raise BadData(f"{path} lies in the folder of another person or session than its name says")
+                fault = f"an image in {root} lies in the folder of another person or session than its name says"
+                raise BadData(fault, detail=str(path))
             if not selection.admits(entities):
                 continue
             which = frozenset((name, value) for name, value in entities.items() if name not in _VERSIONS)
             if which in seen:
                 raise BadData(
-                    f"{path} and {seen[which].name} are two versions of one recording: select one by space, desc or res"
+                    f"{root} has two versions of one recording: select one by space, desc or res",
+                    detail=f"{path} and {seen[which].name}",
                 )
             seen[which] = path
     return tuple(Recording(path, _sidecars(root, path), _confounds(path)) for path in seen.values())
@@ -197,13 +201,13 @@ def _check_files(folder: Path, found: Found) -> None:
     for path in _files(found):
         real = path.resolve()
         if not real.is_file():
-            raise BadData(f"{path} is not a file, or a link that leads nowhere")
+            raise BadData(f"an image in {folder} is not a file, or a link that leads nowhere", detail=str(path))
         if not real.is_relative_to(home):
-            raise BadData(f"{path} leads out of {folder}; put the images themselves there")
+            raise BadData(f"an image in {folder} is a link that leads out of it; put it there", detail=str(path))
         stored = real.stat()
         which = (stored.st_dev, stored.st_ino)  # hard links have another path, and the same number
         if which in whose:
-            raise BadData(f"{path} and {whose[which]} are the same file")
+            raise BadData(f"two images in {folder} are the same file", detail=f"{path} and {whose[which]}")
         whose[which] = path.name
 
 

@@ -33,15 +33,20 @@ _DAMAGE: tuple[type[Exception], ...] = (  # what NumPy, zip, gzip and csv raise 
 
 
 @contextmanager
-def readable(path: Path, *also: type[Exception]) -> Iterator[None]:
-    """What a library raises for a file it cannot read becomes one sentence, which quotes nothing of it."""
+def readable(path: Path, *also: type[Exception], called: str | None = None) -> Iterator[None]:
+    """What a library raises for a file it cannot read becomes one sentence, which quotes nothing of it.
+
+    A person's own file is `called` otherwise than by its name.
+    """
     try:
         yield
     except ZerosumError:
         raise
     except (*_DAMAGE, *also) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
-        raise BadData(f"{path} is cut short, damaged, of another format or unreadable ({why})") from None
+        what, detail = (path, "") if called is None else (called, str(path))
+        fault = f"{what} is cut short, damaged, of another format or unreadable ({why})"
+        raise BadData(fault, detail=detail) from None
 
 
 def number(cell: str | float) -> float:
@@ -87,7 +92,7 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
         tables = [key for key in archive.files if key not in _DESCRIBING]
         named = [key for key in ("data", "X") if key in tables]
         if not named and len(tables) != 1:
-            raise BadData(f"{path} holds {len(tables)} arrays, and none of them is called data or X")
+            raise BadData(f"{path} holds no array, or several, none of which is called data or X")
         keys = {"data": (named or tables)[0]} | {key: key for key in _DESCRIBING}
         return {name: np.asarray(archive[key]) for name, key in keys.items() if key in archive.files}
 
@@ -99,7 +104,7 @@ def _array_table(
     if data.dtype.kind not in "biuf":
         raise BadData(f"{path} holds values that are not real numbers")
     if data.ndim not in (1, 2, 3) or data.size == 0:
-        raise BadData(f"{path} holds an array of shape {data.shape}, not rows and columns")
+        raise BadData(f"{path} holds an array that is not rows and columns, or empty", detail=f"shape {data.shape}")
     array = data[:, None] if data.ndim == 1 else data.reshape(-1, data.shape[-1])
     size, width = array.shape
     offsets = _unit_offsets(path, held, size)
@@ -109,7 +114,7 @@ def _array_table(
     names = _array_names(path, held.get("columns"), width, columns, unit_column)
     if labels is not None:
         if labels.shape != (size,) or labels.dtype.kind not in "biufU" or offsets is not None:
-            raise BadData(f"the units of {path} must be one label for each of its {size} rows, without offsets")
+            raise BadData(f"the units of {path} must be one label for each of its rows, without offsets")
         names += ("units",)
 
     def batches(positions: Sequence[int]) -> Iterator[list[Cells]]:
@@ -144,14 +149,14 @@ def _runs(path: Path, held: Mapping[str, NDArray[Any]], offsets: NDArray[np.int6
     if not np.isin(offsets, bounds).all():
         raise BadData(f"a run of {path} must lie within the rows of one unit: every unit begins with a run")
     if seconds.dtype.kind not in "iuf" or seconds.shape not in ((), (len(bounds) - 1,)):
-        raise BadData(f"the seconds of {path} must be one number, or one for each of its {len(bounds) - 1} runs")
+        raise BadData(f"the seconds of {path} must be one number, or one for each of its runs")
     return Runs(bounds, np.broadcast_to(seconds, (len(bounds) - 1,)).astype(np.float64))
 
 
 def _bounds(path: Path, name: str, given: NDArray[Any], size: int) -> NDArray[np.int64]:
     whole = given.dtype.kind in "iu" and given.ndim == 1 and len(given) > 1
     if not whole or given[0] != 0 or given[-1] != size or np.any(given[1:] <= given[:-1]):
-        raise BadData(f"the {name} of {path} must be rising whole numbers from 0 to its {size} rows")
+        raise BadData(f"the {name} of {path} must be rising whole numbers from 0 to its number of rows")
     return given.astype(np.int64)
 
 
@@ -196,7 +201,8 @@ def _csv_table(path: Path) -> Table:
 
     def blank(row: list[str], line: int) -> bool:
         if len(row) != len(names) and (row or len(names) == 1):
-            raise BadData(f"line {line} of {path} has {len(row)} cells, but its header {len(names)}")
+            detail = f"line {line} has {len(row)} cells, the header {len(names)}"
+            raise BadData(f"some line of {path} has more or fewer cells than its header", detail=detail)
         return not row
 
     return Table(names, batches)

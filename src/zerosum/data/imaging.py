@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,24 +75,33 @@ def load_images(
     """
     preparation = preparation or Preparation()
     found = find_recordings(folder, selection)
-    scans = [
-        [open_scan(run.path, space, preparation, sidecars=run.sidecars, confounds=run.confounds) for run in recordings]
-        for recordings in found.people.values()
-    ]
+    with _of(folder):
+        scans = [
+            [open_scan(run.path, space, preparation, sidecars=run.sidecars, confounds=run.confounds) for run in own]
+            for own in found.people.values()
+        ]
     flat = [scan for person in scans for scan in person]
     begins = np.cumsum([0, *(scan.volumes for scan in flat)]).astype(np.int64)
     firsts = np.cumsum([0, *(len(person) for person in scans)])
     rows = _array(folder, int(begins[-1]), len(space.columns))
     for at, scan in enumerate(flat):
-        read_scan(scan, space, preparation, rows[begins[at] : begins[at + 1]])
+        with _of(folder):
+            read_scan(scan, space, preparation, rows[begins[at] : begins[at + 1]])
         if on_scan is not None:
             on_scan(at + 1, len(flat))
     units = Units(rows, begins[firsts], Runs(begins, np.array([scan.seconds for scan in flat])))
-    try:
+    with _of(folder):
         units.check()
-    except BadData as error:
-        raise BadData(f"{folder}: {error}") from None
     return Imaged(units, space.columns, tuple(found.people), found.notes)
+
+
+@contextmanager
+def _of(folder: Path) -> Iterator[None]:
+    """Errors name the folder, which a study names too, and leave out whose image it was."""
+    try:
+        yield
+    except BadData as error:
+        raise error.about(str(folder)) from None
 
 
 def _array(folder: Path, rows: int, columns: int) -> Floats:
@@ -99,6 +109,7 @@ def _array(folder: Path, rows: int, columns: int) -> Floats:
         return np.empty((rows, columns))
     except MemoryError:
         raise BadData(
-            f"the images in {folder} come to {8e-9 * rows * columns:.1f} GB of numbers, more than this machine's "
-            "memory: use an atlas, or a coarser mask"
+            f"the images in {folder} come to more numbers than this machine's memory holds: use an atlas, or a coarser "
+            "mask",
+            detail=f"{8e-9 * rows * columns:.1f} GB",
         ) from None

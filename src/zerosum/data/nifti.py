@@ -47,41 +47,50 @@ class Nifti:
     affine: Floats
     seconds: float | None  # between volumes; None where the header does not say, or not in which unit
     kind: Any  # the class of nibabel's that reads it
+    called: str | None = None  # in messages, where the name of the file is not for others
 
     @classmethod
-    def open(cls, path: Path) -> Nifti:
+    def open(cls, path: Path, called: str | None = None) -> Nifti:
         """Read the header only, or raise `BadData`."""
         library = nibabel()
+
+        def wrong(what: str, detail: str = "") -> BadData:
+            return _wrong(path, called, what, detail)
+
         if not is_nifti(path.name):
-            raise BadData(f"{path} is neither .nii nor .nii.gz")
+            raise wrong("{} is neither .nii nor .nii.gz")
         if not path.is_file():
-            raise BadData(f"there is no file {path}")
-        with _reading(path):
+            raise wrong("there is no file {}")
+        with _reading(path, called):
             image = library.load(path)
             if not isinstance(image, library.Nifti1Image):
-                raise BadData(f"{path} is not a NIfTI volume")
+                raise wrong("{} is not a NIfTI volume")
             if image.get_data_dtype().kind not in "biuf":
-                raise BadData(f"{path} holds values that are not real numbers")
+                raise wrong("{} holds values that are not real numbers")
             shape, affine = tuple(int(n) for n in image.shape), np.asarray(image.affine, dtype=np.float64)
             seconds = _clock(image.header)
             claimed, size = math.prod(shape) * image.get_data_dtype().itemsize, path.stat().st_size
         if min(shape, default=0) < 1:
-            raise BadData(f"{path} holds no voxels")
+            raise wrong("{} holds no voxels")
         if claimed > size * (_DENSEST_GZIP if _packed(path) else 1):
-            raise BadData(f"{path} is cut short: its header says {claimed} bytes of values, more than it can hold")
+            raise wrong("{} is cut short: its header says more values than it can hold", f"{claimed} bytes")
         if affine.shape != (4, 4) or not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-9:
-            raise BadData(f"the affine of {path} is not finite, or flat: it does not say where the voxels lie")
-        return cls(path, shape, affine, seconds, type(image))
+            raise wrong("the affine of {} is not finite, or flat: it does not say where the voxels lie")
+        return cls(path, shape, affine, seconds, type(image), called)
+
+    def wrong(self, what: str, detail: str = "") -> BadData:
+        """An error that says `what`, with this image for {}, and keeps what is not for others to itself."""
+        return _wrong(self.path, self.called, what, detail)
 
     def values(self) -> NDArray[Any]:
         """All of it at once."""
-        with _reading(self.path), self._image() as image:
+        with _reading(self.path, self.called), self._image() as image:
             return np.asarray(image.dataobj)
 
     def volumes(self) -> Iterator[tuple[int, Floats]]:
         """The volumes of a 4D file in order, some at a time: (number of the first, array of x, y, z, some)."""
         some = max(1, _CHUNK_BYTES // (8 * int(np.prod(self.shape[:3]))))
-        with _reading(self.path), self._image() as image:
+        with _reading(self.path, self.called), self._image() as image:
             for start in range(0, self.shape[3], some):
                 yield start, np.asarray(image.dataobj[..., start : start + some], dtype=np.float64)
 
@@ -111,9 +120,15 @@ def _clock(header: Any) -> float | None:
     return seconds if np.isfinite(seconds) and seconds > 0 else None
 
 
+def _wrong(path: Path, called: str | None, what: str, detail: str) -> BadData:
+    whose = [] if called is None else [str(path)]
+    message = what.replace("{}", str(path) if called is None else called)
+    return BadData(message, detail=": ".join(whose + ([detail] if detail else [])))
+
+
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _reading(path: Path, called: str | None) -> Iterator[None]:
     library = nibabel()
     damage = (library.filebasedimages.ImageFileError, library.spatialimages.HeaderDataError)
-    with readable(path, *damage), np.errstate(all="ignore"):
+    with readable(path, *damage, called=called), np.errstate(all="ignore"):
         yield

@@ -1,6 +1,7 @@
 """One run: a 4D image with its sidecar and confounds, into cleaned rows (volumes, columns).
 
-Everything is done within the run, so that nothing of one person enters another's rows.
+Everything is done within the run, so that nothing of one person enters another's rows. What is wrong with a run is said
+without its file's name, which names a person; that is in the error's `detail`.
 """
 
 from __future__ import annotations
@@ -87,23 +88,25 @@ def open_scan(
     The seconds between volumes come from `preparation`, else from the first of `sidecars` that has RepetitionTime, else
     from the header.
     """
-    image = Nifti.open(path)
+    image = Nifti.open(path, called="an image")
     if len(image.shape) != 4:
-        raise BadData(f"{path} has {len(image.shape)} dimensions; a run has four, the last of them time")
+        found = f"it has {len(image.shape)}"
+        raise image.wrong("{} has not the four dimensions of a run, the last of them time", found)
     space.check_grid(image)
     if image.shape[3] < MINIMUM_VOLUMES:
-        raise BadData(f"{path} has {image.shape[3]} volumes; a run needs at least {MINIMUM_VOLUMES}")
+        raise image.wrong(f"{{}} has fewer than the {MINIMUM_VOLUMES} volumes a run needs", f"it has {image.shape[3]}")
     seconds = preparation.seconds or _seconds(image, sidecars)
     if preparation.band is not None and preparation.band[1] >= 0.5 / seconds:
-        raise BadData(
-            f"the band ends at {preparation.band[1]:g} Hz, but with {seconds:g} s between volumes {path} "
-            f"says nothing beyond {0.5 / seconds:g} Hz"
+        raise image.wrong(
+            f"the band ends at {preparation.band[1]:g} Hz, beyond what the time between volumes of {{}} resolves",
+            f"{seconds:g} s, so nothing beyond {0.5 / seconds:g} Hz",
         )
     if preparation.confounds:
         if confounds is None:
-            raise BadData(f"there is no table of confounds beside {path}")
+            raise image.wrong("there is no table of confounds beside {}")
         if len(preparation.confounds) + 2 >= image.shape[3]:
-            raise BadData(f"{path} has {image.shape[3]} volumes, too few for {len(preparation.confounds)} confounds")
+            found = f"it has {image.shape[3]}"
+            raise image.wrong(f"{{}} has too few volumes for {len(preparation.confounds)} confounds", found)
     return Scan(image, seconds, confounds if preparation.confounds else None)
 
 
@@ -112,13 +115,13 @@ def read_scan(scan: Scan, space: Space, preparation: Preparation, out: Floats | 
     rows = np.empty((scan.volumes, len(space.columns))) if out is None else out
     for start, volumes in scan.image.volumes():
         if not np.isfinite(volumes[space.inside]).all():
-            raise BadData(f"{scan.image.path} has values within the {space.kind} that are not finite")
+            raise scan.image.wrong(f"{{}} has values within the {space.kind} that are not finite")
         if preparation.smoothing_mm is not None:
             volumes = _smoothed(volumes, space, preparation.smoothing_mm)
         rows[start : start + volumes.shape[3]] = space.extract(volumes)
     size = np.abs(rows).max(axis=0)
     if size.max() > 1e100:
-        raise BadData(f"{scan.image.path} has values beyond 1e100")
+        raise scan.image.wrong("{} has values beyond 1e100")
     if preparation.detrend or preparation.band is not None or scan.confounds is not None:
         rows[:] = _cleaned(rows, scan, preparation)
     if preparation.standardise:
@@ -131,15 +134,17 @@ def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
 
     `n/a` counts as 0 in the first row of what is a difference to the volume before: there is none.
     """
-    with readable(path), path.open(encoding="utf-8-sig", newline="") as file:
+    called, own = "a table of confounds", str(path)
+    with readable(path, called=called), path.open(encoding="utf-8-sig", newline="") as file:
         table = list(csv.reader(file, delimiter="\t", strict=True))
     header = [name.strip() for name in table[0]] if table else []
     if missing := [name for name in names if header.count(name) != 1]:
-        raise BadData(f"{path} has no column {missing[0]!r}, or more than one")
+        raise BadData(f"{called} has no column {missing[0]!r}, or more than one", detail=own)
     if any(len(row) != len(header) for row in table):
-        raise BadData(f"the rows of {path} do not all have {len(header)} cells")
+        raise BadData(f"the rows of {called} do not all have as many cells as its header", detail=own)
     if len(table) - 1 != volumes:
-        raise BadData(f"{path} has {len(table) - 1} rows, but its run {volumes} volumes")
+        lengths = f"{path}: {len(table) - 1} rows, {volumes} volumes"
+        raise BadData(f"{called} has not as many rows as its run has volumes", detail=lengths)
     found = np.empty((volumes, len(names)))
     for at, name in enumerate(names):
         cells = [row[header.index(name)].strip() for row in table[1:]]
@@ -148,31 +153,34 @@ def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
         found[:, at] = [number(cell) for cell in cells]
         if not np.isfinite(found[:, at]).all():
             row = int(np.argmin(np.isfinite(found[:, at]))) + 1
-            raise BadData(f"column {name!r} of {path} is not a finite number in data row {row}")
+            where = f"{path}: data row {row}"
+            raise BadData(f"column {name!r} of {called} is not a finite number in some row", detail=where)
     return found
 
 
 def _seconds(image: Nifti, sidecars: Sequence[Path]) -> float:
     for sidecar in sidecars:
-        with readable(sidecar):
+        with readable(sidecar, called="a JSON file of an image"):
             record = json.loads(sidecar.read_text(encoding="utf-8-sig"))
         if not isinstance(record, dict):
-            raise BadData(f"{sidecar} is not a table of names and values")
+            raise BadData("a JSON file of an image is not a table of names and values", detail=str(sidecar))
         if "RepetitionTime" not in record:
             continue
         stated = record["RepetitionTime"]
         if isinstance(stated, bool) or not isinstance(stated, int | float) or not 0 < stated < np.inf:
-            raise BadData(f"RepetitionTime in {sidecar} is not a positive number of seconds")
+            fault = "RepetitionTime in a JSON file of an image is not a positive number of seconds"
+            raise BadData(fault, detail=str(sidecar))
         if image.seconds is not None and abs(image.seconds - stated) > _CLOCK_TOLERANCE:
-            raise BadData(
-                f"{image.path} says {image.seconds:g} s between volumes, but {sidecar} says {stated:g} s: "
-                "correct one of them, or give `seconds` in the study"
+            raise image.wrong(
+                "{} says another time between volumes than its JSON file: correct one of them, or give `seconds` in "
+                "the study",
+                f"{image.seconds:g} s, but {sidecar} says {stated:g} s",
             )
         return float(stated)
     if image.seconds is None:
-        raise BadData(
-            f"{image.path} does not say how many seconds lie between volumes: give RepetitionTime in a JSON file "
-            "beside it, pixdim[4] and its unit in the header, or `seconds` in the study"
+        raise image.wrong(
+            "{} does not say how many seconds lie between volumes: give RepetitionTime in a JSON file beside it, "
+            "pixdim[4] and its unit in the header, or `seconds` in the study"
         )
     return image.seconds
 

@@ -104,15 +104,15 @@ class Space:
     def check_grid(self, image: Nifti) -> None:
         """Refuse an image whose voxels are not where these are."""
         if image.shape[:3] != self.shape:
-            raise BadData(
-                f"{image.path} has a grid of {image.shape[:3]} voxels, but the {self.kind} one of {self.shape}: "
-                "resample it to the study's grid"
+            raise image.wrong(
+                f"{{}} has another grid than the {self.kind}, which has {self.shape} voxels: resample it",
+                f"it has {image.shape[:3]}",
             )
         corners = np.array([[x, y, z, 1] for x in (0, 1) for y in (0, 1) for z in (0, 1)]) * [*self.shape, 1]
         if np.abs(corners @ (image.affine - self.affine).T).max() > _TOLERANCE_MM:
-            raise BadData(
-                f"the affine of {image.path} differs from that of the {self.kind}: its voxels lie elsewhere; "
-                "resample it to the study's grid"
+            raise image.wrong(
+                f"the affine of {{}} differs from that of the {self.kind}: its voxels lie elsewhere; resample it to "
+                "the study's grid"
             )
 
     def extract(self, volumes: Floats) -> Floats:

@@ -1,7 +1,8 @@
 """One site's records, from a file into `Units`: .npy, .npz, .csv, .csv.gz and .parquet.
 
-Whatever is wrong with a file is said in one sentence that names the file and the column, never a cell:
-messages may travel, data may not. For the same reason a column is called by its name only where the caller
+Whatever is wrong with a file is said in one sentence that names the file, the column and the kind of fault, never a
+cell, a row or a count: messages may travel, data may not. Which row it was is the error's `detail`, which stays here.
+For the same reason a column is called by its name only where the caller
 gave that name (the first line of a file without a header is a record), and a library's words are left out.
 """
 
@@ -79,7 +80,7 @@ def load_units(
     try:
         units.check()
     except BadData as error:
-        raise BadData(f"{path}: {error}") from None
+        raise error.about(str(path)) from None
     return Loaded(units, tuple(table.names[column.position] for column in chosen))
 
 
@@ -96,9 +97,8 @@ class _Column:
         values = _numbers(cells)
         finite = np.isfinite(values)
         if not finite.all():
-            at = int(np.argmin(finite))
-            what = "not a finite number" if str(cells[at]).strip() else "empty"
-            raise BadData(f"{self.called} is {what} in data row {before + at + 1}")
+            first = before + int(np.argmin(finite)) + 1
+            raise BadData(f"{self.called} is empty or not a finite number in some row", detail=f"data row {first}")
         return values
 
     def labels(self, cells: Cells, before: int, seen: dict[Any, int]) -> list[int]:
@@ -107,7 +107,7 @@ class _Column:
         for row, cell in enumerate(cells.tolist() if isinstance(cells, np.ndarray) else cells, before + 1):
             label = cell.strip() if isinstance(cell, str) else cell
             if label == "" or label != label:
-                raise BadData(f"{self.called} says whose row it is, but is empty in data row {row}")
+                raise BadData(f"{self.called} says whose row it is, but is empty in some row", detail=f"data row {row}")
             codes.append(seen.setdefault(label, len(seen)))
         return codes
 
@@ -163,7 +163,8 @@ def _units(path: Path, table: Table, columns: Sequence[_Column], unit: _Column |
     rows = np.column_stack([np.concatenate(part) for part in parts])
     for column, outside in zip(columns, np.isnan(rows).sum(axis=0), strict=True):
         if outside:
-            raise BadData(f"{outside} values of {column.called} are outside the declared categories")
+            detail = f"{outside} values"
+            raise BadData(f"some values of {column.called} are outside the declared categories", detail=detail)
     return Units.from_groups(rows, labels) if unit else Units(rows, table.offsets, table.runs)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from zerosum.engines.mixing import Mixer, noise_std
 from zerosum.engines.seam import Engine
 from zerosum.engines.secure import SecureSums
-from zerosum.errors import Abandoned, OutsidePlan, Refused
+from zerosum.errors import Abandoned, BadInput, OutsidePlan, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import (
     Consent,
@@ -187,8 +187,8 @@ class _Coordinator:
     def _exchange(self, messages: Mapping[str, Message]) -> Iterable[Reply]:
         for reply in self._engine.exchange(messages):
             if isinstance(reply, Refusal):
-                kind = type(reply.error) if isinstance(reply.error, Refused | ValueError) else Refused
-                raise kind(f"site {reply.site!r}: {reply.error}")
+                error = reply.error if isinstance(reply.error, BadInput | Refused) else Refused(str(reply.error))
+                raise error.about(f"site {reply.site!r}") from reply.error
             yield reply
 
     def _sampler(self, round: int) -> Sampler:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from zerosum.errors import ZerosumError
+from zerosum.errors import Refused, ZerosumError
 from zerosum.kernel.request import Lost, Message, Refusal, Reply
 from zerosum.site.contribute import Site
 
@@ -24,8 +24,16 @@ class InProcess:
         for name, message in messages.items():
             if name not in self._sites or self._loses(name, message):
                 yield Lost(name)
-                continue
-            try:
-                yield self._sites[name].handle(message)
-            except ZerosumError as error:
-                yield Refusal(name, error)
+            else:
+                yield _answer(self._sites[name], message)
+
+
+def _answer(site: Site, message: Message) -> Reply:
+    try:
+        return site.handle(message)
+    except ZerosumError as error:
+        return Refusal(site.name, error.public())
+    except Exception as error:  # what it says may quote data
+        refusal = Refused("this site met an internal error")
+        refusal.__cause__ = error  # for whoever debugs in this process; no part of what travels
+        return Refusal(site.name, refusal)

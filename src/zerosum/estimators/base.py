@@ -150,7 +150,7 @@ class JointEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _run(self, program: Algorithm, tables: Tables, scheme: Scheme) -> Result:
         policies = dict(self.policies or {})
-        paths = [policy.ledger_path for policy in policies.values()]
+        paths = [policy.ledger_path.resolve() for policy in policies.values()]
         if len(set(paths)) < len(paths):  # the second would be refused in mid-study, when the first has spent
             raise ValueError("two sites share a ledger: give each a population of its own in policies")
         with tempfile.TemporaryDirectory(prefix="zerosum-reproduction-") as folder:

@@ -153,7 +153,7 @@ class ICA(JointEstimator):
         scheme = self._checked_scheme()
         self._pieces: set[int] = set()
         tables = self._tables(X, sites, people, scheme)
-        if any(units.largest == 1 for units in tables.values()):
+        if any(units.offsets is None for units in tables.values()):  # how they were handed in; how many rows is data
             raise ValueError("every person has a single row, which has no time course: keep a person's rows together")
         given = {name: getattr(self, name) for name in ("basis", "passes", "rounds", "seconds", "band")}
         program = algorithms.build(

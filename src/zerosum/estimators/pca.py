@@ -72,7 +72,8 @@ class PCA(JointEstimator):
     ----------
     components_ : (n_components, n_features), the largest entry of each positive.
     explained_variance_ : (n_components,), eigenvalues of the mean of the units' matrices, less what noise adds.
-    explained_variance_ratio_ : (n_components,), only where the whole is known: for normalised single rows it is 1.
+    explained_variance_ratio_ : (n_components,), only where the whole is known: with
+        unit="record" and normalised rows it is 1.
     explained_variance_std_ : (n_components,), the standard deviation that noise gives each of them.
     mean_, scale_ : (n_features,), what rows are centred at and then divided by.
     noise_edge_ : float, the eigenvalue that noise alone reaches.
@@ -177,9 +178,10 @@ class PCA(JointEstimator):
         )
         result = self._run(program, tables, scheme)
         self._learn(result)
-        for_rows = self.normalise and all(units.largest == 1 for units in tables.values())
         self._forget("explained_variance_ratio_")
-        if for_rows:  # a row's normalised matrix has trace 1; a person's only has Frobenius norm 1
+        # A row's normalised matrix has trace 1, a person's only Frobenius norm 1. The declared unit decides, which is
+        # public: whether everybody happens to own a single row is data.
+        if self.normalise and self.unit == "record":
             self.explained_variance_ratio_ = self.explained_variance_.copy()
         return self._keep(result, notes)
 

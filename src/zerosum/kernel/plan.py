@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, grid
 from zerosum.kernel.schemes import Combine, Floats, Law, Mixing, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.view import Coalition, calibrate, worst_mu
+from zerosum.kernel.view import Coalition, calibrate, dealer_mu, worst_mu
 
 Calibration = Literal["exact", "published"]
 
@@ -45,6 +48,15 @@ class PlannedSite:
     weight: float | None = None
     identity: str | None = None  # the public half of its signing key, in hex, pinned
 
+    def __post_init__(self) -> None:
+        _ = self.shape  # refuses what makes no sense
+        if self.identity is not None and not re.fullmatch("[0-9a-f]{64}", self.identity):
+            raise BadParameter("a site's identity must be 32 bytes in hex")
+
+    @property
+    def shape(self) -> SiteShape:
+        return SiteShape(self.units, self.scale, self.weight)
+
 
 @dataclass(frozen=True)
 class PlannedRelease:
@@ -56,6 +68,12 @@ class PlannedRelease:
     share: float
     size: int
     bound: float
+
+    def __post_init__(self) -> None:
+        accountant.check_amount("a release's sensitivity", self.sensitivity)
+        accountant.check_amount("a release's bound", self.bound)
+        accountant.check_amount("a release's share of the budget", self.share)
+        accountant.check_count("a release's size", self.size)
 
 
 @dataclass(frozen=True)
@@ -101,8 +119,6 @@ class Plan:
             )
         if not self.releases:
             raise BadParameter("a plan needs at least one release")
-        if any(not release.share > 0 for release in self.releases):
-            raise BadParameter("every release needs a positive share of the budget")
         if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
             raise BadParameter("the releases' shares of the budget add up to more than 1")
         if self.calibration == "published" and self.scheme.name not in (
@@ -134,7 +150,7 @@ class Plan:
 
     @cached_property
     def _shape(self) -> Law:
-        shapes = [SiteShape(site.units, site.scale, site.weight) for site in self.sites]
+        shapes = [site.shape for site in self.sites]
         return self.scheme.law(shapes, self.coalition.honest(len(self.sites)))
 
     def law(self, round: int) -> Law:
@@ -150,7 +166,8 @@ class Plan:
         known: dict[PlannedRelease, Law] = {}
         for release in self.releases:
             if release not in known:
-                known[release] = self._calibrated(release)
+                with _computable():
+                    known[release] = self._calibrated(release)
         return tuple(known[release] for release in self.releases)
 
     @cached_property
@@ -158,7 +175,8 @@ class Plan:
         known: dict[PlannedRelease, Floats] = {}
         for release, law in zip(self.releases, self._laws, strict=True):
             if release not in known:
-                known[release] = worst_mu(law, release.sensitivity, self.coalition)
+                with _computable():
+                    known[release] = worst_mu(law, release.sensitivity, self.coalition)
         return tuple(known[release] for release in self.releases)
 
     def _calibrated(self, release: PlannedRelease) -> Law:
@@ -195,12 +213,30 @@ class Plan:
 
     def site_epsilon(self, site: int) -> float:
         """The exact epsilon of a whole study for one site's units, at the study's delta."""
-        mu, distance = float(self.site_mus()[site]), math.fsum(self.distance(r) for r in range(len(self.releases)))
+        return self._epsilon(float(self.site_mus()[site]))
+
+    def coordinator_epsilon(self, site: int) -> float:
+        """What the coordinator could reach with everything it holds; see `coordinator_mus`."""
+        return self._epsilon(float(self.coordinator_mus()[site]))
+
+    def _epsilon(self, mu: float) -> float:
+        distance = math.fsum(self.distance(r) for r in range(len(self.releases)))
         return accountant.with_distance(lambda delta: accountant.epsilon(mu, delta), distance, self.delta)
 
     def site_mus(self) -> Floats:
         """What the whole study costs each site."""
         return np.asarray(np.sqrt(np.sum([self.mus(r) ** 2 for r in range(len(self.releases))], axis=0)))
+
+    def coordinator_mus(self) -> Floats:
+        """What the whole study costs each site if the coordinator uses the noise it dealt: more than planned where it
+        is the helper, and the same everywhere else."""
+        return self.site_mus() if self._shape.mixing is not Mixing.HELPER else self._dealer_mus
+
+    @cached_property
+    def _dealer_mus(self) -> Floats:
+        rounds = zip(self._laws, self.releases, strict=True)
+        squares = [dealer_mu(law, release.sensitivity, self.coalition) ** 2 for law, release in rounds]
+        return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
     def claimed_mus(self) -> Floats | None:
         """What the papers' theorems would claim for the same noise, where they have one and it applies."""
@@ -251,11 +287,29 @@ class Plan:
 
     @staticmethod
     def from_json(text: bytes) -> Plan:
-        return _ADAPTER.validate_json(text)
+        """A plan that came from somewhere; whatever is wrong with it is one sentence."""
+        try:
+            return _ADAPTER.validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+            raise BadParameter(f"the plan{' at ' + where if where else ''}: {what}") from None
 
     def digest(self) -> str:
         """SHA-256 of the plan: what a site agrees to."""
         return hashlib.sha256(self.to_json()).hexdigest()
+
+
+@contextmanager
+def _computable() -> Iterator[None]:
+    """Numbers that are each sound can still be beyond double precision together."""
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            yield
+    except BadParameter:
+        raise
+    except (ArithmeticError, ValueError) as error:
+        raise BadParameter("the plan's noise is beyond what can be computed: ask for less extreme numbers") from error
 
 
 _ADAPTER = TypeAdapter(Plan)

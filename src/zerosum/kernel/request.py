@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.errors import ZerosumError
 from zerosum.kernel.plan import Plan
 
 Floats = NDArray[np.float64]
@@ -126,7 +127,7 @@ class Refusal:
     """The site says no, in one sentence that names no value of its data."""
 
     site: str
-    error: Exception
+    error: ZerosumError
 
 
 @dataclass(frozen=True)

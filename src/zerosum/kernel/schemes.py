@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.errors import BadParameter
+from zerosum.kernel.accountant import SMALLEST, check_amount, check_count
 
 Floats = NDArray[np.float64]
 
@@ -68,6 +69,14 @@ class SiteShape:
     units: int | None = None
     scale: float = 1.0
     weight: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.units is not None:
+            check_count("a site's number of units", self.units)
+        if not SMALLEST <= self.scale <= 1:
+            raise BadParameter(f"a site's scale must lie in (0, 1], got {self.scale:g}")
+        if self.weight is not None:
+            check_amount("a site's weight", self.weight)
 
 
 @dataclass(frozen=True)
@@ -148,8 +157,6 @@ class Scheme:
         S = len(shapes)
         ones, zeros = np.ones(S), np.zeros(S)
         asked = np.array([shape.scale for shape in shapes])
-        if np.any(~(asked > 0) | (asked > 1)):
-            raise BadParameter("a site's scale must lie in (0, 1]")
         match self.name:
             case "non-private":
                 return Law(Mixing.NONE, ones, ones, zeros, zeros)

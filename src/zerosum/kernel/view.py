@@ -15,13 +15,16 @@ for every mixing but the pairwise one; it holds for a_s = 0 (local) and in the l
 sum, or the site that takes what is left over). Only the last sum depends on the coalition, so the worst one takes
 the C sites with the largest terms. A site that is lost reveals no more than one that colludes: L losses count as L
 further colluders.
+
+Whoever deals the noise of HELPER knows every e_t, whatever the coalition: against it only b_s is left, and
+mu_s = D c_s / sqrt(b_s) (`dealer_mu`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -29,6 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 
 from zerosum.errors import BadParameter
+from zerosum.kernel.accountant import check_amount, check_count
 from zerosum.kernel.schemes import Floats, Law, Mixing
 
 
@@ -40,8 +44,8 @@ class Coalition:
     dropouts: int = 0
 
     def __post_init__(self) -> None:
-        if self.colluders < 0 or self.dropouts < 0:
-            raise BadParameter(f"colluders and dropouts must not be negative, got {self.colluders} and {self.dropouts}")
+        check_count("colluders", self.colluders, least=0)
+        check_count("dropouts", self.dropouts, least=0)
 
     def honest(self, sites: int) -> int:
         """Sites that are neither colluding nor lost, in the worst case; at least one must be left."""
@@ -88,12 +92,24 @@ def worst_mu(law: Law, sensitivity: float, coalition: Coalition) -> Floats:
     return np.array([math.sqrt(mu_squared(law, sensitivity, s, honest[s])) for s in range(S)])
 
 
+def dealer_mu(law: Law, sensitivity: float, coalition: Coalition) -> Floats:
+    """mu of every site against a coordinator that uses all it holds, the cancelling noise it dealt included.
+
+    Nobody but a helper deals noise, so that this is `worst_mu` elsewhere.
+    """
+    if law.mixing is not Mixing.HELPER:
+        return worst_mu(law, sensitivity, coalition)
+    alone = replace(law, mixing=Mixing.NONE, cancelling=np.zeros(law.sites))
+    return worst_mu(alone, sensitivity, coalition)
+
+
 def calibrate(law: Law, sensitivity: float, coalition: Coalition, mu: float) -> Law:
     """Scale a law so that no site's mu passes the target, rounded to the private side."""
     if not (mu > 0 and math.isfinite(mu)):
         raise BadParameter(f"mu must be positive and finite, got {mu:g}")
+    check_amount("the sensitivity", sensitivity)
     worst = float(np.max(worst_mu(law, sensitivity, coalition)))
-    if math.isinf(worst):
+    if not 0 < worst < math.inf:
         raise BadParameter("this scheme adds no noise that could be calibrated")
     scale = worst / mu
     while (worst := float(np.max(worst_mu(law.scaled(scale), sensitivity, coalition)))) > mu:
@@ -121,7 +137,7 @@ def _pairwise(law: Law, sensitivity: float, site: int, index: NDArray[np.intp]) 
         raise BadParameter("pairwise streams need one variance for all pairs and equal weights")
     v, b, H = float(law.cancelling[0]) ** 2, law.own_variance[index], len(index)
     own = v * H + float(law.own_variance[site])
-    second = _ratio(v / own**2, float(np.sum(b / (v * H + b))) / H) if v > 0 else 0.0
+    second = _ratio(v / own / own, float(np.sum(b / (v * H + b))) / H) if v > 0 else 0.0
     return float(law.move(sensitivity, site) ** 2 * (_ratio(1.0, own) + second))
 
 
@@ -182,8 +198,11 @@ def solve(read: Floats, shift: Floats, known: Floats, variance: Floats) -> float
     return float(solution @ solution)
 
 
-def view(law: Law, honest: Sequence[int]) -> View:
-    """The matrices of a law for the coalition of the coordinator with every site not in `honest`."""
+def view(law: Law, honest: Sequence[int], *, dealer: bool = False) -> View:
+    """The matrices of a law for the coalition of the coordinator with every site not in `honest`.
+
+    As the `dealer` of a helper's noise it knows every site's e_s, not only the colluders'.
+    """
     S, index = law.sites, tuple(sorted(honest))
     colluding = [s for s in range(S) if s not in honest]
     none = np.zeros((0, 0))
@@ -204,7 +223,7 @@ def view(law: Law, honest: Sequence[int]) -> View:
             known, variance = np.vstack([law.weight[None, :], eye[colluding]]), law.cancelling**2
         case Mixing.HELPER:
             mixing, variance = _dealt(law)
-            known = mixing[colluding]
+            known = mixing if dealer else mixing[colluding]
     draws = mixing.shape[1]
     known_own = np.hstack([np.zeros((len(colluding), draws)), eye[colluding]])
     return View(

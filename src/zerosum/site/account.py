@@ -111,6 +111,21 @@ class Entry:
     charged_mu: float
     previous: str
     digest: str
+    version: str | None = None  # of Zerosum, when it was charged; None: 0.1, which did not say
+
+    def doubt(self, adjacency: str) -> str | None:
+        """What is wrong with the guarantee an entry was charged under, where it is known that there is something.
+
+        Zerosum 0.1 charged too little for the sums of k-means, and for the second look of PCA where units are added or
+        removed; its entries do not say which look they were. They count as charged: nobody knows by how much more.
+        """
+        if self.version is not None:
+            return None
+        if self.spend.statistic == "cluster_sums":
+            return "did not hold"
+        if self.spend.statistic in ("scatter", "scatter_norms") and adjacency == Adjacency.ADD_REMOVE.value:
+            return "may not have held"
+        return None
 
 
 def _check_names(unit: str, **names: str) -> None:

@@ -14,7 +14,8 @@ transaction only, and always to the newest entry, so that two processes cannot m
 files goes unseen: where that matters, keep the counter on another disk.
 
 The ledger is one table of (number, body, digest). Row 0 says whose it is. Each digest is the SHA-256 of the
-digest before it and the body, which is JSON with floats in the shortest form that reads back exactly. The
+digest before it and the body, which is JSON with floats in the shortest form that reads back exactly. A body's
+`version` is that of Zerosum when it was written (0.1 wrote none); readers pass over entries they do not know. The
 file appears whole, by one link, so that a ledger without row 0 is a damaged one.
 """
 
@@ -31,6 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
@@ -139,6 +141,13 @@ def _json(fields: dict[str, Any]) -> str:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def _version() -> str:
+    try:
+        return version("zerosum")
+    except PackageNotFoundError:  # run from a source tree
+        return "unknown"
+
+
 def _digest(previous: str, body: object) -> str:
     return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
 
@@ -218,7 +227,7 @@ class Ledger:
         if not spend.request:
             raise BadParameter(f"{spend} names no request: give its digest")
         with self._transaction("IMMEDIATE"):
-            fields = {"spend": asdict(spend), "charged_mu": self._fit([spend], cap)[0]}
+            fields = {"spend": asdict(spend), "charged_mu": self._fit([spend], cap)[0], "version": _version()}
             number, recorded = len(self._digests), datetime.now(UTC).isoformat(timespec="milliseconds")
             body = _json(fields | {"number": number, "recorded": recorded})
             row = number, body, _digest(self._digests[-1], body)
@@ -241,6 +250,10 @@ class Ledger:
     def mu(self) -> float:
         """The total charged for releases that were not sub-sampled."""
         return compose(entry.charged_mu for entry in self.entries() if entry.spend.rate is None)
+
+    def doubts(self) -> list[str | None]:
+        """Of every entry in order, what is wrong with the guarantee it was charged under, or None."""
+        return [entry.doubt(self.account.adjacency) for entry in self.entries()]
 
     def epsilon(self, delta: float) -> float:
         """What one unit has spent so far, sub-sampled releases included."""
@@ -297,7 +310,8 @@ class Ledger:
                     self._own(fields)
                 else:
                     spend, recorded = Spend(**fields["spend"]), fields["recorded"]
-                    entry = Entry(expected, recorded, spend, fields["charged_mu"], previous, digest)
+                    by = fields.get("version")  # entries of 0.1 have none
+                    entry = Entry(expected, recorded, spend, fields["charged_mu"], previous, digest, by)
                     self._entries.append(entry)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 raise self._damaged(f"row {expected} cannot be read ({error})") from error

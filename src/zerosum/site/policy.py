@@ -172,6 +172,11 @@ class Policy(BaseModel):
                 "this site's data are private, and under the scheme 'pooled' the coordinator sees them: "
                 "choose another scheme, or set trusted_coordinator in the policy"
             )
+        if scheme == "cape-helper" and not self.trusted_coordinator:
+            raise PolicyRefused(
+                "this site's data are private, and under the scheme 'cape-helper' the coordinator deals the noise that "
+                "is to hide them from it: choose another scheme, or set trusted_coordinator in the policy"
+            )
         if calibration != "exact":
             raise PolicyRefused(f"{only} be released under the calibration {calibration!r}: choose 'exact'")
         if seeded:

@@ -1,0 +1,148 @@
+"""Plans come from outside: whatever is in them, they are sound or refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zerosum.errors import BadParameter, ZerosumError
+from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
+from zerosum.kernel.schemes import SCHEMES, Combine, Scheme, SiteShape
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.view import Coalition
+from zerosum.report import privacy_report
+
+
+def plan(scheme: str = "secure-sum", **change: Any) -> Plan:
+    made = Plan(
+        "s",
+        "mean",
+        "person",
+        Adjacency.REPLACE_ONE,
+        1.0,
+        1e-5,
+        Scheme(scheme),
+        Coalition(1),
+        tuple(PlannedSite(name, 20) for name in "abcd"),
+        (PlannedRelease("vector_sum", 2.0, 0.5, 3, 1.0), PlannedRelease("histogram", 1.0, 0.5, 8, 1.0)),
+    )
+    return replace(made, **change)
+
+
+def _made(what: str, value: float) -> object:
+    """Something that holds this number."""
+    match what:
+        case "sensitivity" | "bound" | "share":
+            usual: dict[str, Any] = {"sensitivity": 2.0, "share": 1.0, "bound": 1.0}
+            return PlannedRelease("vector_sum", size=3, **usual | {what: value})
+        case "scale" | "weight":
+            return replace(PlannedSite("a"), **{what: value})  # type: ignore[arg-type]  # what it is, is tested
+        case "ratio":
+            return Scheme("zero-sum", ratio=-1.0 if 0 <= value < 1 else value)  # small ratios mean something
+    return replace(plan(), **{what: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -1.0, 1e-251, 1e251, 5e-324])
+@pytest.mark.parametrize("what", ["sensitivity", "bound", "share", "scale", "weight", "epsilon", "delta", "ratio"])
+def test_numbers_that_mean_nothing_are_refused_in_one_sentence(what: str, value: float) -> None:
+    with pytest.raises(BadParameter) as refused:
+        _made(what, value)
+    assert "\n" not in str(refused.value)
+    assert "must lie" in str(refused.value) or "must be positive" in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 10**13, 10**400])
+def test_counts_that_mean_nothing_are_refused(value: int) -> None:
+    with pytest.raises(BadParameter, match="size must be a whole number"):
+        PlannedRelease("vector_sum", 2.0, 1.0, value, 1.0)
+    for kind in (PlannedSite, lambda name, units: SiteShape(units)):
+        with pytest.raises(BadParameter, match="units must be a whole number"):
+            kind("a", value)
+    if value:
+        with pytest.raises(BadParameter, match="colluders must be a whole number"):
+            Coalition(value)
+        with pytest.raises(BadParameter, match="dropouts must be a whole number"):
+            Coalition(1, value)
+
+
+@pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "non-private"])
+@pytest.mark.parametrize("sensitivity", [1e-100, 1e-60, 1.0, 1e60, 1e100])
+def test_noise_follows_the_sensitivity_over_the_whole_range(scheme: str, sensitivity: float) -> None:
+    """Squares that under- or overflow would make noise of zero or infinity, at a cost of zero."""
+    release = PlannedRelease("vector_sum", sensitivity, 1.0, 3, sensitivity)
+    found, usual = (
+        plan(scheme, releases=(each,)) for each in (release, PlannedRelease("vector_sum", 1.0, 1.0, 3, 1.0))
+    )
+    assert found.law(0).noise_std / sensitivity == pytest.approx(usual.law(0).noise_std, rel=2e-3)
+    assert np.max(found.mus(0)) == pytest.approx(np.max(usual.mus(0)), rel=1e-9)
+
+
+def test_a_plan_of_somebody_else_is_read_back_or_refused() -> None:
+    whole = plan()
+    assert Plan.from_json(whole.to_json()) == whole
+    for text in (b"", b"{", b"[]", b"null", b"\xff", b'{"study": 3}', b"[" * 10_000):
+        with pytest.raises(BadParameter, match=r"^the plan") as refused:
+            Plan.from_json(text)
+        assert "\n" not in str(refused.value)
+    record = json.loads(whole.to_json())
+    record["releases"][0]["sensitivity"] = math.nan
+    with pytest.raises(BadParameter, match="sensitivity"):
+        Plan.from_json(json.dumps(record).encode())
+    record = json.loads(whole.to_json())
+    record["sites"][2]["identity"] = "not hex"
+    with pytest.raises(BadParameter, match=r"at sites\.2: a site's identity must be 32 bytes in hex"):
+        Plan.from_json(json.dumps(record).encode())
+
+
+HOSTILE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([0, -1, 2**31, 2**63, 10**30, 10**400]),
+    st.floats(),
+    st.sampled_from([1e-300, 1e-250, 1e-101, 1e-100, 1e-99, 1e99, 1e100, 1e101, 1e250, 1e308, 0.999999, 1e-17]),
+    st.text(max_size=4),
+    st.sampled_from(
+        [*SCHEMES, *(each.value for each in Combine), "add-remove", "published", "record", "NaN", "Infinity"]
+    ),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+def _places(record: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a record, containers included."""
+    items = record.items() if isinstance(record, dict) else enumerate(record) if isinstance(record, list) else ()
+    return [path] * bool(path) + [place for key, value in items for place in _places(value, (*path, key))]
+
+
+@settings(max_examples=400)
+@given(data=st.data())
+def test_hostile_plans_only_ever_raise_errors_of_ours(data: st.DataObject) -> None:
+    record = json.loads(plan(data.draw(st.sampled_from(SCHEMES))).to_json())
+    for _ in range(data.draw(st.integers(1, 3))):
+        *path, last = data.draw(st.sampled_from(_places(record)))
+        holder = record
+        for key in path:
+            holder = holder[key]
+        if data.draw(st.integers(0, 5)) == 0 and isinstance(holder, dict):
+            del holder[last]
+        else:
+            holder[last] = data.draw(HOSTILE)
+    with suppress(ZerosumError):
+        found = Plan.from_json(json.dumps(record).encode())
+        for round in range(len(found.releases)):
+            law, mus = found.law(round), found.mus(round)
+            assert found.scheme.name == "non-private" or law.noise_std > 0
+            assert np.all(mus > 0)
+        report = privacy_report(found)
+        report.sentences()
+        assert not any(math.isnan(line.epsilon) for line in report.per_site)
