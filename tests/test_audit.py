@@ -18,7 +18,7 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, Floats, Law, Scheme
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, clip_rows
 from zerosum.kernel.units import Array, Units
-from zerosum.mistakes import Mistaken, mistaken
+from zerosum.mistakes import Mistaken, mistaken, seeded
 from zerosum.site.contribute import Site
 from zerosum.site.noise import NoiseShare
 from zerosum.site.sampler import Sampler
@@ -133,6 +133,40 @@ def test_a_forgotten_colluder_is_found(scheme: str) -> None:
         forget_colluders=True,
         helper_apart=scheme == "cape-helper",
     )
+    assert not found.holds
+
+
+@pytest.mark.parametrize(
+    ("fault", "scheme", "says", "reached"),
+    [
+        ("repeated-draws", "secure-sum", "equal up to their sign", math.inf),
+        ("repeated-draws", "zero-sum", "numbers 1 apart", 1.5),
+        ("repeated-draws", "cape-helper", "equal up to their sign", 2.196),
+        ("repeated-halves", "pooled", "numbers 4000 apart", math.inf),
+        ("repeated-halves", "pairwise", "numbers 4000 apart", 1.5),
+        ("one-key", "secure-sum", "no noise", math.inf),
+        ("one-key-a-site", "local", "the noise agrees", math.inf),
+        ("one-key-a-site", "cape-published", "the noise agrees", 1.5),
+        ("one-key-a-round", "local", "no noise", math.inf),
+        ("one-key-a-round", "zero-sum", "no noise", math.inf),
+        ("one-key-a-round", "secure-sum", "the noise of site 0 and the noise of site 1", math.inf),
+        ("correlated-rounds", "secure-sum", "the noise agrees", 1.55),
+    ],
+)
+def test_noise_that_comes_back_is_found(fault: str, scheme: str, says: str, reached: float) -> None:
+    """Within a release, from study to study, and between sites."""
+    with seeded(fault):
+        found = audit(Scheme(scheme), samples=40_000)
+    assert not found.holds
+    assert any(says in sentence for sentence in found.faults)
+    assert found.reached >= reached
+
+
+def test_noise_that_comes_back_in_the_next_round_is_found() -> None:
+    kmeans = KMeans(columns=tuple(f"x{i}" for i in range(99)), clusters=10, rounds=2, clip=1.0)
+    with seeded("one-key-a-site"):
+        found = audit(Scheme("secure-sum"), kmeans, samples=1000)
+    assert any("site 0 in round 2 comes from the same key stream as" in sentence for sentence in found.faults)
     assert not found.holds
 
 

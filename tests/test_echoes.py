@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from zerosum.audit import echoes
-from zerosum.audit.echoes import BLOCK, Floats, search
+from zerosum.audit.echoes import BLOCK, Floats, same_words, search
 
 
 def sound(n: int, seed: int = 0) -> Floats:
@@ -74,3 +74,10 @@ def test_the_bounds_hold_with_a_generous_false_alarm_rate(monkeypatch: pytest.Mo
     calls = 300
     alarms = sum(bool(search({"a": rng.normal(size=300), "b": rng.normal(size=300)})) for _ in range(calls))
     assert alarms <= 0.2 * calls
+
+
+def test_a_word_that_comes_again_is_a_key_that_was_used_twice() -> None:
+    one, other, third = (np.random.default_rng(seed).integers(0, 2**64, 50, dtype=np.uint64) for seed in range(3))
+    assert not same_words([("one", one), ("other", other)])
+    (echo,) = same_words([("one", one), ("other", other), ("third", np.concatenate([third, one[7:8]]))])
+    assert echo.says == "third comes from the same key stream as one"

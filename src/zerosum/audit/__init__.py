@@ -30,6 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.algorithms import Algorithm, Mean
 from zerosum.audit import echoes
@@ -85,6 +86,12 @@ class Finding:
         """Whether the claim is what an attacker reaches."""
         return self.low <= self.claimed <= self.high
 
+    @property
+    def verdict(self) -> str:
+        if self.claimed < self.low:
+            return "exceeded"
+        return "noise comes back" if self.faults else "tight" if self.tight else "not exceeded"
+
 
 def audit(
     scheme: Scheme,
@@ -131,6 +138,7 @@ def audit(
     attacks: dict[int, list[Attack]] = {}
     distances: dict[int, float] = {}
     drawn: dict[str, list[Floats]] = {}
+    words: list[tuple[str, NDArray[np.uint64]]] = []
     with TemporaryDirectory() as folder:
         for number in range(needed):
             world = (one, other) if number % 2 == 0 else (other, one)
@@ -141,9 +149,12 @@ def audit(
                 distances[round] = max(distances.get(round, 0.0), moved)
             for name, values in run.drawn():
                 drawn.setdefault(name, []).append(values)
+            words += run.words()
             on_step(number + 1, needed)
     seen = min(sum(each.seen for each in found) for found in attacks.values())
-    reached, faults = _reached(attacks, distances, drawn)
+    reached, faults = _reached(attacks, distances)
+    faults += echoes.search({name: np.concatenate(values) for name, values in drawn.items()})
+    faults += echoes.same_words(words)
     error = Z / math.sqrt(2 * seen)
     return Finding(
         scheme.name,
@@ -158,7 +169,7 @@ def audit(
         high=reached * (1 + error),
         samples=seen,
         helper_apart=helper_apart,
-        faults=faults,
+        faults=tuple(fault.says for fault in faults),
     )
 
 
@@ -173,24 +184,24 @@ def _claimed(plan: Plan, round: int, helper_apart: bool) -> float:
 
 
 def _reached(
-    attacks: Mapping[int, list[Attack]], distances: Mapping[int, float], drawn: Mapping[str, list[Floats]]
-) -> tuple[float, tuple[str, ...]]:
-    """The mu reached over all rounds, and what is wrong with the noise."""
+    attacks: Mapping[int, list[Attack]], distances: Mapping[int, float]
+) -> tuple[float, tuple[echoes.Echo, ...]]:
+    """The mu reached over all rounds, and what came back in the noise of the estimates."""
     if any(each.noise == 0 for found in attacks.values() for each in found):
-        return math.inf, ("a combination of what the coalition knows says what the victim sent, without any noise",)
+        return math.inf, (
+            echoes.Echo("the coalition can combine what it knows so that the victim's has no noise", 1.0),
+        )
     mus = []
     for round, found in attacks.items():
         squares = sum(each.noise**2 * each.seen for each in found)
         mus.append(distances[round] / math.sqrt(squares / sum(each.seen for each in found)))
-    estimates = {
+    errors = {
         f"the estimate{_of(round, attacks)}": np.concatenate([each.errors / each.noise for each in found])
         for round, found in attacks.items()
     }
-    seen = echoes.search(estimates)
+    seen = echoes.search(errors)
     rest = 1 - max((echo.correlation for echo in seen), default=0.0)
-    reached = accountant.compose(mus) / math.sqrt(rest) if rest > 1e-9 else math.inf
-    everything = echoes.search({name: np.concatenate(values) for name, values in drawn.items()})
-    return reached, tuple(echo.says for echo in (*seen, *everything))
+    return accountant.compose(mus) / math.sqrt(rest) if rest > 1e-9 else math.inf, seen
 
 
 def _of(round: int, rounds: Collection[int]) -> str:
@@ -246,6 +257,13 @@ class _Run:
             for round, noted in enumerate(heard):
                 for name, values in noted.draws.items():
                     yield f"the {name} of site {s}{_of(round, rounds)}", values
+
+    def words(self) -> Iterator[tuple[str, NDArray[np.uint64]]]:
+        """The first words of every sampler that a site drew from."""
+        rounds = range(len(self._plan.releases))
+        for s, heard in enumerate(self._heard):
+            for round, noted in enumerate(heard):
+                yield f"the noise of site {s}{_of(round, rounds)}", noted.words
 
     def attack(self) -> Iterator[tuple[Attack, float]]:
         """For each round: what the attack came to, and how far the two worlds are apart."""

@@ -19,7 +19,7 @@ a correlation of 0.09 between two blocks is found, and one of 0.13 within a bloc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -73,6 +73,18 @@ def search(streams: Mapping[str, Floats]) -> tuple[Echo, ...]:
             more = f" (and {len(beyond) - 1} like it)" if len(beyond) > 1 else ""
             found.append(Echo(worst.says + more, worst.correlation))
     return tuple(found)
+
+
+def same_words(samplers: Sequence[tuple[str, NDArray[np.uint64]]]) -> tuple[Echo, ...]:
+    """Whether two samplers, or one, gave a 64-bit word twice: then a key was used twice, whatever became of its words
+    (another scale or length makes other noise of them, which need not be correlated). By chance once in 2^65/n^2."""
+    known: dict[int, str] = {}
+    for name, words in samplers:
+        for word in words.tolist():
+            if word in known:
+                return (Echo(f"{name} comes from the same key stream as {known[word]}", 1.0),)
+            known[word] = name
+    return ()
 
 
 def _cut(streams: Mapping[str, Floats]) -> tuple[int, list[_Block]]:

@@ -20,6 +20,8 @@ from zerosum.site.noise import NoiseShare, Steps
 from zerosum.site.policy import Policy
 from zerosum.site.sampler import Sampler
 
+WORDS = 256  # of a key stream, enough to know it by
+
 
 class _ColludingShare(NoiseShare):
     """A colluder's noise: everything it draws or is dealt, it hands over."""
@@ -60,10 +62,12 @@ class ColludingSite(Site):
 
 @dataclass
 class Heard:
-    """What one site drew in one round, at standard deviation 1: each draw by its name, and the last one as drawn."""
+    """What one site drew in one round, at standard deviation 1: each draw by its name, the last one as drawn, and the
+    first words of the key stream it was made of."""
 
     draws: dict[str, Floats] = field(default_factory=dict)
     own: Floats = field(default_factory=lambda: np.zeros(0))
+    words: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
 
 class _Overheard(Sampler):
@@ -97,6 +101,14 @@ def overhear(site: Site) -> list[Heard]:
                 heard.draws["cancelling noise" if cancelling else "noise"] = drawn / std
             heard.own = np.asarray(drawn * (law.step or 1.0), dtype=np.float64)
 
+        give = sampler.words
+
+        def words(count: int) -> NDArray[np.uint64]:
+            given = give(count)
+            heard.words = np.concatenate([heard.words, given])[:WORDS]
+            return given
+
+        sampler.words = words  # type: ignore[method-assign]  # this sampler's only
         share = make(law, position, size, _Overheard(sampler, note), context)
         expand = share._stream
 
