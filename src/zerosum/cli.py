@@ -290,12 +290,13 @@ def audit(
     elif not json_:
         table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
         for finding in found:
-            name = f"{finding.scheme}, helper apart" if finding.helper_apart else finding.scheme
             cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
             verdict = finding.verdict if finding.holds else f"[bold red]{finding.verdict}[/]"
-            table.add_row(name, finding.algorithm, *cells, verdict)
+            table.add_row(finding.name, finding.algorithm, *cells, verdict)
         terminal.out.print(table)
         for finding in found:
+            for fault in finding.faults:
+                terminal.out.print(f"{finding.name}: {fault}")
             if finding.claimed > finding.planned:
                 terminal.out.print(
                     f"Under {finding.scheme} the coordinator deals the noise that cancels and knows it: against it"
@@ -303,11 +304,11 @@ def audit(
                 )
     if failed:
         worst = max(failed, key=lambda finding: finding.reached / finding.claimed)
-        where = ", ".join(dict.fromkeys(finding.scheme for finding in failed))
-        wrong = dict.fromkeys(f"; {finding.scheme}: {fault}" for finding in failed for fault in finding.faults)
+        where = ", ".join(finding.name for finding in failed)
+        wrong = f"; {worst.faults[0]}" if worst.faults else ""
         raise CheckFailed(
             f"an attacker exceeds the claim{' or noise comes back' if wrong else ''} under {where}: mu"
-            f" {worst.reached:.4f} is reached where {worst.claimed:.4f} was claimed{''.join(wrong)}"
+            f" {worst.reached:.4f} is reached where {worst.claimed:.4f} was claimed{wrong}"
         )
 
 

@@ -87,6 +87,11 @@ class Finding:
         return self.low <= self.claimed <= self.high
 
     @property
+    def name(self) -> str:
+        """Of the scheme, and of the adversary where there are two."""
+        return f"{self.scheme} (helper apart)" if self.helper_apart else self.scheme
+
+    @property
     def verdict(self) -> str:
         if self.claimed < self.low:
             return "exceeded"
@@ -189,7 +194,7 @@ def _reached(
     """The mu reached over all rounds, and what came back in the noise of the estimates."""
     if any(each.noise == 0 for found in attacks.values() for each in found):
         return math.inf, (
-            echoes.Echo("the coalition can combine what it knows so that the victim's has no noise", 1.0),
+            echoes.Echo("what the coalition knows adds up to the victim's numbers, with no noise left", 1.0),
         )
     mus = []
     for round, found in attacks.items():

@@ -134,11 +134,10 @@ def _within(block: _Block) -> Iterator[_Look]:
 
 
 def _between(one: _Block, other: _Block, length: int) -> _Look:
-    at, r = _strongest(fft.irfft(one.spectrum * np.conj(other.spectrum), length))
+    _, r = _strongest(fft.irfft(one.spectrum * np.conj(other.spectrum), length))
     n = max(len(one.values), len(other.values))
-    shift = f" {min(at, length - at)} numbers apart" if at else ""
     whose = f"{one.name}, early and late" if one.name == other.name else f"{one.name} and {other.name}"
-    says = f"{whose}: the noise agrees{shift}, correlation {r:.2f}"
+    says = f"{whose}: the noise agrees, correlation {r:.2f}"
     return _Look("between", says, r, math.log(length) + (n - 1) / 2 * _log_rest(r))
 
 

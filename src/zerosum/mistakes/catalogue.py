@@ -67,13 +67,19 @@ _NOISE = [
                 "np.rint(sum(share**0.5 * discrete_gaussian.draw(size, std, source.words) for share, source in"
                 " ((0.3, Sampler.seeded(b'')), (0.7, self)))).astype(np.int64)",
             ),
+            Edit(
+                "site.sampler:Sampler.normal",
+                "return np.multiply(out, std, out=out)",
+                "return std * (0.7**0.5 * out + 0.3**0.5 * ndtri(((Sampler.seeded(b'').words(size)"
+                " >> np.uint64(12)) + 0.5) * 2.0**-52))",
+            ),
         ),
         audible=True,
     ),
     Fault(
         "less-noise",
         "noise 3 % too small",
-        (Edit("site.noise:NoiseShare.noisy", "own = float(", "own = 0.97 * float("),),
+        (Edit("site.noise:NoiseShare.__init__", "= law, site, size", "= law.scaled(0.97), site, size"),),
         audible=True,
     ),
     Fault(
@@ -166,7 +172,6 @@ _KERNEL = [
                 "return xp.where(xp.arange(rows.shape[0])[:, None] == 0, rows, rows * shrink[:, None])",
             ),
         ),
-        audible=True,
     ),
     Fault(
         "rows-for-people",
