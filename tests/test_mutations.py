@@ -74,7 +74,8 @@ GUARDS = {
     "mask-in-blocks": "secagg/test_secagg_vectors.py::test_a_mask_runs_on_over_blocks_and_never_repeats",
     "mask-without-context": "secagg/test_secagg_view.py::test_sites_that_were_asked_different_things_do_not_cancel",
 }
-UNFIT = ("NameError", "SyntaxError", "AttributeError", "a fault needs it once")  # a fault that fails by itself proves nothing
+# a fault that fails by itself proves nothing
+UNFIT = ("NameError", "SyntaxError", "AttributeError", "a fault needs it once")
 
 
 def test_every_fault_has_a_guard_and_fits_the_code() -> None:
