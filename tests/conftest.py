@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +70,13 @@ def voxels() -> Any:
     from brains import grid
 
     return grid("mask")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A session with a fault in it, for `tests/test_mutations.py`: only tests read this variable."""
+    if name := os.environ.get("ZEROSUM_MISTAKE"):
+        from zerosum.mistakes import seeded
+
+        session = ExitStack()
+        session.enter_context(seeded(name))
+        config.add_cleanup(session.close)

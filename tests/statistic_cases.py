@@ -50,6 +50,7 @@ def _wide() -> list[Case]:
     damped = (turned / np.geomspace(1000, 1, D)) @ turned.T
     near = rng.normal(size=(1, D)) / 8
     twins = np.vstack([near, np.nextafter(near, 1), rng.normal(size=(2, D)) / 8])
+    tall = np.linalg.qr(rng.normal(size=(80, 80)))[0][:, :50]
     bounds = {"lower": -np.ones(D), "upper": np.linspace(1, 2, D)}
     return [
         ("vector_sum", {"columns": D, "clip": 1.0, **bounds}),
@@ -57,7 +58,9 @@ def _wide() -> list[Case]:
         ("cluster_sums", {"columns": D, "clip": 1.0, "centers": rng.normal(size=(7, D)) / 8}),
         ("cluster_sums", {"columns": D, "clip": 2.0, "centers": twins, **bounds}),
         ("cluster_sums", {"columns": D, "clip": 1.0, "centers": np.tile(near, (3, 1))}),
+        ("cluster_sums", {"columns": D, "clip": 1.0, "centers": rng.normal(size=(5, D)) / 8}),
         ("scatter", {"columns": D, "onto": turned[:, :20]}),
+        ("scatter", {"columns": 80, "onto": tall}),
         ("scatter", {"columns": D, "onto": damped, "clip": 0.3, "normalise": False}),
         ("scatter_norms", {"columns": D, "onto": damped, "lowest": 1e-4, "highest": 10.0, "bins": 9}),
         ("scatter_product", {"columns": D, "onto": turned[:, :30], "basis": np.eye(30)[:, :4]}),

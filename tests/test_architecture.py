@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "baselines": {"errors", "kernel"},
     "reproduce": {"errors", "kernel", "statistics", "site", "algorithms", "data", "study", "baselines", "report"},
     "estimators": {"errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
-    "mistakes": {"errors", "kernel", "statistics", "algorithms"},
+    "mistakes": {"errors", "kernel", "statistics", "algorithms"},  # what its faults are in, it imports by name
     "audit": {"errors", "kernel", "statistics", "site", "algorithms", "engines", "study"},
     "bench": {"errors", "kernel", "site", "secagg"},
     "demo": {"errors", "kernel", "site", "algorithms", "data", "report", "study"},

@@ -7,8 +7,8 @@ docstring; tests search for worse neighbours numerically.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any, ClassVar
 
@@ -21,6 +21,8 @@ from zerosum.errors import BadData
 from zerosum.kernel.units import Array, Units
 
 Floats = NDArray[np.float64]
+
+_log = logging.getLogger(__name__)  # stays at the site
 
 
 class Adjacency(Enum):
@@ -89,10 +91,12 @@ class BoundedStatistic(BaseModel, ABC):
     def _part(self, block: Units) -> Floats:
         """The sum over a block. Where it fails or is not finite, over its halves, down to the unit that is at fault and
         counts as zero: once a site has consented, an error would tell the coordinator about a unit."""
-        with suppress(Exception):
+        try:
             part = to_numpy(self.sum_block(block))
             if part.shape == (self.size,) and np.all(np.isfinite(part)):
                 return part
+        except Exception:
+            _log.warning("%s failed for a block of units; only the one at fault is left out", self.name, exc_info=True)
         if len(block) == 1:
             return np.zeros(self.size)
         middle = len(block) // 2

@@ -1,4 +1,4 @@
-"""Guarantees made wrong on purpose, for the audit to find. Nothing but the audit uses them; no policy allows them."""
+"""Programs whose statistics claim too little. Nothing but the audit uses them; no policy allows them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,6 @@ from zerosum.kernel.units import Array, Units
 from zerosum.statistics import register
 from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.rows import clip_rows
-
-MISTAKES = {
-    "spectral": "the sensitivity of a second moment taken as 1",
-    "triangles": "both triangles of a second moment noised, and counted once",
-    "colluder": "a colluder's own draw forgotten",
-}
 
 
 class SpectralNorm(SecondMoment):

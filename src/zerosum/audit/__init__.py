@@ -1,0 +1,313 @@
+"""The audit: an adversary on real transcripts. A guarantee nobody attacks is a hope.
+
+A study runs over the in-process engine with synthetic data. A recorder keeps every message the coordinator reads, and
+the colluding sites hand over everything they drew or were dealt. From that the adversary builds its view of each
+round: one row per thing it knows, one column per number of the release, each column an independent copy of the same
+noise. It is told nothing about the scheme's mathematics. It learns how its rows vary together on half of the columns,
+takes the linear discriminant for a change in the victim's contribution, which is optimal for Gaussian views, and
+measures on the other half how large its noise is. Two neighbouring worlds, one unit of the victim replaced by the
+worst other one that a numerical search finds, are as far apart as their contributions; that distance over that noise
+is the mu reached.
+
+The claim fails when it lies below the interval around the mu reached. The interval is Z standard errors wide on either
+side, relative width Z/sqrt(2n): a sound claim fails once in 3.4 million checks. It works for views that are Gaussian
+or nearly so, which all schemes here are at mu of 1 and above.
+
+All this takes the numbers of a release, and the releases, to be independent. `echoes` attacks that: it looks for noise
+that comes back in the errors of the adversary's estimates, over all numbers, rounds and studies, and in everything that
+any site drew. Where the error of one estimate has correlation r with that of another one, their difference reaches
+1/sqrt(1 - r) times the mu, which is infinite where noise is used twice. Noise that comes back is a fault even where
+this coalition gains nothing by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.algorithms import Algorithm, Mean
+from zerosum.audit import echoes
+from zerosum.audit.adversary import Attack, Draw, attack, candidates, rehearsed, worst_pair
+from zerosum.audit.transcript import ColludingSite, Recorder, overhear, view
+from zerosum.engines.coordinator import conduct
+from zerosum.engines.in_process import InProcess
+from zerosum.errors import BadParameter
+from zerosum.kernel import accountant
+from zerosum.kernel.plan import Plan, PlannedSite
+from zerosum.kernel.request import Contribute, Message, Prepare, PrivateSum, Release, Secure
+from zerosum.kernel.schemes import Floats, Mixing, Scheme
+from zerosum.kernel.units import Units
+from zerosum.kernel.view import Coalition, dealer_mu
+from zerosum.site.contribute import Site
+from zerosum.site.policy import Policy
+from zerosum.statistics import build
+from zerosum.study import make_plan, pin, settle
+
+Z = 5.0
+VICTIM = 0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an audit came to.
+
+    `planned` is what the sites are charged, `claimed` what this adversary may reach: more under `cape-helper`, whose
+    helper is the coordinator itself, unless the helper is held apart.
+    """
+
+    scheme: str
+    algorithm: str
+    sites: int
+    colluders: int
+    dropouts: int
+    planned: float
+    claimed: float
+    reached: float
+    low: float
+    high: float
+    samples: int
+    helper_apart: bool = False
+    faults: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim is not below what an attacker reaches, and no noise comes back."""
+        return self.claimed >= self.low and not self.faults
+
+    @property
+    def tight(self) -> bool:
+        """Whether the claim is what an attacker reaches."""
+        return self.low <= self.claimed <= self.high
+
+    @property
+    def name(self) -> str:
+        """Of the scheme, and of the adversary where there are two."""
+        return f"{self.scheme} (helper apart)" if self.helper_apart else self.scheme
+
+    @property
+    def verdict(self) -> str:
+        if self.claimed < self.low:
+            return "exceeded"
+        return "noise comes back" if self.faults else "tight" if self.tight else "not exceeded"
+
+
+def audit(
+    scheme: Scheme,
+    algorithm: Algorithm | None = None,
+    *,
+    sites: int = 4,
+    colluders: int = 1,
+    dropouts: int = 0,
+    mu: float = 1.5,
+    units: int = 12,
+    samples: int = 100_000,
+    declare_units: bool = False,
+    forget_colluders: bool = False,
+    helper_apart: bool = False,
+    site_kind: type[Site] = Site,
+    on_step: Callable[[int, int], None] = lambda done, planned: None,
+) -> Finding:
+    """Attack a scheme running a program, until `samples` numbers of noise were seen.
+
+    `declare_units` makes counts public in the plan, as combining means needs them. `forget_colluders` plans as if
+    nobody colluded, one of the mistakes an audit must find. `helper_apart` takes what a trusted helper deals out of
+    the coordinator's hands, as paper 002 has it; here the coordinator is the helper.
+    """
+    if scheme.name == "non-private":
+        raise BadParameter("the non-private scheme claims nothing that could be audited")
+    chosen = algorithm or Mean(columns=tuple(f"x{i}" for i in range(8000)), clip=1.0)
+    coalition = Coalition(colluders, dropouts)
+    coalition.honest(sites)
+    delta = 1e-5
+    plan = make_plan(
+        chosen,
+        [PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)],
+        name="audit",
+        epsilon=accountant.epsilon(mu, delta),
+        delta=delta,
+        scheme=scheme,
+        coalition=Coalition(0, dropouts) if forget_colluders else coalition,
+        results_to_sites=not forget_colluders,
+    )
+    chosen = settle(chosen, plan)
+    draw = candidates(chosen)
+    one, other = worst_pair(rehearsed(chosen, draw, units), draw)
+    needed = math.ceil(samples / min(release.size for release in plan.releases))
+    attacks: dict[int, list[Attack]] = {}
+    distances: dict[int, float] = {}
+    drawn: dict[str, list[Floats]] = {}
+    words: list[tuple[str, NDArray[np.uint64]]] = []
+    with TemporaryDirectory() as folder:
+        for number in range(needed):
+            world = (one, other) if number % 2 == 0 else (other, one)
+            study = replace(plan, study=f"audit {number}")
+            run = _Run(study, chosen, world, draw, units, Path(folder), site_kind, colluders, helper_apart)
+            for round, (found, moved) in enumerate(run.attack()):
+                attacks.setdefault(round, []).append(found)
+                distances[round] = max(distances.get(round, 0.0), moved)
+            for name, values in run.drawn():
+                drawn.setdefault(name, []).append(values)
+            words += run.words()
+            on_step(number + 1, needed)
+    seen = min(sum(each.seen for each in found) for found in attacks.values())
+    reached, faults = _reached(attacks, distances)
+    faults += echoes.search({name: np.concatenate(values) for name, values in drawn.items()})
+    faults += echoes.same_words(words)
+    error = Z / math.sqrt(2 * seen)
+    return Finding(
+        scheme.name,
+        chosen.name,
+        sites,
+        colluders,
+        dropouts,
+        planned=accountant.compose(float(plan.mus(round)[VICTIM]) for round in attacks),
+        claimed=accountant.compose(_claimed(plan, round, helper_apart) for round in attacks),
+        reached=reached,
+        low=reached * (1 - error),
+        high=reached * (1 + error),
+        samples=seen,
+        helper_apart=helper_apart,
+        faults=tuple(fault.says for fault in faults),
+    )
+
+
+def _claimed(plan: Plan, round: int, helper_apart: bool) -> float:
+    """The mu of one release against this adversary. A coordinator that deals the cancelling noise itself takes it out
+    of every message again: against it a site has its own noise, and nothing else."""
+    law = plan.law(round)
+    if law.mixing is Mixing.HELPER and not helper_apart:
+        return float(dealer_mu(law, plan.releases[round].sensitivity, plan.coalition)[VICTIM])
+    return float(plan.mus(round)[VICTIM])
+
+
+def _reached(
+    attacks: Mapping[int, list[Attack]], distances: Mapping[int, float]
+) -> tuple[float, tuple[echoes.Echo, ...]]:
+    """The mu reached over all rounds, and what came back in the noise of the estimates."""
+    if any(each.noise == 0 for found in attacks.values() for each in found):
+        return math.inf, (
+            echoes.Echo("what the coalition knows adds up to the victim's numbers, with no noise left", 1.0),
+        )
+    mus = []
+    for round, found in attacks.items():
+        squares = sum(each.noise**2 * each.seen for each in found)
+        mus.append(distances[round] / math.sqrt(squares / sum(each.seen for each in found)))
+    errors = {
+        f"the estimate{_of(round, attacks)}": np.concatenate([each.errors / each.noise for each in found])
+        for round, found in attacks.items()
+    }
+    seen = echoes.search(errors)
+    rest = 1 - max((echo.correlation for echo in seen), default=0.0)
+    return accountant.compose(mus) / math.sqrt(rest) if rest > 1e-9 else math.inf, seen
+
+
+def _of(round: int, rounds: Collection[int]) -> str:
+    return f" in round {round + 1}" if len(rounds) > 1 else ""
+
+
+class _Run:
+    """One study with a coalition of the last sites, the victim first, and losses just before the colluders."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        algorithm: Algorithm,
+        world: tuple[Floats, Floats],
+        draw: Draw,
+        units: int,
+        folder: Path,
+        site_kind: type[Site],
+        colluders: int,
+        helper_apart: bool,
+    ) -> None:
+        self._algorithm, self._world, self._helper_apart = algorithm, world, helper_apart
+        rng = np.random.default_rng(len(plan.study))
+        S, L = len(plan.sites), plan.coalition.dropouts
+        self._colluding: list[ColludingSite] = []
+        self._sites: list[Site] = []
+        for s, planned in enumerate(plan.sites):
+            rows = [draw(rng)[0] for _ in range(units)]
+            if s == VICTIM:
+                rows[0] = world[0]
+            policy = Policy(
+                population=planned.name,
+                data="synthetic",
+                epsilon=1e6,
+                minimum_units=1,
+                minimum_colluders=0,
+                statistics=tuple({release.statistic for release in plan.releases}),
+                ledger=folder / f"{s} {plan.study}.sqlite",
+            )
+            if s >= S - colluders:
+                self._colluding.append(ColludingSite(planned.name, Units.from_list(rows), policy))
+                self._sites.append(self._colluding[-1])
+            else:
+                self._sites.append(site_kind(planned.name, Units.from_list(rows), policy))
+        self._lost = {site.name for site in self._sites[S - colluders - L : S - colluders]}
+        self._heard = [overhear(site) for site in self._sites]
+        self._plan = pin(plan, self._sites)
+
+    def drawn(self) -> Iterator[tuple[str, Floats]]:
+        """Everything that any site drew, with a name for each."""
+        rounds = range(len(self._plan.releases))
+        for s, heard in enumerate(self._heard):
+            for round, noted in enumerate(heard):
+                for name, values in noted.draws.items():
+                    yield f"the {name} of site {s}{_of(round, rounds)}", values
+
+    def words(self) -> Iterator[tuple[str, NDArray[np.uint64]]]:
+        """The first words of every sampler that a site drew from."""
+        rounds = range(len(self._plan.releases))
+        for s, heard in enumerate(self._heard):
+            for round, noted in enumerate(heard):
+                yield f"the noise of site {s}{_of(round, rounds)}", noted.words
+
+    def attack(self) -> Iterator[tuple[Attack, float]]:
+        """For each round: what the attack came to, and how far the two worlds are apart."""
+        releases: list[tuple[PrivateSum, Release]] = []
+        recorder = Recorder(InProcess(self._sites, self._loses))
+        conduct(self._plan, self._algorithm.requests(self._plan.adjacency), self._watched(releases), recorder)
+        for round, (request, release) in enumerate(releases):
+            law = self._plan.law(round)
+            statistic = build(request.statistic, request.params)
+            present = [s for s in self._sites if s.name in release.participants and s not in self._colluding]
+            sums = [law.factor[self._sites.index(s)] * statistic.total(s.units) for s in present]
+            seen = view(self._plan, round, recorder, self._colluding, release.value, self._helper_apart)
+            centre = np.zeros_like(seen)
+            if law.mixing in (Mixing.TRUSTED, Mixing.MASKED):
+                everybody = self._sites if law.mixing is Mixing.TRUSTED else present
+                totals = [law.factor[self._sites.index(s)] * statistic.total(s.units) for s in everybody]
+                centre[0] = np.sum(totals, axis=0)
+            else:
+                centre[: len(sums)] = sums
+            theirs = self._heard[len(self._sites) - len(self._colluding) :]
+            spare = [heard[round].own for heard in theirs if heard[round].draws]
+            rest = list(self._sites[VICTIM].units.each())[1:]  # a unit must not change what others say either
+            here, there = (statistic.total(Units.from_list([unit, *rest])) for unit in self._world)
+            yield attack(seen, centre, spare), float(law.factor[VICTIM] * np.linalg.norm(here - there))
+
+    def _loses(self, site: str, message: Message) -> bool:
+        return (
+            site in self._lost
+            and isinstance(message, Prepare | Contribute | Secure)
+            and not (isinstance(message, Secure) and message.step in ("advertise", "share", "receive"))
+        )
+
+    def _watched(self, releases: list[tuple[PrivateSum, Release]]) -> Any:
+        """The program, with its requests and releases written down."""
+        program = self._algorithm.program(self._plan.adjacency)
+        request = next(program)
+        while True:
+            release = yield request
+            releases.append((request, release))
+            try:
+                request = program.send(release)
+            except StopIteration as stop:
+                return stop.value

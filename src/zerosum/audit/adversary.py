@@ -1,0 +1,141 @@
+"""The adversary: the best test it can learn, and the two people it tells apart best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zerosum.algorithms import Algorithm
+from zerosum.algorithms.program import RangedAlgorithm
+from zerosum.engines.scripted import drive
+from zerosum.errors import BadParameter
+from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.schemes import Floats
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.units import Units
+from zerosum.statistics import build
+
+Draw = Callable[[np.random.Generator], list[Floats]]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One release attacked: the noise left in the best unbiased estimate of the victim's numbers, on how many numbers
+    it was measured, and that estimate's error for all of them."""
+
+    noise: float
+    seen: int
+    errors: Floats
+
+
+def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack:
+    """Learn the best estimate on one half of the numbers, measure it on the other.
+
+    `centre` is what the rows would be without noise, which the adversary of differential privacy knows. `spare` rows,
+    which should be of no use, are looked at where the release is long enough to learn from them too.
+    """
+    noise = view - centre
+    half = noise.shape[1] // 2
+    if half < 50 * (len(noise) - 1):
+        raise BadParameter(
+            f"a release of {noise.shape[1]} numbers is too short to attack this scheme, whose view has {len(noise)} "
+            f"parts: audit a program that releases at least {100 * (len(noise) - 1)} numbers"
+        )
+    if half >= 50 * (len(noise) + len(spare) - 1):
+        noise = np.vstack([noise, *spare])
+    spread = np.sqrt(np.mean(noise[:, :half] ** 2, axis=1))
+    if spread[0] == 0:
+        return Attack(0.0, noise.shape[1] - half, np.zeros(0))
+    noise, spread = noise[spread > 0], spread[spread > 0]
+    scaled = noise / spread[:, None]
+    values, vectors = np.linalg.eigh(scaled[:, :half] @ scaled[:, :half].T / half)
+    silent = values <= 1e-13 * max(1.0, float(values[-1]))
+    if np.linalg.norm(vectors[0, silent]) > 1e-6:  # a combination with the victim in it, and without any noise
+        return Attack(0.0, noise.shape[1] - half, np.zeros(0))
+    direction = vectors[:, ~silent] @ (vectors[0, ~silent] / values[~silent])
+    errors = direction @ scaled * (spread[0] / direction[0])
+    return Attack(float(np.sqrt(np.mean(errors[half:] ** 2))), noise.shape[1] - half, errors)
+
+
+def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, seed: int = 0) -> tuple[Floats, Floats]:
+    """Two units whose contributions to a whole study are as far apart as a search can find, each release of the study
+    weighing by its share of the budget: a pool of candidates, then small moves."""
+    rng = np.random.default_rng(seed)
+    pool = [unit for _ in range(60) for unit in draw(rng)]
+    weights = [math.sqrt(share) / stat.sensitivity(Adjacency.REPLACE_ONE) for stat, share in releases]
+
+    def said(unit: Floats) -> Floats:
+        parts = [w * stat.total(Units.from_list([unit])) for w, (stat, _share) in zip(weights, releases, strict=True)]
+        return np.concatenate(parts)
+
+    values = np.array([said(unit) for unit in pool])
+    gram = values @ values.T
+    squares = np.diag(gram)
+    apart = squares[:, None] + squares[None, :] - 2 * gram
+    first, second = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    pair = [pool[int(first)], pool[int(second)]]
+
+    def distance(units: list[Floats]) -> float:
+        one, other = (said(unit) for unit in units)
+        return float(np.linalg.norm(one - other))
+
+    best, width = distance(pair), 0.3
+    for move in range(150):
+        which = move % 2
+        tried = list(pair)
+        scale = float(np.max(np.abs(pair[which]))) or 1.0
+        tried[which] = pair[which] + width * scale * rng.normal(size=pair[which].shape)
+        found = distance(tried)
+        if found > best:
+            pair, best = tried, found
+        else:
+            width = max(0.9 * width, 1e-3)
+    return pair[0], pair[1]
+
+
+def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[BoundedStatistic, float]]:
+    """What a study of this algorithm asks for, played without noise, and the share of each release: later requests
+    depend on earlier results, and an attacker knows about what they will be."""
+    rng = np.random.default_rng(1)
+    table = Units.from_list([draw(rng)[0] for _ in range(units)])
+    asked: list[tuple[BoundedStatistic, float]] = []
+
+    def answer(request: PrivateSum) -> Release:
+        statistic = build(request.statistic, request.params)
+        asked.append((statistic, request.share))
+        return Release(statistic.total(table), 0.0, float(units), ())
+
+    drive(algorithm.program(Adjacency.REPLACE_ONE), answer)
+    return asked
+
+
+def candidates(algorithm: Algorithm) -> Draw:
+    """How the search draws units of an algorithm: single columns at their bounds, corners, and all columns at many
+    scales; each with its mirror image."""
+    columns = len(algorithm.columns)
+
+    def draw(rng: np.random.Generator) -> list[Floats]:
+        if isinstance(algorithm, RangedAlgorithm):
+            row = np.zeros(columns)
+            kind = rng.integers(3)
+            if kind == 0:
+                row[rng.integers(columns)] = algorithm.radius
+            elif kind == 1:
+                row = rng.choice([-1.0, 1.0], columns) * algorithm.radius / np.sqrt(columns)
+            else:
+                row = rng.normal(size=columns)
+                row *= algorithm.radius * 10 ** rng.uniform(-1, 1) / np.linalg.norm(row)
+            return [(algorithm.middle + side * algorithm.half * row)[None, :] for side in (1, -1)]
+        if algorithm.categories:
+            kinds = len(next(iter(algorithm.categories.values())))
+            return [np.full((1, columns), float(kind)) for kind in rng.integers(kinds, size=2)]
+        scale = 10 ** (rng.uniform(-1, 2) if rng.integers(8) else rng.uniform(-170, 150))
+        rows = scale * rng.standard_t(3, size=(algorithm.rows_of_a_unit, columns))
+        if rng.integers(2):  # as far from anybody else as can be: one column alone, or few
+            rows = np.outer(rows[:, 0], rng.normal(size=columns) * (rng.random(columns) < 1 / columns))
+        return [rows, -rows]
+
+    return draw

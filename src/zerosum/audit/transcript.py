@@ -1,0 +1,166 @@
+"""What the coalition sees: every message the coordinator reads, all that its members drew or were dealt; and, which the
+coalition does not see, what everybody else drew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.engines.in_process import InProcess
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.request import Contribute, Contribution, Lost, Message, Reply
+from zerosum.kernel.schemes import Floats, Law, Mixing, draw_step
+from zerosum.kernel.units import Units
+from zerosum.site.contribute import Site
+from zerosum.site.noise import NoiseShare, Steps
+from zerosum.site.policy import Policy
+from zerosum.site.sampler import Sampler
+
+WORDS = 256  # of a key stream, enough to know it by
+
+
+class _ColludingShare(NoiseShare):
+    """A colluder's noise: everything it draws or is dealt, it hands over."""
+
+    handed: list[Floats]
+    last: Any = None
+
+    def draw(self) -> Steps:
+        drawn = super().draw()
+        self.handed.append(np.asarray(drawn * draw_step(self._law), dtype=np.float64))
+        return drawn
+
+    def noisy(self, total: Floats, dealt: Any) -> Floats | Steps:
+        if self._law.mixing is Mixing.HELPER:
+            self.handed.append(dealt[0])
+        self.last = super().noisy(total, dealt)
+        return self.last  # type: ignore[no-any-return]  # what super returns
+
+    def _stream(self, other: int, key: bytes) -> Floats:
+        stream = super()._stream(other, key)
+        self.handed.append(stream)
+        return stream
+
+
+class ColludingSite(Site):
+    """A site that follows the protocol and tells the coordinator everything."""
+
+    def __init__(self, name: str, units: Units, policy: Policy) -> None:
+        super().__init__(name, units, policy)
+        self.told: list[_ColludingShare] = []
+
+    def _new_share(self, *arguments: Any) -> NoiseShare:
+        share = _ColludingShare(*arguments)
+        share.handed = []
+        self.told.append(share)
+        return share
+
+
+@dataclass
+class Heard:
+    """What one site drew in one round, at standard deviation 1: each draw by its name, the last one as drawn, and the
+    first words of the key stream it was made of."""
+
+    draws: dict[str, Floats] = field(default_factory=dict)
+    own: Floats = field(default_factory=lambda: np.zeros(0))
+    words: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+
+
+class _Overheard(Sampler):
+    """A sampler whose draws are written down."""
+
+    def __init__(self, sampler: Sampler, note: Callable[[NDArray[Any], float], None]) -> None:
+        self._sampler, self._note = sampler, note
+
+    def steps(self, size: int, std: float) -> NDArray[np.int64]:
+        drawn = self._sampler.steps(size, std)
+        self._note(drawn, std)
+        return drawn
+
+    def normal(self, size: int, std: float) -> Floats:
+        drawn = self._sampler.normal(size, std)
+        self._note(drawn, std)
+        return drawn
+
+
+def overhear(site: Site) -> list[Heard]:
+    """From now on, what a site draws is written down, round by round."""
+    make, rounds = site._new_share, []
+
+    def listening(law: Law, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+        heard = Heard()
+        rounds.append(heard)
+
+        def note(drawn: NDArray[Any], std: float) -> None:
+            cancelling = law.mixing is Mixing.BROADCAST and not heard.draws
+            if std > 0:
+                heard.draws["cancelling noise" if cancelling else "noise"] = drawn / std
+            heard.own = np.asarray(drawn * (law.step or 1.0), dtype=np.float64)
+
+        give = sampler.words
+
+        def words(count: int) -> NDArray[np.uint64]:
+            given = give(count)
+            heard.words = np.concatenate([heard.words, given])[:WORDS]
+            return given
+
+        sampler.words = words  # type: ignore[method-assign]  # this sampler's only
+        share = make(law, position, size, _Overheard(sampler, note), context)
+        expand = share._stream
+
+        def stream(other: int, key: bytes) -> Floats:
+            expanded = expand(other, key)
+            if position < other:  # both of a pair expand it
+                heard.draws[f"stream shared with site {other}"] = expanded / float(law.cancelling[position] or 1.0)
+            return expanded
+
+        share._stream = stream  # type: ignore[method-assign]  # this share's only
+        return share
+
+    site._new_share = listening  # type: ignore[method-assign]  # this site's only
+    return rounds
+
+
+class Recorder:
+    """An engine that keeps what passes: every byte the coordinator can read."""
+
+    def __init__(self, engine: InProcess) -> None:
+        self._engine = engine
+        self.seen: list[tuple[Message, Reply]] = []
+
+    def exchange(self, messages: Mapping[str, Message]) -> Iterator[Reply]:
+        for reply in self._engine.exchange(messages):
+            if not isinstance(reply, Lost):
+                self.seen.append((messages[reply.site], reply))
+            yield reply
+
+
+def view(
+    plan: Plan, round: int, recorder: Recorder, colluding: list[ColludingSite], released: Floats, helper_apart: bool
+) -> Floats:
+    """The rows of one round, the victim's first: all that the coalition reads, was dealt, or dealt itself."""
+    law = plan.law(round)
+    shares = [site.told[round] for site in colluding]
+    if law.mixing is Mixing.TRUSTED:
+        return released[None, :]
+    if law.mixing is Mixing.MASKED:
+        # the coalition takes its own vectors out of the sum; the masked ones are uniform and tell nothing more
+        theirs = sum((np.asarray(share.last, dtype=np.float64) * law.step for share in shares), np.zeros(len(released)))
+        return (released - theirs)[None, :]
+    names = {site.name for site in colluding}
+    rows, known = [], []
+    for message, reply in recorder.seen:
+        if isinstance(message, Contribute) and message.round == round and isinstance(reply, Contribution):
+            if law.mixing is Mixing.HELPER:
+                known.append(message.dealt[1])
+                if not helper_apart and reply.site not in names:
+                    known.append(message.dealt[0])
+            if law.mixing is Mixing.BROADCAST and not known:
+                known.append(np.asarray(message.dealt[0], dtype=np.float64) * draw_step(law))
+            if reply.site not in names:
+                rows.append(np.asarray(reply.payload, dtype=np.float64) * (law.step or 1.0))
+    return np.vstack([*rows, *known, *(row for share in shares for row in share.handed)])

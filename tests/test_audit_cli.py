@@ -1,0 +1,31 @@
+"""`zerosum audit` says what it found, and ends with exit code 4 where it found something."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from zerosum.cli import _run
+
+
+def test_a_coordinator_that_is_the_helper_is_shown_beside_one_that_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["audit", "--scheme", "cape-helper", "--samples", "16000", "--json"]) == 0
+    itself, apart = json.loads(capsys.readouterr().out)["audits"]
+    assert (itself["helper_apart"], apart["helper_apart"]) == (False, True)
+    assert itself["planned"] == apart["claimed"] == pytest.approx(1.5)
+    assert itself["claimed"] == pytest.approx(2.1958, abs=1e-4)
+    assert itself["faults"] == []
+
+
+def test_noise_that_comes_back_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["audit", "--scheme", "local", "--mistake", "repeated-draws", "--samples", "16000"]) == 4
+    said = capsys.readouterr()
+    assert "exceeded" in said.out
+    assert "come in pairs" in " ".join(said.out.split())
+    assert "mu inf is reached where 1.5000 was claimed" in " ".join(said.err.split())
+
+
+def test_a_fault_that_no_audit_can_hear_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["audit", "--mistake", "shared-ledger"]) == 2
+    assert "unknown mistake" in capsys.readouterr().err
