@@ -227,3 +227,14 @@ def test_whole_blocks_of_clusters_and_projections(size: int) -> None:
         total = stat.total(records(stat, [pool[i] for i in picks.tolist()], np.asarray))
         apart = float(np.linalg.norm(total - np.bincount(picks, minlength=len(pool)) @ said))
         assert apart <= ROUNDING * size * bound(stat)
+
+
+@pytest.mark.parametrize("function", [np.tanh, np.reciprocal, np.sqrt])
+def test_a_vector_function_gives_a_number_the_same_value_wherever_it_stands(function: Callable[[Any], Any]) -> None:
+    """In whole vectors and in what is left over at their ends, aligned and not."""
+    numbers = np.random.default_rng(5).lognormal(sigma=3, size=1000).astype(np.float32)
+    values = function(numbers)
+    for start in range(40):
+        for length in (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 900):
+            assert np.array_equal(function(numbers[start : start + length].copy()), values[start : start + length])
+            assert np.array_equal(function(numbers[start : start + length]), values[start : start + length])
