@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TORCH := .venv-torch
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types docs tests slow format clean
+.PHONY: demo test lint types docs tests slow torch format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -29,6 +30,10 @@ tests: $(READY)
 slow: $(READY)
 	$(BIN)/pytest -m slow
 
+# Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do.
+torch: $(TORCH)/.ready
+	$(TORCH)/bin/pytest -n 2 tests/statistics/test_coupling.py -k torch
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -39,5 +44,12 @@ $(READY): pyproject.toml requirements/ci.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(READY)
 
+$(TORCH)/.ready: pyproject.toml requirements/ci.txt requirements/torch.txt
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/torch.txt
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/ci.txt
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TORCH) build .mypy_cache .ruff_cache .pytest_cache
