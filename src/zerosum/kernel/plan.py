@@ -27,6 +27,7 @@ from zerosum.kernel.view import Coalition, calibrate, dealer_mu, worst_mu
 Calibration = Literal["exact", "published"]
 
 RUNNABLE_RATIO = 1e10
+_PRIVATE_SIDE = 1 - 1e-14  # so that shares, added up again, do not pass the whole by a rounding
 
 EXCHANGES = {
     Mixing.NONE: 1,
@@ -187,7 +188,11 @@ class Plan:
             eps, delta = self.epsilon * release.share, self.delta * release.share
             law = self._shape.scaled(accountant.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
             return self._placed(law, release)
-        mu = accountant.mu_for(self.epsilon, self.delta - self.extra_delta) * math.sqrt(min(release.share, 1.0))
+        mu = (
+            accountant.mu_for(self.epsilon, self.delta - self.extra_delta)
+            * math.sqrt(min(release.share, 1.0))
+            * _PRIVATE_SIDE
+        )
         law = calibrate(self._shape, release.sensitivity, self.coalition, mu)
         if not self.gridded:
             return law
