@@ -23,19 +23,20 @@ os.environ["ZEROSUM_STATE"] = tempfile.mkdtemp()
 import zerosum
 from zerosum.algorithms import Mean
 from zerosum.algorithms.program import Algorithm, Program
+from zerosum.coordinator.conduct import conduct
 from zerosum.data.tables import load_units
-from zerosum.engines.coordinator import conduct
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import Refused
 from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
-from zerosum.kernel.request import Contribute, PrivateSum
+from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
-from zerosum.site.contribute import Site
+from zerosum.protocol.messages import Contribute
 from zerosum.site.policy import Policy
+from zerosum.site.site import Site
 from zerosum.statistics import build
 from zerosum.study import make_plan, pin
 

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms import ICA
-from zerosum.algorithms.separation import gain_index, matched
-from zerosum.baselines import ica as published
-from zerosum.baselines import ica_costs
+from zerosum.algorithms.metrics import gain_index, matched
 from zerosum.data.bases import low_frequencies
 from zerosum.data.brains import Layout, brains, garch_sources
 from zerosum.kernel.units import Units
-from zerosum.reproduce.trial import run_trial
+from zerosum.papers.figures.trial import run_trial
+from zerosum.papers.methods import ica as published
+from zerosum.papers.methods import ica_costs
 from zerosum.statistics.rotation import RotationScore
 
 Floats = NDArray[np.float64]

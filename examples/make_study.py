@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from zerosum import Study, ZerosumError
-from zerosum.report import privacy_report
+from zerosum.report.record import privacy_report
 from zerosum.site.ledger import Ledger
 
 GROUPS = np.array([[35.0, 118.0], [62.0, 128.0], [71.0, 162.0]])  # age and systolic pressure of three made-up groups

@@ -29,7 +29,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are not wrapped; the console reads $COLUMNS when it is imported only."""
-    from zerosum import terminal
+    from zerosum.cli import terminal
 
     monkeypatch.setattr(terminal.out, "_width", 200)
 
@@ -75,7 +75,7 @@ def voxels() -> Any:
 def pytest_configure(config: pytest.Config) -> None:
     """A session with a fault in it, for `tests/test_mutations.py`: only tests read this variable."""
     if name := os.environ.get("ZEROSUM_MISTAKE"):
-        from zerosum.mistakes import seeded
+        from zerosum.audit.mistakes import seeded
 
         session = ExitStack()
         session.enter_context(seeded(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -14,38 +15,36 @@ SOURCE = Path(zerosum.__file__).parent
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernel": {"errors"},
-    "statistics": {"errors", "kernel"},
     "secagg": {"errors"},
-    "site": {"errors", "kernel", "statistics", "secagg"},
+    "noise": {"errors"},
+    "statistics": {"errors", "kernel"},
+    "protocol": {"errors", "kernel", "statistics", "secagg"},
+    "site": {"errors", "kernel", "statistics", "secagg", "noise", "protocol"},
     "algorithms": {"errors", "kernel", "statistics"},
-    "engines": {"errors", "kernel", "statistics", "site", "secagg"},
+    "coordinator": {"errors", "kernel", "statistics", "secagg", "noise", "protocol", "engines"},
+    "engines": {"errors", "kernel", "protocol", "site"},
     "data": {"errors", "kernel"},
-    "report": {"errors", "kernel"},
-    "study": {"errors", "kernel", "statistics", "site", "algorithms", "engines", "data", "report"},
-    "baselines": {"errors", "kernel"},
-    "reproduce": {"errors", "kernel", "statistics", "site", "algorithms", "data", "study", "baselines", "report"},
+    "report": {"errors", "kernel", "data"},
+    "study": {"errors", "kernel", "site", "algorithms", "coordinator", "engines", "data", "report"},
     "estimators": {"errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
-    "mistakes": {"errors", "kernel", "statistics", "algorithms"},  # what its faults are in, it imports by name
-    "audit": {"errors", "kernel", "statistics", "site", "algorithms", "engines", "study"},
-    "bench": {"errors", "kernel", "site", "secagg"},
-    "demo": {"errors", "kernel", "site", "algorithms", "data", "report", "study"},
-    "demo_maps": {"data", "reproduce"},
-    "terminal": {"report"},
-    "cli": {
-        "terminal",
-        "errors",
-        "kernel",
-        "site",
-        "report",
-        "study",
-        "demo",
-        "demo_maps",
-        "audit",
-        "mistakes",
-        "bench",
-        "reproduce",
-        "",
+    "audit": {
+        *(
+            "errors",
+            "kernel",
+            "statistics",
+            "noise",
+            "protocol",
+            "site",
+            "algorithms",
+            "coordinator",
+            "engines",
+            "study",
+        ),
     },
+    "papers": {"errors", "kernel", "statistics", "site", "algorithms", "data", "study", "report"},
+    "demo": {"errors", "kernel", "site", "algorithms", "data", "report", "study"},
+    "demo_maps": {"data", "papers"},
+    "cli": {"errors", "kernel", "site", "algorithms", "report", "study", "demo", "demo_maps", "audit", "papers", ""},
     "": {"errors", "kernel", "statistics", "site", "algorithms", "report", "study", "estimators"},
 }
 IO = {"pathlib", "sqlite3", "socket", "subprocess", "tempfile", "requests", "secrets", "random"}
@@ -89,3 +88,19 @@ def test_the_public_surface_is_what_it_says() -> None:
     assert len(set(zerosum.__all__)) == len(zerosum.__all__)
     for name in zerosum.__all__:
         assert getattr(zerosum, name).__doc__
+
+
+def test_the_tree_and_its_page_agree() -> None:
+    """Every module stands in docs/architecture.md under its folder, and nothing else does."""
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn, folders = set(), {2: SOURCE}
+    for line in page.split("src/zerosum/\n")[1].split("\ntests/")[0].splitlines():
+        depth = len(line) - len(line.lstrip())
+        for word in re.findall(r"[\w/]+/(?=\s|$)|\w+\.py\b", line):
+            if word.endswith("/"):
+                folders[depth + 2] = folders[depth] / word
+                depth += 2
+            elif "tests/" not in line.split(word)[0]:
+                drawn.add(folders[depth] / word)
+    known = {path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"} | {SOURCE / "__init__.py"}
+    assert {str(path.relative_to(SOURCE)) for path in drawn} == {str(path.relative_to(SOURCE)) for path in known}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from zerosum import demo_maps
-from zerosum.algorithms.separation import matched
-from zerosum.baselines import ica_costs
+from zerosum.algorithms.metrics import matched
+from zerosum.papers.methods import ica_costs
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from zerosum import Policy, Study
-from zerosum.report import privacy_report
+from zerosum.report.record import privacy_report
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

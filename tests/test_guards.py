@@ -14,16 +14,17 @@ from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter, LedgerRefused, OutsidePlan, ZerosumError
 from zerosum.kernel import grid
 from zerosum.kernel.plan import Plan, PlannedSite
-from zerosum.kernel.request import Contribute, Contribution, Message, PrivateSum, Reply
+from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
-from zerosum.site.contribute import Site
+from zerosum.noise.sampler import Sampler
+from zerosum.protocol.messages import Contribute, Contribution, Message, Reply
 from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
-from zerosum.site.sampler import Sampler
+from zerosum.site.site import Site
 from zerosum.statistics.rows import clip_rows
 from zerosum.study import execute, make_plan, pin
 

@@ -7,9 +7,9 @@ from zerosum.errors import ZerosumError
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
-from zerosum.report import PrivacyReport, Result
-from zerosum.site.contribute import Site
+from zerosum.report.record import PrivacyReport, Result
 from zerosum.site.policy import Policy
+from zerosum.site.site import Site
 from zerosum.statistics.user import statistic
 from zerosum.study import Study, run
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import Mean
 from zerosum.data.synthetic import COLUMNS, RANGES, hospitals
-from zerosum.report import PrivacyReport
+from zerosum.report.record import PrivacyReport
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, run
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.data.brains import brains
-from zerosum.reproduce.panels import Panel, aligned, draw_panels
-from zerosum.reproduce.separating import OURS, OURS_ALONE, OURS_OPEN, PAPERS_ROUNDS, Separating, Trial
+from zerosum.papers.figures.panels import Panel, aligned, draw_panels
+from zerosum.papers.figures.separating import OURS, OURS_ALONE, OURS_OPEN, PAPERS_ROUNDS, Separating, Trial
 
 EPSILON, DELTA = 1.0, 1e-5
 SITES, COMPONENTS, POINTS, SIDE, PER_AXIS = 4, 12, 250, 30, 10

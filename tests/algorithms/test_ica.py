@@ -12,17 +12,17 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum.algorithms import ICA, ica
+from zerosum.algorithms.metrics import gain_index, matched
 from zerosum.algorithms.program import Outlook
-from zerosum.algorithms.separation import gain_index, matched
 from zerosum.audit import audit
+from zerosum.coordinator.rehearse import drive
 from zerosum.data.brains import brains, garch_sources
-from zerosum.engines.scripted import drive
 from zerosum.errors import BadData
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
-from zerosum.reproduce.trial import run_trial
+from zerosum.papers.figures.trial import run_trial
 from zerosum.site.policy import Policy
 from zerosum.statistics import build
 from zerosum.study import run

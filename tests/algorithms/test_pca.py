@@ -15,7 +15,7 @@ from zerosum.algorithms import PCA
 from zerosum.algorithms.pca import leading, matrix_edge
 from zerosum.algorithms.program import Outlook
 from zerosum.audit import audit
-from zerosum.engines.scripted import drive
+from zerosum.coordinator.rehearse import drive
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.schemes import Scheme

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm, Covariance, Histogram, KMeans, Mean, OwnStatistic
 from zerosum.algorithms.histogram import nearest_probabilities
-from zerosum.engines.scripted import drive
+from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency

@@ -13,9 +13,9 @@ from zerosum.kernel.schemes import Floats, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
-from zerosum.site import discrete_gaussian
+from zerosum.noise import discrete_gaussian
+from zerosum.noise.sampler import Sampler
 from zerosum.site.noise import NoiseShare
-from zerosum.site.sampler import Sampler
 from zerosum.statistics import build
 
 

@@ -18,7 +18,7 @@ from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
 from zerosum.kernel.schemes import SCHEMES, Combine, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.view import Coalition
-from zerosum.report import privacy_report
+from zerosum.report.record import privacy_report
 
 
 def plan(scheme: str = "secure-sum", **change: Any) -> Plan:

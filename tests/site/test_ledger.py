@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
-from zerosum.kernel.accountant import Subsampled, compose, epsilon, mixed_epsilon, mu_for
+from zerosum.kernel.accountant import compose, epsilon, mixed_epsilon, mu_for
+from zerosum.kernel.events import Subsampled
 from zerosum.site.account import Account, Cap, Spend
 from zerosum.site.ledger import Ledger
 

@@ -16,7 +16,7 @@ from statistic_cases import SMALL, Case
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
-from zerosum.site.sampler import Sampler
+from zerosum.noise.sampler import Sampler
 from zerosum.statistics import BUILTIN, build
 from zerosum.statistics.user import statistic
 

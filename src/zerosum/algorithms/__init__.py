@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from zerosum.algorithms.covariance import Covariance
+from zerosum.algorithms.custom import OwnStatistic
 from zerosum.algorithms.histogram import Histogram
 from zerosum.algorithms.ica import ICA
 from zerosum.algorithms.kmeans import KMeans
 from zerosum.algorithms.mean import Mean
-from zerosum.algorithms.own import OwnStatistic
 from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
 from zerosum.errors import BadParameter

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.joint import joint_rotation
+from zerosum.algorithms.joint_diagonalization import joint_rotation
 from zerosum.algorithms.program import Algorithm, Floats, Outlook, Program
 from zerosum.algorithms.schedule import Schedule, best
-from zerosum.algorithms.whitening import Coordinates, Look, refined
+from zerosum.algorithms.spectral import Coordinates, Look, refined
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency, FloatArray

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.program import Floats, Outlook, Program, RangedAlgorithm
 from zerosum.algorithms.schedule import Schedule, best
-from zerosum.algorithms.whitening import Look
+from zerosum.algorithms.spectral import Look
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency

@@ -36,17 +36,18 @@ from zerosum.algorithms import Algorithm, Mean
 from zerosum.audit import echoes
 from zerosum.audit.adversary import Attack, Draw, attack, candidates, rehearsed, worst_pair
 from zerosum.audit.transcript import ColludingSite, Recorder, overhear, view
-from zerosum.engines.coordinator import conduct
+from zerosum.coordinator.conduct import conduct
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan, PlannedSite
-from zerosum.kernel.request import Contribute, Message, Prepare, PrivateSum, Release, Secure
+from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.schemes import Floats, Mixing, Scheme
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, dealer_mu
-from zerosum.site.contribute import Site
+from zerosum.protocol.messages import Contribute, Message, Prepare, Secure
 from zerosum.site.policy import Policy
+from zerosum.site.site import Site
 from zerosum.statistics import build
 from zerosum.study import make_plan, pin, settle
 

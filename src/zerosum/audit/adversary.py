@@ -10,7 +10,7 @@ import numpy as np
 
 from zerosum.algorithms import Algorithm
 from zerosum.algorithms.program import RangedAlgorithm
-from zerosum.engines.scripted import drive
+from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.schemes import Floats

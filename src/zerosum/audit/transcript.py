@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from zerosum.engines.in_process import InProcess
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import Contribute, Contribution, Lost, Message, Reply
 from zerosum.kernel.schemes import Floats, Law, Mixing, draw_step
 from zerosum.kernel.units import Units
-from zerosum.site.contribute import Site
+from zerosum.noise.sampler import Sampler
+from zerosum.protocol.messages import Contribute, Contribution, Lost, Message, Reply
 from zerosum.site.noise import NoiseShare, Steps
 from zerosum.site.policy import Policy
-from zerosum.site.sampler import Sampler
+from zerosum.site.site import Site
 
 WORDS = 256  # of a key stream, enough to know it by
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from zerosum.errors import Refused, ZerosumError
-from zerosum.kernel.request import Lost, Message, Refusal, Reply
-from zerosum.site.contribute import Site
+from zerosum.protocol.messages import Lost, Message, Refusal, Reply
+from zerosum.site.site import Site
 
 
 def _nobody(site: str, message: Message) -> bool:

@@ -18,10 +18,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from zerosum.algorithms import Algorithm
-from zerosum.kernel.accountant import check_delta, check_epsilon
+from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
-from zerosum.report import PrivacyReport, Result
+from zerosum.report.record import PrivacyReport, Result
 from zerosum.site.policy import Policy
 from zerosum.study import run
 

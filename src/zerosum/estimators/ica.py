@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from zerosum import algorithms
-from zerosum.algorithms.separation import Matched, matched
+from zerosum.algorithms.metrics import Matched, matched
 from zerosum.estimators.base import Floats, JointEstimator, Tables, dimensions
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
-from zerosum.report import Result
+from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.statistics.scatter import within_recording
 

@@ -15,7 +15,7 @@ from zerosum import algorithms
 from zerosum.estimators.base import Floats, JointEstimator, Tables
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
-from zerosum.report import Result
+from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zerosum.errors import BadParameter
-from zerosum.kernel import accountant
+from zerosum.kernel import accountant, amounts, published
 from zerosum.kernel.schemes import Law, Scheme, SiteShape
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
 
@@ -54,7 +54,7 @@ def account(
     """
     if not (sensitivity > 0 and math.isfinite(sensitivity)):
         raise BadParameter(f"the sensitivity must be positive and finite, got {sensitivity:g}")
-    accountant.check_delta(delta)
+    amounts.check_delta(delta)
     if (tau is None) == (epsilon is None):
         raise BadParameter("give either the noise or epsilon")
     if scheme.name == "non-private":
@@ -69,10 +69,10 @@ def account(
         law = law.scaled(tau)
     mu = float(np.max(worst_mu(law, sensitivity, coalition)))
     noise = _noise(scheme, law, honest)
-    claimed = accountant.claimed_mu_squared(scheme.name, sites, coalition.colluders)
-    published = None
+    claimed = published.claimed_mu_squared(scheme.name, sites, coalition.colluders)
+    theirs = None
     if claimed is not None and not coalition.dropouts:
-        published = claimed * (sensitivity / noise["tau"]) ** 2
+        theirs = claimed * (sensitivity / noise["tau"]) ** 2
     return Cost(
         scheme=scheme.name,
         sites=sites,
@@ -86,8 +86,8 @@ def account(
         noise=noise,
         noise_std=law.noise_std,
         variance_ratio=(law.noise_std * mu / sensitivity) ** 2,
-        published_mu_squared=published,
-        published_epsilon=None if published is None else accountant.claimed_epsilon(scheme.name, published, delta),
+        published_mu_squared=theirs,
+        published_epsilon=None if theirs is None else published.claimed_epsilon(scheme.name, theirs, delta),
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from zerosum.errors import BadParameter
-from zerosum.kernel import accountant, grid
+from zerosum.kernel import accountant, amounts, grid, published
 from zerosum.kernel.schemes import Combine, Floats, Law, Mixing, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.view import Coalition, calibrate, dealer_mu, worst_mu
@@ -71,10 +71,10 @@ class PlannedRelease:
     bound: float
 
     def __post_init__(self) -> None:
-        accountant.check_amount("a release's sensitivity", self.sensitivity)
-        accountant.check_amount("a release's bound", self.bound)
-        accountant.check_amount("a release's share of the budget", self.share)
-        accountant.check_count("a release's size", self.size)
+        amounts.check_amount("a release's sensitivity", self.sensitivity)
+        amounts.check_amount("a release's bound", self.bound)
+        amounts.check_amount("a release's share of the budget", self.share)
+        amounts.check_count("a release's size", self.size)
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class Plan:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        accountant.check_epsilon(self.epsilon)
-        accountant.check_delta(self.delta)
+        amounts.check_epsilon(self.epsilon)
+        amounts.check_delta(self.delta)
         self.coalition.honest(len(self.sites))
         names = [site.name for site in self.sites]
         if len(set(names)) < len(names):
@@ -186,7 +186,7 @@ class Plan:
         if self.calibration == "published":
             # basic composition and the textbook formula, as in the papers
             eps, delta = self.epsilon * release.share, self.delta * release.share
-            law = self._shape.scaled(accountant.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
+            law = self._shape.scaled(published.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
             return self._placed(law, release)
         mu = (
             accountant.mu_for(self.epsilon, self.delta - self.extra_delta)
@@ -246,7 +246,7 @@ class Plan:
     def claimed_mus(self) -> Floats | None:
         """What the papers' theorems would claim for the same noise, where they have one and it applies."""
         S = len(self.sites)
-        claimed = accountant.claimed_mu_squared(self.scheme.name, S, self.coalition.colluders)
+        claimed = published.claimed_mu_squared(self.scheme.name, S, self.coalition.colluders)
         if claimed is None or self.coalition.dropouts or self.scheme.combine is not Combine.SUMS:
             return None
         total = np.zeros(S)

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.errors import BadParameter
-from zerosum.kernel.accountant import SMALLEST, check_amount, check_count
+from zerosum.kernel.amounts import SMALLEST, check_amount, check_count
 
 Floats = NDArray[np.float64]
 

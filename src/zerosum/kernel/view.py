@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 
 from zerosum.errors import BadParameter
-from zerosum.kernel.accountant import check_amount, check_count
+from zerosum.kernel.amounts import check_amount, check_count
 from zerosum.kernel.schemes import Floats, Law, Mixing
 
 

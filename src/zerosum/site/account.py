@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zerosum.errors import BadParameter, LedgerRefused
-from zerosum.kernel.accountant import Subsampled, check_delta, check_epsilon, compose, mixed_epsilon, with_distance
+from zerosum.kernel.accountant import compose, mixed_epsilon, with_distance
+from zerosum.kernel.amounts import check_delta, check_epsilon
+from zerosum.kernel.events import Subsampled
 from zerosum.kernel.statistic import Adjacency
 
 _HOPELESS = 1e6  # a mu whose epsilon, about mu^2/2, is beyond any cap

@@ -1,6 +1,6 @@
 """A site's half of the noise: what it draws itself, and what it does with what the others drew.
 
-One object serves one attempt at one round. The coordinator's half is `zerosum.engines.mixing`.
+One object serves one attempt at one round. The coordinator's half is `zerosum.coordinator.mixing`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from zerosum.errors import BadData, Malformed, OutOfTurn
 from zerosum.kernel.schemes import Floats, Law, Mixing, draw_step
-from zerosum.site.sampler import Sampler, derive
+from zerosum.noise.sampler import Sampler, derive
 
 Steps = NDArray[np.int64]
 

@@ -19,7 +19,7 @@ from platformdirs import user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from zerosum.errors import BadStudy, PolicyRefused
-from zerosum.kernel.accountant import check_delta, check_epsilon
+from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.statistic import Adjacency
 from zerosum.site.account import Account, Cap
 from zerosum.site.ledger import Ledger

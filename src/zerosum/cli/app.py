@@ -1,0 +1,18 @@
+"""The application that commands register with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="One joint result from institutions that may not share records, under exactly accounted privacy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+ledger_app = typer.Typer(help="A site's ledger: what was spent, and whether the record is sound.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]

@@ -1,0 +1,94 @@
+"""The adversary on transcripts."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from zerosum.cli import terminal
+from zerosum.cli.app import Json, app
+from zerosum.errors import BadParameter, CheckFailed
+
+
+@app.command()
+def audit(
+    scheme: Annotated[str, typer.Option(help="A scheme, or all.")] = "all",
+    study: Annotated[Path | None, typer.Option(help="Take the program from this study file instead of a mean.")] = None,
+    sites: Annotated[int, typer.Option(help="Number of sites S.")] = 4,
+    colluders: Annotated[int, typer.Option(help="Sites that collude with the coordinator.")] = 1,
+    dropouts: Annotated[int, typer.Option(help="Sites that are lost in every round.")] = 0,
+    mu: Annotated[float, typer.Option(min=1.0, help="What the study is planned to cost; at least 1.")] = 1.5,
+    samples: Annotated[int, typer.Option(min=1000, help="How many numbers of noise to look at.")] = 100_000,
+    mistake: Annotated[
+        str | None, typer.Option(help="Seed a mistake that the audit must find, such as spectral or repeated-draws.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Play the adversary on real transcripts: does anyone reach more than is claimed? Exit code 4 if so."""
+    from zerosum import audit as module
+    from zerosum.audit.mistakes import FAULTS, MISTAKES, mistaken, seeded
+    from zerosum.kernel.schemes import SCHEMES, Scheme
+    from zerosum.study import Study
+
+    if mistake is not None and mistake not in MISTAKES:
+        raise BadParameter(f"unknown mistake {mistake!r}; there are {', '.join(MISTAKES)}")
+    program = Study.load(study).build_algorithm() if study is not None else None
+    if mistake in ("spectral", "triangles"):
+        program = mistaken(mistake)
+    names = [name for name in SCHEMES if name != "non-private"] if scheme == "all" else [scheme]
+    if mistake == "colluder" and scheme == "all":
+        names = [
+            name for name in names if name not in ("pooled", "local")
+        ]  # where no draw is shared, none is forgotten
+    # the coordinator is the helper of cape-helper; what is planned holds if somebody else were
+    attacks = [(name, apart) for name in names for apart in ((False, True) if name == "cape-helper" else (False,))]
+    found = []
+    with terminal.progress("attacking") as on_step, seeded(mistake) if mistake in FAULTS else nullcontext():
+        for number, (name, apart) in enumerate(attacks):
+            found.append(
+                module.audit(
+                    Scheme(name),
+                    program,
+                    sites=sites,
+                    colluders=colluders,
+                    dropouts=dropouts if name not in ("pairwise", "cape-helper") else 0,
+                    mu=mu,
+                    samples=samples,
+                    forget_colluders=mistake == "colluder",
+                    helper_apart=apart,
+                    on_step=lambda done, planned, n=number: on_step(n * planned + done, len(attacks) * planned),  # type: ignore[misc]
+                )
+            )
+    records = [asdict(finding) | {"holds": finding.holds, "tight": finding.tight} for finding in found]
+    failed = [finding for finding in found if not finding.holds]
+    if json_ and not failed:
+        terminal.print_json({"audits": records})
+    elif not json_:
+        table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
+        for finding in found:
+            cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
+            verdict = Text(finding.verdict, style="" if finding.holds else "bold red")
+            table.add_row(finding.name, finding.algorithm, *cells, verdict)
+        terminal.out.print(table)
+        for finding in found:
+            for fault in finding.faults:
+                terminal.out.print(f"{finding.name}: {fault}")
+            if finding.claimed > finding.planned:
+                terminal.out.print(
+                    f"Under {finding.scheme} the coordinator deals the noise that cancels and knows it: against it"
+                    f" mu {finding.claimed:.4f} is left where {finding.planned:.4f} was planned."
+                )
+    if failed:
+        worst = max(failed, key=lambda finding: finding.reached / finding.claimed)
+        where = ", ".join(finding.name for finding in failed)
+        wrong = f"; {worst.faults[0]}" if worst.faults else ""
+        raise CheckFailed(
+            f"an attacker exceeds the claim{' or noise comes back' if wrong else ''} under {where}: mu"
+            f" {worst.reached:.4f} is reached where {worst.claimed:.4f} was claimed{wrong}"
+        )

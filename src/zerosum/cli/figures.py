@@ -1,0 +1,48 @@
+"""The papers' figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from zerosum.cli import terminal
+from zerosum.cli.app import Json, app
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="pca-epsilon, pca-samples, pca-delta, ica-epsilon, ica-subjects, ica-delta, ica-maps or accountants."
+        ),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="Where there is a choice: synthetic (if not given), mnist or covertype.")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where mnist.npz and covtype_60k.npz lie.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the numbers (CSV) and the picture (PNG) go.")] = Path("reproduced"),
+    full: Annotated[
+        bool, typer.Option("--full", help="The papers' sizes and ten runs, instead of a quick look.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """One of the papers' figures: their methods and ours, what they claim to cost and what they cost."""
+    from zerosum.papers.figures import find
+
+    experiment = find(name)
+    with terminal.progress(name) as on_step:
+        rows = experiment.run(out, data, folder, full=full, on_step=on_step)
+    lines = experiment.summary(rows)
+    if json_:
+        terminal.print_json({"figure": name, "data": experiment.dataset(data), "folder": str(out), "rows": lines})
+        return
+    table = Table(*experiment.shown)
+    for line in lines:
+        cells = [line[column] for column in experiment.shown.values()]
+        table.add_row(*[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in cells])
+    terminal.out.print(table)
+    terminal.out.print(f"written to {out}")

@@ -1,0 +1,116 @@
+"""Plan and run studies; the demonstration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from zerosum.cli import terminal
+from zerosum.cli.app import Json, app
+from zerosum.report.record import check_target, finite, privacy_report, versions
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the pictures and the figures go.")] = Path("zerosum-demo"),
+    repeats: Annotated[int, typer.Option(min=2, help="How often each scheme is asked.")] = 80,
+    people: Annotated[int, typer.Option(min=20, help="How many people have their brain scanned at each site.")] = 256,
+    json_: Json = False,
+) -> None:
+    """Four made-up hospitals: one question under every scheme at the same epsilon, then maps of made-up brains."""
+    from zerosum import demo as module
+    from zerosum import demo_maps
+
+    with terminal.progress("asking every scheme") as on_step:
+        found = module.play(repeats, on_step)
+    with terminal.progress("separating brains") as on_step:
+        maps = demo_maps.play(people, on_step)
+    picture, maps_picture = out / "accuracy.png", out / "maps.png"
+    module.draw(found, picture)
+    demo_maps.draw(maps, maps_picture)
+    record = found.as_record() | {"maps": maps.as_record()}
+    (out / "demo.json").write_text(json.dumps(finite(record), indent=2) + "\n")
+    if json_:
+        terminal.print_json(record | {"picture": str(picture), "maps_picture": str(maps_picture)})
+        return
+    hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
+    terminal.titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
+    pooled = next(line.predicted for line in found.lines if line.scheme == "pooled")
+    table = Table("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
+    for line in found.lines:
+        ratio = "" if line.predicted == 0 else f"{(line.predicted / pooled) ** 2:.2f}"
+        spent = "infinite" if line.epsilon is None else f"{line.epsilon:.4f}"
+        table.add_row(
+            line.scheme,
+            line.trusted,
+            f"{100 * line.measured:.3f}",
+            f"{100 * line.predicted:.3f}",
+            ratio,
+            spent,
+        )
+    terminal.out.print(table)
+    terminal.show_report(found.report)
+    terminal.titled("\nBrain maps", f" ({maps.says}).\n")
+    table = Table("maps", "epsilon", "with reduction", "correlation", "gain index")
+    for each in maps.lines:
+        costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
+        table.add_row(each.heading, *costs, f"{each.correlation:.3f}", f"{each.gain_index:.3f}")
+    terminal.out.print(table)
+    terminal.out.print(f"\npictures: {picture}, {maps_picture}")
+
+
+@app.command()
+def plan(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    json_: Json = False,
+) -> None:
+    """What a study will release and what that costs each site, before any data is read."""
+    from zerosum.study import Study, settle
+
+    loaded = Study.load(study)
+    planned = loaded.plan()
+    report, says = privacy_report(planned), settle(loaded.build_algorithm(), planned).says
+    if json_:
+        terminal.print_json(report.as_record() | {"says": says})
+        return
+    if says:
+        terminal.titled(report.algorithm, f": {says}")
+    terminal.show_report(report)
+
+
+@app.command()
+def run(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
+    json_: Json = False,
+) -> None:
+    """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
+    from zerosum.study import Study
+
+    loaded = Study.load(study)
+    check_target(out)
+    with terminal.progress("rounds" if loaded.imaging is None else "runs of images, then rounds") as on_step:
+        result = loaded.run(on_round=on_step, on_scan=on_step)
+    result.write(out)
+    maps = loaded.write_maps(result, out)
+    if json_:
+        terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
+        return
+    for name, value in result.estimate.items():
+        terminal.titled(name, f": {terminal.short(value.tolist())}")
+    terminal.show_report(result.report)
+    terminal.out.print(f"\nwritten to {out}")
+
+
+@app.command()
+def version(json_: Json = False) -> None:
+    """Versions of Zerosum and of what it stands on."""
+    if json_:
+        terminal.print_json(versions())
+        return
+    for name, number in versions().items():
+        terminal.out.print(f"{name} {number}")

@@ -1,0 +1,1 @@
+"""Who asks: drives a program, one planned release after another, over any engine."""

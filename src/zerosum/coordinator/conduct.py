@@ -1,0 +1,200 @@
+"""The coordinator: drives a program, one planned release after another, over any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from zerosum.coordinator.mixing import Mixer, noise_std
+from zerosum.coordinator.secure import SecureSums
+from zerosum.engines.base import Engine
+from zerosum.errors import Abandoned, BadInput, OutsidePlan, Refused
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.schemes import Floats, Mixing
+from zerosum.kernel.statistic import Adjacency
+from zerosum.noise.sampler import Sampler, derive
+from zerosum.protocol.messages import (
+    Consent,
+    Contribute,
+    Contribution,
+    Lost,
+    Message,
+    Prepare,
+    Prepared,
+    Propose,
+    Refusal,
+    Reply,
+)
+from zerosum.protocol.roster import mask_context
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What a study came to: the program's result, and who took part in each round (nobody: it was abandoned)."""
+
+    result: T
+    plan: Plan
+    participants: tuple[tuple[str, ...], ...]
+
+
+def conduct(
+    plan: Plan,
+    requests: Iterable[PrivateSum],
+    program: Generator[PrivateSum, Release, T],
+    engine: Engine,
+    on_round: Callable[[int, int], None] = lambda done, planned: None,
+) -> Outcome[T]:
+    """Propose the plan to every site, then answer the program's requests until it returns.
+
+    A round that must be abandoned is thrown into the program as `Abandoned`: one that catches it goes on with its next
+    planned release, any other ends the study. What was spent stays spent either way.
+    """
+    coordinator = _Coordinator(plan, engine)
+    coordinator.propose(tuple(requests))
+    rounds: list[tuple[str, ...]] = []
+    try:
+        request = next(program)
+        while True:
+            try:
+                release = coordinator.release(len(rounds), request)
+            except Abandoned as loss:
+                rounds.append(())
+                request = program.throw(loss)
+                continue
+            rounds.append(release.participants)
+            on_round(len(rounds), len(plan.releases))
+            request = program.send(release)
+    except StopIteration as stop:
+        return Outcome(stop.value, plan, tuple(rounds))
+    finally:
+        program.close()
+
+
+class _Coordinator:
+    def __init__(self, plan: Plan, engine: Engine) -> None:
+        self._plan, self._engine = plan, engine
+        self._index = {site.name: s for s, site in enumerate(plan.sites)}
+        self._units: dict[str, int] = {}
+        self._secure = SecureSums(plan, self._exchange) if plan.scheme.secure else None
+
+    def propose(self, requests: tuple[PrivateSum, ...]) -> None:
+        """Every site must agree before any contributes; one refusal ends the study, with nothing released."""
+        message = Propose(self._plan, requests)
+        lost = []
+        for reply in self._exchange(dict.fromkeys(self._index, message)):
+            if isinstance(reply, Consent) and reply.units is not None:
+                self._units[reply.site] = reply.units
+            if isinstance(reply, Lost):
+                lost.append(reply.site)
+        if lost:
+            raise Abandoned(f"no answer from {_names(lost)}; the study did not start and nothing was released")
+        if self._secure is not None:
+            self._secure.set_up()
+
+    def release(self, round: int, request: PrivateSum) -> Release:
+        """One planned release."""
+        plan = self._plan
+        if round >= len(plan.releases):
+            raise OutsidePlan(f"the program asks for release {round + 1}, the plan has {len(plan.releases)}")
+        planned = plan.releases[round]
+        if request.statistic != planned.statistic or request.share != planned.share:
+            raise OutsidePlan(
+                f"release {round + 1} was planned as {planned.statistic!r} with share {planned.share:g}, "
+                f"the program asks for {request.statistic!r} with share {request.share:g}"
+            )
+        try:
+            if plan.law(round).mixing is Mixing.MASKED:
+                value, arrived = self._hidden(round, request)
+            else:
+                value, arrived = self._readable(round, request)
+        except Abandoned as loss:
+            raise Abandoned(f"round {round + 1} was abandoned: {loss}; what was spent stays spent") from None
+        names = tuple(sorted(arrived, key=self._index.__getitem__))
+        spread = noise_std(plan.law(round), [self._index[name] for name in names])
+        units = None if plan.adjacency is Adjacency.ADD_REMOVE else plan.effective_units(names, self._units)
+        return Release(value, spread, units, names)
+
+    def _hidden(self, round: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
+        """Only the sum is readable: masked contributions, and what opens their sum."""
+        plan, law = self._plan, self._plan.law(round)
+        secure = self._secured()
+        secure.begin(round, plan.releases[round].size, mask_context(plan, round, request))
+        for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, 0, request))):
+            if isinstance(reply, Contribution):
+                secure.take(round, reply.payload)
+        total, present = secure.finish(round)
+        return np.asarray(total * law.step, dtype=np.float64), present
+
+    def _readable(self, round: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
+        """Each message is readable: gather what must be prepared, then the contributions, and add them up."""
+        plan, law = self._plan, self._plan.law(round)
+        mixer = Mixer(law, plan.releases[round].size, self._sampler(round))
+        present = list(self._index)
+        if law.mixing is Mixing.BROADCAST:
+            present = self._draws(round, mixer)
+        elif law.mixing is Mixing.PAIRWISE:
+            present = self._keys(round, mixer)
+        messages = {name: Contribute(round, 0, request, mixer.deal(self._index[name])) for name in present}
+        arrived = []
+        for reply in self._exchange(messages):
+            if isinstance(reply, Contribution):
+                mixer.add(self._index[reply.site], reply.payload)
+                arrived.append(reply.site)
+        if mixer.needs_everyone and len(arrived) < len(present):
+            missing = [name for name in present if name not in arrived]
+            raise Abandoned(
+                f"{_names(missing)} was lost after the noise had been fixed, and its share of it would stay in the sum"
+            )
+        self._enough(arrived)
+        return mixer.finish(), arrived
+
+    def _draws(self, round: int, mixer: Mixer) -> list[str]:
+        """Algorithm 1 of papers 000 and 003: the sum of the sites' draws by a secure sum, for everybody."""
+        secure = self._secured()
+        secure.begin(round, self._plan.releases[round].size, mask_context(self._plan, round, None))
+        for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, 0))):
+            if isinstance(reply, Prepared):
+                secure.take(round, reply.payload)
+        total, present = secure.finish(round)
+        mixer.draws = (total, len(present))
+        return list(present)
+
+    def _keys(self, round: int, mixer: Mixer) -> list[str]:
+        for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, 0))):
+            if isinstance(reply, Prepared):
+                mixer.keys[self._index[reply.site]] = reply.payload
+        present = [name for name, s in self._index.items() if s in mixer.keys]
+        self._enough(present)
+        return present
+
+    def _secured(self) -> SecureSums:
+        if self._secure is None:
+            raise OutsidePlan("this plan has no secure sum")
+        return self._secure
+
+    def _enough(self, arrived: list[str]) -> None:
+        lost, most = len(self._index) - len(arrived), self._plan.coalition.dropouts
+        if lost > most:
+            raise Abandoned(f"{lost} of {len(self._index)} sites were lost, the plan tolerates {most}")
+
+    def _exchange(self, messages: Mapping[str, Message]) -> Iterable[Reply]:
+        for reply in self._engine.exchange(messages):
+            if isinstance(reply, Refusal):
+                error = reply.error if isinstance(reply.error, BadInput | Refused) else Refused(str(reply.error))
+                raise error.about(f"site {reply.site!r}") from reply.error
+            yield reply
+
+    def _sampler(self, round: int) -> Sampler:
+        if self._plan.seed is None:
+            return Sampler.system()
+        return Sampler.seeded(derive(str(self._plan.seed).encode(), f"coordinator {round}".encode()))
+
+
+def _names(sites: Iterable[str]) -> str:
+    return ", ".join(repr(site) for site in sites)

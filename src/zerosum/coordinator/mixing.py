@@ -1,0 +1,94 @@
+"""The coordinator's half of the noise: it passes on what sites need from each other and adds up what they send.
+
+The sites' half is `zerosum.site.noise`; the secure sum has a module of its own, `zerosum.coordinator.secure`. The
+trusted helper of paper 002 lives here too, since in one process there is nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.errors import BadInput
+from zerosum.kernel.schemes import Floats, Law, Mixing
+from zerosum.noise.sampler import Sampler
+
+
+class Mixer:
+    """One attempt at one round whose messages the coordinator can read one by one."""
+
+    def __init__(self, law: Law, size: int, sampler: Sampler) -> None:
+        self._law, self._size, self._sampler = law, size, sampler
+        self.keys: dict[int, bytes] = {}  # PAIRWISE: the sites' public keys
+        self.draws: tuple[NDArray[np.int64], int] | None = None  # BROADCAST: the sum of the draws, and of how many
+        self._own_deals: dict[int, Floats] = {}
+        self._helper_deals: Floats | None = None
+        self._sum: NDArray[Any] = np.zeros(size, dtype=np.int64 if law.step > 0 else np.float64)
+
+    @property
+    def needs_everyone(self) -> bool:
+        """Whether a site lost after the noise was fixed leaves its cancelling noise in the sum."""
+        return self._law.mixing in (Mixing.BROADCAST, Mixing.PAIRWISE, Mixing.HELPER)
+
+    def deal(self, site: int) -> Any:
+        """What a site needs to make its noise."""
+        match self._law.mixing:
+            case Mixing.BROADCAST:
+                return self.draws
+            case Mixing.PAIRWISE:
+                return dict(self.keys)
+            case Mixing.HELPER:
+                return self._helper()[site], self._coordinator(site)
+            case _:
+                return None
+
+    def _helper(self) -> Floats:
+        """All sites' e_s, as a trusted noise generator deals them (paper 002, Algorithm 1 and section III-A)."""
+        if self._helper_deals is None:
+            law, last = self._law, self._law.sites - 1
+            turns = last if np.isinf(law.cancelling[last]) else law.sites
+            dealt = np.zeros((law.sites, self._size))
+            for s in range(turns):
+                dealt[s] = self._sampler.normal(self._size, float(law.cancelling[s]))
+            weighed = law.weight @ dealt
+            if turns == last:
+                dealt[last] = -weighed / law.weight[last]
+            else:
+                dealt -= weighed / (law.weight[:, None] * law.sites)
+            self._helper_deals = dealt
+        return self._helper_deals
+
+    def _coordinator(self, site: int) -> Floats:
+        """f_s, which protects a message on its way and which the coordinator subtracts again."""
+        law, S = self._law, self._law.sites
+        std = float(law.cancelling[site]) * np.sqrt(1 - 1 / S)
+        if np.isinf(std):  # the site that takes what is left over: its e_s has this deviation
+            std = float(np.linalg.norm((law.weight * law.cancelling)[:-1]) / law.weight[-1])
+        self._own_deals[site] = self._sampler.normal(self._size, std)
+        return self._own_deals[site]
+
+    def add(self, site: int, vector: NDArray[Any]) -> None:
+        """Fold a contribution into the sum and forget it."""
+        if vector.shape != (self._size,) or vector.dtype != self._sum.dtype or not np.all(np.isfinite(vector)):
+            raise BadInput(f"a contribution must be {self._size} finite numbers of type {self._sum.dtype}")
+        if self._law.step > 0:
+            self._sum += vector  # weights are 1 on the grid
+        else:
+            self._sum += self._law.weight[site] * (vector - self._own_deals.pop(site, 0.0))
+
+    def finish(self) -> Floats:
+        """The released sum."""
+        central = self._law.central
+        if self._law.step == 0:
+            return self._sum + self._sampler.normal(self._size, central)
+        noise = self._sampler.steps(self._size, central / self._law.step) if central > 0 else 0
+        return np.asarray((self._sum + noise) * self._law.step)
+
+
+def noise_std(law: Law, participants: Sequence[int]) -> float:
+    """Standard deviation of a released sum over these sites."""
+    index = list(participants)
+    return float(np.sqrt(np.sum((law.weight[index] * law.own[index]) ** 2) + law.central**2))

@@ -1,0 +1,74 @@
+"""The secure sum over an engine: carries the messages between the sites' sessions and the coordinator's collector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.errors import Abandoned
+from zerosum.kernel.plan import Plan
+from zerosum.protocol.messages import Message, Reply, Secure, Secured
+from zerosum.protocol.roster import roster
+from zerosum.secagg.collector import Collector
+
+Exchange = Callable[[Mapping[str, Message]], Iterable[Reply]]
+Step = Literal["advertise", "share", "receive", "sign", "open"]
+
+
+class SecureSums:
+    """All secure sums of one study, one attempt after another."""
+
+    def __init__(self, plan: Plan, exchange: Exchange) -> None:
+        self._names = [site.name for site in plan.sites]
+        self._index = {name: s for s, name in enumerate(self._names)}
+        self._exchange = exchange
+        self._losses = plan.coalition.dropouts
+        self._collector = Collector(roster(plan))
+
+    def set_up(self) -> None:
+        """Keys and shares for every planned attempt, once; every site must take part."""
+        self._everybody("advertise", dict.fromkeys(self._names, b""), self._collector.take_advert)
+        adverts = self._collector.adverts()
+        self._everybody("share", dict.fromkeys(self._names, adverts), self._collector.take_shares)
+        mail = {name: self._collector.delivery(s) for name, s in self._index.items()}
+        self._everybody("receive", mail, self._collector.take_ready)
+
+    def _everybody(self, step: Step, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> None:
+        answered = self._ask(step, 0, data, take)
+        if len(answered) < len(data):
+            raise Abandoned("a site was lost while the secure sum was set up; nothing was released")
+
+    def _ask(self, step: Step, attempt: int, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> list[str]:
+        answered = []
+        for reply in self._exchange({name: Secure(step, attempt, text) for name, text in data.items()}):
+            if isinstance(reply, Secured):
+                take(reply.data)
+                answered.append(reply.site)
+        return answered
+
+    def begin(self, attempt: int, size: int, context: bytes) -> None:
+        self._collector.begin(attempt, size, context)
+
+    def take(self, attempt: int, masked: bytes) -> None:
+        self._collector.take_masked(attempt, masked)
+
+    def finish(self, attempt: int) -> tuple[NDArray[np.int64], Sequence[str]]:
+        """Settle whose vectors are in the sum, have it opened, and unmask it."""
+        closed = self._collector.close_list(attempt)
+        present = [self._names[s] for s in self._collector.survivors(attempt)]
+        asked = present
+        if self._losses:
+            asked = self._ask(
+                "sign",
+                attempt,
+                dict.fromkeys(present, closed),
+                lambda data: self._collector.take_signature(attempt, data),
+            )
+            closed = self._collector.warrant(attempt)
+        self._ask(
+            "open", attempt, dict.fromkeys(asked, closed), lambda data: self._collector.take_opening(attempt, data)
+        )
+        return self._collector.result(attempt).view(np.int64), present

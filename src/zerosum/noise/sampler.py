@@ -1,0 +1,82 @@
+"""Where noise comes from: a cipher's key stream, keyed by the operating system.
+
+On the grid it is an exact discrete Gaussian (`discrete_gaussian`). The zero-sum forms, kept for comparison, use normals
+in double precision: the inverse distribution function at the centre of one of 2^52 equal cells of (0, 1), whose tails
+end at 8.2 standard deviations and whose values are not equidistant (`docs/limitations.md`).
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from zerosum.noise import discrete_gaussian
+
+Floats = NDArray[np.float64]
+
+_BLOCK = 1 << 17  # numbers made at a time
+
+
+class Sampler:
+    """Noise from AES-256 in counter mode. `seeded` is for tests and reproduction runs only.
+
+    >>> Sampler.seeded(b"a test").normal(2, 1.0).shape
+    (2,)
+    """
+
+    def __init__(self, key: bytes, *, rekey_after_fork: bool) -> None:
+        self._rekey = rekey_after_fork
+        self._start(key)
+
+    def _start(self, key: bytes) -> None:
+        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._pid = os.getpid()
+
+    @classmethod
+    def system(cls) -> Sampler:
+        """Keyed by the operating system; a forked child draws its own key."""
+        return cls(os.urandom(32), rekey_after_fork=True)
+
+    @classmethod
+    def seeded(cls, seed: bytes) -> Sampler:
+        """A reproducible stream: whoever knows the seed can take the noise away again."""
+        return cls(derive(seed, b"seeded sampler"), rekey_after_fork=False)
+
+    @classmethod
+    def shared(cls, key: bytes) -> Sampler:
+        """The stream that two sites expand from the key they share."""
+        return cls(key, rekey_after_fork=False)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Uniform 64-bit words."""
+        if self._rekey and os.getpid() != self._pid:
+            self._start(os.urandom(32))
+        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8")
+
+    def steps(self, size: int, std: float) -> NDArray[np.int64]:
+        """Independent discrete Gaussians of standard parameter `std`, in steps of the grid."""
+        return discrete_gaussian.draw(size, std, self.words)
+
+    def normal(self, size: int, std: float) -> Floats:
+        """Independent draws from N(0, std^2) in double precision."""
+        out = np.zeros(size)
+        if std == 0:
+            return out
+        for start in range(0, size, _BLOCK):
+            part = out[start : start + _BLOCK]
+            words = self.words(len(part))
+            np.add(words >> np.uint64(12), 0.5, out=part)  # 53 bits: exact
+            np.multiply(part, 2.0**-52, out=part)
+            ndtri(part, out=part)
+        return np.multiply(out, std, out=out)
+
+
+def derive(secret: bytes, info: bytes) -> bytes:
+    """A 256-bit key for one purpose, by HKDF-SHA256."""
+    return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=b"zerosum/1 " + info).derive(secret)

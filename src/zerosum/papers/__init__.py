@@ -1,0 +1,1 @@
+"""The papers' methods as published, and their figures and tables. No default imports this."""

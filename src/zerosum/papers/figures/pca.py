@@ -1,0 +1,337 @@
+"""Figure 2 of paper 002: captured energy of private principal components against epsilon, records and delta.
+
+Five sites, one of them colluding. Every method of the papers runs twice: at the same exact epsilon as Zerosum, and at
+the published calibration, with the epsilon that this is truly worth beside it. The papers' methods see the data as the
+papers prepared them (centred at the mean, divided by the largest norm: not private); Zerosum sees records in public
+ranges and pays for its mean.
+
+The metric is tr(V' A V) over its non-private value, A the second moment of all records used about their mean.
+The text of paper 002 does not give N_s, the fixed epsilon or the synthetic covariance; those here are our choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.algorithms.pca import PCA
+from zerosum.errors import BadData, BadParameter
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet
+from zerosum.papers.figures.trial import run_trial
+from zerosum.papers.methods import pca as baselines
+
+Floats = NDArray[np.float64]
+
+SITES, COLLUDERS = 5, 1
+EPSILON, DELTA = 0.5, 1e-5  # where they do not vary
+OURS = "zerosum"
+COLUMNS = ("data", "method", "calibration", "epsilon", "exact_epsilon", "delta", "records", "seed", "energy")
+
+#: The ranges of Covertype's ten measured columns, from the data set's description; the other 44 are 0 or 1.
+_COVERTYPE = (
+    (1859, 3858),  # elevation, m
+    (0, 360),  # aspect, degrees
+    (0, 66),  # slope, degrees
+    (0, 1397),  # horizontal distance to water, m
+    (-173, 601),  # vertical distance to water, m
+    (0, 7117),  # distance to a road, m
+    (0, 254),  # hillshade at 9, at noon and at 15 hours
+    (0, 254),
+    (0, 254),
+    (0, 7173),  # distance to a fire point, m
+)
+_FILES = {"mnist": "mnist.npz", "covertype": "covtype_60k.npz"}
+_COMPONENTS = {"synthetic": 50, "mnist": 50, "covertype": 10}
+_QUICK_ROWS = {"synthetic": 10_000, "mnist": 10_000, "covertype": 60_000}
+_QUICK_SEEDS = {"synthetic": 3, "mnist": 2, "covertype": 3}
+_FULL_ROWS, _FULL_SEEDS = 60_000, 10
+
+
+# ---- the data -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records in public ranges [0, 1], in random order, and how many components are asked for."""
+
+    name: str
+    rows: Floats
+    components: int
+
+    def sites(self, records: int) -> list[Floats]:
+        """The first `records` of every one of the sites."""
+        return [self.rows[s::SITES][:records] for s in range(SITES)]
+
+
+def load(data: str, folder: Path | None = None, rows: int | None = None) -> Records:
+    """One of the three data sets; the two real ones are read from `folder`."""
+    if data not in _COMPONENTS:
+        raise BadParameter(f"unknown data {data!r}; there are {', '.join(_COMPONENTS)}")
+    found = synthetic(rows or _FULL_ROWS) if data == "synthetic" else _real(data, folder)
+    order = np.random.default_rng(0).permutation(len(found))[:rows]
+    return Records(data, found[order], _COMPONENTS[data])
+
+
+def synthetic(rows: int, columns: int = 200, seed: int = 0) -> Floats:
+    """Normal records of mean zero and a fixed covariance, whose eigenvalues fall as exp(-j/20) to a floor of 0.01.
+
+    Brought to [0, 1] by one public factor and shift, four of the largest standard deviations either side.
+    """
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.standard_normal((columns, columns)))[0]
+    values = np.exp(-np.arange(columns) / 20) + 0.01
+    spread = float(np.sqrt(np.max((basis**2) @ values)))
+    drawn = (rng.standard_normal((rows, columns)) * np.sqrt(values)) @ basis.T
+    return np.asarray(np.clip(0.5 + drawn / (8 * spread), 0.0, 1.0))
+
+
+def _real(data: str, folder: Path | None) -> Floats:
+    if folder is None:
+        raise BadData(f"the data set {data} is read from a folder, and none was given: it must hold {_FILES[data]}")
+    path, key = folder / _FILES[data], {"mnist": "x_train", "covertype": "X"}[data]
+    if not path.exists():
+        raise BadData(f"the data set {data} is not here: there is no file {path}")
+    try:
+        with np.load(path) as stored:
+            raw = np.asarray(stored[key], dtype=np.float64)
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise BadData(f"the file {path} is not the data set {data}: an array named {key!r} cannot be read") from error
+    raw = raw.reshape(len(raw), -1)
+    wide = {"mnist": 784, "covertype": 54}[data]
+    if raw.shape[1] != wide:
+        raise BadData(f"the file {path} is not the data set {data}: {wide} columns are needed, it has {raw.shape[1]}")
+    if data == "mnist":
+        return np.asarray(raw / 255)
+    ranges = np.array([*_COVERTYPE, *[(0, 1)] * (wide - len(_COVERTYPE))], dtype=np.float64)
+    return np.clip((raw - ranges[:, 0]) / (ranges[:, 1] - ranges[:, 0]), 0.0, 1.0)
+
+
+# ---- one run --------------------------------------------------------------------------------------------------------
+
+
+class _Baseline(Protocol):
+    def __call__(self, sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats: ...
+
+
+def _first_alone(sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats:
+    return baselines.analyze_gauss(sites[0], K, tau, rng)
+
+
+_BASELINES: dict[str, _Baseline] = {
+    "cape-000": partial(baselines.cape_pca, variant="000"),
+    "cape-002": partial(baselines.cape_pca, variant="002"),
+    "conv": baselines.conv,
+    "dp-dis-pca": baselines.dp_dis_pca,
+    "analyze-gauss": _first_alone,
+    "pooled": baselines.pooled_dp,
+}
+
+
+@dataclass(frozen=True)
+class _Point:
+    epsilon: float
+    delta: float
+    records: int  # at each site
+
+
+class _Setting:
+    """The data of one point as each side sees them, and what is measured against."""
+
+    def __init__(self, data: Records, records: int) -> None:
+        self.sites, self.components = data.sites(records), data.components
+        self.records = len(self.sites[-1])
+        self.sites = [rows[: self.records] for rows in self.sites]
+        everyone = np.concatenate(self.sites)
+        mean = everyone.mean(axis=0)
+        largest = float(np.sqrt(np.max(np.sum((everyone - mean) ** 2, axis=1))))
+        self.prepared = [(rows - mean) / largest for rows in self.sites]  # as in the papers; not private
+        self.matrix = np.mean([baselines.second_moment(rows) for rows in self.prepared], axis=0)
+        self.best = float(np.sum(np.linalg.eigvalsh(self.matrix)[-self.components :]))
+
+    def energy(self, vectors: Floats) -> float:
+        return float(np.sum(vectors * (self.matrix @ vectors)) / self.best)
+
+
+def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: int) -> Floats:
+    """Zerosum's own components, one a column: the defaults, each record a unit, with noise from a seed."""
+    D = sites[0].shape[1]
+    algorithm = PCA(columns=tuple(f"x{i}" for i in range(D)), components=K, lower=np.zeros(D), upper=np.ones(D))
+    named = {f"site {s}": rows for s, rows in enumerate(sites, 1)}
+    result = run_trial(algorithm, named, epsilon=epsilon, delta=delta, colluders=COLLUDERS, unit="record", seed=seed)
+    return np.asarray(result.estimate["components"]).T
+
+
+def _measure(data: str, setting: _Setting, point: _Point, seeds: Sequence[int], step: Callable[[], None]) -> Table:
+    """Every method at one point."""
+    rows: Table = []
+    K, epsilon, delta = setting.components, point.epsilon, point.delta
+
+    def add(method: str, calibration: str, exact: float, seed: int, vectors: Floats) -> None:
+        values = (data, method, calibration, epsilon, exact, delta, setting.records, seed, setting.energy(vectors))
+        rows.append(dict(zip(COLUMNS, values, strict=True)))
+        step()
+
+    add("non-private", "none", float("inf"), 0, baselines.non_private(setting.prepared, K))
+    for seed in seeds:
+        add(OURS, "exact", epsilon, seed, ours(setting.sites, K, epsilon, delta, seed))
+    for index, (method, baseline) in enumerate(_BASELINES.items()):
+        counted = setting.records * (SITES if method == "pooled" else 1)
+        exact = baselines.tau_for_exact(method, epsilon, delta, SITES, COLLUDERS, counted)
+        published = baselines.published_tau(epsilon, delta, counted)
+        true = baselines.exact_epsilon(method, epsilon, delta, SITES, COLLUDERS)
+        for seed in seeds:
+            for which, tau, worth in (("exact", exact, epsilon), ("published", published, true)):
+                rng = np.random.default_rng([seed, index])  # the same draws for both: they differ in scale alone
+                add(method, which, worth, seed, baseline(setting.prepared, K, tau, rng))
+    return rows
+
+
+def _sweep(data: Records, points: Sequence[_Point], seeds: Sequence[int], on_step: OnStep) -> Table:
+    planned = len(points) * (1 + len(seeds) * (1 + 2 * len(_BASELINES)))
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        on_step(done, planned)
+
+    rows: Table = []
+    on_step(0, planned)
+    setting: _Setting | None = None
+    for point in points:
+        if setting is None or setting.records != point.records:
+            setting = _Setting(data, point.records)
+        rows += _measure(data.name, setting, point, seeds, step)
+    return rows
+
+
+# ---- the three experiments ------------------------------------------------------------------------------------------
+
+
+def _prepare(data: str, folder: Path | None, full: bool, seeds: int | None) -> tuple[Records, range]:
+    if seeds is None:
+        seeds = _FULL_SEEDS if full else _QUICK_SEEDS.get(data, 1)
+    if seeds < 1:
+        raise BadParameter(f"at least one seed is needed, got {seeds}")
+    rows = _FULL_ROWS if full else _QUICK_ROWS.get(data, _FULL_ROWS)
+    return load(data, folder, rows), range(seeds)
+
+
+def pca_epsilon(
+    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
+) -> Table:
+    """Captured energy against epsilon (figures 2a to 2c)."""
+    loaded, chosen = _prepare(data, folder, full, seeds)
+    records = len(loaded.rows) // SITES
+    swept = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0) if full else (0.1, 0.3, 1.0)
+    return _sweep(loaded, [_Point(epsilon, DELTA, records) for epsilon in swept], chosen, on_step)
+
+
+def pca_samples(
+    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
+) -> Table:
+    """Captured energy against the records of a site (figures 2d to 2f)."""
+    loaded, chosen = _prepare(data, folder, full, seeds)
+    most = len(loaded.rows) // SITES
+    swept = [most // part for part in ((24, 12, 6, 3, 2, 1) if full else (16, 4, 1))]
+    return _sweep(loaded, [_Point(EPSILON, DELTA, records) for records in swept], chosen, on_step)
+
+
+def pca_delta(
+    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
+) -> Table:
+    """Captured energy against delta (figures 2g to 2i)."""
+    loaded, chosen = _prepare(data, folder, full, seeds)
+    records = len(loaded.rows) // SITES
+    swept = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if full else (1e-7, 1e-5, 1e-3)
+    return _sweep(loaded, [_Point(EPSILON, delta, records) for delta in swept], chosen, on_step)
+
+
+# ---- what comes of it -----------------------------------------------------------------------------------------------
+
+
+def summary(rows: Table) -> Table:
+    """Mean and standard deviation of the energy over seeds, a row for every other setting."""
+    return averages(rows, ["energy"])
+
+
+_LOOKS: dict[str, tuple[str, str]] = {
+    OURS: ("Zerosum", "#0b7a75"),
+    "pooled": ("trusted coordinator (pooled)", "#9aa5b1"),
+    "cape-000": ("capePCA (paper 000)", "#d9843b"),
+    "cape-002": ("capePCA (paper 002)", "#b5532a"),
+    "conv": ("conv", "#8057b8"),
+    "dp-dis-pca": ("DPdisPCA", "#3b6fd9"),
+    "analyze-gauss": ("one site alone", "#b83b6f"),
+}
+
+
+def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "epsilon") -> None:
+    """Two panels: all methods at the same exact epsilon, and the published calibration for what it truly is."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    lines = summary(rows)
+    figure, panels = plt.subplots(1, 2, figsize=(12.5, 5.2), sharey=True, constrained_layout=True)
+    for axes, calibration in zip(panels, ("exact", "published"), strict=True):
+        for method, (label, colour) in _LOOKS.items():
+            chosen = "exact" if method == OURS else calibration
+            shown = [line for line in lines if (line["method"], line["calibration"]) == (method, chosen)]
+            if not shown:
+                continue
+            along = "exact_epsilon" if x == "epsilon" else x
+            shown.sort(key=lambda line: float(line[along]))
+            worth = [float(line["exact_epsilon"]) for line in shown]
+            if chosen == "published" and x != "epsilon":
+                ends = f"{min(worth):.2g}", f"{max(worth):.2g}"
+                label = f"{label}: ε = {ends[0] if ends[0] == ends[1] else ' to '.join(ends)}"
+            curve(axes, shown, along, "energy", label=label, colour=colour, bold=method == OURS)
+        axes.axhline(1.0, color="black", lw=1, ls="--", label="non-private")
+        axes.set_xscale("log")
+        named = {"epsilon": "exact ε", "records": "records at each site", "delta": "δ"}[x]
+        axes.set_xlabel(named)
+        axes.grid(color="#e5e8eb")
+        axes.legend(fontsize=8, loc="lower right")
+    panels[0].set_ylabel("captured energy, as a fraction of the non-private one")
+    panels[0].set_title("every method at the same exact ε", loc="left", fontsize=11)
+    panels[1].set_title("the papers' calibration, at its true ε", loc="left", fontsize=11)
+    data = str(rows[0]["data"]) if rows else ""
+    figure.suptitle(f"Private principal components, {data}: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+_SWEPT: dict[str, tuple[Carry, Literal["epsilon", "records", "delta"]]] = {
+    "pca-epsilon": (pca_epsilon, "epsilon"),
+    "pca-samples": (pca_samples, "records"),
+    "pca-delta": (pca_delta, "delta"),
+}
+EXPERIMENTS = tuple(
+    Experiment(
+        name=name,
+        carry=carry,
+        draw=partial(draw, x=x),
+        summary=summary,
+        shown={
+            "method": "method",
+            "calibration": "calibration",
+            "asked eps": "epsilon",
+            "exact eps": "exact_epsilon",
+            "delta": "delta",
+            "records": "records",
+            "energy": "energy",
+            "spread": "spread",
+            "runs": "runs",
+        },
+        data=tuple(_COMPONENTS),
+    )
+    for name, (carry, x) in _SWEPT.items()
+)

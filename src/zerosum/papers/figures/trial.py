@@ -1,0 +1,56 @@
+"""Trials: studies on data that are nobody's, for figures and benchmarks. Their ledgers do not outlive them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from zerosum.algorithms import Algorithm
+from zerosum.kernel.units import Units
+from zerosum.report.record import Result
+from zerosum.site.policy import Policy
+from zerosum.study import DEFAULT_SCHEME, run
+
+
+def run_trial(
+    algorithm: Algorithm,
+    sites: Mapping[str, ArrayLike | Units],
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    colluders: int,
+    scheme: str = DEFAULT_SCHEME,
+    unit: Literal["person", "record"] = "person",
+    seed: int | None,
+) -> Result:
+    """Run once through sites whose policies allow any study; with a seed, the noise can be had again, and protects
+    nobody."""
+    with tempfile.TemporaryDirectory(prefix="zerosum-trial-") as folder:
+        policies = {
+            name: Policy(
+                population=name,
+                unit=unit,
+                data="public",
+                trusted_coordinator=True,
+                epsilon=1e6,
+                delta=delta,
+                minimum_units=1,
+                ledger=Path(folder) / f"{s}.sqlite",
+            )
+            for s, name in enumerate(sites)
+        }
+        return run(
+            algorithm,
+            sites,
+            epsilon=epsilon,
+            delta=delta,
+            scheme=scheme,
+            colluders=colluders,
+            unit=unit,
+            policies=policies,
+            seed=seed,
+        )

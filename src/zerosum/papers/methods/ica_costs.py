@@ -1,0 +1,192 @@
+"""What the published ICA of papers 000 and 001 costs: as claimed, by every accountant they compare, and exactly.
+
+A round releases G and h, each with sensitivity over noise r = epsilon/sqrt(2 ln(1.25/delta)) of one round, so J rounds
+at the coordinator have mu^2 = 2 J r^2. That is where the papers stop. The exact figure has
+
+- the whole view of a coordinator and its colluders: mu^2 is larger by 1.87 for CAPE at S = 4, C = 1;
+- the reduction: capePCA's sensitivity is sqrt(2)/n, and for a person of T volumes T times that.
+
+The sensitivities 2B of the two clips are taken as they stand: that of G is approached only where W is nearly singular,
+but W is not known beforehand. The entries of h stay below one, so that R < 30 components cannot reach B_h = sqrt(30):
+name `components` and the exact figure is smaller, by 9 % in mu at R = 20.
+
+Section IV-A puts the step rho into the noise it accounts for, sigma^2 = rho^2 tau^2/Delta^2 (Delta squared, or it would
+have a unit), as if the sensitivity did not shrink with it: `claimed_with_step` overstates mu by 1/rho.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from zerosum.errors import BadParameter
+from zerosum.kernel import accountant, amounts, published
+from zerosum.kernel.calculator import account
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.view import Coalition
+from zerosum.papers.methods.ica import CLIP, ROUND_DELTA
+
+DELTA = 1e-5  # of the total, in the papers' experiments
+PIECES = 2  # G and h
+
+#: The noise law of every private method, by the kernel's name.
+SCHEMES: dict[str, str] = {
+    "cape-djica": "cape-published",
+    "conv": "local",
+    "pooled": "pooled",
+    "single-site": "local",
+}
+
+
+def ratio(epsilon: float, delta: float = ROUND_DELTA) -> float:
+    """Sensitivity over noise of G, and of h, in one round calibrated for (epsilon, delta).
+
+    >>> round(ratio(1.0), 5)
+    0.3218
+    """
+    amounts.check_epsilon(epsilon)
+    amounts.check_delta(delta)
+    return epsilon / math.sqrt(2 * math.log(1.25 / delta))
+
+
+def price(method: str, sites: int, colluders: int) -> float:
+    """mu^2 of one release at sensitivity = tau = 1, for the whole view of the coalition.
+
+    >>> round(price("cape-djica", sites=4, colluders=1), 6)
+    1.866667
+    """
+    if method not in SCHEMES:
+        raise BadParameter(f"unknown method {method!r}; there are {', '.join(SCHEMES)}")
+    return account(
+        Scheme(SCHEMES[method]), sites=sites, coalition=Coalition(colluders), sensitivity=1.0, delta=0.5, tau=1.0
+    ).mu_squared
+
+
+def exact_mu(
+    method: str,
+    rounds: int,
+    epsilon: float,
+    *,
+    sites: int,
+    colluders: int,
+    delta: float = ROUND_DELTA,
+    points: int = 1,
+    components: int | None = None,
+) -> float:
+    """mu of a person over all rounds; with `points` volumes a person, mu of one volume instead."""
+    pieces = PIECES if components is None else 1 + min(1.0, components / CLIP)
+    return ratio(epsilon, delta) * math.sqrt(pieces * _counted(rounds) * price(method, sites, colluders)) / points
+
+
+def exact_epsilon(
+    method: str,
+    rounds: int,
+    epsilon: float,
+    *,
+    sites: int,
+    colluders: int,
+    delta: float = ROUND_DELTA,
+    total_delta: float = DELTA,
+    components: int | None = None,
+) -> float:
+    """The true total epsilon of `rounds` rounds, each calibrated as published for (epsilon, delta).
+
+    >>> round(exact_epsilon("cape-djica", 1000, 1.0, sites=4, colluders=1), 1)
+    276.3
+    """
+    mu = exact_mu(method, rounds, epsilon, sites=sites, colluders=colluders, delta=delta, components=components)
+    return accountant.epsilon(mu, total_delta)
+
+
+def epsilon_for_exact(
+    method: str,
+    rounds: int,
+    total: float,
+    *,
+    sites: int,
+    colluders: int,
+    delta: float = ROUND_DELTA,
+    total_delta: float = DELTA,
+) -> float:
+    """The epsilon of a round at which `rounds` rounds are exactly (total, total_delta)-private."""
+    one = exact_mu(method, rounds, 1.0, sites=sites, colluders=colluders, delta=delta)
+    return accountant.mu_for(total, total_delta) / one
+
+
+def reduction_mu(epsilon: float, delta: float, *, sites: int, colluders: int, points: int = 1) -> float:
+    """mu of the capePCA stage, calibrated as published with 1/n for n volumes: of a volume, or of a person's `points`.
+
+    >>> [round(reduction_mu(1.0, 1e-2, sites=4, colluders=1, points=points), 3) for points in (1, 250)]
+    [0.622, 155.445]
+    """
+    return math.sqrt(2 * price("cape-djica", sites, colluders)) * ratio(epsilon, delta) * _counted(points)
+
+
+# ---- the accountants the papers compare -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Total epsilon of the same rounds by every accountant. All but the last take the coordinator's view alone."""
+
+    composition: float  # Theorem 2: (2 J epsilon, 2 J delta) of Theorem 1
+    strong: float
+    moments: float
+    moments_printed: float  # by the quadratic as it is printed
+    rdp: float  # as the papers convert it
+    rdp_best: float
+    coordinator: float  # the smallest true one for that view
+    exact: float  # for the coordinator and its colluders
+
+
+def claims(rounds: int, ratio: float, *, sites: int, colluders: int, total_delta: float = DELTA) -> Claims:
+    """Every accountant's total for J rounds of capeDJICA whose G and h have sensitivity over noise `ratio`."""
+    releases = PIECES * _counted(rounds)
+    if not (ratio > 0 and math.isfinite(ratio)):
+        raise BadParameter(f"sensitivity over noise must be positive and finite, got {ratio:g}")
+    mu = ratio * math.sqrt(releases)
+    first = published.theorem_1(sites, colluders)
+    return Claims(
+        composition=math.inf
+        if first is None
+        else releases * published.theorem_1_epsilon(first * ratio**2, total_delta / releases),
+        strong=published.strong_composition([ratio] * releases, total_delta),
+        moments=published.moments(mu, total_delta),
+        moments_printed=moments_printed(mu, total_delta),
+        rdp=published.rdp_published(mu, total_delta),
+        rdp_best=published.rdp(mu, total_delta),
+        coordinator=accountant.epsilon(mu, total_delta),
+        exact=accountant.epsilon(mu * math.sqrt(price("cape-djica", sites, colluders)), total_delta),
+    )
+
+
+def moments_printed(mu: float, delta: float) -> float:
+    """The larger root of eps^2/(2 mu^2) - eps + mu^2/8 + ln delta = 0, as sections IV-B and G of paper 000 print it.
+
+    Their own derivation gives eps/2 in the middle, and with it mu^2/2 + mu sqrt(2 ln(1/delta)), the same as RDP.
+
+    >>> round(moments_printed(1.0, 1e-5), 3) > round(published.rdp_published(1.0, 1e-5), 3)
+    True
+    """
+    amounts.check_delta(delta)
+    return mu * mu + mu * math.sqrt(0.75 * mu * mu + 2 * math.log(1 / delta))
+
+
+def claimed_with_step(rounds: int, ratio: float, step: float, total_delta: float = DELTA) -> float:
+    """Total epsilon by section IV-A to the letter: the step multiplies the noise but not the sensitivity."""
+    return published.rdp_published(ratio * math.sqrt(PIECES * _counted(rounds)) / step, total_delta)
+
+
+def dp_djica_claimed(rounds: int, epsilon: float, points: int = 1) -> float:
+    """The pure epsilon that paper 001 claims, J epsilon for a time point; for a person of `points`, that many times it.
+
+    It covers the iteration only, and the reduction before it is not private at all.
+    """
+    amounts.check_epsilon(epsilon)
+    return _counted(rounds) * _counted(points) * epsilon
+
+
+def _counted(number: int) -> int:
+    if number < 1:
+        raise BadParameter(f"at least one is needed, got {number}")
+    return number

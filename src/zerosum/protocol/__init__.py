@@ -1,0 +1,1 @@
+"""What travels between coordinator and sites, and what both sides derive from a plan."""

@@ -1,0 +1,255 @@
+"""Results and privacy reports: frozen records, and how they are shown and written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.errors import BadInput
+from zerosum.kernel import published
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.schemes import Combine
+
+
+@dataclass(frozen=True)
+class SiteLine:
+    """What a study costs one site's units: exactly, as the papers would claim for the same noise, and where the
+    coordinator deals noise, exactly if it uses what it dealt."""
+
+    site: str
+    mu: float
+    epsilon: float
+    published_mu: float | None
+    published_epsilon: float | None
+    helper_mu: float | None = None
+    helper_epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class ReleaseLine:
+    """One release: what it is, how much noise its sum carries, and what it costs the worst-off site."""
+
+    statistic: str
+    size: int
+    sensitivity: float
+    share: float
+    noise_std: float
+    mu: float
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """Who is protected, against whom, how well: everything a data steward has to answer for."""
+
+    study: str
+    algorithm: str
+    unit: str
+    adjacency: str
+    epsilon: float
+    delta: float
+    scheme: dict[str, Any]
+    calibration: str
+    sites: int
+    colluders: int
+    dropouts: int
+    results_to_sites: bool
+    private: bool
+    per_site: tuple[SiteLine, ...]
+    releases: tuple[ReleaseLine, ...]
+    rounds: int
+    exchanges: int
+    bytes_per_site: int
+    extra_delta: float
+    plan_digest: str
+    notes: tuple[str, ...]
+
+    @property
+    def worst_epsilon(self) -> float:
+        return max(line.epsilon for line in self.per_site)
+
+    def as_record(self) -> dict[str, Any]:
+        record: dict[str, Any] = finite(asdict(self))
+        return record
+
+    def sentences(self) -> list[str]:
+        """The guarantee in plain words."""
+        change = "replaced by another" if self.adjacency == "replace-one" else "added or removed"
+        if not self.private:
+            return ["This run protects nobody: " + "; ".join(self.notes) + "."]
+        who = "an outsider" if self.scheme["name"] == "pooled" else _coalition(self.colluders)
+        loss = f", even if {self.dropouts} further sites drop out," if self.dropouts else ""
+        return [
+            f"If one {self.unit} of one site is {change}, what {who} sees of the whole study{loss} changes by no more "
+            f"than epsilon {_up(self.worst_epsilon)} at delta {self.delta:g}.",
+            *(note[0].upper() + note[1:] + "." for note in self.notes),
+        ]
+
+
+def _up(value: float) -> str:
+    """Four digits, rounded up: a stated epsilon is never below the true one."""
+    if not np.isfinite(value) or value <= 0:
+        return f"{value:g}"
+    unit = 10.0 ** (np.floor(np.log10(value)) - 3)
+    return f"{np.ceil(value / unit * (1 - 1e-12)) * unit:.4g}"
+
+
+def _coalition(colluders: int) -> str:
+    if colluders == 0:
+        return "the coordinator"
+    return f"the coordinator together with any {colluders} other site{'s' if colluders > 1 else ''}"
+
+
+def privacy_report(plan: Plan) -> PrivacyReport:
+    """The report of a plan, which is also the report of a run of it."""
+    mus, claimed = plan.site_mus(), plan.claimed_mus()
+    helper = plan.coordinator_mus() if plan.scheme.name == "cape-helper" else None
+    per_site = []
+    for s, site in enumerate(plan.sites):
+        mu = float(mus[s])
+        theirs = None if claimed is None else float(claimed[s])
+        per_site.append(
+            SiteLine(
+                site=site.name,
+                mu=mu,
+                epsilon=plan.site_epsilon(s),
+                published_mu=theirs,
+                published_epsilon=None
+                if theirs is None
+                else published.claimed_epsilon(plan.scheme.name, theirs**2, plan.delta),
+                helper_mu=None if helper is None else float(helper[s]),
+                helper_epsilon=None if helper is None else plan.coordinator_epsilon(s),
+            )
+        )
+    releases = tuple(
+        ReleaseLine(
+            release.statistic,
+            release.size,
+            release.sensitivity,
+            release.share,
+            plan.law(r).noise_std,
+            float(np.max(plan.mus(r))),
+        )
+        for r, release in enumerate(plan.releases)
+    )
+    return PrivacyReport(
+        study=plan.study,
+        algorithm=plan.algorithm,
+        unit=plan.unit,
+        adjacency=plan.adjacency.value,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        scheme=plan.scheme.as_record(),
+        calibration=plan.calibration,
+        sites=len(plan.sites),
+        colluders=plan.coalition.colluders,
+        dropouts=plan.coalition.dropouts,
+        results_to_sites=plan.results_to_sites,
+        private=plan.private,
+        per_site=tuple(per_site),
+        releases=releases,
+        rounds=len(plan.releases),
+        exchanges=plan.exchanges,
+        bytes_per_site=plan.bytes_per_site,
+        extra_delta=plan.extra_delta,
+        plan_digest=plan.digest(),
+        notes=tuple(_notes(plan)),
+    )
+
+
+def _notes(plan: Plan) -> list[str]:
+    notes = []
+    if plan.scheme.name == "non-private":
+        notes.append("no noise was added")
+    elif not plan.gridded:
+        notes.append("the noise is a double-precision normal, for comparison; docs/limitations.md says what it lacks")
+    if plan.seed is not None:
+        notes.append("the noise came from a seed, so whoever knows the seed can take it away again")
+    if plan.scheme.name == "pooled":
+        notes.append("the coordinator sees the data and is trusted with them")
+    if plan.calibration == "published":
+        notes.append("the noise follows the papers' formula, so the exact epsilon may exceed the one asked for")
+    if plan.scheme.name == "cape-helper":
+        worst = max(plan.coordinator_epsilon(s) for s in range(len(plan.sites)))
+        notes.append(
+            "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
+            f"could reach epsilon {_up(worst)} at delta {plan.delta:g}"
+        )
+    if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):
+        notes.append("sites weigh differently: a mean is a weighted mean over units")
+    return notes
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One study's result: the estimate, what it cost, and who took part."""
+
+    estimate: Mapping[str, NDArray[np.float64]]
+    report: PrivacyReport
+    participants: tuple[tuple[str, ...], ...]
+    versions: Mapping[str, str]
+
+    def as_record(self) -> dict[str, Any]:
+        record: dict[str, Any] = finite(
+            {
+                "study": self.report.study,
+                "algorithm": self.report.algorithm,
+                "estimate": {key: np.asarray(value).tolist() for key, value in self.estimate.items()},
+                "privacy": self.report.as_record(),
+                "participants": [list(names) for names in self.participants],
+                "versions": dict(self.versions),
+            }
+        )
+        return record
+
+    def write(self, folder: Path) -> None:
+        """Write result.json, estimate.npz and privacy.json; the folder appears whole or not at all."""
+        check_target(folder)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+            try:
+                (partial / "result.json").write_text(json.dumps(self.as_record(), indent=2) + "\n")
+                (partial / "privacy.json").write_text(json.dumps(self.report.as_record(), indent=2) + "\n")
+                np.savez(partial / "estimate.npz", allow_pickle=False, **dict(self.estimate))
+                partial.chmod(0o755)
+                if folder.exists():
+                    folder.rmdir()
+                partial.replace(folder)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+        except OSError as error:
+            raise BadInput(f"the result could not be written to {folder}: {error.strerror}") from error
+
+
+def check_target(folder: Path) -> None:
+    """Refuse, before anything is spent, a place where a result cannot be written."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadInput(f"{folder} exists already and is not an empty folder; choose another place for the result")
+    nearest = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+        raise BadInput(f"{nearest} cannot be written to; choose another place for the result")
+
+
+def versions() -> dict[str, str]:
+    return {name: version(name) for name in ("zerosum", "numpy", "scipy", "cryptography")}
+
+
+def finite(value: Any) -> Any:
+    """The same record with None where JSON has no number: infinities and NaN."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,249 @@
+"""A site: it agrees to a plan or refuses, and every contribution passes its policy and its ledger first.
+
+What it takes from the coordinator is the plan, whole: who takes part, how many of them may collude or be lost, what
+will be asked. It agrees to that once, as its policy allows. From there on it trusts no number: sensitivities come
+from its own registry, noise and cost from its own reading of the plan. The order for every contribution is: compute,
+charge the ledger durably, and only then let it leave. The same request again gets the same reply; anything else
+under the same attempt is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import singledispatchmethod
+from typing import Any
+
+import numpy as np
+
+from zerosum.errors import BadData, Inconsistent, Misdirected, OutOfTurn, OutsidePlan
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.schemes import Law, Mixing
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, Floats
+from zerosum.kernel.units import Units
+from zerosum.noise.sampler import Sampler, derive
+from zerosum.protocol.messages import (
+    Consent,
+    Contribute,
+    Contribution,
+    Message,
+    Prepare,
+    Prepared,
+    Propose,
+    Reply,
+    Secure,
+    Secured,
+)
+from zerosum.protocol.roster import mask_context, roster
+from zerosum.secagg.keys import Identity
+from zerosum.secagg.masks import Ring
+from zerosum.secagg.session import SiteSession
+from zerosum.site.account import Spend
+from zerosum.site.noise import NoiseShare
+from zerosum.site.policy import Policy
+from zerosum.statistics import BUILTIN, build
+
+
+class Site:
+    """One institution: a name on the roster, its data, its policy, and the identity it signs with."""
+
+    def __init__(self, name: str, units: Units, policy: Policy, identity: Identity | None = None) -> None:
+        self.name = name
+        self.units = units
+        self.policy = policy
+        self.identity = identity or Identity()
+        self._plan: Plan | None = None
+        self._session: SiteSession | None = None
+        self._shares: dict[tuple[int, int], NoiseShare] = {}
+        self._answered: dict[tuple[type, int, int], str] = {}
+        self._last: tuple[str, Reply] | None = None
+
+    @singledispatchmethod
+    def handle(self, message: Message) -> Reply:
+        """Answer one message of the coordinator."""
+        raise OutsidePlan(f"a site does not answer {type(message).__name__}")
+
+    @handle.register
+    def _(self, message: Propose) -> Reply:
+        plan = message.plan
+        self._review(plan, message.requests)
+        if plan.scheme.name != "non-private":
+            with self.policy.open_ledger() as ledger:
+                ledger.check([self._spend(plan, r, 0, "") for r in range(len(plan.releases))], self.policy.cap)
+        self._session = SiteSession(roster(plan), self._position(plan), self.identity) if plan.scheme.secure else None
+        self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
+        return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
+
+    @handle.register
+    def _(self, message: Secure) -> Reply:
+        session = self._secure()
+        match message.step:
+            case "advertise":
+                return Secured(self.name, session.advertise())
+            case "share":
+                return Secured(self.name, session.share(message.data))
+            case "receive":
+                return Secured(self.name, session.receive(message.data))
+            case "sign":
+                return Secured(self.name, session.sign(message.attempt, message.data))
+            case "open":
+                return Secured(self.name, session.open(message.attempt, message.data))
+
+    @handle.register
+    def _(self, message: Prepare) -> Reply:
+        plan, round, attempt = self._agreed(message.round, message.attempt), message.round, message.attempt
+        if (again := self._again(Prepare, round, attempt, "")) is not None:
+            return again
+        share = self._shares[round, attempt] = self._share(round, attempt)
+        payload: Any = None
+        if plan.law(round).mixing is Mixing.BROADCAST:
+            drawn = share.draw().view(np.uint64)
+            payload = self._masked(plan, round, drawn, None)
+        else:
+            payload = share.key()
+        return self._remember(Prepare, round, attempt, "", Prepared(self.name, payload))
+
+    @handle.register
+    def _(self, message: Contribute) -> Reply:
+        plan, round, attempt = self._agreed(message.round, message.attempt), message.round, message.attempt
+        asked = message.request.digest()
+        if (again := self._again(Contribute, round, attempt, asked)) is not None:
+            return again
+        statistic = self._built(plan, round, message.request)
+        share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
+        payload: Any = share.noisy(self._total(plan, round, statistic), message.dealt)
+        if plan.scheme.name != "non-private":
+            with self.policy.open_ledger() as ledger:
+                ledger.record(self._spend(plan, round, attempt, asked), self.policy.cap)
+        if plan.law(round).mixing is Mixing.MASKED:
+            payload = self._masked(plan, round, payload.view(np.uint64), message.request)
+        return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+
+    def _total(self, plan: Plan, round: int, statistic: BoundedStatistic) -> Floats:
+        """The sum over the units here. A second line, should a statistic break its own bound: a sum longer than all the
+        units' bounds together is scaled to that, and one that is not finite is zero. A refusal would speak of data."""
+        total = statistic.total(self.units)
+        reach = plan.releases[round].bound * len(self.units)
+        excess = float(np.linalg.norm(total / reach))  # divided first: squares of large bounds overflow
+        if not math.isfinite(excess):
+            return np.zeros_like(total)
+        return total / excess if excess > 1 else total
+
+    def _masked(self, plan: Plan, round: int, vector: Ring, request: PrivateSum | None) -> bytes:
+        """The vector under its masks; the round before is over by now, opened or abandoned, and its secrets go."""
+        session = self._secure()
+        if round > 0:
+            session.abandon(round - 1)
+        return session.mask(round, vector, mask_context(plan, round, request))
+
+    def _again(self, kind: type, round: int, attempt: int, asked: str) -> Reply | None:
+        """The reply given before to the same request, while it is at hand."""
+        before = self._answered.get((kind, round, attempt))
+        if before is None:
+            return None
+        if before != asked:
+            raise Inconsistent(f"round {round + 1}, attempt {attempt + 1} was answered before, to another request")
+        if self._last is None or self._last[0] != f"{kind.__name__} {round} {attempt}":
+            raise OutOfTurn(f"round {round + 1}, attempt {attempt + 1} is over")
+        return self._last[1]
+
+    def _remember(self, kind: type, round: int, attempt: int, asked: str, reply: Reply) -> Reply:
+        self._answered[kind, round, attempt] = asked
+        self._last = (f"{kind.__name__} {round} {attempt}", reply)
+        return reply
+
+    def _review(self, plan: Plan, requests: tuple[PrivateSum, ...]) -> None:
+        """Everything that can be refused is refused here, before any data is used."""
+        position = self._position(plan)
+        self.policy.review(
+            scheme=plan.scheme.name,
+            calibration=plan.calibration,
+            seeded=plan.seed is not None,
+            statistics=[release.statistic for release in plan.releases],
+            units=len(self.units),
+            unit=plan.unit,
+            adjacency=plan.adjacency,
+            colluders=plan.coalition.colluders,
+            builtin=BUILTIN,
+        )
+        self.policy.review_roster({site.name: site.identity for site in plan.sites})
+        if plan.unit == "record" and self.units.largest > 1:
+            raise OutsidePlan("the study protects single records, but units here own several rows")
+        if plan.sites[position].identity not in (None, self.identity.public.hex()):
+            raise Misdirected("the plan pins another identity for this site")
+        declared = plan.sites[position].units
+        if declared is not None and declared != len(self.units):
+            raise BadData(f"the study declares {declared} units for this site, its data hold another number")
+        if len(requests) != len(plan.releases):
+            raise OutsidePlan(f"{len(requests)} requests were shown for {len(plan.releases)} planned releases")
+        for round, request in enumerate(requests):
+            self._built(plan, round, request).check(self.units)
+
+    def _built(self, plan: Plan, round: int, request: PrivateSum) -> BoundedStatistic:
+        """The statistic from this site's own registry, held against what was planned."""
+        planned = plan.releases[round]
+        statistic = build(request.statistic, request.params)
+        sensitivity, bound = statistic.sensitivity(plan.adjacency), statistic.sensitivity(Adjacency.ADD_REMOVE)
+        if (request.statistic, statistic.size) != (planned.statistic, planned.size):
+            raise OutsidePlan(
+                f"release {round + 1} was planned as {planned.size} numbers of {planned.statistic!r}, asked for are "
+                f"{statistic.size} of {request.statistic!r}"
+            )
+        allowed = 1 + 1e-12
+        if sensitivity > planned.sensitivity * allowed or bound > planned.bound * allowed:
+            raise OutsidePlan(
+                f"release {round + 1} was planned with sensitivity {planned.sensitivity:g} and bound "
+                f"{planned.bound:g}, asked for are {sensitivity:g} and {bound:g}"
+            )
+        if statistic.columns != self.units.columns:
+            raise BadData(f"the study has {statistic.columns} columns, the data {self.units.columns}")
+        return statistic
+
+    def _spend(self, plan: Plan, round: int, attempt: int, request: str) -> Spend:
+        """What a release costs this site, computed from the public plan."""
+        planned = plan.releases[round]
+        mu = float(plan.mus(round)[self._position(plan)])
+        if not math.isfinite(mu):
+            raise OutsidePlan(f"release {round + 1} would protect nobody at this site")
+        return Spend(
+            study=plan.study,
+            round=round,
+            attempt=attempt,
+            unit=plan.unit,
+            statistic=planned.statistic,
+            sensitivity=planned.sensitivity,
+            mu=mu,
+            request=request,
+            distance=plan.distance(round),
+        )
+
+    def _agreed(self, round: int, attempt: int) -> Plan:
+        if self._plan is None:
+            raise OutsidePlan("this site has not agreed to a plan")
+        if not 0 <= round < len(self._plan.releases) or attempt != 0:
+            raise OutsidePlan(f"round {round + 1}, attempt {attempt + 1} is not in the plan")
+        return self._plan
+
+    def _secure(self) -> SiteSession:
+        if self._session is None:
+            raise OutsidePlan("this site has not agreed to a secure sum")
+        return self._session
+
+    def _share(self, round: int, attempt: int) -> NoiseShare:
+        plan = self._agreed(round, attempt)
+        context = f"{plan.digest()} {round} {attempt}".encode()
+        if plan.seed is None:
+            sampler = Sampler.system()
+        else:
+            sampler = Sampler.seeded(derive(str(plan.seed).encode(), f"{self.name} {round} {attempt}".encode()))
+        law, size = plan.law(round), plan.releases[round].size
+        return self._new_share(law, self._position(plan), size, sampler, context)
+
+    def _new_share(self, law: Law, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+        return NoiseShare(law, position, size, sampler, context)
+
+    def _position(self, plan: Plan) -> int:
+        names = [site.name for site in plan.sites]
+        if self.name not in names:
+            raise OutsidePlan(f"this site, {self.name!r}, is not on the plan's roster")
+        return names.index(self.name)

@@ -1,0 +1,95 @@
+"""From a plan to a result: `zerosum.run` over sites held in memory, and a program over any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from zerosum.algorithms import Algorithm
+from zerosum.coordinator.conduct import conduct
+from zerosum.engines.base import Engine
+from zerosum.engines.in_process import InProcess
+from zerosum.errors import BadParameter
+from zerosum.kernel.plan import Calibration, Plan, PlannedSite
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.report.record import Result, privacy_report, versions
+from zerosum.site.policy import Policy
+from zerosum.site.site import Site
+from zerosum.study.planning import coalition_of, make_plan, pin, settle
+
+DEFAULT_SCHEME = "secure-sum"
+
+OnRound = Callable[[int, int], None]
+
+
+def quiet(done: int, planned: int) -> None:
+    """Nobody listens."""
+
+
+def execute(plan: Plan, algorithm: Algorithm, engine: Engine, on_round: OnRound = quiet) -> Result:
+    """Run a plan's program over an engine."""
+    settled = settle(algorithm, plan)
+    requests, program = settled.requests(plan.adjacency), settled.program(plan.adjacency)
+    outcome = conduct(plan, requests, program, engine, on_round)
+    return Result(outcome.result, privacy_report(plan), outcome.participants, versions())
+
+
+def run(
+    algorithm: Algorithm,
+    sites: Mapping[str, ArrayLike | Units | Site],
+    *,
+    epsilon: float,
+    delta: float,
+    scheme: str | Scheme = DEFAULT_SCHEME,
+    colluders: int | None = None,
+    dropouts: int = 0,
+    unit: Literal["person", "record"] = "person",
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    results_to_sites: bool = True,
+    policies: Mapping[str, Policy] | None = None,
+    calibration: Calibration = "exact",
+    seed: int | None = None,
+    on_round: OnRound = quiet,
+) -> Result:
+    """Run an algorithm over sites held in memory: arrays (a row per unit), `Units`, or whole `Site` objects.
+
+    A site without a policy of its own gets the default one: its ledger, under the site's name, lies in the user's state
+    folder, and the spend is as real as in any study. Running again is spending again.
+    """
+    coalition = coalition_of(colluders, dropouts, len(sites))
+    chosen = scheme if isinstance(scheme, Scheme) else Scheme(scheme)
+    if strangers := set(policies or {}) - set(sites):
+        raise BadParameter(f"there is no site named {', '.join(map(repr, sorted(strangers)))} for the policy given")
+    members = []
+    for name, data in sites.items():
+        if isinstance(data, Site):
+            if data.name != name:
+                raise BadParameter(f"the site {data.name!r} was given under the name {name!r}")
+            members.append(data)
+            continue
+        units = data if isinstance(data, Units) else Units.from_rows(data)
+        policy = (policies or {}).get(name) or Policy(population=name, unit=unit, adjacency=adjacency)
+        members.append(Site(name, units, policy))
+    shapes = [PlannedSite(site.name) for site in members]
+    if adjacency is Adjacency.REPLACE_ONE:  # counts are public; otherwise they are data
+        shapes = [replace(shape, units=len(site.units)) for shape, site in zip(shapes, members, strict=True)]
+    plan = make_plan(
+        algorithm,
+        shapes,
+        name=algorithm.name,
+        epsilon=epsilon,
+        delta=delta,
+        scheme=chosen,
+        coalition=coalition,
+        unit=unit,
+        adjacency=adjacency,
+        results_to_sites=results_to_sites,
+        calibration=calibration,
+        seed=seed,
+    )
+    return execute(pin(plan, members), algorithm, InProcess(members), on_round)

@@ -1,0 +1,285 @@
+"""Study files: what is asked, of whom, at what privacy. docs/study.md describes every entry."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from zerosum import algorithms
+from zerosum.algorithms import Algorithm
+from zerosum.data.bases import cosines, load_basis
+from zerosum.data.imaging import Preparation, Selection, Space, load_images
+from zerosum.data.tables import load_units
+from zerosum.engines.in_process import InProcess
+from zerosum.errors import BadStudy, ZerosumError
+from zerosum.kernel.plan import Calibration, Plan, PlannedSite
+from zerosum.kernel.schemes import Combine, Scheme
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.report.maps import draw_maps, write_maps
+from zerosum.report.record import Result
+from zerosum.site.policy import Policy
+from zerosum.site.site import Site
+from zerosum.study.planning import coalition_of, make_plan, pin
+from zerosum.study.running import DEFAULT_SCHEME, OnRound, execute, quiet
+
+Floats = NDArray[np.float64]
+
+# estimates that may be as long as there are columns and are no maps: filters, public scales, numbers a component
+_NO_MAPS = ("unmixing", "scale", "strength", "stability", "eigenvalues", "eigenvalue_std")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class UnitTable(_Table):
+    kind: Literal["person", "record"] = "person"
+    column: str | None = None
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+
+
+class PrivacyTable(_Table):
+    epsilon: float
+    delta: float
+    calibration: Calibration = "exact"
+    seed: int | None = None
+
+
+class CoalitionTable(_Table):
+    colluders: int | None = None
+    dropouts: int = 0
+
+
+class SchemeTable(_Table):
+    name: str = DEFAULT_SCHEME
+    ratio: float = 100.0
+    combine: Combine = Combine.SUMS
+
+
+class SiteTable(_Table):
+    name: str = Field(min_length=1)
+    data: Path
+    units: int | None = Field(default=None, gt=0)
+    scale: float = Field(default=1.0, gt=0, le=1)
+    weight: float | None = Field(default=None, gt=0, le=1)
+    policy: Path | dict[str, Any] | None = None
+
+
+class ImagingTable(_Table):
+    """Brain images instead of tables: the public grid, which files are meant, and what is done to each run."""
+
+    mask: Path | None = None
+    atlas: Path | None = None
+    task: str | None = None
+    space: str | None = None
+    desc: str | None = None
+    res: str | None = None
+    smoothing_mm: float | None = None
+    detrend: bool = False
+    band: tuple[float, float] | None = None
+    confounds: tuple[str, ...] = ()
+    standardise: bool = True
+    seconds: float | None = None
+    frequencies: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if (self.mask is None) == (self.atlas is None):
+            raise ValueError("give either a mask or an atlas")
+        _ = self.preparation  # refuses what makes no sense
+        return self
+
+    @property
+    def preparation(self) -> Preparation:
+        names = ("confounds", "detrend", "band", "smoothing_mm", "standardise", "seconds")
+        return Preparation(**{name: getattr(self, name) for name in names})
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(self.task, self.space, self.desc, self.res)
+
+    def load_space(self, folder: Path) -> Space:
+        return Space.load(folder / (self.mask or self.atlas or ""), "atlas" if self.mask is None else "mask")
+
+
+class Study(_Table):
+    """A study file."""
+
+    name: str = Field(min_length=1)
+    algorithm: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    unit: UnitTable = UnitTable()
+    privacy: PrivacyTable
+    coalition: CoalitionTable = CoalitionTable()
+    scheme: SchemeTable = SchemeTable()
+    results_to_sites: bool = True
+    basis: Path | None = None
+    imaging: ImagingTable | None = None
+    sites: tuple[SiteTable, ...]
+    folder: Path = Field(default=Path(), exclude=True)
+
+    @classmethod
+    def load(cls, path: Path) -> Study:
+        """Read a study file; paths in it are relative to where it lies."""
+        try:
+            record = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise BadStudy(f"there is no study file {path}") from None
+        except OSError as error:
+            raise BadStudy(f"the study file {path} cannot be read: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadStudy(f"the study file {path} is not valid TOML: {error}") from None
+        if "folder" in record:
+            raise BadStudy(f"the study file {path} has an unknown entry 'folder'")
+        try:
+            return cls(**record, folder=path.parent)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
+            raise BadStudy(f"the study file {path}: {where}: {_reason(first['type'], first['msg'])}") from None
+
+    @model_validator(mode="after")
+    def _images_say_who_and_what(self) -> Self:
+        if self.imaging is None:
+            return self
+        if "columns" in self.parameters:
+            raise ValueError("with [imaging], columns come from the mask or atlas, so parameters must not name any")
+        if self.unit.kind != "person" or self.unit.column is not None:
+            raise ValueError("with [imaging], a unit is a person and all its runs, and has no column")
+        return self
+
+    @model_validator(mode="after")
+    def _one_basis(self) -> Self:
+        cosines_too = self.imaging is not None and self.imaging.frequencies is not None
+        if sum((self.basis is not None, cosines_too, "basis" in self.parameters)) > 1:
+            raise ValueError("give one basis: a file, the frequencies of [imaging], or a parameter")
+        return self
+
+    @cached_property
+    def space(self) -> Space | None:
+        """The public grid of an imaging study; read once."""
+        return None if self.imaging is None else self.imaging.load_space(self.folder)
+
+    @cached_property
+    def public_basis(self) -> Floats | None:
+        """The columns x K array in whose span an algorithm is to look; read or made once."""
+        if self.imaging is not None and self.space is not None and self.imaging.frequencies is not None:
+            return cosines(self.space, self.imaging.frequencies)
+        return None if self.basis is None else load_basis(self.folder / self.basis, self.space)
+
+    def build_algorithm(self) -> Algorithm:
+        algorithm = algorithms.build(self.algorithm, self.parameters | self._from_elsewhere())
+        if self.imaging is not None and algorithm.categories:
+            raise BadStudy(f"the algorithm {self.algorithm!r} counts categories, and brain images have none")
+        return algorithm
+
+    def _from_elsewhere(self) -> dict[str, Any]:
+        """Parameters that other parts of the file stand for: the columns, the basis, the band of images.
+
+        The seconds between volumes only where they override the files': clocks of runs are their own otherwise.
+        """
+        fields = algorithms.fields(self.algorithm)
+        found: dict[str, Any] = {} if self.space is None else {"columns": self.space.columns}
+        if self.imaging is not None:
+            known = {"band": self.imaging.band, "seconds": self.imaging.seconds}
+            wanted = [name for name in known if name in fields and name not in self.parameters]
+            found |= {name: known[name] for name in wanted if known[name] is not None}
+        if self.public_basis is not None:
+            if "basis" not in fields:
+                raise BadStudy(f"the algorithm {self.algorithm!r} takes no basis")
+            found["basis"] = self.public_basis
+        return found
+
+    def plan(self) -> Plan:
+        """The plan, before any data is read. Each run of it is a study of its own: running again is spending again."""
+        return make_plan(
+            self.build_algorithm(),
+            [PlannedSite(site.name, site.units, site.scale, site.weight) for site in self.sites],
+            name=self.name,
+            epsilon=self.privacy.epsilon,
+            delta=self.privacy.delta,
+            scheme=Scheme(self.scheme.name, self.scheme.ratio, self.scheme.combine),
+            coalition=coalition_of(self.coalition.colluders, self.coalition.dropouts, len(self.sites)),
+            unit=self.unit.kind,
+            adjacency=self.unit.adjacency,
+            results_to_sites=self.results_to_sites,
+            calibration=self.privacy.calibration,
+            seed=self.privacy.seed,
+        )
+
+    def load_sites(self, on_scan: OnRound = quiet) -> list[Site]:
+        """Read and validate every site's data and policy; `on_scan` hears of every run of images a site has read."""
+        algorithm = self.build_algorithm()
+        return [self._load(site, algorithm, on_scan) for site in self.sites]
+
+    def _load(self, site: SiteTable, algorithm: Algorithm, on_scan: OnRound) -> Site:
+        try:
+            policy = self._policy(site)
+            units = self._units(self.folder / site.data, algorithm, on_scan)
+        except ZerosumError as error:
+            raise error.about(f"site {site.name!r}") from error
+        return Site(site.name, units, policy)
+
+    def _units(self, path: Path, algorithm: Algorithm, on_scan: OnRound) -> Units:
+        if self.imaging is not None and self.space is not None:
+            preparation, selection = self.imaging.preparation, self.imaging.selection
+            return load_images(path, self.space, preparation, selection, on_scan=on_scan).units
+        return load_units(
+            path, columns=algorithm.columns, unit_column=self.unit.column, categories=algorithm.categories
+        ).units
+
+    def _policy(self, site: SiteTable) -> Policy:
+        if isinstance(site.policy, Path):
+            return Policy.load(self.folder / site.policy)
+        if site.policy is None:
+            return Policy(population=site.name, unit=self.unit.kind, adjacency=self.unit.adjacency)
+        return Policy.parse(site.policy, self.folder, "its policy")
+
+    def run(self, on_round: OnRound = quiet, on_scan: OnRound = quiet) -> Result:
+        """Plan, load, and run in this process."""
+        plan, sites = self.plan(), self.load_sites(on_scan)
+        return execute(pin(plan, sites), self.build_algorithm(), InProcess(sites), on_round)
+
+    def write_maps(self, result: Result, folder: Path) -> list[Path]:
+        """Of an imaging study, whatever the estimate has for every column: as an image and as a picture of it.
+
+        That is vectors of that length, and tables with a map in each row; square ones are matrices, not maps, unless
+        they are called that.
+        """
+        if self.space is None:
+            return []
+        written = []
+        for name, value in result.estimate.items():
+            maps = np.atleast_2d(value)
+            if name in _NO_MAPS or maps.ndim != 2 or maps.shape[1] != len(self.space.columns):
+                continue
+            if name == "maps" or len(maps) < maps.shape[1]:
+                written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
+                write_maps(maps, self.space, written[-2])
+                draw_maps(maps, self.space, written[-1], labels=_labels(result.estimate) if name == "maps" else None)
+        return written
+
+
+def _labels(estimate: Mapping[str, Floats]) -> list[str]:
+    """What stands beside each map of a picture."""
+    known = [name for name in ("strength", "stability") if name in estimate]
+    return [
+        "\n".join([str(at + 1), *(f"{name}\n{estimate[name][at]:.2f}" for name in known)])
+        for at in range(len(estimate["maps"]))
+    ]
+
+
+def _reason(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "this entry is missing"
+    if kind == "extra_forbidden":
+        return "there is no such entry"
+    return message.removeprefix("Value error, ")

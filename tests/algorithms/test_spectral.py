@@ -1,0 +1,81 @@
+"""What is made of noisy looks, against what the noise-free ones would say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from zerosum.algorithms.joint_diagonalization import joint_rotation
+from zerosum.algorithms.spectral import Coordinates, Look, noise_edge, refined
+from zerosum.kernel import coordinates
+
+Floats = NDArray[np.float64]
+
+
+def noisy(matrix: Floats, noise: float, rng: np.random.Generator) -> Floats:
+    return coordinates.unpack(
+        coordinates.pack(matrix) + noise * rng.normal(size=coordinates.size(len(matrix))), len(matrix)
+    )
+
+
+def test_eigenvalues_and_directions_are_judged_for_what_noise_made_of_them() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.zeros(300)
+    truth[:3] = 60.0, 40.0, 5.0
+    looks = [Look.at(noisy(np.diag(truth), 1.0, rng), 1.0) for _ in range(8)]
+    assert noise_edge(300, 1.0) == pytest.approx(np.sqrt(600))
+    values = np.mean([look.values[:3] for look in looks], axis=0)
+    assert values[:2] == pytest.approx(truth[:2], rel=0.05)
+    assert values[2] < 25  # below half the edge: not to be told from noise
+    held = np.mean([[look.vectors[k, k] ** 2 for k in range(2)] for look in looks], axis=0)
+    assert np.mean([look.real[:2] for look in looks], axis=0) == pytest.approx(held, abs=0.03)
+    kept = np.mean([[v @ np.diag(truth) @ v for v in look.vectors[:, :2].T] for look in looks], axis=0)
+    assert np.mean([look.held[:2] for look in looks], axis=0) == pytest.approx(kept, rel=0.05)
+
+
+def test_damping_brings_strong_directions_down_and_keeps_the_order() -> None:
+    look = Look.at(np.diag([100.0, 10.0, 4.0, 1.0]), 0.0)
+    onto, back = look.damped(3)
+    assert np.allclose(onto @ back, np.eye(4))
+    assert np.diag(onto.T @ np.diag([100.0, 10.0, 4.0, 1.0]) @ onto) == pytest.approx([6.0, 6.0, 4.0, 1.0])
+
+
+def test_coordinates_lead_back() -> None:
+    rng = np.random.default_rng(1)
+    basis = rng.normal(size=(9, 4))
+    within = Coordinates.of(basis)
+    look = Look.at(np.diag([5.0, 3.0, 2.0, 1.0]), 0.0)
+    white = within.then(*look.damped(2)).then(*look.leading(4))
+    rows = rng.normal(size=(20, 4)) @ basis.T
+    assert np.allclose(rows @ white.onto @ white.back.T, rows)
+    assert np.allclose(Coordinates.all(4).then(*look.leading(2)).onto, look.leading(2)[0])
+
+
+def test_what_noise_explains_is_not_whitened_away() -> None:
+    rng = np.random.default_rng(2)
+    pure = [refined(noisy(50 * np.eye(8), 1.0, rng), 1.0)[0] for _ in range(20)]
+    apart = np.mean([np.linalg.norm(white @ white.T - np.eye(8)) for white in pure])
+    assert apart < 0.5 * np.sqrt(2 * 36) / 50  # a plain inverse root would be off by all the noise
+    clear = np.diag(np.arange(4.0, 12.0))
+    white, back = refined(clear, 1e-9)
+    assert np.allclose(white.T @ clear @ white / np.mean(np.diag(clear)), np.eye(8))
+    assert np.allclose(white @ back.T, np.eye(8))
+
+
+def test_a_look_that_is_all_noise_breaks_nothing() -> None:
+    rng = np.random.default_rng(3)
+    for matrix in (np.zeros((5, 5)), -np.eye(5), noisy(np.zeros((5, 5)), 1.0, rng)):
+        for noise in (0.0, 1.0):
+            look = Look.at(matrix, noise)
+            for part in (*look.damped(2), *look.leading(2), *refined(matrix, noise)):
+                assert np.all(np.isfinite(part))
+
+
+def test_joint_rotation_finds_what_noise_leaves() -> None:
+    rng = np.random.default_rng(4)
+    Q = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    stack = np.stack([noisy(Q @ np.diag(rng.uniform(0, 1, 6)) @ Q.T, 0.01, rng) for _ in range(5)])
+    found = np.abs(joint_rotation(stack).T @ Q)
+    assert np.min(np.max(found, axis=1)) > 0.99
+    assert np.allclose(joint_rotation(stack).T @ joint_rotation(stack), np.eye(6))

@@ -1,0 +1,254 @@
+"""The auditor passes sound guarantees and finds seeded mistakes; a false alarm about once in 10^5 runs of this file."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+from zerosum.algorithms import Algorithm, Covariance, Histogram, KMeans, Mean, OwnStatistic
+from zerosum.algorithms.program import Program
+from zerosum.audit import audit
+from zerosum.audit.adversary import candidates, worst_pair
+from zerosum.audit.mistakes import Mistaken, mistaken, seeded
+from zerosum.errors import BadParameter
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.schemes import Combine, Floats, Law, Scheme
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.units import Array, Units
+from zerosum.noise.sampler import Sampler
+from zerosum.site.noise import NoiseShare
+from zerosum.site.site import Site
+from zerosum.statistics import build, register
+from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.rows import clip_rows
+
+SCHEMES = [
+    Scheme("secure-sum"),
+    Scheme("local"),
+    Scheme("pooled"),
+    Scheme("zero-sum"),
+    Scheme("zero-sum", ratio=0.7),
+    Scheme("pairwise", ratio=2.0),
+    Scheme("cape-published"),
+    Scheme("cape-helper"),
+]
+
+
+def alone(planned: float, scheme: Scheme, sites: int, colluders: int) -> float:
+    """What the coordinator may reach: under `cape-helper` it deals all that cancels, and a site has its own noise."""
+    if scheme.name != "cape-helper":
+        return planned
+    honest = sites - colluders
+    return planned * math.sqrt(sites / ((1 - 1 / honest) / (1 + 1 / sites) + sites / honest))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: f"{scheme.name}-{scheme.ratio}")
+@pytest.mark.parametrize(("sites", "colluders"), [(4, 1), (5, 3), (2, 1)])
+def test_every_scheme_reaches_its_claim_and_no_more(scheme: Scheme, sites: int, colluders: int) -> None:
+    found = audit(scheme, sites=sites, colluders=colluders, samples=60_000)
+    assert found.holds
+    assert found.tight
+    assert found.faults == ()
+    assert found.planned == pytest.approx(1.5, rel=1e-9)
+    assert found.claimed == pytest.approx(alone(found.planned, scheme, sites, colluders), rel=1e-9)
+
+
+def test_a_helper_that_is_not_the_coordinator_protects_as_planned() -> None:
+    found = audit(Scheme("cape-helper"), samples=60_000, helper_apart=True)
+    assert found.tight
+    assert found.claimed == found.planned == pytest.approx(1.5, rel=1e-9)
+
+
+@pytest.mark.parametrize(("scheme", "dropouts"), [("secure-sum", 1), ("secure-sum", 2), ("zero-sum", 1), ("local", 1)])
+def test_the_guarantee_survives_dropouts(scheme: str, dropouts: int) -> None:
+    found = audit(Scheme(scheme), sites=7, colluders=2, dropouts=dropouts, samples=60_000)
+    assert found.tight
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Mean(columns=tuple(f"x{i}" for i in range(2000)), lower=np.zeros(2000), upper=np.arange(1.0, 2001.0)),
+        Covariance(columns=tuple(f"x{i}" for i in range(60)), clip=1.0),
+        Histogram(columns=("bin",), values=tuple(f"{i}" for i in range(2000))),
+        OwnStatistic(columns=tuple(f"x{i}" for i in range(2000)), statistic="vector_sum_of_my_own", clip=0.5),
+    ],
+    ids=lambda algorithm: algorithm.name,
+)
+def test_every_program_is_tight(algorithm: Algorithm) -> None:
+    found = audit(Scheme("secure-sum"), algorithm, samples=20_000)
+    assert found.holds
+    assert found.tight
+
+
+def test_a_program_of_several_rounds_stays_below_its_claim() -> None:
+    found = audit(
+        Scheme("secure-sum"),
+        KMeans(columns=tuple(f"x{i}" for i in range(99)), clusters=10, rounds=3, clip=1.0),
+        samples=10_000,
+    )
+    assert found.holds
+
+
+class OwnVectors(SecondMoment):
+    """A user's class of its own in the registry."""
+
+    name: ClassVar[str] = "vector_sum_of_my_own"
+    options: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return self.columns
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
+
+    def sum_block(self, block: Units) -> Array:
+        return np.sum(clip_rows(np.asarray(block.average(block.rows)), self.clip), axis=0)
+
+
+register(OwnVectors)
+
+
+# ---- the auditor must be able to fail ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mistake", ["spectral", "triangles"])
+def test_a_mistaken_sensitivity_is_found(mistake: str) -> None:
+    found = audit(Scheme("secure-sum"), mistaken(mistake), samples=20_000)
+    assert not found.holds
+    assert found.reached == pytest.approx(math.sqrt(2) * found.claimed, rel=0.05)
+
+
+@pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum", "cape-published", "cape-helper", "pairwise"])
+def test_a_forgotten_colluder_is_found(scheme: str) -> None:
+    found = audit(
+        Scheme(scheme),
+        sites=4,
+        colluders=1,
+        samples=60_000,
+        forget_colluders=True,
+        helper_apart=scheme == "cape-helper",
+    )
+    assert not found.holds
+
+
+@pytest.mark.parametrize(
+    ("fault", "scheme", "says", "reached"),
+    [
+        ("repeated-draws", "secure-sum", "equal up to their sign", math.inf),
+        ("repeated-draws", "zero-sum", "numbers 1 apart", 1.5),
+        ("repeated-draws", "cape-helper", "equal up to their sign", 2.196),
+        ("repeated-halves", "pooled", "numbers 4000 apart", math.inf),
+        ("repeated-halves", "pairwise", "numbers 4000 apart", 1.5),
+        ("one-key", "secure-sum", "no noise left", math.inf),
+        ("one-key-a-site", "local", "the noise agrees", math.inf),
+        ("one-key-a-site", "cape-published", "the noise agrees", 1.5),
+        ("one-key-a-round", "local", "no noise left", math.inf),
+        ("one-key-a-round", "zero-sum", "no noise left", math.inf),
+        ("one-key-a-round", "secure-sum", "the noise of site 0 and the noise of site 1", math.inf),
+        ("correlated-rounds", "secure-sum", "the noise agrees", 1.55),
+    ],
+)
+def test_noise_that_comes_back_is_found(fault: str, scheme: str, says: str, reached: float) -> None:
+    """Within a release, from study to study, and between sites."""
+    with seeded(fault):
+        found = audit(Scheme(scheme), samples=40_000)
+    assert not found.holds
+    assert any(says in sentence for sentence in found.faults)
+    assert found.reached >= reached
+
+
+def test_noise_that_comes_back_in_the_next_round_is_found() -> None:
+    kmeans = KMeans(columns=tuple(f"x{i}" for i in range(99)), clusters=10, rounds=2, clip=1.0)
+    with seeded("one-key-a-site"):
+        found = audit(Scheme("secure-sum"), kmeans, samples=1000)
+    assert any("site 0 in round 2 comes from the same key stream as" in sentence for sentence in found.faults)
+    assert not found.holds
+
+
+class Stingy(Site):
+    """A site that draws 15 % too little noise."""
+
+    def _new_share(self, law: Law, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+        return NoiseShare(law.scaled(0.85), position, size, sampler, context)
+
+
+@pytest.mark.parametrize("scheme", ["secure-sum", "local"])
+def test_noise_that_is_15_percent_too_small_is_found(scheme: str) -> None:
+    found = audit(Scheme(scheme), samples=60_000, site_kind=Stingy)
+    assert not found.holds
+
+
+def test_a_sensitivity_15_percent_too_small_is_found() -> None:
+    class Loose(SecondMoment):
+        name: ClassVar[str] = "mistake_loose"
+
+        def sensitivity(self, adjacency: Adjacency) -> float:
+            return super().sensitivity(adjacency) / 1.15
+
+    register(Loose)
+    algorithm = Mistaken(columns=tuple(f"x{i}" for i in range(50)), clip=1.0, statistic="mistake_loose")
+    assert not audit(Scheme("secure-sum"), algorithm, samples=20_000).holds
+
+
+def test_what_cannot_be_audited_is_refused() -> None:
+    with pytest.raises(BadParameter, match="claims nothing"):
+        audit(Scheme("non-private"))
+    with pytest.raises(BadParameter, match="can collude"):
+        audit(Scheme("local"), sites=3, colluders=3)
+
+
+def test_unequal_sites_as_the_papers_combine_them() -> None:
+    with pytest.raises(BadParameter, match="number of units"):
+        audit(Scheme("cape-published", combine=Combine.MEANS))
+    found = audit(Scheme("cape-published", combine=Combine.MEANS), samples=60_000, declare_units=True)
+    assert found.tight
+
+
+def test_the_search_finds_the_worst_pair() -> None:
+    algorithm = Covariance(columns=("a", "b", "c"), clip=1.3)
+    request = algorithm.requests(Adjacency.REPLACE_ONE)[0]
+    statistic = build(request.statistic, request.params)
+    one, other = worst_pair([(statistic, 1.0)], candidates(algorithm))
+    apart: Floats = statistic.total(Units.from_list([one])) - statistic.total(Units.from_list([other]))
+    assert np.linalg.norm(apart) == pytest.approx(statistic.sensitivity(Adjacency.REPLACE_ONE), rel=0.02)
+
+
+class Coupled(BoundedStatistic):
+    """A mistake: the first unit of a block turns all others over, if there are any."""
+
+    name: ClassVar[str] = "coupled_by_tests"
+
+    @property
+    def size(self) -> int:
+        return self.columns
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    def sum_block(self, block: Units) -> Floats:
+        rows = np.asarray(block.rows)
+        turned = rows if len(rows) == 1 else rows * np.sign(rows[0, 0])
+        return np.asarray(np.sum(clip_rows(turned, 1.0), axis=0))
+
+
+class AsksForIt(Algorithm):
+    name: ClassVar[str] = "asks-for-it"
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        return (PrivateSum("coupled_by_tests", {"columns": len(self.columns)}),)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        release = yield self.requests(adjacency)[0]
+        return {"sum": release.value}
+
+
+def test_a_unit_that_changes_what_others_say_is_found_out() -> None:
+    register(Coupled)
+    columns = tuple(f"x{i}" for i in range(50))
+    assert not audit(Scheme("pooled"), AsksForIt(columns=columns), samples=10_000).holds

@@ -1,0 +1,133 @@
+"""Every seeded fault is caught: the guard named here fails with the fault in it, and passes without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zerosum.audit.mistakes import FAULTS, seeded
+from zerosum.audit.mistakes.fault import Edit, Fault
+from zerosum.errors import BadParameter
+
+ROOT = Path(__file__).parents[2]
+CHARGED = "coordinator/test_conduct.py::test_every_scheme_runs_charges_every_ledger_and_comes_near_the_truth"
+AUDIT = "audit/test_audit.py::test_every_scheme_reaches_its_claim_and_no_more"
+SENSITIVITY = "statistics/test_sensitivity.py::test_no_neighbour_is_farther_than_the_sensitivity_and_one_is_as_far"
+
+BEYOND = "coordinator/test_conduct.py::test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that"
+GUARDS = {
+    "repeated-draws": "test_guards.py::test_no_draw_serves_two_numbers",
+    "repeated-halves": f"{AUDIT}[4-1-secure-sum-100.0]",
+    "one-key": "noise/test_sampler.py::test_every_system_sampler_has_a_stream_of_its_own",
+    "one-key-a-site": f"{AUDIT}[4-1-secure-sum-100.0]",
+    "one-key-a-round": f"{AUDIT}[4-1-local-100.0]",
+    "correlated-rounds": f"{AUDIT}[4-1-secure-sum-100.0]",
+    "less-noise": "test_guards.py::test_a_message_has_as_much_noise_as_its_law_says",
+    "forked-noise": "noise/test_sampler.py::test_a_forked_child_does_not_repeat_its_parents_noise",
+    "vector-sum-sensitivity": SENSITIVITY,
+    "histogram-sensitivity": SENSITIVITY,
+    "second-moment-sensitivity": SENSITIVITY,
+    "cluster-sums-sensitivity": SENSITIVITY,
+    "scatter-sensitivity": SENSITIVITY,
+    "rotation-score-sensitivity": SENSITIVITY,
+    "band-scatter-sensitivity": SENSITIVITY,
+    "user-sensitivity": SENSITIVITY,
+    "uncounted-colluders": "kernel/test_view.py::test_the_worst_coalition_is_the_worst_of_all",
+    "uncounted-dropouts": "kernel/test_view.py::test_dropouts_count_as_colluders",
+    "extra-delta": "kernel/test_grid.py::test_the_whole_delta_is_what_was_asked_for",
+    "whole-budget": "test_guards.py::test_several_releases_share_one_budget",
+    "summation-slack": "test_guards.py::test_both_roundings_are_in_what_a_unit_moves",
+    "rounding-slack": "test_guards.py::test_both_roundings_are_in_what_a_unit_moves",
+    "scale-in-divisor": "test_guards.py::test_a_scaled_site_weighs_less_in_the_divisor_too",
+    "composition": "site/test_ledger.py::test_totals_are_the_accountants",
+    "unclipped-row": "test_guards.py::test_every_row_is_clipped_wherever_it_stands",
+    "crowd-clip": "statistics/test_rows.py::test_one_extreme_row_leaves_the_bits_of_all_others",
+    "crowd-clusters": "statistics/test_coupling.py::test_whole_blocks_of_clusters_and_projections",
+    "crowd-projection": "statistics/test_coupling.py::test_whole_blocks_of_clusters_and_projections",
+    "refusal-by-data": "coordinator/test_conduct.py::test_a_unit_that_fails_counts_as_zero_and_the_others_as_they_are",
+    "rows-for-people": SENSITIVITY,
+    "histogram-twice": SENSITIVITY,
+    "ledger-after-masking": "test_guards.py::test_what_the_ledger_did_not_take_is_not_there_for_a_second_try",
+    "half-the-spend": CHARGED,
+    "no-distance": "test_guards.py::test_the_ledger_knows_how_far_the_noise_is_from_a_normal",
+    "answered-again": "coordinator/test_conduct.py::test_a_site_answers_a_round_once",
+    "record-study": "test_guards.py::test_a_study_of_records_is_not_for_people_with_several_rows",
+    "foreign-sensitivity": "test_guards.py::test_a_request_that_is_more_sensitive_than_planned_is_refused",
+    "beyond-its-bound": BEYOND,
+    "no-cap": "site/test_ledger.py::test_the_cap_may_be_reached_but_not_passed",
+    "counter-stands-still": "site/test_ledger.py::test_an_older_copy_is_refused",
+    "not-on-disk": "site/test_ledger.py::test_a_commit_is_on_the_disk_when_it_returns",
+    "broken-chain": "site/test_ledger.py::test_a_changed_history_is_refused",
+    "rows-per-person": "site/test_ledger.py::test_a_record_counts_towards_a_person_by_their_rows",
+    "seed-on-private-data": "site/test_policy.py::test_private_data_are_not_for_reproductions",
+    "too-few-units": "site/test_policy.py::test_few_units_are_refused",
+    "shared-ledger": "test_guards.py::test_two_sites_of_one_study_cannot_charge_one_ledger",
+    "threshold": "secagg/test_secagg_graph.py::test_thresholds",
+    "sparse-threshold": "secagg/test_secagg_graph.py::test_thresholds",
+    "signatures": "secagg/test_secagg_malicious.py::test_no_split_of_two_lists_opens_both",
+    "shamir": "secagg/test_secagg_vectors.py::test_fewer_shares_say_nothing",
+    "short-list": "secagg/test_secagg_malicious.py::test_lists_a_site_refuses",
+    "second-list": "secagg/test_secagg_malicious.py::test_a_site_that_signed_one_list_does_not_open_another",
+    "unsigned": "secagg/test_secagg_messages.py::test_every_message_in_every_bad_form",
+    "unsigned-list": "secagg/test_secagg_malicious.py::test_warrants_that_do_not_hold",
+    "copied-key": "secagg/test_secagg_malicious.py::test_a_copied_key_is_refused",
+    "mask-again": "secagg/test_secagg_view.py::test_no_key_serves_twice",
+    "mask-in-blocks": "secagg/test_secagg_vectors.py::test_a_mask_runs_on_over_blocks_and_never_repeats",
+    "mask-without-context": "secagg/test_secagg_view.py::test_sites_that_were_asked_different_things_do_not_cancel",
+}
+# a fault that fails by itself proves nothing
+UNFIT = ("NameError", "SyntaxError", "AttributeError", "a fault needs it once")
+
+
+def test_every_fault_has_a_guard_and_fits_the_code() -> None:
+    assert set(GUARDS) == set(FAULTS)
+    for name in FAULTS:
+        with seeded(name):
+            pass
+
+
+def test_a_fault_is_gone_after_its_block_and_one_that_does_not_fit_is_refused() -> None:
+    from zerosum.kernel.accountant import compose
+
+    with seeded("composition"):
+        assert compose([3.0, 4.0]) == 4.0
+    assert compose([3.0, 4.0]) == 5.0
+    with pytest.raises(BadParameter, match="unknown fault"):
+        seeded("none")
+    edit = Edit("kernel.accountant:compose", "words that are not there", "")
+    with pytest.raises(BadParameter, match="0 times"), Fault("stale", "", (edit,)).seeded():
+        pass
+
+
+def run_guards(nodes: list[str], fault: str | None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    environment |= {} if fault is None else {"ZEROSUM_MISTAKE": fault}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:cacheprovider", *nodes]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_every_guard_passes_without_a_fault() -> None:
+    done = run_guards(sorted({f"tests/{guard}" for guard in GUARDS.values()}), None)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_fault_is_caught(name: str) -> None:
+    done = run_guards([f"tests/{GUARDS[name]}"], name)
+    assert done.returncode == 1, f"{name} was not caught:\n{done.stdout}"
+    assert not any(word in done.stdout for word in UNFIT), done.stdout
+
+
+@pytest.mark.slow
+def test_the_table_of_the_documentation_is_this_one(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"| `{f.name}` | {f.wrong} | `{f.where}` | `{GUARDS[f.name]}` |" for f in FAULTS.values()]
+    with capsys.disabled():
+        print("\n" + "\n".join(lines))
+    text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert [line for line in lines if line not in text] == []

@@ -1,0 +1,535 @@
+from __future__ import annotations
+
+import math
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from zerosum.algorithms import Algorithm, KMeans, Mean
+from zerosum.algorithms.program import Program
+from zerosum.coordinator.conduct import conduct
+from zerosum.engines.in_process import InProcess
+from zerosum.errors import (
+    Abandoned,
+    BadData,
+    BadParameter,
+    BudgetExceeded,
+    Inconsistent,
+    OutsidePlan,
+    PolicyRefused,
+    Refused,
+    UnknownStatistic,
+)
+from zerosum.kernel.plan import Plan, PlannedSite
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.schemes import Combine, Scheme
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.units import Array, Units
+from zerosum.kernel.view import Coalition
+from zerosum.protocol.messages import Contribute, Message, Prepare, Propose, Reply
+from zerosum.report.record import Result
+from zerosum.site.policy import Policy
+from zerosum.site.site import Site
+from zerosum.statistics import build, register
+from zerosum.study import execute, make_plan, pin, run
+
+RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
+QUESTION = Mean(columns=("a", "b"), clip=1.0)
+
+
+def make_sites(folder: Path, sizes: tuple[int, ...] = (12, 20, 40, 30), **policy: object) -> list[Site]:
+    rng = np.random.default_rng(0)
+    settings: dict[str, object] = {"data": "synthetic", "epsilon": 100.0, **policy}
+    return [
+        Site(
+            f"s{i}",
+            Units.from_rows(rng.normal(size=(n, 2)) * 0.3),
+            Policy(population=f"p{i}", ledger=folder / f"{i}.sqlite", **settings),  # type: ignore[arg-type]
+        )
+        for i, n in enumerate(sizes)
+    ]
+
+
+def make(scheme: str = "zero-sum", **changes: object) -> Plan:
+    plan = make_plan(
+        QUESTION,
+        [PlannedSite(f"s{i}") for i in range(4)],
+        name="test",
+        epsilon=5.0,
+        delta=1e-5,
+        scheme=Scheme(scheme),
+        coalition=Coalition(1),
+    )
+    return replace(plan, **changes)  # type: ignore[arg-type]
+
+
+def carry_out(
+    plan: Plan, sites: list[Site], loses: Callable[[str, Message], bool] | None = None, question: Algorithm = QUESTION
+) -> Result:
+    engine = InProcess(sites) if loses is None else InProcess(sites, loses)
+    return execute(pin(plan, sites), question, engine)
+
+
+def entries(site: Site) -> int:
+    with site.policy.open_ledger() as ledger:
+        return len(ledger.entries())
+
+
+@pytest.mark.parametrize("scheme", RUNNABLE)
+def test_every_scheme_runs_charges_every_ledger_and_comes_near_the_truth(scheme: str, tmp_path: Path) -> None:
+    """Off by more than 6 standard deviations once in 10^8 runs."""
+    sites = make_sites(tmp_path)
+    result = carry_out(make(scheme), sites)
+    truth = np.vstack([site.units.rows for site in sites]).mean(axis=0)
+    error = np.abs(np.asarray(result.estimate["mean"]) - truth)
+    assert np.all(error <= 6 * np.asarray(result.estimate["noise_std"]) + 1e-9 + 0.02)  # 0.02: the clip at norm 1
+    assert result.participants == (("s0", "s1", "s2", "s3"),)
+    assert [entries(site) for site in sites] == ([0] * 4 if scheme == "non-private" else [1] * 4)
+    for site, line in zip(sites, result.report.per_site, strict=True):
+        if scheme != "non-private":
+            with site.policy.open_ledger() as ledger:
+                assert ledger.mu == pytest.approx(line.mu)
+
+
+@pytest.mark.parametrize("scheme", ["cape-published", "zero-sum", "pairwise", "cape-helper"])
+def test_what_should_cancel_cancels(scheme: str, tmp_path: Path) -> None:
+    """With cancelling noise a million times the rest, the sum is as accurate as its own noise says."""
+    plan = make(scheme)
+    if scheme in ("zero-sum", "pairwise"):
+        plan = replace(plan, scheme=Scheme(scheme, ratio=1e6))
+    result = carry_out(plan, make_sites(tmp_path))
+    assert np.all(np.abs(np.asarray(result.estimate["mean"])) < 10 * np.asarray(result.estimate["noise_std"]) + 0.2)
+
+
+@pytest.mark.parametrize("combine", [Combine.MEANS, Combine.WEIGHTED])
+def test_the_papers_combinations_of_unequal_sites_run(combine: Combine, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    shapes = tuple(PlannedSite(site.name, len(site.units)) for site in sites)
+    plan = replace(make(), sites=shapes, scheme=Scheme("cape-published", combine=combine))
+    result = carry_out(plan, sites)
+    if combine is Combine.MEANS:
+        truth = np.mean([site.units.rows.mean(axis=0) for site in sites], axis=0)
+        assert "weighted mean" in result.report.sentences()[-1]
+    else:
+        truth = np.vstack([site.units.rows for site in sites]).mean(axis=0)
+    assert np.all(
+        np.abs(np.asarray(result.estimate["mean"]) - truth) < 6 * np.asarray(result.estimate["noise_std"]) + 0.03
+    )
+
+
+def test_a_site_that_asks_for_more_privacy_gets_it(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    shapes = tuple(PlannedSite(site.name, scale=0.5 if site.name == "s1" else 1.0) for site in sites)
+    result = carry_out(make("local", sites=shapes), sites)
+    lines = {line.site: line.mu for line in result.report.per_site}
+    assert lines["s1"] == pytest.approx(lines["s0"] / 2, rel=1e-3)  # rounding slack is not scaled
+    weights = np.array([1, 0.5, 1, 1])
+    total = sum(w * site.units.rows.sum(axis=0) for w, site in zip(weights, sites, strict=True))
+    truth = total / sum(w * len(site.units) for w, site in zip(weights, sites, strict=True))
+    assert np.all(
+        np.abs(np.asarray(result.estimate["mean"]) - truth) < 6 * np.asarray(result.estimate["noise_std"]) + 0.02
+    )
+
+
+@pytest.mark.parametrize("scheme", ["local", "secure-sum", "zero-sum", "pairwise", "pooled", "cape-published"])
+def test_means_are_unbiased_where_a_site_asks_for_more_privacy(scheme: str, tmp_path: Path) -> None:
+    """Everybody has the same row, so that a weighted mean is that row, and only if the divisor has the weights too."""
+    row = np.array([0.6, -0.3])
+    sites = [
+        Site(
+            f"s{i}",
+            Units.from_rows(np.tile(row, (n, 1))),
+            Policy(population=f"p{i}", ledger=tmp_path / f"{i}.sqlite", data="synthetic", epsilon=1e5),
+        )
+        for i, n in enumerate((1000, 2000, 500, 4000))
+    ]
+    scales = (1.0, 0.25, 0.5, 0.1)
+    shapes = tuple(PlannedSite(f"s{i}", scale=scale) for i, scale in enumerate(scales))
+    plan = make(scheme, sites=shapes, epsilon=20.0, delta=1e-3)
+    result = carry_out(plan, sites)
+    noise = float(np.max(result.estimate["noise_std"]))
+    assert noise < 0.01  # without the scales the mean would be off by far more: 1/3 of it is left
+    assert np.asarray(result.estimate["mean"]) == pytest.approx(row, abs=6 * noise + 1e-6)
+    sizes = {site.name: len(site.units) for site in sites}
+    assert plan.effective_units(("s1", "s3"), sizes) == pytest.approx(0.25 * 2000 + 0.1 * 4000)
+
+
+class Broken(Site):
+    """A site with a fault in it that quotes data."""
+
+    fault: ClassVar[Exception] = ValueError("person 17 has 42")
+
+    def handle(self, message: Message) -> Reply:
+        if isinstance(message, Contribute):
+            raise self.fault
+        return super().handle(message)
+
+
+@pytest.mark.parametrize(
+    "fault", [ValueError("42"), KeyError("42"), ZeroDivisionError("42"), UnicodeDecodeError("ascii", b"42", 0, 1, "42")]
+)
+def test_an_internal_error_of_a_site_says_nothing(
+    fault: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = make_sites(tmp_path)
+    sites[2] = Broken("s2", sites[2].units, sites[2].policy)
+    monkeypatch.setattr(Broken, "fault", fault)
+    with pytest.raises(Refused, match=r"^site 's2': this site met an internal error$") as refused:
+        carry_out(make("local"), sites)
+    assert type(refused.value) is Refused
+    assert refused.value.__cause__ is not None
+    assert refused.value.__cause__.__cause__ is fault  # for whoever debugs in this process
+
+
+def test_a_refusal_of_a_site_leaves_the_detail_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sites = make_sites(tmp_path)
+    sites[2] = Broken("s2", sites[2].units, sites[2].policy)
+    monkeypatch.setattr(Broken, "fault", BadData("some values are wrong", detail="row 42"))
+    with pytest.raises(BadData) as refused:
+        carry_out(make("local"), sites)
+    assert str(refused.value) == "site 's2': some values are wrong"
+    assert not refused.value.detail
+    assert "42" not in "".join(traceback.format_exception(refused.value)).split("BadData: some", 1)[1]
+
+
+@pytest.mark.parametrize("sensitivity", [float("nan"), float("inf"), -1.0, 0.0])
+def test_a_plan_with_a_senseless_sensitivity_is_refused_before_it_is_proposed(sensitivity: float) -> None:
+    plan = make("local")
+    with pytest.raises(BadParameter, match="sensitivity must lie between"):
+        replace(plan, releases=(replace(plan.releases[0], sensitivity=sensitivity),))
+
+
+def test_two_sites_with_one_ledger_are_refused(tmp_path: Path) -> None:
+    """The same people must not take part twice: by name, by path, or by another way of writing the path."""
+    sites = make_sites(tmp_path)
+    for other in (tmp_path / "0.sqlite", Path(os.path.relpath(tmp_path / "0.sqlite"))):
+        twin = Site("s1", sites[1].units, sites[1].policy.model_copy(update={"ledger": other}))
+        with pytest.raises(BadParameter, match="two sites have the same ledger"):
+            pin(make("local"), [sites[0], twin, *sites[2:]])
+    tables = {name: np.zeros((20, 2)) for name in ("a", "b", "c")}
+    policies = {name: Policy(population="everybody" if name != "c" else "c") for name in tables}
+    with pytest.raises(BadParameter, match="two sites have the same ledger"):
+        run(QUESTION, tables, epsilon=1.0, delta=1e-5, policies=policies)
+    with policies["a"].open_ledger() as ledger:
+        assert not ledger.entries()
+
+
+def test_a_study_of_records_is_not_for_units_of_several_rows(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path, unit="record")
+    assert carry_out(make("local", unit="record"), sites).report.unit == "record"
+    rows = np.zeros((24, 2))
+    pairs = Units.from_list([rows[:2], *rows[2:, None]])  # one of 23 owns two rows
+    for kind in ("record", "person"):
+        policy = sites[2].policy.model_copy(update={"unit": kind, "rows_per_unit": 2, "ledger": tmp_path / kind})
+        sites[2] = Site("s2", pairs, policy)
+        with pytest.raises(
+            OutsidePlan, match="'s2': the study protects single records, but units here own several rows"
+        ):
+            carry_out(make("local", unit="record", study=f"again {kind}"), sites)
+        assert [entries(site) for site in sites] == [1, 1, 0, 1]
+    with pytest.raises(OutsidePlan, match="units here own several rows"):
+        run(QUESTION, {"a": rows, "b": pairs}, epsilon=1.0, delta=1e-5, unit="record")
+
+
+def lose(kind: type, *names: str) -> Callable[[str, Message], bool]:
+    return lambda site, message: isinstance(message, kind) and site in names
+
+
+@pytest.mark.parametrize(
+    ("scheme", "kind", "dropouts", "survives"),
+    [
+        ("local", Contribute, 0, False),
+        ("local", Contribute, 1, True),
+        ("pooled", Contribute, 1, True),
+        ("zero-sum", Prepare, 0, False),
+        ("zero-sum", Prepare, 1, True),
+        ("pairwise", Prepare, 1, True),
+        ("zero-sum", Contribute, 1, False),
+        ("secure-sum", Contribute, 0, False),
+        ("secure-sum", Contribute, 1, True),
+        ("pairwise", Contribute, 1, False),
+        ("cape-helper", Contribute, 1, False),
+        ("local", Propose, 1, False),
+    ],
+)
+def test_losses_are_survived_or_the_round_is_abandoned(
+    scheme: str, kind: type, dropouts: int, survives: bool, tmp_path: Path
+) -> None:
+    sites = make_sites(tmp_path)
+    plan = make(scheme, coalition=Coalition(1, dropouts))
+    loses = lose(kind, "s2")
+    if not survives:
+        with pytest.raises(Abandoned, match=r"'s2'|1 of 4 sites"):
+            carry_out(plan, sites, loses)
+        if kind is Propose:
+            assert [entries(site) for site in sites] == [0] * 4
+        return
+    result = carry_out(plan, sites, loses)
+    assert result.participants == (("s0", "s1", "s3"),)
+    truth = np.vstack([site.units.rows for site in sites if site.name != "s2"]).mean(axis=0)
+    assert np.all(
+        np.abs(np.asarray(result.estimate["mean"]) - truth) < 6 * np.asarray(result.estimate["noise_std"]) + 0.02
+    )
+    assert entries(sites[2]) == 0
+
+
+def test_what_was_spent_before_a_loss_stays_spent(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    with pytest.raises(Abandoned, match="what was spent stays spent"):
+        carry_out(make("local"), sites, lose(Contribute, "s3"))
+    assert [entries(site) for site in sites] == [1, 1, 1, 0]
+
+
+def ask(*requests: PrivateSum) -> Program:
+    for request in requests:
+        release = yield request
+        assert release.participants
+    return {}
+
+
+def test_a_release_outside_the_plan_is_refused(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    planned = QUESTION.requests(Adjacency.REPLACE_ONE)
+    plan = make("local")
+    wrong = [
+        PrivateSum("histogram", {"bins": 2}),
+        PrivateSum("vector_sum", {"columns": 2, "clip": 1.0}, share=0.5),
+        PrivateSum("vector_sum", {"columns": 2, "clip": 2.0}),
+        PrivateSum("vector_sum", {"columns": 2, "clip": 1.0, "count": True}),
+        PrivateSum("vector_sum", {"columns": 3, "clip": 1.0}),
+    ]
+    for request in wrong:
+        with pytest.raises((OutsidePlan, BadData)):
+            conduct(plan, planned, ask(request), InProcess(sites))
+    assert [entries(site) for site in sites] == [0] * 4
+    with pytest.raises(OutsidePlan, match="the program asks for release 2, the plan has 1"):
+        conduct(plan, planned, ask(planned[0], planned[0]), InProcess(sites))
+
+
+def test_a_site_answers_a_round_once(tmp_path: Path) -> None:
+    site = make_sites(tmp_path)[0]
+    request = QUESTION.requests(Adjacency.REPLACE_ONE)
+    site.handle(Propose(make("local"), request))
+    first = site.handle(Contribute(0, 0, request[0]))
+    assert site.handle(Contribute(0, 0, request[0])) is first  # the same request, the same reply, charged once
+    assert entries(site) == 1
+    with pytest.raises(Inconsistent, match="to another request"):
+        site.handle(Contribute(0, 0, replace(request[0], params={"columns": 2, "clip": 0.5})))
+    for message in (
+        Contribute(1, 0, request[0]),
+        Contribute(0, 1, request[0]),
+        Contribute(-1, 0, request[0]),
+    ):
+        with pytest.raises(OutsidePlan, match="not in the plan"):
+            site.handle(message)
+
+
+def test_a_site_that_has_not_agreed_contributes_nothing(tmp_path: Path) -> None:
+    site = make_sites(tmp_path)[0]
+    with pytest.raises(OutsidePlan, match="not agreed"):
+        site.handle(Contribute(0, 0, QUESTION.requests(Adjacency.REPLACE_ONE)[0]))
+    with pytest.raises(OutsidePlan, match="not agreed"):
+        site.handle(Prepare(0, 0))
+    stranger = replace(make(), sites=(PlannedSite("x"), PlannedSite("y")))
+    with pytest.raises(OutsidePlan, match="not on the plan's roster"):
+        site.handle(Propose(stranger, QUESTION.requests(Adjacency.REPLACE_ONE)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "changes", "error", "message"),
+    [
+        ({"statistics": ("histogram",)}, {}, PolicyRefused, "allows no statistic"),
+        ({"minimum_units": 13}, {}, PolicyRefused, "at least 13 units"),
+        ({"epsilon": 4.0}, {}, BudgetExceeded, "p0"),
+        ({"data": "private"}, {"seed": 1}, PolicyRefused, "private"),
+        ({"data": "private"}, {"scheme": Scheme("non-private")}, PolicyRefused, "private"),
+        ({"data": "private"}, {"scheme": Scheme("pooled")}, PolicyRefused, "coordinator"),
+        (
+            {"data": "private"},
+            {"scheme": Scheme("local"), "calibration": "published"},
+            PolicyRefused,
+            "private",
+        ),
+        ({}, {"adjacency": Adjacency.ADD_REMOVE}, PolicyRefused, "neighbours"),
+    ],
+)
+def test_what_a_policy_refuses_never_starts(
+    policy: dict[str, object],
+    changes: dict[str, object],
+    error: type[Exception],
+    message: str,
+    tmp_path: Path,
+) -> None:
+    sites = make_sites(tmp_path, **policy)  # type: ignore[arg-type]
+    plan = make(**changes) if "scheme" not in changes else replace(make("local"), **changes)  # type: ignore[arg-type]
+    with pytest.raises(error, match=message):
+        carry_out(plan, sites)
+    if error is not BudgetExceeded:
+        assert not any(site.policy.ledger_path.exists() for site in sites)
+
+
+def test_bad_data_is_refused_before_anything_is_released(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    for rows, message in [
+        (np.full((20, 2), np.nan), "not finite"),
+        (np.zeros((20, 3)), "columns"),
+        (np.zeros((0, 2)), "at least 10 units"),
+    ]:
+        bad = [Site("s0", Units.from_rows(rows), sites[0].policy), *sites[1:]]
+        with pytest.raises((BadData, PolicyRefused, OutsidePlan), match=message):
+            carry_out(make(), bad)
+    shapes = tuple(PlannedSite(site.name, units=11) for site in sites)
+    with pytest.raises(BadData, match="declares 11 units"):
+        carry_out(make(sites=shapes), sites)
+    assert [entries(site) for site in sites] == [0] * 4
+
+
+def test_a_statistic_unknown_at_one_site_is_refused(tmp_path: Path) -> None:
+    plan = make("local")
+    hidden = replace(plan, releases=(replace(plan.releases[0], statistic="nobody_knows_it"),))
+    sites = make_sites(tmp_path, statistics=("nobody_knows_it",))
+    with pytest.raises(UnknownStatistic, match="unknown statistic 'nobody_knows_it'"):
+        conduct(hidden, [PrivateSum("nobody_knows_it")], ask(), InProcess(sites))
+
+
+def test_a_study_spends_across_rounds_and_studies_until_the_cap(tmp_path: Path) -> None:
+    """Two studies of eps 5 each fit under a cap of 8 (they compose), a third does not and is refused whole."""
+    sites = make_sites(tmp_path, epsilon=8.0)
+    question = KMeans(columns=("a", "b"), clusters=2, rounds=3, clip=1.0)
+    for _ in range(2):
+        plan = replace(make("zero-sum"), releases=question.releases(Adjacency.REPLACE_ONE), study=f"{_}")
+        carry_out(plan, sites, question=question)
+    with pytest.raises(BudgetExceeded):
+        carry_out(replace(plan, study="third"), sites, question=question)
+    assert [entries(site) for site in sites] == [6] * 4
+
+
+def test_a_seeded_run_repeats_itself_and_says_that_it_is_not_private(tmp_path: Path) -> None:
+    runs = []
+    for folder in ("one", "two"):
+        result = carry_out(make("local", seed=3), make_sites(tmp_path / folder))
+        assert not result.report.private
+        assert "protects nobody" in result.report.sentences()[0]
+        runs.append(np.asarray(result.estimate["mean"]))
+    assert np.array_equal(runs[0], runs[1])
+
+
+def test_no_colluder_is_refused_when_results_go_back() -> None:
+    with pytest.raises(Exception, match="plan for at least one colluder"):
+        make(coalition=Coalition(0))
+    make(coalition=Coalition(0), results_to_sites=False)
+
+
+@pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum"])
+def test_a_site_that_was_lost_in_one_round_takes_part_in_the_next(scheme: str, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    question = KMeans(columns=("a", "b"), clusters=2, rounds=3, clip=1.0)
+    plan = replace(make(scheme, coalition=Coalition(1, 1)), releases=question.releases(Adjacency.REPLACE_ONE))
+    kind = Contribute if scheme == "secure-sum" else Prepare
+
+    def loses(site: str, message: Message) -> bool:
+        return site == "s1" and isinstance(message, kind) and message.round == 1
+
+    result = carry_out(plan, sites, loses, question)
+    assert [len(names) for names in result.participants] == [4, 3, 4]
+    assert [entries(site) for site in sites] == [3, 2, 3, 3]
+
+
+def test_a_program_may_go_on_after_an_abandoned_round(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    request = replace(QUESTION.requests(Adjacency.REPLACE_ONE)[0], share=0.5)
+
+    def stubborn() -> Program:
+        heard = []
+        for _ in range(2):
+            try:
+                release = yield request
+                heard.append(release.value)
+            except Abandoned:
+                heard.append(np.zeros(2))
+        return {"first": heard[0], "second": heard[1]}
+
+    plan = make("secure-sum")
+    plan = pin(replace(plan, releases=(replace(plan.releases[0], share=0.5),) * 2), sites)
+    lost = InProcess(
+        sites, lambda name, message: isinstance(message, Contribute) and message.round == 0 and name == "s2"
+    )
+    outcome = conduct(plan, (request, request), stubborn(), lost)
+    assert outcome.participants == ((), ("s0", "s1", "s2", "s3"))
+    assert not np.any(outcome.result["first"])
+    assert np.any(outcome.result["second"])
+    assert [entries(site) for site in sites] == [2, 2, 1, 2]  # what was spent in the abandoned round stays spent
+
+
+def test_a_site_joins_only_those_on_its_own_roster(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    roster = {site.name: site.identity.public.hex() for site in sites}
+    knowing = Site("s0", sites[0].units, sites[0].policy.model_copy(update={"roster": roster}), sites[0].identity)
+    carry_out(make("secure-sum"), [knowing, *sites[1:]])
+    impostor = Site("s2", sites[2].units, sites[2].policy)  # the same name, another key
+    with pytest.raises(PolicyRefused, match="another identity for 's2'"):
+        carry_out(make("secure-sum"), [knowing, sites[1], impostor, sites[3]])
+    del roster["s3"]
+    with pytest.raises(PolicyRefused, match="no site named 's3'"):
+        carry_out(make("secure-sum"), [knowing, *sites[1:]])
+
+
+class Overstated(BoundedStatistic):
+    """A mistake: what a unit gives is far beyond its bound, is no number, or fails, as its first column says."""
+
+    name: ClassVar[str] = "overstated_by_tests"
+
+    @property
+    def size(self) -> int:
+        return self.columns
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    def sum_block(self, block: Units) -> Array:
+        kinds = set(np.asarray(block.rows)[:, 0].tolist())
+        if 3.0 in kinds:
+            raise np.linalg.LinAlgError("did not converge for somebody")
+        return np.full(self.columns, {1.0: 1e30, 2.0: math.nan}.get(max(kinds), 0.1) * len(block))
+
+
+class AsksForMore(Algorithm):
+    name: ClassVar[str] = "asks-for-more"
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        return (PrivateSum("overstated_by_tests", {"columns": len(self.columns)}),)
+
+    def program(self, adjacency: Adjacency) -> Program:
+        release = yield self.requests(adjacency)[0]
+        return {"sum": release.value}
+
+
+@pytest.mark.parametrize(("kind", "sent"), [(0.0, 0.1 * math.sqrt(2)), (1.0, 1.0), (2.0, 0.0), (3.0, 0.0)])
+def test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that(
+    tmp_path: Path, kind: float, sent: float
+) -> None:
+    register(Overstated)
+    question = AsksForMore(columns=("a", "b"))
+    units = Units.from_rows(np.full((20, 2), kind))
+    sites = make_sites(tmp_path, statistics=("overstated_by_tests",))
+    sites = [Site(site.name, units, site.policy) for site in sites]
+    plan = make("local", releases=question.releases(Adjacency.REPLACE_ONE))
+    for site in sites:
+        total = site._total(plan, 0, build("overstated_by_tests", {"columns": 2}))
+        assert np.linalg.norm(total) == pytest.approx(20 * sent)
+    carry_out(plan, sites, question=question)  # no refusal, and every site is charged, whatever its data are
+    assert [entries(site) for site in sites] == [1, 1, 1, 1]
+
+
+def test_a_unit_that_fails_counts_as_zero_and_the_others_as_they_are() -> None:
+    register(Overstated)
+    rows = np.zeros((300, 2))
+    rows[7, 0], rows[200, 0] = 3.0, 2.0
+    total = build("overstated_by_tests", {"columns": 2}).total(Units.from_rows(rows))
+    assert total == pytest.approx([0.1 * 298] * 2)

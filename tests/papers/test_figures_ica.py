@@ -1,0 +1,165 @@
+"""The runs that compare Zerosum's ICA with the papers'."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zerosum.algorithms.ica import ICA
+from zerosum.algorithms.metrics import matched
+from zerosum.data.bases import low_frequencies
+from zerosum.data.brains import brains
+from zerosum.errors import BadParameter
+from zerosum.kernel.units import Units
+from zerosum.papers.figures import ica, reproduce
+from zerosum.papers.figures import separating as parts
+from zerosum.papers.figures.panels import aligned
+from zerosum.papers.figures.separating import Separated, Separating, Trial
+from zerosum.papers.methods import ica_costs as costs
+from zerosum.site.policy import Policy
+from zerosum.study import run
+
+TINY = ica.Size(people=160, components=3, points=20, side=8, rounds=5, seeds=2)
+
+
+@pytest.fixture
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ica, "QUICK", TINY)
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Trial]:
+    """Every trial finds the truth at once, at no cost."""
+    trials: list[Trial] = []
+
+    def separate(self: Separating, trial: Trial, seed: int | None) -> Separated:
+        trials.append(trial)
+        maps = self.study.maps
+        unmixing = np.asarray(np.linalg.pinv(maps.T)) + 1e-3
+        return Separated(unmixing, maps, len(trials) % 2 + 9, 2 * trial.epsilon, 3 * trial.epsilon)
+
+    monkeypatch.setattr(Separating, "separate", separate)
+    return trials
+
+
+@pytest.mark.usefixtures("_tiny")
+@pytest.mark.parametrize("name", ["ica-epsilon", "ica-subjects", "ica-delta"])
+def test_a_sweep_writes_its_numbers_and_its_picture(name: str, tmp_path: Path, tried: list[Trial]) -> None:
+    steps: list[tuple[int, int]] = []
+    rows = reproduce(name, None, None, tmp_path, on_step=lambda *step: steps.append(step))
+    assert steps == [(done, len(rows)) for done in range(len(rows) + 1)]
+    assert len(tried) == len(rows)
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    with (tmp_path / f"{name}.csv").open(newline="") as file:
+        assert [{key: str(value) for key, value in row.items()} for row in rows] == list(csv.DictReader(file))
+    paid = [row for row in rows if row["calibration"] == "exact"]
+    swept = {"ica-epsilon": "epsilon", "ica-subjects": "people", "ica-delta": "delta"}[name]
+    assert len({row[swept] for row in paid}) == 3
+    assert {row["method"] for row in paid} == {parts.OURS, parts.OURS_PCA, parts.CAPE_TUNED, *costs.SCHEMES}
+    assert {line["runs"] for line in ica.summary(rows)} == {2}
+    if name == "ica-delta":  # there it is in the published noise too
+        assert all(trial.round_delta == trial.delta for trial in tried if trial.calibration == "published")
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_full_sweep_has_more_points_and_a_quick_one_no_slow_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ica, "FULL", TINY)
+    monkeypatch.setattr(ica, "QUICK", replace(TINY, slow=False))
+    for carry in (ica.ica_epsilon, ica.ica_subjects, ica.ica_delta):
+        full, quick = carry(full=True, seeds=1), carry(seeds=1)
+        assert len(full) > len(quick)
+        assert parts.OURS_PCA not in {row["method"] for row in quick}
+        assert parts.NOT_PRIVATE in {row["method"] for row in quick}
+    with pytest.raises(BadParameter, match="at least one seed"):
+        ica.ica_epsilon(seeds=0)
+
+
+def test_every_trial_costs_what_it_says_and_can_be_had_again() -> None:
+    setting = TINY.setting(TINY.people, seed=1)
+    for trial in (*ica._references(), *ica._trials(ica._Point(people=TINY.people), True, True)):
+        found = setting.separate(trial, 1)
+        assert 0 <= found.gain_index(setting.study.maps) <= 1
+        if trial.calibration == "exact":
+            assert found.exact_epsilon == pytest.approx(trial.epsilon, rel=1e-6)
+            assert found.with_reduction == pytest.approx(trial.epsilon, rel=1e-6)
+        elif trial.calibration == "published":
+            assert found.with_reduction > found.exact_epsilon > trial.epsilon
+        else:
+            assert math.isinf(found.exact_epsilon)
+        if trial.method in (parts.OURS, "cape-djica", parts.NOT_PRIVATE):
+            assert np.array_equal(setting.separate(trial, 1).maps, found.maps)
+            assert not np.array_equal(setting.separate(trial, 2).maps, found.maps)
+
+
+@pytest.mark.usefixtures("_tiny")
+def test_maps_are_written_with_their_values(tmp_path: Path) -> None:
+    rows = reproduce("ica-maps", None, None, tmp_path)
+    assert (tmp_path / "ica-maps.png").read_bytes().startswith(b"\x89PNG")
+    assert all(len(str(row[ica.MAP]).split()) == TINY.side**2 for row in rows)
+    lines = {(line["method"], line["calibration"]): line for line in ica.maps_summary(rows)}
+    assert float(lines[ica.TRUTH, "none"]["correlation"]) == pytest.approx(1)
+    assert float(lines[ica.TRUTH, "none"]["gain_index"]) == pytest.approx(0, abs=1e-9)
+    assert lines[parts.OURS_ALONE, "exact"]["exact_epsilon"] == pytest.approx(ica.EPSILON)
+    assert all(ica.MAP not in line for line in lines.values())
+
+
+def test_fewer_rounds_cost_what_the_published_ones_do() -> None:
+    study = brains(160, components=3, points=20, side=8)
+    for method in costs.SCHEMES:
+        found = Separating(study, rounds=8).separate(Trial(method, "published", 0.5, 1e-5), 0)
+        assert found.exact_epsilon == pytest.approx(costs.exact_epsilon(method, 1000, 0.5, sites=4, colluders=1))
+        assert found.rounds == 8
+
+
+def test_a_person_pays_for_the_reduction_volume_by_volume() -> None:
+    few, many = (
+        Separating(brains(160, components=3, points=points, side=8), rounds=8).separate(
+            Trial("cape-djica", "published", 0.5, 1e-5), 0
+        )
+        for points in (20, 40)
+    )
+    assert few.exact_epsilon == many.exact_epsilon
+    assert many.with_reduction > few.with_reduction
+
+
+def test_coordinates_in_the_basis_say_what_the_volumes_say(tmp_path: Path) -> None:
+    study = brains(160, components=3, points=40, side=8, seed=1)
+    found = Separating(study, per_axis=5).separate(Trial(parts.OURS_OPEN), None)
+    offsets = np.arange(41) * 40
+    sites = {f"site {s}": Units(study.observed(s).reshape(-1, 64), offsets) for s in range(4)}
+    policies = {
+        name: Policy(population=name, data="synthetic", trusted_coordinator=True, ledger=tmp_path / f"{name}.sqlite")
+        for name in sites
+    }
+    question = ICA(
+        columns=tuple(f"v{i}" for i in range(64)), components=3, within="nothing", basis=low_frequencies(8, 5)
+    )
+    with np.errstate(over="ignore"):
+        whole = run(question, sites, epsilon=1.0, delta=1e-5, scheme="non-private", colluders=1, policies=policies)
+    pairs = matched(found.maps, np.asarray(whole.estimate["maps"]))
+    assert np.all(pairs.correlations > 0.999)
+
+
+def test_one_sensor_noise_more_and_unequal_sites() -> None:
+    noisy = Separating(brains(80, components=3, points=20, side=8, noise=0.1), rounds=4)
+    assert noisy._largest == pytest.approx(noisy.study.largest_norm() ** 2)
+    with pytest.raises(BadParameter, match="equal size"):
+        Separating(brains(81, components=3, points=20, side=8), rounds=4).separate(Trial(parts.OPEN), 0)
+
+
+def test_aligned_maps_have_the_order_and_the_sign_of_the_truth() -> None:
+    truth = brains(4, components=3, side=8, points=5).maps
+    assert np.allclose(aligned(-3 * truth[::-1], truth), truth / np.max(truth, axis=1, keepdims=True))
+
+
+def test_ours_separates_where_the_papers_do_not() -> None:
+    setting = Separating(brains(512, components=8, points=100), rounds=20)
+    truth = setting.study.maps
+    ours = setting.separate(Trial(parts.OURS, "exact", 2.0, 1e-5), 0)
+    cape = setting.separate(Trial("cape-djica", "exact", 2.0, 1e-5), 0)
+    assert ours.gain_index(truth) < ica.USABLE < 0.2 < cape.gain_index(truth)

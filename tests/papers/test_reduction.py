@@ -1,0 +1,66 @@
+"""The papers' reductions, and why one of them is not private."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from zerosum.data.brains import brains
+from zerosum.errors import BadParameter
+from zerosum.papers.methods import reduction
+
+
+def kept(basis: np.ndarray, maps: np.ndarray) -> float:
+    """The share of the maps' energy that lies in the span of a basis."""
+    Q = np.linalg.qr(basis)[0]
+    return float(np.sum((maps @ Q) ** 2) / np.sum(maps**2))
+
+
+def test_with_little_noise_every_reduction_keeps_the_maps() -> None:
+    study = brains(24, sites=3, components=4, points=60, side=8, seed=2)
+    moments = [study.second_moment(s) for s in range(3)]
+    rng = np.random.default_rng(0)
+    scatters = [moment * 480 for moment in moments]
+    found = (
+        reduction.non_private(moments, 4),
+        reduction.cape(moments, 4, 1e-6, rng),
+        reduction.private_global_pca(scatters, 4, 1e6, rng),
+        reduction.private_global_pca(scatters, 4, 1e6, rng, local=10),
+    )
+    for basis in found:
+        assert basis.shape == (64, 4)
+        assert np.allclose(np.linalg.norm(basis, axis=0), 1)
+        assert kept(basis, study.maps) > 0.999
+    assert kept(reduction.private_global_pca(scatters, 4, 1e-3, rng), study.maps) < 0.5
+
+
+def test_whitened_rows_have_unit_second_moment() -> None:
+    study = brains(12, sites=2, components=3, points=50, side=6, layout="random", seed=4)
+    basis = reduction.non_private([study.second_moment(s) for s in range(2)], 3)
+    rows = np.concatenate([study.projected(s, basis) for s in range(2)])
+    white = rows @ reduction.whitening(rows.T @ rows / len(rows))
+    assert np.allclose(white.T @ white / len(white), np.eye(3))
+    with pytest.raises(BadParameter, match="without an inverse"):
+        reduction.whitening(np.diag([1.0, 0.0]))
+
+
+def test_the_wishart_noise_rules_a_neighbour_out() -> None:
+    """P(W - x x' has a negative eigenvalue) is 1 - e^-eps; four standard errors on each side."""
+    rng, epsilon, draws = np.random.default_rng(1), 1.0, 4000
+    x = np.array([0.6, 0.0, 0.8])
+    out = np.mean(
+        [np.linalg.eigvalsh(reduction.wishart(3, epsilon, rng) - np.outer(x, x))[0] < 0 for _ in range(draws)]
+    )
+    expected = 1 - math.exp(-epsilon)
+    assert abs(out - expected) < 4 * math.sqrt(expected * (1 - expected) / draws)
+    assert "not differentially private" in reduction.NOT_PRIVATE
+
+
+def test_ranks_that_cannot_be_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(BadParameter, match="local rank"):
+        reduction.private_global_pca([np.eye(4)] * 2, 3, 1.0, rng, local=2)
+    with pytest.raises(BadParameter, match="between 1 and 4"):
+        reduction.private_local_pca(np.eye(4), 5, 1.0, rng)

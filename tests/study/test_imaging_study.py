@@ -1,0 +1,192 @@
+"""An imaging study from its file to maps: two small BIDS sites, a public mask or atlas."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from brains import AFFINE, SHAPE, atlas, mask, nib, participants, save, table, volumes
+from zerosum import Study
+from zerosum.errors import BadData, BadInput, BadStudy
+from zerosum.report.record import privacy_report
+
+STUDY = """
+name = "brains"
+algorithm = "pca"
+
+[parameters]
+components = 2
+within = "standardise"
+centering = "nothing"
+clip = 1.0
+
+[unit]
+kind = "person"
+
+[privacy]
+epsilon = {epsilon}
+delta = 1e-5
+seed = 1
+
+[imaging]
+{imaging}
+
+[[sites]]
+name = "north"
+data = "north"
+policy = {{ population = "north", minimum_units = 3, data = "synthetic", epsilon = 1e9 }}
+
+[[sites]]
+name = "south"
+data = "south"
+policy = {{ population = "south", minimum_units = 3, data = "synthetic", epsilon = 1e9 }}
+"""
+IMAGING = 'mask = "grid/mask.nii.gz"\ntask = "rest"'
+
+
+def _pattern() -> Any:
+    """Two parts of the brain that rise and fall together, against each other."""
+    pattern = np.zeros(SHAPE)
+    pattern[1:4, 1:3], pattern[1:4, 3:5] = 1, -1
+    return pattern
+
+
+def _study(folder: Path, imaging: str = IMAGING, epsilon: float = 30.0, text: str = STUDY) -> Path:
+    save(folder / "grid" / "mask.nii.gz", mask())
+    save(folder / "grid" / "atlas.nii.gz", atlas())
+    for site, people in (("north", 4), ("south", 5)):
+        names = [f"sub-{at}" for at in range(people)]
+        participants(folder / site, names)
+        for at, name in enumerate(names):
+            for run in range(1, 2 + at % 2):
+                seed = 100 * people + 10 * at + run
+                wave = 30 * np.random.default_rng(seed).normal(size=20 + at)
+                stem = folder / site / name / "func" / f"{name}_task-rest_run-{run}"
+                save(stem.with_name(f"{stem.name}_bold.nii.gz"), volumes(seed, 20 + at) + _pattern()[..., None] * wave)
+                rest = np.random.default_rng(seed).normal(size=20 + at)
+                table(stem.with_name(f"{stem.name}_desc-confounds_timeseries.tsv"), {"rot_x": rest})
+    path = folder / "study.toml"
+    path.write_text(text.format(imaging=imaging, epsilon=epsilon))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["mask", "atlas"])
+def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
+    study = Study.load(_study(tmp_path, f'{kind} = "grid/{kind}.nii.gz"\ndetrend = true'))
+    read: list[tuple[int, int]] = []
+    result = study.run(on_scan=lambda done, planned: read.append((done, planned)))
+    assert read == [*((at, 6) for at in range(1, 7)), *((at, 7) for at in range(1, 8))]
+    assert study.space is not None
+    expected = study.space.extract(_pattern())
+    found = result.estimate["components"]
+    assert found.shape == (2, len(study.space.columns))
+    assert abs(found[0] @ expected) / np.linalg.norm(expected) > 0.95
+    written = study.write_maps(result, tmp_path / "out")
+    assert [path.name for path in written] == ["components.nii.gz", "components.png", "mean.nii.gz", "mean.png"]
+    values = nib.load(written[0]).get_fdata()[..., 0]
+    assert abs(np.corrcoef(values[mask() > 0], _pattern()[mask() > 0])[0, 1]) > 0.95
+
+
+def test_people_are_units_and_runs_keep_their_clocks(tmp_path: Path) -> None:
+    imaging = IMAGING + '\nconfounds = ["rot_x"]\nband = [0.01, 0.2]\nsmoothing_mm = 4.0\nseconds = 1.5'
+    north, south = Study.load(_study(tmp_path, imaging)).load_sites()
+    assert (len(north.units), len(south.units)) == (4, 5)
+    assert north.units.runs is not None
+    assert north.units.runs.seconds.tolist() == [1.5] * 6
+    assert north.units.rows.shape[1] == 24
+
+
+def test_a_plan_reads_the_grid_and_nothing_else(tmp_path: Path) -> None:
+    path = _study(tmp_path)
+    for image in [*tmp_path.glob("north/**/*.nii.gz"), *tmp_path.glob("south/**/*.nii.gz")]:
+        image.unlink()
+    report = privacy_report(Study.load(path).plan())
+    assert report.releases[0].size == 24 * 25 // 2
+    (tmp_path / "grid" / "mask.nii.gz").unlink()
+    with pytest.raises(BadData, match=r"there is no file .*mask\.nii\.gz"):
+        Study.load(path).plan()
+
+
+@pytest.mark.parametrize(
+    ("imaging", "message"),
+    [
+        ("", "give either a mask or an atlas"),
+        ('mask = "a.nii"\natlas = "b.nii"', "give either a mask or an atlas"),
+        ('mask = "a.nii"\nband = [0.1, 0.01]', "band must be a lowest and a higher frequency"),
+        ('mask = "a.nii"\nband = [0.1]', "imaging.band"),
+        ('mask = "a.nii"\nseconds = 0.0', "seconds must be positive, got 0"),
+        ('mask = "a.nii"\nsmooth = 6', "there is no such entry"),
+    ],
+)
+def test_imaging_entries_that_make_no_sense(tmp_path: Path, imaging: str, message: str) -> None:
+    with pytest.raises(BadStudy, match=message):
+        Study.load(_study(tmp_path, imaging))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("components = 2", 'components = 2\ncolumns = ["v0001"]', "columns come from the mask or atlas"),
+        ('kind = "person"', 'kind = "record"', "a unit is a person and all its runs"),
+        ('kind = "person"', 'column = "who"', "a unit is a person and all its runs"),
+    ],
+)
+def test_what_images_say_themselves(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(BadStudy, match=message):
+        Study.load(_study(tmp_path, text=STUDY.replace(old, new)))
+
+
+def test_categories_are_not_for_images(tmp_path: Path) -> None:
+    save(tmp_path / "grid" / "one.nii", np.ones((1, 1, 1), np.uint8), affine=AFFINE)
+    text = STUDY.replace('algorithm = "pca"', 'algorithm = "histogram"')
+    lines = 'components = 2\nwithin = "standardise"\ncentering = "nothing"\nclip = 1.0'
+    path = _study(tmp_path, 'mask = "grid/one.nii"', text=text.replace(lines, 'values = ["a", "b"]'))
+    with pytest.raises(BadStudy, match="brain images have none"):
+        Study.load(path).plan()
+
+
+def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "imaging.md").read_text()
+    (tmp_path / "study.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    regions = np.zeros((20, 6, 4), np.int16)
+    regions[:, 1:4, 1:3] = np.arange(1, 21)[:, None, None]
+    save(tmp_path / "grid" / "atlas.nii.gz", regions)
+    study = Study.load(tmp_path / "study.toml")
+    assert privacy_report(study.plan()).releases[0].size == 20 * 21 // 2
+    assert study.imaging is not None
+    documented = page.split("## The grid")[1].split("## What is refused")[0]
+    assert all(f"`{name}`" in documented for name in type(study.imaging).model_fields)
+
+
+def test_a_refusal_names_the_site(tmp_path: Path) -> None:
+    path = _study(tmp_path)
+    save(tmp_path / "south/sub-1/func/sub-1_task-rest_run-1_bold.nii.gz", volumes(1, 3))
+    with pytest.raises(
+        BadInput, match=r"site 'south': .* an image has fewer than the 10 volumes a run needs"
+    ) as refused:
+        Study.load(path).load_sites()
+    assert refused.value.detail.endswith("sub-1_task-rest_run-1_bold.nii.gz: it has 3")
+
+
+def test_the_libraries_are_loaded_only_where_they_are_used() -> None:
+    code = "import sys, zerosum.study; sys.exit(bool({'nibabel', 'nilearn'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_from_the_command_line(tmp_path: Path) -> None:
+    path = _study(tmp_path, 'atlas = "grid/atlas.nii.gz"')
+    command = [sys.executable, "-c", "from zerosum.cli import main; main()"]
+    environment = {**os.environ, "ZEROSUM_STATE": str(tmp_path / "state")}
+    for arguments in (["plan", str(path), "--json"], ["run", str(path), "--out", str(tmp_path / "out"), "--json"]):
+        done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["maps"] == ["components.nii.gz", "components.png", "mean.nii.gz", "mean.png"]
+    names = ["components.nii.gz", "components.png", "estimate.npz", "mean.nii.gz", "mean.png"]
+    assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == [*names, "privacy.json", "result.json"]
