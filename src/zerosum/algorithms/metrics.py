@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from zerosum.errors import BadParameter
 
@@ -66,6 +65,8 @@ def matched(maps: Floats, truth: Floats) -> Matched:
         raise BadParameter(f"maps {maps.shape} cannot be paired with {truth.shape}")
     found, true = _standardised(maps), _standardised(truth)
     correlation = true @ found.T
+    from scipy.optimize import linear_sum_assignment
+
     pairs = linear_sum_assignment(-np.abs(correlation))
     order = np.asarray(pairs[1], dtype=np.intp)
     best = correlation[np.arange(len(truth)), order]

@@ -6,7 +6,6 @@ import itertools
 from pathlib import Path
 
 import numpy as np
-from scipy.linalg import qr
 
 from zerosum.data.formats import readable
 from zerosum.data.nifti import Floats, Nifti, is_nifti
@@ -62,6 +61,8 @@ def cosines(space: Space, count: int) -> Floats:
     norms = np.linalg.norm(every, axis=0)
     every = every[:, norms > _DEPENDENT * norms.max()]
     every /= np.linalg.norm(every, axis=0)
+    from scipy.linalg import qr
+
     triangle, order = qr(every, mode="r", pivoting=True)
     rank = int(np.sum(np.abs(np.diag(triangle)) > _DEPENDENT))
     return np.asarray(every[:, np.sort(order[:rank])])

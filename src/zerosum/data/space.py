@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from zerosum.data.nifti import Floats, Nifti
@@ -91,6 +90,8 @@ class Space:
     def _average(self) -> Any:
         count, members = len(self.columns), self._members
         weights = 1 / np.bincount(members, minlength=count)[members]
+        import scipy.sparse as sp
+
         return sp.csr_array((weights, (members, np.arange(len(members)))), shape=(count, len(members)))
 
     @cached_property

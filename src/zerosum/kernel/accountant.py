@@ -15,9 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from scipy.optimize import brentq
-from scipy.special import erfcx, ndtr
-
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_delta, check_epsilon, check_mu
 from zerosum.kernel.events import Subsampled
@@ -41,6 +38,8 @@ def _log_delta(mu: float, epsilon: float) -> float:
     M(x) = Phi(-x)/phi(x) the difference of two nearly equal terms becomes phi(a) (M(-a) - M(-b)): no exponent
     of epsilon is left to cancel.
     """
+    from scipy.special import erfcx, ndtr
+
     a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     log_phi_a = -0.5 * a * a - _LOG_SQRT_2PI
     if a < 0:
@@ -88,6 +87,8 @@ def epsilon(mu: float, delta: float) -> float:
     if _log_delta(mu, 0.0) <= target:
         return 0.0
     upper = renyi_bound(mu, delta)
+    from scipy.optimize import brentq
+
     root = float(brentq(lambda e: _log_delta(mu, e) - target, 0.0, upper, xtol=1e-300, rtol=1e-15))
     return _nudge(root, lambda e: _log_delta(mu, e) <= target, upward=True)
 
@@ -109,6 +110,8 @@ def mu_for(epsilon: float, delta: float) -> float:
         lower /= 2
     root = lower
     if lower < upper:
+        from scipy.optimize import brentq
+
         root = float(brentq(lambda m: _log_delta(m, epsilon) - target, lower, upper, xtol=1e-300, rtol=1e-15))
     return _nudge(root, lambda m: _log_delta(m, epsilon) <= target, upward=False)
 

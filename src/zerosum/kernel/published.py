@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from scipy.optimize import brentq, minimize_scalar
-
 from zerosum.kernel.accountant import epsilon, renyi_bound
 from zerosum.kernel.amounts import check_delta
 
@@ -40,6 +38,8 @@ def rdp(mu: float, delta: float) -> float:
         return mu * mu * order / 2 + converted
 
     best = 0.5 * math.log(2 * math.log(1 / delta)) - math.log(mu)
+    from scipy.optimize import minimize_scalar
+
     found = minimize_scalar(at, bounds=(best - 5, best + 5), method="bounded", options={"xatol": 1e-10})
     return max(0.0, min(float(found.fun), rdp_published(mu, delta)))
 
@@ -113,6 +113,8 @@ def theorem_1_epsilon(claimed_mu_squared: float, delta: float) -> float:
     check_delta(delta)
     mean, spread = claimed_mu_squared / 2, math.sqrt(claimed_mu_squared)
     target = math.log(delta / 2)
+    from scipy.optimize import brentq
+
     x = float(brentq(lambda x: -0.5 * x * x - 0.5 * math.log(2 * math.pi) - math.log(x) - target, 1e-12, 1e3))
     return mean + spread * x
 

@@ -29,7 +29,6 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr, solve_triangular
 
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_amount, check_count
@@ -175,6 +174,8 @@ def solve(read: Floats, shift: Floats, known: Floats, variance: Floats) -> float
     in falling order, which is backward stable row by row and so survives variances 16 orders apart, where
     inverting the conditional covariance returns nonsense.
     """
+    from scipy.linalg import qr, solve_triangular
+
     fixed = np.zeros(len(variance), dtype=bool)
     single = np.count_nonzero(known, axis=1) == 1 if known.size else np.zeros(0, dtype=bool)
     for row in known[single] if known.size else []:

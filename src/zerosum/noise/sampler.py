@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from zerosum.noise import discrete_gaussian
 
@@ -65,6 +64,8 @@ class Sampler:
 
     def normal(self, size: int, std: float) -> Floats:
         """Independent draws from N(0, std^2) in double precision."""
+        from scipy.special import ndtri
+
         out = np.zeros(size)
         if std == 0:
             return out

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import hypergeom
 
 from zerosum.errors import BadParameter
 
@@ -74,6 +73,8 @@ def _sparse_threshold(sites: int, colluders: int, dropouts: int, degree: int) ->
 
 def _most(sites: int, marked: int, places: int) -> int:
     """So many of the marked stand on so many places beside a site, but for a third of FAILURE in the whole circle."""
+    from scipy.stats import hypergeom
+
     return int(np.argmax(hypergeom.sf(np.arange(places + 1), sites - 1, marked, places) <= FAILURE / 3 / sites))
 
 

@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from zerosum.errors import BadParameter, LedgerRefused
-from zerosum.kernel.accountant import compose, mixed_epsilon, with_distance
+from zerosum.kernel.accountant import mixed_epsilon, with_distance
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.events import Subsampled
 from zerosum.kernel.statistic import Adjacency
@@ -138,19 +139,36 @@ def _check_names(unit: str, **names: str) -> None:
             raise BadParameter(f"the {what} must have a name, got an empty one")
 
 
-def total_epsilon(charges: Iterable[tuple[Spend, float]], delta: float) -> float:
-    """eps of everything charged, finite arithmetic included: delta pays (1 + e^eps) times all the distances."""
-    plain, sampled, distance = [], Counter[tuple[float, float]](), 0.0
-    for spend, mu in charges:
-        distance += spend.distance
-        if spend.rate is None:
-            plain.append(mu)
-        else:
-            sampled[mu, spend.rate] += spend.steps
-    if (total := compose(plain)) > _HOPELESS:
-        return math.inf
-    events = [Subsampled(*each, steps) for each, steps in sampled.items()]
-    return with_distance(lambda d: mixed_epsilon(total, events, d), distance, delta)
+@dataclass(frozen=True)
+class Total:
+    """Everything charged so far, kept as exact sums so that one more entry costs the same whatever went before."""
+
+    squares: Fraction = Fraction(0)  # of the mu of plain releases
+    distance: Fraction = Fraction(0)
+    sampled: tuple[Subsampled, ...] = ()
+
+    def plus(self, charges: Iterable[tuple[Spend, float]]) -> Total:
+        """With these spends, each at the mu that it is charged."""
+        squares, distance = self.squares, self.distance
+        steps = Counter({(event.mu, event.rate): event.steps for event in self.sampled})
+        for spend, mu in charges:
+            distance += Fraction(spend.distance)
+            if spend.rate is None:
+                squares += Fraction(mu * mu)
+            else:
+                steps[mu, spend.rate] += spend.steps
+        return Total(squares, distance, tuple(Subsampled(*each, count) for each, count in steps.items()))
+
+    @property
+    def mu(self) -> float:
+        """Of the releases that were not sub-sampled."""
+        return math.sqrt(self.squares)
+
+    def epsilon(self, delta: float) -> float:
+        """eps of everything, finite arithmetic included: delta pays (1 + e^eps) times all the distances."""
+        if self.mu > _HOPELESS:
+            return math.inf
+        return with_distance(lambda d: mixed_epsilon(self.mu, self.sampled, d), float(self.distance), delta)
 
 
 def rounded_up(value: float) -> str:

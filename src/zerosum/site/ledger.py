@@ -37,8 +37,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
-from zerosum.kernel.accountant import compose
-from zerosum.site.account import Account, Cap, Entry, Spend, rounded_up, total_epsilon
+from zerosum.site.account import Account, Cap, Entry, Spend, Total, rounded_up
 
 _START = "0" * 64  # the digest before row 0
 _COUNTER = re.compile(rb"zerosum-counter 1 (0|[1-9][0-9]{0,15}) ([0-9a-f]{64})\n")
@@ -210,6 +209,11 @@ class Ledger:
                 raise LedgerRefused(f"there is no ledger at {path}: check the path")
         return cls(path, counter or _beside(path, ".counter"), None)
 
+    @property
+    def usable(self) -> bool:
+        """Whether this object serves this process: it was not opened before a fork."""
+        return os.getpid() == self._process
+
     def close(self) -> None:
         with self._mutex, _refusing(self.path):
             self._connection.close()
@@ -249,7 +253,8 @@ class Ledger:
     @property
     def mu(self) -> float:
         """The total charged for releases that were not sub-sampled."""
-        return compose(entry.charged_mu for entry in self.entries() if entry.spend.rate is None)
+        with self._transaction("DEFERRED"):
+            return self._total.mu
 
     def doubts(self) -> list[str | None]:
         """Of every entry in order, what is wrong with the guarantee it was charged under, or None."""
@@ -257,13 +262,16 @@ class Ledger:
 
     def epsilon(self, delta: float) -> float:
         """What one unit has spent so far, sub-sampled releases included."""
-        return total_epsilon(((entry.spend, entry.charged_mu) for entry in self.entries()), delta)
+        with self._transaction("DEFERRED"):
+            return self._total.epsilon(delta)
 
     def verify(self) -> int:
         """Read everything again and return the number of entries; refuse a ledger with any fault."""
         with self._mutex:
             self._digests: list[str] = []  # of row 0 and of every entry
             self._entries: list[Entry] = []
+            self._known: set[tuple[str, int, int]] = set()  # the keys of all entries
+            self._total = Total()
             with self._transaction("IMMEDIATE" if self._opener else "DEFERRED"):
                 mode = self._connection.execute("PRAGMA journal_mode").fetchone()[0]
                 report = str(self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
@@ -276,7 +284,7 @@ class Ledger:
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
         """One consistent look at the ledger and its counter; what is not committed inside is undone."""
-        if os.getpid() != self._process:
+        if not self.usable:
             raise LedgerRefused(f"the ledger {self.path} was opened before a fork: open it in this process")
         with self._mutex, _refusing(self.path):
             self._connection.execute(f"BEGIN {kind}")
@@ -355,16 +363,16 @@ class Ledger:
 
     def _fit(self, spends: Sequence[Spend], cap: Cap) -> list[float]:
         """What each of these is charged; refused if one is known already or if together they pass the cap."""
-        taken = {entry.spend.key for entry in self._entries}
+        fresh: set[tuple[str, int, int]] = set()
         for spend in spends:
-            if spend.key in taken:
+            if spend.key in self._known or spend.key in fresh:
                 raise LedgerRefused(f"{spend} is in the ledger already: what was sent once is not sent again")
-            taken.add(spend.key)
+            fresh.add(spend.key)
         asked = [(spend, self.account.charge(spend)) for spend in spends]
-        spent = [(entry.spend, entry.charged_mu) for entry in self._entries]
-        total = total_epsilon(spent + asked, cap.delta)
+        total = self._total.plus(asked).epsilon(cap.delta)
         if total > cap.epsilon * (1 + _ROUNDING):
-            before, more = rounded_up(total_epsilon(spent, cap.delta)), rounded_up(total_epsilon(asked, cap.delta))
+            before = rounded_up(self._total.epsilon(cap.delta))
+            more = rounded_up(Total().plus(asked).epsilon(cap.delta))
             raise BudgetExceeded(
                 f"population {self.account.population!r} has spent epsilon {before}, {more} was asked for,"
                 f" and together that is {rounded_up(total)} at delta {cap.delta:g}, above its lifetime cap of"
