@@ -33,6 +33,7 @@ from zerosum.kernel.view import Coalition
 from zerosum.report import Result, privacy_report, versions
 from zerosum.site.contribute import Site
 from zerosum.site.policy import Policy
+from zerosum.statistics import build
 
 DEFAULT_SCHEME = "secure-sum"
 
@@ -406,6 +407,9 @@ def run(
         calibration=calibration,
         seed=seed,
     )
+    for request in settle(algorithm, plan).requests(adjacency):
+        for site in members:  # whoever calls this holds the data, and may be told
+            build(request.statistic, request.params).check_values(site.units)
     return execute(pin(plan, members), algorithm, InProcess(members), on_round)
 
 
