@@ -71,10 +71,14 @@ def _wide() -> list[Case]:
 
 WIDE = _wide()
 
+# centres whose squares underflow, and that tie for constant rows
+TINY = np.random.default_rng(1).permuted(np.tile(1.57e-162 * np.linspace(0.5, 1, 400), (2, 1)), axis=1)
+
 EXTREME: list[Case] = [
     (name, params | {"clip": clip})
     for clip in (1e-100, 2.6e-16, 1e-20, 1e100)
     for name, params in (
+        ("cluster_sums", {"columns": 400, "centers": TINY}),
         ("vector_sum", {"columns": 3}),
         ("vector_sum", {"columns": 1, "count": True, "lower": [0.0], "upper": [1e-90]}),
         ("second_moment", {"columns": 2, "mean_weight": 0.0}),

@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engines": {"errors", "kernel", "protocol", "site"},
     "data": {"errors", "kernel"},
     "report": {"errors", "kernel", "data"},
-    "study": {"errors", "kernel", "site", "algorithms", "coordinator", "engines", "data", "report"},
+    "study": {"errors", "kernel", "statistics", "site", "algorithms", "coordinator", "engines", "data", "report"},
     "estimators": {"errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
     "audit": {
         *(

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from zerosum.algorithms import Algorithm, KMeans, Mean
+from zerosum.algorithms import Algorithm, Histogram, KMeans, Mean
 from zerosum.algorithms.program import Program
 from zerosum.coordinator.conduct import conduct
 from zerosum.engines.in_process import InProcess
@@ -26,13 +26,13 @@ from zerosum.errors import (
     Refused,
     UnknownStatistic,
 )
-from zerosum.kernel.plan import Plan, PlannedSite
+from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Array, Units
 from zerosum.kernel.view import Coalition
-from zerosum.protocol.messages import Contribute, Message, Prepare, Propose, Reply
+from zerosum.protocol.messages import Consent, Contribute, Message, Prepare, Propose, Reply
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
@@ -533,3 +533,15 @@ def test_a_unit_that_fails_counts_as_zero_and_the_others_as_they_are() -> None:
     rows[7, 0], rows[200, 0] = 3.0, 2.0
     total = build("overstated_by_tests", {"columns": 2}).total(Units.from_rows(rows))
     assert total == pytest.approx([0.1 * 298] * 2)
+
+
+def test_no_proposal_after_another_finds_the_largest_code(tmp_path: Path) -> None:
+    """What a coordinator chooses must not decide together with data whether a site consents."""
+    rows = np.arange(20.0)[:, None]
+    sites = [Site(site.name, Units.from_rows(rows), site.policy) for site in make_sites(tmp_path)]
+    for bins in (5, 19, 20, 100):
+        plan = make("local", releases=(PlannedRelease("histogram", math.sqrt(2), 1.0, bins, 1.0),))
+        reply = sites[0].handle(Propose(pin(plan, sites), (PrivateSum("histogram", {"bins": bins}),)))
+        assert isinstance(reply, Consent)
+    with pytest.raises(BadData, match="outside the 2 declared categories"):  # whoever holds the data is told
+        run(Histogram(columns=("x",), values=("a", "b")), dict.fromkeys("abc", rows), epsilon=1.0, delta=1e-5)

@@ -238,3 +238,20 @@ def test_a_vector_function_gives_a_number_the_same_value_wherever_it_stands(func
         for length in (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 900):
             assert np.array_equal(function(numbers[start : start + length].copy()), values[start : start + length])
             assert np.array_equal(function(numbers[start : start + length]), values[start : start + length])
+
+
+@pytest.mark.parametrize("smallest", [1e-162, 1e-300, 5e-324, 1e-30, 1.0])
+def test_centres_whose_squares_underflow_still_give_exact_products(smallest: float) -> None:
+    """Permutations of one another tie for constant rows, so that any rounding of a product decides."""
+    rng, columns = np.random.default_rng(6), 400
+    for _ in range(8):
+        base = np.maximum(1.57 * smallest * rng.uniform(0.5, 1, columns), 5e-324)
+        base[0] *= 1.02
+        centers = np.vstack([np.concatenate([base[:1], rng.permutation(base[1:])]) for _ in range(2)])
+        stat = build("cluster_sums", {"columns": columns, "clip": 1.0, "centers": centers})
+        crowd = np.tile(rng.uniform(0.5, 0.99) / columns**0.5, (1249, columns))
+        one, two = (
+            stat.total(Units(np.vstack([crowd, np.zeros((rows, columns))]), np.array([*range(1250), 1249 + rows])))
+            for rows in (1, 2)
+        )
+        assert_bounded(stat, one, two, Adjacency.REPLACE_ONE, "a second row")

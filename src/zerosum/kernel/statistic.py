@@ -72,10 +72,13 @@ class BoundedStatistic(BaseModel, ABC):
         """
 
     def check(self, units: Units) -> None:
-        """Refuse data this statistic cannot take, before the site consents to a study."""
-        units.check()
+        """Refuse data of another shape, before the site consents to a study. Values are not looked at: parameters come
+        from the coordinator, and with one refusal after another it could search for them."""
         if units.columns != self.columns:
             raise BadData(f"the study has {self.columns} columns, the data {units.columns}")
+
+    def check_values(self, units: Units) -> None:
+        """Tell the owner of the data, and nobody else, what would count nowhere."""
 
     @np.errstate(all="ignore")
     def total(self, units: Units) -> Floats:
@@ -95,6 +98,8 @@ class BoundedStatistic(BaseModel, ABC):
             part = to_numpy(self.sum_block(block))
             if part.shape == (self.size,) and np.all(np.isfinite(part)):
                 return part
+        except MemoryError:  # not any unit's fault
+            raise
         except Exception:
             _log.warning("%s failed for a block of units; only the one at fault is left out", self.name, exc_info=True)
         if len(block) == 1:

@@ -176,6 +176,7 @@ class Site:
             raise BadData(f"the study declares {declared} units for this site, its data hold another number")
         if len(requests) != len(plan.releases):
             raise OutsidePlan(f"{len(requests)} requests were shown for {len(plan.releases)} planned releases")
+        self.units.check()
         for round, request in enumerate(requests):
             self._built(plan, round, request).check(self.units)
 
@@ -220,8 +221,8 @@ class Site:
     def _agreed(self, round: int, attempt: int) -> Plan:
         if self._plan is None:
             raise OutsidePlan("this site has not agreed to a plan")
-        if not 0 <= round < len(self._plan.releases) or attempt != 0:
-            raise OutsidePlan(f"round {round + 1}, attempt {attempt + 1} is not in the plan")
+        if not (isinstance(round, int) and 0 <= round < len(self._plan.releases) and attempt == 0):
+            raise OutsidePlan("this round or attempt is not in the plan")
         return self._plan
 
     def _secure(self) -> SiteSession:

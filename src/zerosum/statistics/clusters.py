@@ -56,10 +56,12 @@ class ClusterSums(Ranged):
     @cached_property
     def _exact(self) -> tuple[Exact, Floats]:
         """The centres, all in one unit, and half their squared norms in the unit of products with rows."""
-        size = float(np.max(np.linalg.norm(self.centers, axis=1))) or 1.0
-        numbers = np.ascontiguousarray(whole(self.centers, np.full(len(self.centers), size)).T)
-        squares = np.sum((self.centers / size) ** 2, axis=1) * (size / self.clip) * 2.0 ** (2 * BITS - 1)
-        return Exact(numbers, np.full(len(self.centers), size)), squares
+        largest = float(np.max(np.abs(self.centers))) or 1.0  # divided by first: squares of tiny centres underflow
+        scaled = self.centers / largest
+        size = float(np.max(np.linalg.norm(scaled, axis=1))) or 1.0
+        numbers = np.ascontiguousarray(whole(scaled, np.full(len(scaled), size)).T)
+        squares = np.sum((scaled / size) ** 2, axis=1) * (largest * size / self.clip) * 2.0 ** (2 * BITS - 1)
+        return Exact(numbers, np.full(len(scaled), largest * size)), squares
 
     def _nearest(self, rows: Array) -> Array:
         """The nearest centre of each row, whoever else is there: products are exact, to 26 bits of a norm of c."""

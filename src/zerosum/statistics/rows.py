@@ -25,6 +25,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from threadpoolctl import ThreadpoolController
 
+from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Floats
 from zerosum.kernel.units import Array
 
@@ -121,6 +122,11 @@ class Exact:
     numbers: Floats
     unit: Floats
 
+    def __post_init__(self) -> None:
+        most = 2.0**BITS * INSIDE + math.sqrt(len(self.numbers)) / 2
+        if not np.all(np.linalg.norm(self.numbers, axis=0) <= most):  # fails on what is not a number
+            raise BadParameter("a public matrix cannot be brought to whole numbers")  # products would round
+
     @classmethod
     def of(cls, matrix: Floats) -> Exact:
         """Of a public matrix (columns of the data x anything)."""
@@ -130,7 +136,7 @@ class Exact:
     def product(self, numbers: Array) -> Array:
         """Whole numbers (`whole`) times those of the matrix: exact, in any order.
 
-        Every partial sum is at most (2^26 + sqrt(columns)/2)^2 < 2^53 for up to 2^26 columns.
+        Every partial sum is at most (2^26 + sqrt(N)/2)^2 < 2^53 for up to 10^15 numbers N of a unit.
         """
         return array_namespace(numbers).matmul(numbers, like(self.numbers, numbers))
 

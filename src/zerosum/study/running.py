@@ -20,6 +20,7 @@ from zerosum.kernel.units import Units
 from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
+from zerosum.statistics import build
 from zerosum.study.planning import coalition_of, make_plan, pin, settle
 
 DEFAULT_SCHEME = "secure-sum"
@@ -92,4 +93,7 @@ def run(
         calibration=calibration,
         seed=seed,
     )
+    for request in settle(algorithm, plan).requests(adjacency):
+        for site in members:  # whoever calls this holds the data, and may be told
+            build(request.statistic, request.params).check_values(site.units)
     return execute(pin(plan, members), algorithm, InProcess(members), on_round)

@@ -213,7 +213,7 @@ _KERNEL = [
     Fault(
         "histogram-twice",
         "a histogram counts each value twice",
-        (Edit("statistics.histogram:Histogram.sum_block", "xp.sum(hits *", "xp.sum(2 * hits *"),),
+        (Edit("statistics.histogram:Histogram.sum_block", "weights=weights", "weights=2 * weights"),),
     ),
 ]
 
