@@ -14,17 +14,18 @@ SOURCE = Path(zerosum.__file__).parent
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "version": set(),
     "kernel": {"errors"},
     "secagg": {"errors"},
     "noise": {"errors"},
     "statistics": {"errors", "kernel"},
     "protocol": {"errors", "kernel", "statistics", "secagg"},
-    "site": {"errors", "kernel", "statistics", "secagg", "noise", "protocol"},
+    "site": {"errors", "version", "kernel", "statistics", "secagg", "noise", "protocol"},
     "algorithms": {"errors", "kernel", "statistics"},
     "coordinator": {"errors", "kernel", "statistics", "secagg", "noise", "protocol", "engines"},
     "engines": {"errors", "kernel", "protocol", "site"},
     "data": {"errors", "kernel"},
-    "report": {"errors", "kernel", "data"},
+    "report": {"errors", "version", "kernel", "data"},
     "study": {"errors", "kernel", "statistics", "site", "algorithms", "coordinator", "engines", "data", "report"},
     "estimators": {"errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
     "audit": {

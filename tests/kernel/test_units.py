@@ -67,4 +67,4 @@ def test_a_refusal_does_not_count() -> None:
         with pytest.raises(BadData, match=r"^some values are not finite"):
             Units(rows).check()
         with pytest.raises(BadData, match=r"^some values lie outside the 2 declared categories$"):
-            build("histogram", {"bins": 2}).check(Units(np.full((bad, 1), 7.0)))
+            build("histogram", {"bins": 2}).check_values(Units(np.full((bad, 1), 7.0)))

@@ -16,7 +16,8 @@ from zerosum.errors import BadInput, CheckFailed, LedgerRefused
 
 _DOUBTED = (
     "Some entries were charged by Zerosum 0.1 under a guarantee that did not hold, or may not have held: they count as "
-    "they were charged, and may have cost more; the changelog says which releases and why."
+    "they were charged, and may have cost more. Functions of a site's own, clips below 1e-15 and the scheme "
+    "cape-helper may have cost more too, which a ledger cannot tell; the changelog says why, under 'Privacy'."
 )
 
 

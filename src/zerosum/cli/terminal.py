@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
+from zerosum.kernel.names import visible
 from zerosum.report.record import PrivacyReport, finite
 
 out = Console(highlight=False, markup=False, emoji=False)
@@ -83,7 +84,8 @@ def show_report(report: PrivacyReport) -> None:
 
 
 def show_ledger(record: dict[str, Any]) -> None:
-    title = f"{record['account']['population']}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
+    population = visible(record["account"]["population"])
+    title = f"{population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
     doubted = ["guarantee"] if record["warning"] else []
     headings = ("study", "round", "statistic", "mu", *doubted)
     table = Table("#", Column("recorded", no_wrap=True), *headings, title=title)
@@ -92,22 +94,12 @@ def show_ledger(record: dict[str, Any]) -> None:
         table.add_row(
             str(entry["number"]),
             entry["recorded"][:19],
-            spend["study"],
+            visible(spend["study"]),
             str(spend["round"] + 1),
-            spend["statistic"],
+            visible(spend["statistic"]),
             f"{entry['charged_mu']:.4f}",
             *(entry[key] or "" for key in doubted),
         )
     out.print(table)
     if record["warning"]:
         out.print(record["warning"])
-
-
-def show_figures(record: dict[str, Any], rows: list[tuple[str, str]], json_: bool) -> None:
-    if json_:
-        print_json(record)
-        return
-    table = Table("measured", "median (lowest to highest)")
-    for name, value in rows:
-        table.add_row(name, value)
-    out.print(table)

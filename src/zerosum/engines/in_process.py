@@ -20,6 +20,11 @@ class InProcess:
         self._sites = {site.name: site for site in sites}
         self._loses = loses
 
+    def close(self) -> None:
+        """The study is over: sites let go of their ledgers."""
+        for site in self._sites.values():
+            site.close()
+
     def exchange(self, messages: Mapping[str, Message]) -> Iterator[Reply]:
         for name, message in messages.items():
             if name not in self._sites or self._loses(name, message):

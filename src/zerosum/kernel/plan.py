@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, grid, published
+from zerosum.kernel.names import check_name
 from zerosum.kernel.schemes import Combine, Floats, Law, Mixing, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.view import Coalition, calibrate, dealer_mu, worst_mu
@@ -105,6 +106,12 @@ class Plan:
         amounts.check_epsilon(self.epsilon)
         amounts.check_delta(self.delta)
         self.coalition.honest(len(self.sites))
+        for what, name in (("a study", self.study), ("an algorithm", self.algorithm)):
+            check_name(what, name)
+        for site in self.sites:
+            check_name("a site", site.name)
+        for release in self.releases:
+            check_name("a statistic", release.statistic)
         names = [site.name for site in self.sites]
         if len(set(names)) < len(names):
             raise BadParameter("two sites have the same name")

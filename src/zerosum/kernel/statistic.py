@@ -75,7 +75,7 @@ class BoundedStatistic(BaseModel, ABC):
         """Refuse data of another shape, before the site consents to a study. Values are not looked at: parameters come
         from the coordinator, and with one refusal after another it could search for them."""
         if units.columns != self.columns:
-            raise BadData(f"the study has {self.columns} columns, the data {units.columns}")
+            raise BadData(f"the data do not have the {self.columns} columns of the study")
 
     def check_values(self, units: Units) -> None:
         """Tell the owner of the data, and nobody else, what would count nowhere."""

@@ -19,6 +19,7 @@ from zerosum.errors import BadInput
 from zerosum.kernel import published
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Combine
+from zerosum.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class PrivacyReport:
         if not self.private:
             return ["This run protects nobody: " + "; ".join(self.notes) + "."]
         who = "an outsider" if self.scheme["name"] == "pooled" else _coalition(self.colluders)
+        if self.scheme["name"] == "cape-helper":
+            who = f"{who}, without the noise that it dealt itself,"
         loss = f", even if {self.dropouts} further sites drop out," if self.dropouts else ""
         return [
             f"If one {self.unit} of one site is {change}, what {who} sees of the whole study{loss} changes by no more "
@@ -241,7 +244,7 @@ def check_target(folder: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    return {name: version(name) for name in ("zerosum", "numpy", "scipy", "cryptography")}
+    return {"zerosum": VERSION} | {name: version(name) for name in ("numpy", "scipy", "cryptography")}
 
 
 def finite(value: Any) -> Any:

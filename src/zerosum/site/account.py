@@ -154,7 +154,7 @@ class Total:
         for spend, mu in charges:
             distance += Fraction(spend.distance)
             if spend.rate is None:
-                squares += Fraction(mu * mu)
+                squares += Fraction(min(mu, 2 * _HOPELESS) ** 2)  # beyond that nothing is left to tell
             else:
                 steps[mu, spend.rate] += spend.steps
         return Total(squares, distance, tuple(Subsampled(*each, count) for each, count in steps.items()))

@@ -32,12 +32,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
 from zerosum.site.account import Account, Cap, Entry, Spend, Total, rounded_up
+from zerosum.version import VERSION
 
 _START = "0" * 64  # the digest before row 0
 _COUNTER = re.compile(rb"zerosum-counter 1 (0|[1-9][0-9]{0,15}) ([0-9a-f]{64})\n")
@@ -140,13 +140,6 @@ def _json(fields: dict[str, Any]) -> str:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _version() -> str:
-    try:
-        return version("zerosum")
-    except PackageNotFoundError:  # run from a source tree
-        return "unknown"
-
-
 def _digest(previous: str, body: object) -> str:
     return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
 
@@ -231,7 +224,7 @@ class Ledger:
         if not spend.request:
             raise BadParameter(f"{spend} names no request: give its digest")
         with self._transaction("IMMEDIATE"):
-            fields = {"spend": asdict(spend), "charged_mu": self._fit([spend], cap)[0], "version": _version()}
+            fields = {"spend": asdict(spend), "charged_mu": self._fit([spend], cap)[0], "version": VERSION}
             number, recorded = len(self._digests), datetime.now(UTC).isoformat(timespec="milliseconds")
             body = _json(fields | {"number": number, "recorded": recorded})
             row = number, body, _digest(self._digests[-1], body)
@@ -320,6 +313,8 @@ class Ledger:
                     spend, recorded = Spend(**fields["spend"]), fields["recorded"]
                     by = fields.get("version")  # entries of 0.1 have none
                     entry = Entry(expected, recorded, spend, fields["charged_mu"], previous, digest, by)
+                    self._total = self._total.plus([(spend, entry.charged_mu)])
+                    self._known.add(spend.key)
                     self._entries.append(entry)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 raise self._damaged(f"row {expected} cannot be read ({error})") from error

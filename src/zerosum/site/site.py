@@ -39,6 +39,7 @@ from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import SiteSession
 from zerosum.site.account import Spend
+from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.statistics import BUILTIN, build
@@ -53,6 +54,7 @@ class Site:
         self.policy = policy
         self.identity = identity or Identity()
         self._plan: Plan | None = None
+        self._ledger: Ledger | None = None
         self._session: SiteSession | None = None
         self._shares: dict[tuple[int, int], NoiseShare] = {}
         self._answered: dict[tuple[type, int, int], str] = {}
@@ -68,8 +70,7 @@ class Site:
         plan = message.plan
         self._review(plan, message.requests)
         if plan.scheme.name != "non-private":
-            with self.policy.open_ledger() as ledger:
-                ledger.check([self._spend(plan, r, 0, "") for r in range(len(plan.releases))], self.policy.cap)
+            self._books().check([self._spend(plan, r, 0, "") for r in range(len(plan.releases))], self.policy.cap)
         self._session = SiteSession(roster(plan), self._position(plan), self.identity) if plan.scheme.secure else None
         self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
         return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
@@ -113,11 +114,22 @@ class Site:
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
         payload: Any = share.noisy(self._total(plan, round, statistic), message.dealt)
         if plan.scheme.name != "non-private":
-            with self.policy.open_ledger() as ledger:
-                ledger.record(self._spend(plan, round, attempt, asked), self.policy.cap)
+            self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
         if plan.law(round).mixing is Mixing.MASKED:
             payload = self._masked(plan, round, payload.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+
+    def _books(self) -> Ledger:
+        """The ledger, verified when it is opened and kept open: a round costs the same, however many there were."""
+        if self._ledger is None or not self._ledger.usable:
+            self._ledger = self.policy.open_ledger()
+        return self._ledger
+
+    def close(self) -> None:
+        """Let go of the ledger. A site that is asked again opens it again."""
+        if self._ledger is not None and self._ledger.usable:
+            self._ledger.close()
+        self._ledger = None
 
     def _total(self, plan: Plan, round: int, statistic: BoundedStatistic) -> Floats:
         """The sum over the units here. A second line, should a statistic break its own bound: a sum longer than all the
@@ -197,7 +209,7 @@ class Site:
                 f"{planned.bound:g}, asked for are {sensitivity:g} and {bound:g}"
             )
         if statistic.columns != self.units.columns:
-            raise BadData(f"the study has {statistic.columns} columns, the data {self.units.columns}")
+            raise BadData(f"the data do not have the {statistic.columns} columns of the study")
         return statistic
 
     def _spend(self, plan: Plan, round: int, attempt: int, request: str) -> Spend:

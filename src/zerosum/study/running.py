@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Literal
 
@@ -96,4 +97,5 @@ def run(
     for request in settle(algorithm, plan).requests(adjacency):
         for site in members:  # whoever calls this holds the data, and may be told
             build(request.statistic, request.params).check_values(site.units)
-    return execute(pin(plan, members), algorithm, InProcess(members), on_round)
+    with closing(InProcess(members)) as engine:
+        return execute(pin(plan, members), algorithm, engine, on_round)

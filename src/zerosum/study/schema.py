@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -246,7 +247,8 @@ class Study(_Table):
     def run(self, on_round: OnRound = quiet, on_scan: OnRound = quiet) -> Result:
         """Plan, load, and run in this process."""
         plan, sites = self.plan(), self.load_sites(on_scan)
-        return execute(pin(plan, sites), self.build_algorithm(), InProcess(sites), on_round)
+        with closing(InProcess(sites)) as engine:
+            return execute(pin(plan, sites), self.build_algorithm(), engine, on_round)
 
     def write_maps(self, result: Result, folder: Path) -> list[Path]:
         """Of an imaging study, whatever the estimate has for every column: as an image and as a picture of it.

@@ -225,8 +225,7 @@ _SITE = [
             Edit(
                 "site.site:Site.handle[Contribute]",
                 """    if plan.scheme.name != "non-private":
-        with self.policy.open_ledger() as ledger:
-            ledger.record(self._spend(plan, round, attempt, asked), self.policy.cap)
+        self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
     if plan.law(round).mixing is Mixing.MASKED:
         payload = self._masked(plan, round, payload.view(np.uint64), message.request)
     return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))""",
@@ -234,8 +233,7 @@ _SITE = [
         payload = self._masked(plan, round, payload.view(np.uint64), message.request)
     reply = self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
     if plan.scheme.name != "non-private":
-        with self.policy.open_ledger() as ledger:
-            ledger.record(self._spend(plan, round, attempt, asked), self.policy.cap)
+        self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
     return reply""",
             ),
         ),

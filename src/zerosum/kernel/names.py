@@ -1,0 +1,35 @@
+"""Names that people read: of studies, sites, populations. They come from others, and terminals obey some characters."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from zerosum.errors import BadParameter
+
+MOST = 200  # characters
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, formatting (such as text that runs backwards), line separators
+
+
+def check_name(what: str, name: str) -> None:
+    """Refuse an empty name, an endless one, and one with characters that do not show.
+
+    >>> check_name("a site", "Saint Mary's, ward 7")
+    """
+    if not name:
+        raise BadParameter(f"{what} must have a name, got an empty one")
+    if len(name) > MOST:
+        raise BadParameter(f"the name of {what} has more than {MOST} characters")
+    if any(unicodedata.category(character) in _UNSEEN for character in name):
+        raise BadParameter(f"the name of {what} has characters that cannot be seen")
+
+
+def visible(text: str) -> str:
+    """The text with every character that does not show written out, for what was recorded before names were checked.
+
+    >>> visible("a\\x1b[2J")
+    'a\\\\x1b[2J'
+    """
+    return "".join(
+        character.encode("unicode_escape").decode() if unicodedata.category(character) in _UNSEEN else character
+        for character in text
+    )

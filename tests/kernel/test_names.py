@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from zerosum.algorithms import Mean
+from zerosum.errors import BadParameter
+from zerosum.kernel.names import check_name, visible
+from zerosum.study import run
+
+UNSEEN = ["ev\x1b[31mil", "a\x1b]0;b\x07", "a\x00b", "a\x9bb", "a\u202eb", "a\nb", "a\u2028b"]
+
+
+@pytest.mark.parametrize("name", [*UNSEEN, "x" * 201])
+def test_names_that_a_terminal_would_obey_are_refused(name: str) -> None:
+    with pytest.raises(BadParameter, match=r"cannot be seen|more than 200"):
+        check_name("a site", name)
+    with pytest.raises(BadParameter, match=r"cannot be seen|more than 200"):
+        run(Mean(columns=("a",), clip=1.0), {site: [[0.0]] * 20 for site in ("x", name)}, epsilon=1.0, delta=1e-5)
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_was_recorded_before_is_written_out(name: str) -> None:
+    check_name("a study", visible(name))
+
+
+@pytest.mark.parametrize("name", ["Universitätsklinikum 7", "東京", "[red]a", "☃", "a\U0001f9e0b", "x" * 200])
+def test_other_names_are_left_alone(name: str) -> None:
+    check_name("a site", name)
+    assert visible(name) == name
