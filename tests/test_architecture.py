@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,11 @@ def test_the_tree_and_its_page_agree() -> None:
                 drawn.add(folders[depth] / word)
     known = {path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"} | {SOURCE / "__init__.py"}
     assert {str(path.relative_to(SOURCE)) for path in drawn} == {str(path.relative_to(SOURCE)) for path in known}
+
+
+@pytest.mark.parametrize("code", ["import zerosum", "from zerosum.cli import _run; _run(['--help'])"])
+def test_nothing_heavy_is_imported_before_it_is_used(code: str) -> None:
+    heavy = ("scipy.stats", "scipy.optimize", "sklearn", "matplotlib", "dp_accounting", "nibabel", "zerosum.papers")
+    told = f"{code}; import sys; print(*[name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == ""

@@ -309,6 +309,10 @@ class Plan:
 
     def digest(self) -> str:
         """SHA-256 of the plan: what a site agrees to."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         return hashlib.sha256(self.to_json()).hexdigest()
 
 

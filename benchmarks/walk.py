@@ -1,0 +1,77 @@
+"""The walk of a study, traced: how often each part is built, read or written, for a mean and for an ICA of three sites.
+
+    python benchmarks/walk.py
+
+Counts, not seconds: they are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+os.environ["ZEROSUM_STATE"] = tempfile.mkdtemp()
+
+import zerosum
+from zerosum import statistics
+from zerosum.algorithms.ica import ICA
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.units import Units
+from zerosum.protocol.messages import Propose
+from zerosum.site import site as site_module
+from zerosum.site.ledger import Ledger
+from zerosum.site.site import Site
+
+COUNTS: Counter[str] = Counter()
+
+
+def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        COUNTS[name] += 1
+        return function(*arguments, **named)
+
+    return wrapped
+
+
+def bytes_of(message: Propose) -> int:
+    """What a proposal would weigh: the plan as JSON, and the arrays of the requests' templates."""
+    arrays = [np.asarray(value).nbytes for request in message.requests for value in request.params.values()]
+    return len(message.plan.to_json()) + sum(arrays)
+
+
+def traced(what: str, run: Callable[[], Any]) -> None:
+    COUNTS.clear()
+    run()
+    print(f"{what}: " + ", ".join(f"{name} {COUNTS[name]}" for name in sorted(COUNTS)))
+
+
+def main() -> None:
+    Plan.__post_init__ = counted("plans built", Plan.__post_init__)  # type: ignore[method-assign]
+    Plan.to_json = counted("plans serialised", Plan.to_json)  # type: ignore[method-assign]
+    Units.check = counted("data scans", Units.check)  # type: ignore[method-assign]
+    Ledger.verify = counted("ledgers verified", Ledger.verify)  # type: ignore[method-assign]
+    Ledger.record = counted("ledger records", Ledger.record)  # type: ignore[method-assign]
+    site_module.build = counted("statistics built by sites", statistics.build)  # type: ignore[attr-defined]
+    review = Site._review
+
+    def weighed(self: Site, plan: Plan, requests: Any) -> None:
+        COUNTS["bytes proposed to a site"] = bytes_of(Propose(plan, requests))
+        review(self, plan, requests)
+
+    Site._review = weighed  # type: ignore[method-assign]
+    rng = np.random.default_rng(0)
+    tables = {name: rng.normal(size=(50, 3)) for name in "abc"}
+    mean = zerosum.Mean(columns=("x", "y", "z"), clip=1.0)
+    traced("mean, 3 sites", lambda: zerosum.run(mean, tables, epsilon=1.0, delta=1e-5))
+    people = {name: Units.from_list(list(rng.laplace(size=(30, 40, 12)))) for name in "def"}
+    ica = ICA(columns=tuple(f"v{i}" for i in range(12)), components=4, rounds=10)
+    traced("ICA, 3 sites", lambda: zerosum.run(ica, people, epsilon=5.0, delta=1e-5))
+
+
+if __name__ == "__main__":
+    main()
