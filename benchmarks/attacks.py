@@ -1,9 +1,9 @@
-"""The attacks that 0.1 did not withstand, to be run against any version.
+"""The attacks that 0.1 did not withstand.
 
-    python benchmarks/attacks.py                                       # this checkout
-    PYTHONPATH=other/checkout/src python benchmarks/attacks.py         # another one
+    python benchmarks/attacks.py
 
-Each line says what an attacker reached and what was claimed. Ledgers lie in a temporary folder.
+Each line says what an attacker reached and what was claimed. Ledgers lie in a temporary folder. Before the tree was
+rearranged (commit cf0fc9f) the same file ran against 0.1 too, with its `src` as PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from zerosum.data.tables import load_units
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import Refused
 from zerosum.kernel import accountant
-from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Contribute
@@ -183,7 +184,8 @@ def fourth() -> str:
         sites = [Site(f"s{s}", units, Policy(population=f"{S} {s}", data="synthetic")) for s in range(S)]
         shapes = [PlannedSite(site.name, 20) for site in sites]
         scheme = Scheme("cape-helper")
-        plan = make_plan(question, shapes, name="h", epsilon=1.0, delta=1e-5, scheme=scheme, coalition=coalition)
+        terms = Terms(sites=tuple(shapes), epsilon=1.0, delta=1e-5, scheme=scheme, coalition=coalition)
+        plan = make_plan(question, terms, "h")
         engine = Recorded(InProcess(sites))
         conduct(pin(plan, sites), question.requests(plan.adjacency), question.program(plan.adjacency), engine)
         left = [reply.payload - sum(message.dealt) for message, reply in engine.seen if isinstance(message, Contribute)]
@@ -235,8 +237,11 @@ def seventh() -> str:
 
 
 def eighth() -> str:
-    plan = Plan("s", "mean", "person", Adjacency.REPLACE_ONE, 1.0, 1e-5, Scheme("local"), Coalition(1),
-                (PlannedSite("a"), PlannedSite("b")), (PlannedRelease("vector_sum", 2.0, 1.0, 3, 1.0),))  # fmt: skip
+    terms = {"unit": "person", "adjacency": Adjacency.REPLACE_ONE, "epsilon": 1.0, "delta": 1e-5}
+    roster = (PlannedSite("a"), PlannedSite("b"))
+    release = PlannedRelease("vector_sum", 2.0, 1.0, 3, 1.0)
+    whole: dict[str, Any] = terms | {"study": "s", "algorithm": "mean", "sites": roster, "releases": (release,)}
+    plan = Plan(scheme=Scheme("local"), coalition=Coalition(1), **whole)
     try:
         hostile = replace(plan, releases=(replace(plan.releases[0], sensitivity=float("nan")),))
         hostile.law(0)

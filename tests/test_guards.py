@@ -13,10 +13,11 @@ from zerosum.algorithms import Mean
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter, LedgerRefused, OutsidePlan, ZerosumError
 from zerosum.kernel import grid
-from zerosum.kernel.plan import Plan, PlannedSite
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.noise.sampler import Sampler
@@ -39,13 +40,15 @@ def make_site(s: int, folder: Path, units: Units | None = None) -> Site:
 def make(scheme: str, *, scale: float = 1.0, unit: str = "person", epsilon: float = 5.0) -> Plan:
     return make_plan(
         QUESTION,
-        [PlannedSite("s0", scale=scale), PlannedSite("s1"), PlannedSite("s2")],
-        name="test",
-        epsilon=epsilon,
-        delta=1e-5,
-        scheme=Scheme(scheme),
-        coalition=Coalition(1),
-        unit=unit,
+        Terms(
+            sites=(PlannedSite("s0", scale=scale), PlannedSite("s1"), PlannedSite("s2")),
+            epsilon=epsilon,
+            delta=1e-5,
+            scheme=Scheme(scheme),
+            coalition=Coalition(1),
+            unit=unit,
+        ),
+        "test",
     )
 
 

@@ -26,10 +26,11 @@ from zerosum.errors import (
     Refused,
     UnknownStatistic,
 )
-from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.units import Array, Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Consent, Contribute, Message, Prepare, Propose, Reply
@@ -59,12 +60,14 @@ def make_sites(folder: Path, sizes: tuple[int, ...] = (12, 20, 40, 30), **policy
 def make(scheme: str = "zero-sum", **changes: object) -> Plan:
     plan = make_plan(
         QUESTION,
-        [PlannedSite(f"s{i}") for i in range(4)],
-        name="test",
-        epsilon=5.0,
-        delta=1e-5,
-        scheme=Scheme(scheme),
-        coalition=Coalition(1),
+        Terms(
+            sites=tuple([PlannedSite(f"s{i}") for i in range(4)]),
+            epsilon=5.0,
+            delta=1e-5,
+            scheme=Scheme(scheme),
+            coalition=Coalition(1),
+        ),
+        "test",
     )
     return replace(plan, **changes)  # type: ignore[arg-type]
 

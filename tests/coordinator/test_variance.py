@@ -9,8 +9,8 @@ import pytest
 
 from zerosum.algorithms import Mean
 from zerosum.engines.in_process import InProcess
-from zerosum.kernel.plan import PlannedSite
 from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Contribute
@@ -44,12 +44,14 @@ def test_planning_for_losses_costs_what_it_should(capsys: pytest.CaptureFixture[
     ]
     plan = make_plan(
         question,
-        [PlannedSite(site.name) for site in sites],
-        name="losses",
-        epsilon=1.0,
-        delta=1e-5,
-        scheme=Scheme("secure-sum"),
-        coalition=Coalition(2, 2),
+        Terms(
+            sites=tuple([PlannedSite(site.name) for site in sites]),
+            epsilon=1.0,
+            delta=1e-5,
+            scheme=Scheme("secure-sum"),
+            coalition=Coalition(2, 2),
+        ),
+        "losses",
     )
     for lost, expected in (((), 7 / 3), (("s1", "s4"), 5 / 3)):
         engine = InProcess(sites, lambda name, message, lost=lost: name in lost and isinstance(message, Contribute))  # type: ignore[misc]

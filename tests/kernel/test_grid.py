@@ -8,9 +8,10 @@ import pytest
 
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel import grid
-from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Floats, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedRelease, PlannedSite
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
 from zerosum.noise import discrete_gaussian
@@ -100,16 +101,16 @@ def test_no_neighbour_moves_a_message_farther_than_is_accounted() -> None:
 def make_plan(size: int, rounds: int, epsilon: float, sites: int = 4) -> Plan:
     release = PlannedRelease("second_moment", math.sqrt(2), 1 / rounds, size, 1.0)
     return Plan(
-        "s",
-        "pca",
-        "person",
-        Adjacency.REPLACE_ONE,
-        epsilon,
-        1e-5,
-        Scheme("secure-sum"),
-        Coalition(1),
-        tuple(PlannedSite(str(s)) for s in range(sites)),
-        (release,) * rounds,
+        study="s",
+        algorithm="pca",
+        unit="person",
+        adjacency=Adjacency.REPLACE_ONE,
+        epsilon=epsilon,
+        delta=1e-5,
+        scheme=Scheme("secure-sum"),
+        coalition=Coalition(1),
+        sites=tuple(PlannedSite(str(s)) for s in range(sites)),
+        releases=(release,) * rounds,
     )
 
 

@@ -14,25 +14,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerosum.errors import BadParameter, ZerosumError
-from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import SCHEMES, Combine, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedRelease, PlannedSite
 from zerosum.kernel.view import Coalition
 from zerosum.report.record import privacy_report
 
 
 def plan(scheme: str = "secure-sum", **change: Any) -> Plan:
     made = Plan(
-        "s",
-        "mean",
-        "person",
-        Adjacency.REPLACE_ONE,
-        1.0,
-        1e-5,
-        Scheme(scheme),
-        Coalition(1),
-        tuple(PlannedSite(name, 20) for name in "abcd"),
-        (PlannedRelease("vector_sum", 2.0, 0.5, 3, 1.0), PlannedRelease("histogram", 1.0, 0.5, 8, 1.0)),
+        study="s",
+        algorithm="mean",
+        unit="person",
+        adjacency=Adjacency.REPLACE_ONE,
+        epsilon=1.0,
+        delta=1e-5,
+        scheme=Scheme(scheme),
+        coalition=Coalition(1),
+        sites=tuple(PlannedSite(name, 20) for name in "abcd"),
+        releases=(PlannedRelease("vector_sum", 2.0, 0.5, 3, 1.0), PlannedRelease("histogram", 1.0, 0.5, 8, 1.0)),
     )
     return replace(made, **change)
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from zerosum.errors import BadParameter
-from zerosum.kernel.plan import Plan, PlannedRelease, PlannedSite
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Combine, Law, Mixing, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition, calibrate, dealer_mu, mu_squared, solve, view, worst_mu
 
 NOISY = ["pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
@@ -93,8 +94,16 @@ def test_what_a_dealer_knows_agrees_with_the_solver(name: str) -> None:
 def test_what_a_dealing_coordinator_reaches_at_epsilon_1(sites: int, reached: float) -> None:
     release = PlannedRelease("vector_sum", 2.0, 0.5, 3, 1.0)
     roster = tuple(PlannedSite(f"s{s}") for s in range(sites))
-    common = ("s", "mean", "person", Adjacency.REPLACE_ONE, 1.0, 1e-5)
-    plan = Plan(*common, Scheme("cape-helper"), Coalition.default(sites), roster, (release, release))
+    terms = Terms(
+        unit="person",
+        adjacency=Adjacency.REPLACE_ONE,
+        epsilon=1.0,
+        delta=1e-5,
+        scheme=Scheme("cape-helper"),
+        coalition=Coalition.default(sites),
+        sites=roster,
+    )
+    plan = Plan.of(terms, "s", "mean", (release, release))
     assert plan.site_epsilon(0) == pytest.approx(1.0, abs=1e-9)
     assert plan.coordinator_epsilon(0) == pytest.approx(reached, abs=5e-4)
     other = replace(plan, scheme=Scheme("zero-sum"))

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from zerosum.kernel.plan import PlannedRelease
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency, FloatArray
+from zerosum.kernel.terms import PlannedRelease
 from zerosum.statistics import build
 
 Floats = NDArray[np.float64]

@@ -40,9 +40,10 @@ from zerosum.coordinator.conduct import conduct
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
-from zerosum.kernel.plan import Plan, PlannedSite
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.schemes import Floats, Mixing, Scheme
+from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.protocol.messages import Contribute, Message, Prepare, Secure
@@ -129,13 +130,15 @@ def audit(
     delta = 1e-5
     plan = make_plan(
         chosen,
-        [PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)],
-        name="audit",
-        epsilon=accountant.epsilon(mu, delta),
-        delta=delta,
-        scheme=scheme,
-        coalition=Coalition(0, dropouts) if forget_colluders else coalition,
-        results_to_sites=not forget_colluders,
+        Terms(
+            sites=tuple([PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)]),
+            epsilon=accountant.epsilon(mu, delta),
+            delta=delta,
+            scheme=scheme,
+            coalition=Coalition(0, dropouts) if forget_colluders else coalition,
+            results_to_sites=not forget_colluders,
+        ),
+        "audit",
     )
     chosen = settle(chosen, plan)
     draw = candidates(chosen)

@@ -8,27 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from zerosum.errors import BadParameter
-from zerosum.kernel import accountant, amounts, grid, published
+from zerosum.kernel import accountant, published
 from zerosum.kernel.names import check_name
-from zerosum.kernel.schemes import Combine, Floats, Law, Mixing, Scheme, SiteShape
-from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.view import Coalition, calibrate, dealer_mu, worst_mu
-
-Calibration = Literal["exact", "published"]
-
-RUNNABLE_RATIO = 1e10
-_PRIVATE_SIDE = 1 - 1e-14  # so that shares, added up again, do not pass the whole by a rounding
+from zerosum.kernel.schemes import Combine, Floats, Law, Mixing
+from zerosum.kernel.terms import PlannedRelease, Terms, computable
+from zerosum.kernel.view import dealer_mu, worst_mu
 
 EXCHANGES = {
     Mixing.NONE: 1,
@@ -40,126 +31,45 @@ EXCHANGES = {
 }
 
 
-@dataclass(frozen=True)
-class PlannedSite:
-    """A site on the roster, and what is public about it (see `SiteShape`)."""
+@dataclass(frozen=True, kw_only=True)
+class Plan(Terms):
+    """Everything public about a study: its terms, its name, and all that it will release.
 
-    name: str
-    units: int | None = None
-    scale: float = 1.0
-    weight: float | None = None
-    identity: str | None = None  # the public half of its signing key, in hex, pinned
-
-    def __post_init__(self) -> None:
-        _ = self.shape  # refuses what makes no sense
-        if self.identity is not None and not re.fullmatch("[0-9a-f]{64}", self.identity):
-            raise BadParameter("a site's identity must be 32 bytes in hex")
-
-    @property
-    def shape(self) -> SiteShape:
-        return SiteShape(self.units, self.scale, self.weight)
-
-
-@dataclass(frozen=True)
-class PlannedRelease:
-    """One private sum: its statistic, L2 sensitivity, share of the study's mu^2, how many numbers it has, and the
-    bound on the norm of one unit's contribution."""
-
-    statistic: str
-    sensitivity: float
-    share: float
-    size: int
-    bound: float
-
-    def __post_init__(self) -> None:
-        amounts.check_amount("a release's sensitivity", self.sensitivity)
-        amounts.check_amount("a release's bound", self.bound)
-        amounts.check_amount("a release's share of the budget", self.share)
-        amounts.check_count("a release's size", self.size)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything public about a study.
-
-    >>> plan = Plan("s", "mean", "person", Adjacency.REPLACE_ONE, 1.0, 1e-5, Scheme("local"), Coalition(1),
-    ...             (PlannedSite("a"), PlannedSite("b")), (PlannedRelease("vector_sum", 2.0, 1.0, 3, 1.0),))
+    >>> from zerosum.kernel.schemes import Scheme
+    >>> from zerosum.kernel.terms import PlannedSite
+    >>> from zerosum.kernel.view import Coalition
+    >>> sites = PlannedSite("a"), PlannedSite("b")
+    >>> terms = Terms(sites=sites, epsilon=1.0, delta=1e-5, scheme=Scheme("local"), coalition=Coalition(1))
+    >>> plan = Plan.of(terms, "s", "mean", (PlannedRelease("vector_sum", 2.0, 1.0, 3, 1.0),))
     >>> round(float(plan.law(0).own[0]), 2)
     7.46
     """
 
     study: str
     algorithm: str
-    unit: str
-    adjacency: Adjacency
-    epsilon: float
-    delta: float
-    scheme: Scheme
-    coalition: Coalition
-    sites: tuple[PlannedSite, ...]
     releases: tuple[PlannedRelease, ...]
-    results_to_sites: bool = True
-    calibration: Calibration = "exact"
-    seed: int | None = None
 
     def __post_init__(self) -> None:
-        amounts.check_epsilon(self.epsilon)
-        amounts.check_delta(self.delta)
-        self.coalition.honest(len(self.sites))
+        super().__post_init__()
         for what, name in (("a study", self.study), ("an algorithm", self.algorithm)):
             check_name(what, name)
-        for site in self.sites:
-            check_name("a site", site.name)
         for release in self.releases:
             check_name("a statistic", release.statistic)
-        names = [site.name for site in self.sites]
-        if len(set(names)) < len(names):
-            raise BadParameter("two sites have the same name")
-        if self.results_to_sites and self.coalition.colluders == 0 and not self.scheme.trusted:
-            raise BadParameter(
-                "results go back to the sites, and any of them can subtract its own noise from a result: "
-                "plan for at least one colluder, or keep the results from the sites"
-            )
-        if self.scheme.ratio > RUNNABLE_RATIO and self.scheme.name in ("zero-sum", "pairwise"):
-            raise BadParameter(
-                f"cancelling noise {self.scheme.ratio:g} times the rest would leave its rounding errors in the sum; "
-                f"a ratio of at most {RUNNABLE_RATIO:g} can be run"
-            )
         if not self.releases:
             raise BadParameter("a plan needs at least one release")
         if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
             raise BadParameter("the releases' shares of the budget add up to more than 1")
-        if self.calibration == "published" and self.scheme.name not in (
-            "pooled",
-            "local",
-            "cape-published",
-            "cape-helper",
-        ):
-            raise BadParameter(f"the papers have no calibration for the scheme {self.scheme.name!r}")
-        S, C, L = len(self.sites), self.coalition.colluders, self.coalition.dropouts
-        if self.scheme.secure and C + 2 * L >= S:
-            raise BadParameter(
-                f"{C} colluders and {L} dropouts are too many for a secure sum over {S} sites: "
-                "colluders + 2 dropouts must be less than the number of sites"
-            )
         if self.extra_delta > self.delta / 100:
             raise BadParameter(
                 f"finite arithmetic would add {self.extra_delta:.2g} to delta, more than a hundredth of "
                 f"{self.delta:g}: ask for fewer numbers, a smaller epsilon or a larger delta"
             )
-        counted = self.scheme.combine is not Combine.SUMS or any(site.units is not None for site in self.sites)
-        if self.adjacency is Adjacency.ADD_REMOVE and counted:
-            raise BadParameter("under add-remove counts are data: declare no units and combine sums")
 
-    @property
-    def private(self) -> bool:
-        """Whether a run of this plan protects anybody: not without noise, and not with noise from a seed."""
-        return self.scheme.name != "non-private" and self.seed is None
-
-    @cached_property
-    def _shape(self) -> Law:
-        shapes = [site.shape for site in self.sites]
-        return self.scheme.law(shapes, self.coalition.honest(len(self.sites)))
+    @classmethod
+    def of(cls, terms: Terms, study: str, algorithm: str, releases: tuple[PlannedRelease, ...]) -> Plan:
+        """What a study on these terms releases."""
+        shared = {each.name: getattr(terms, each.name) for each in fields(Terms)}
+        return cls(study=study, algorithm=algorithm, releases=releases, **shared)
 
     def law(self, round: int) -> Law:
         """The noise of one release, calibrated to its share of the budget."""
@@ -174,8 +84,7 @@ class Plan:
         known: dict[PlannedRelease, Law] = {}
         for release in self.releases:
             if release not in known:
-                with _computable():
-                    known[release] = self._calibrated(release)
+                known[release] = self.law_of(release, self.extra_delta)
         return tuple(known[release] for release in self.releases)
 
     @cached_property
@@ -183,45 +92,18 @@ class Plan:
         known: dict[PlannedRelease, Floats] = {}
         for release, law in zip(self.releases, self._laws, strict=True):
             if release not in known:
-                with _computable():
+                with computable():
                     known[release] = worst_mu(law, release.sensitivity, self.coalition)
         return tuple(known[release] for release in self.releases)
 
-    def _calibrated(self, release: PlannedRelease) -> Law:
-        if self.scheme.name == "non-private":
-            return self._shape
-        if self.calibration == "published":
-            # basic composition and the textbook formula, as in the papers
-            eps, delta = self.epsilon * release.share, self.delta * release.share
-            law = self._shape.scaled(published.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
-            return self._placed(law, release)
-        mu = (
-            accountant.mu_for(self.epsilon, self.delta - self.extra_delta)
-            * math.sqrt(min(release.share, 1.0))
-            * _PRIVATE_SIDE
-        )
-        law = calibrate(self._shape, release.sensitivity, self.coalition, mu)
-        if not self.gridded:
-            return law
-        return calibrate(self._placed(law, release), release.sensitivity, self.coalition, mu)
-
-    def _placed(self, law: Law, release: PlannedRelease) -> Law:
-        return grid.place(law, release.sensitivity, release.bound, release.size) if self.gridded else law
-
-    @property
-    def gridded(self) -> bool:
-        """Whether values and noise live on an integer grid, or are doubles (the zero-sum forms, for comparison)."""
-        return self.scheme.name != "non-private" and self._shape.mixing in grid.GRIDDED
-
     def distance(self, round: int) -> float:
         """Total variation between a release as drawn and as accounted."""
-        return grid.worst_distance(self.releases[round].size, len(self.sites)) if self.gridded else 0.0
+        return self.distance_of(self.releases[round].size)
 
     @property
     def extra_delta(self) -> float:
         """What finite arithmetic adds to delta, over the whole study."""
-        distance = math.fsum(self.distance(r) for r in range(len(self.releases)))
-        return (1 + math.exp(min(self.epsilon, 700.0))) * distance
+        return self.paid_for(math.fsum(self.distance(r) for r in range(len(self.releases))))
 
     def site_epsilon(self, site: int) -> float:
         """The exact epsilon of a whole study for one site's units, at the study's delta."""
@@ -314,18 +196,6 @@ class Plan:
     @cached_property
     def _digest(self) -> str:
         return hashlib.sha256(self.to_json()).hexdigest()
-
-
-@contextmanager
-def _computable() -> Iterator[None]:
-    """Numbers that are each sound can still be beyond double precision together."""
-    try:
-        with np.errstate(over="ignore", under="ignore"):
-            yield
-    except BadParameter:
-        raise
-    except (ArithmeticError, ValueError) as error:
-        raise BadParameter("the plan's noise is beyond what can be computed: ask for less extreme numbers") from error
 
 
 _ADAPTER = TypeAdapter(Plan)

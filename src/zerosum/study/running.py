@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import Literal
 
 from numpy.typing import ArrayLike
@@ -14,15 +13,16 @@ from zerosum.coordinator.conduct import conduct
 from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter
-from zerosum.kernel.plan import Calibration, Plan, PlannedSite
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics import build
-from zerosum.study.planning import coalition_of, make_plan, pin, settle
+from zerosum.study.planning import coalition_of, make_plan, roster, settle
 
 DEFAULT_SCHEME = "secure-sum"
 
@@ -77,25 +77,23 @@ def run(
         units = data if isinstance(data, Units) else Units.from_rows(data)
         policy = (policies or {}).get(name) or Policy(population=name, unit=unit, adjacency=adjacency)
         members.append(Site(name, units, policy))
-    shapes = [PlannedSite(site.name) for site in members]
-    if adjacency is Adjacency.REPLACE_ONE:  # counts are public; otherwise they are data
-        shapes = [replace(shape, units=len(site.units)) for shape, site in zip(shapes, members, strict=True)]
-    plan = make_plan(
-        algorithm,
-        shapes,
-        name=algorithm.name,
+    counted = adjacency is Adjacency.REPLACE_ONE  # counts are public; otherwise they are data
+    shapes = [PlannedSite(site.name, len(site.units) if counted else None) for site in members]
+    terms = Terms(
+        unit=unit,
+        adjacency=adjacency,
         epsilon=epsilon,
         delta=delta,
         scheme=chosen,
         coalition=coalition,
-        unit=unit,
-        adjacency=adjacency,
+        sites=roster(members, shapes),
         results_to_sites=results_to_sites,
         calibration=calibration,
         seed=seed,
     )
+    plan = make_plan(algorithm, terms, algorithm.name)
     for request in settle(algorithm, plan).requests(adjacency):
         for site in members:  # whoever calls this holds the data, and may be told
             build(request.statistic, request.params).check_values(site.units)
     with closing(InProcess(members)) as engine:
-        return execute(pin(plan, members), algorithm, engine, on_round)
+        return execute(plan, algorithm, engine, on_round)

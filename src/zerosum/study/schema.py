@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -20,15 +20,16 @@ from zerosum.data.imaging import Preparation, Selection, Space, load_images
 from zerosum.data.tables import load_units
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadStudy, ZerosumError
-from zerosum.kernel.plan import Calibration, Plan, PlannedSite
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.report.maps import draw_maps, write_maps
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
-from zerosum.study.planning import coalition_of, make_plan, pin
+from zerosum.study.planning import coalition_of, make_plan, roster
 from zerosum.study.running import DEFAULT_SCHEME, OnRound, execute, quiet
 
 Floats = NDArray[np.float64]
@@ -199,22 +200,25 @@ class Study(_Table):
             found["basis"] = self.public_basis
         return found
 
-    def plan(self) -> Plan:
-        """The plan, before any data is read. Each run of it is a study of its own: running again is spending again."""
-        return make_plan(
-            self.build_algorithm(),
-            [PlannedSite(site.name, site.units, site.scale, site.weight) for site in self.sites],
-            name=self.name,
+    def plan(self, sites: Sequence[Site] = ()) -> Plan:
+        """The plan, before any data is read; with the identities of these sites, once they are known.
+
+        Each run of it is a study of its own: running again is spending again.
+        """
+        shapes = [PlannedSite(site.name, site.units, site.scale, site.weight) for site in self.sites]
+        terms = Terms(
+            unit=self.unit.kind,
+            adjacency=self.unit.adjacency,
             epsilon=self.privacy.epsilon,
             delta=self.privacy.delta,
             scheme=Scheme(self.scheme.name, self.scheme.ratio, self.scheme.combine),
             coalition=coalition_of(self.coalition.colluders, self.coalition.dropouts, len(self.sites)),
-            unit=self.unit.kind,
-            adjacency=self.unit.adjacency,
+            sites=roster(sites, shapes),
             results_to_sites=self.results_to_sites,
             calibration=self.privacy.calibration,
             seed=self.privacy.seed,
         )
+        return make_plan(self.build_algorithm(), terms, self.name)
 
     def load_sites(self, on_scan: OnRound = quiet) -> list[Site]:
         """Read and validate every site's data and policy; `on_scan` hears of every run of images a site has read."""
@@ -245,10 +249,11 @@ class Study(_Table):
         return Policy.parse(site.policy, self.folder, "its policy")
 
     def run(self, on_round: OnRound = quiet, on_scan: OnRound = quiet) -> Result:
-        """Plan, load, and run in this process."""
-        plan, sites = self.plan(), self.load_sites(on_scan)
+        """Load, plan, and run in this process. What is wrong with the plan is said before data are read."""
+        self.plan()
+        sites = self.load_sites(on_scan)
         with closing(InProcess(sites)) as engine:
-            return execute(pin(plan, sites), self.build_algorithm(), engine, on_round)
+            return execute(self.plan(sites), self.build_algorithm(), engine, on_round)
 
     def write_maps(self, result: Result, folder: Path) -> list[Path]:
         """Of an imaging study, whatever the estimate has for every column: as an image and as a picture of it.

@@ -135,12 +135,12 @@ _KERNEL = [
     Fault(
         "extra-delta",
         "what finite arithmetic adds to delta is not paid for",
-        (Edit("kernel.plan:Plan._calibrated", "self.delta - self.extra_delta", "self.delta"),),
+        (Edit("kernel.terms:Terms._calibrated", "self.delta - extra_delta", "self.delta"),),
     ),
     Fault(
         "whole-budget",
         "every release of a study gets the whole budget",
-        (Edit("kernel.plan:Plan._calibrated", " * math.sqrt(min(release.share, 1.0))", ""),),
+        (Edit("kernel.terms:Terms._calibrated", " * math.sqrt(min(release.share, 1.0))", ""),),
     ),
     Fault(
         "summation-slack",
@@ -324,7 +324,7 @@ _SITE = [
     Fault(
         "shared-ledger",
         "two sites of one study may charge one ledger",
-        (Edit("study.planning:pin", "if len(set(ledgers)) < len(ledgers):", "if False:"),),
+        (Edit("study.planning:roster", "if len(set(ledgers)) < len(ledgers):", "if False:"),),
     ),
 ]
 
