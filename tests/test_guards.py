@@ -118,10 +118,11 @@ def test_the_ledger_knows_how_far_the_noise_is_from_a_normal(scheme: str, tmp_pa
 
 def test_distances_of_several_releases_add_up() -> None:
     """Many releases of a distance and one release of all of it cost the same."""
-    parts = [Spend("s", r, 0, "person", "mean", 2.0, 0.1, "c0ffee", distance=1e-8) for r in range(100)]
-    whole = [replace(spend, distance=1e-6 if spend.round == 0 else 0.0) for spend in parts]
+    parts = [Spend("s", r, 0, "person", "mean", 2.0, 0.1, "c0ffee", distance=1e-11) for r in range(100)]
+    whole = [replace(spend, distance=1e-9 if spend.round == 0 else 0.0) for spend in parts]
     each, once = (total_epsilon([(spend, spend.mu) for spend in spends], 1e-5) for spends in (parts, whole))
     assert each == pytest.approx(once, rel=1e-9)
+    assert math.isfinite(each)
 
 
 def test_a_site_agrees_to_what_all_releases_cost_together(tmp_path: Path) -> None:
