@@ -175,7 +175,7 @@ def test_noise_that_comes_back_in_the_next_round_is_found() -> None:
     ("fault", "scheme", "says"),
     [
         ("silent-places", "secure-sum", "have next to no noise"),
-        ("silent-places", "pooled", "the estimate: 1"),
+        ("silent-places", "pooled", "the noise of the coordinator: 1"),
         ("silent-places", "zero-sum", "have next to no noise"),
         ("half-noise-first", "secure-sum", "of 16 of a release its size is 0.6"),
         ("half-noise-first", "pairwise", "its size is 0.7"),
@@ -205,12 +205,12 @@ def test_another_site_with_too_little_noise_is_found(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "pooled"])
-@pytest.mark.parametrize("columns", [1, 2, 5])
+@pytest.mark.parametrize("columns", [1, 3])
 def test_releases_of_few_numbers_are_measured_whole(scheme: str, columns: int) -> None:
-    found = audit(Scheme(scheme), Mean(columns=tuple("abcde"[:columns]), clip=1.0), samples=100)
+    found = audit(Scheme(scheme), Mean(columns=tuple("abc"[:columns]), clip=1.0), samples=40)
     assert found.tight
     assert found.faults == ()
-    assert found.samples >= 100
+    assert found.samples >= 40
 
 
 class Stingy(Site):

@@ -268,12 +268,16 @@ class _Run:
                 self._sites.append(site_kind(planned.name, Units.from_list(rows), policy))
         self._lost = {site.name for site in self._sites[S - colluders - L : S - colluders]}
         self._heard = [overhear(site) for site in self._sites]
+        self._central: dict[int, Floats] = {}
         self._plan = pin(plan, self._sites)
 
     def drawn(self) -> Iterator[tuple[str, shape.Stream]]:
-        """Everything that any site drew over the standard deviation it should have, with a name for each. Noise that a
-        site should have drawn and did not is zero."""
+        """Everything that any site or a trusted coordinator drew over the standard deviation it should have, with a
+        name for each. Noise that a site should have drawn and did not is zero."""
         rounds = range(len(self._plan.releases))
+        for round, steps in self._central.items():
+            std = self._plan.law(round).central / self._plan.law(round).step
+            yield f"the noise of the coordinator{_of(round, rounds)}", shape.Stream(steps / std, 1 / std)
         for s, heard in enumerate(self._heard):
             for round, noted in enumerate(heard):
                 law, none = self._plan.law(round), np.zeros(self._plan.releases[round].size)
@@ -305,6 +309,9 @@ class _Run:
                 everybody = self._sites if law.mixing is Mixing.TRUSTED else present
                 totals = [law.factor[self._sites.index(s)] * statistic.total(s.units) for s in everybody]
                 centre[0] = np.sum(totals, axis=0)
+                if law.central > 0 and law.step > 0:
+                    sent = np.sum(np.rint(np.asarray(totals) / law.step), axis=0)
+                    self._central[round] = np.rint(release.value / law.step) - sent
             else:
                 centre[: len(sums)] = sums
             theirs = self._heard[len(self._sites) - len(self._colluding) :]
