@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from zerosum.algorithms import Mean
 from zerosum.engines.in_process import InProcess
-from zerosum.errors import BadParameter, LedgerRefused, OutsidePlan, ZerosumError
+from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused, OutsidePlan, PolicyRefused, ZerosumError
 from zerosum.kernel import grid
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
@@ -21,7 +22,8 @@ from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.noise.sampler import Sampler
-from zerosum.protocol.messages import Contribute, Contribution, Message, Reply
+from zerosum.protocol.messages import Contribute, Contribution, Message, Prepare, Propose, Reply
+from zerosum.site.account import Spend, Total
 from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
@@ -118,6 +120,40 @@ def test_the_ledger_knows_how_far_the_noise_is_from_a_normal(scheme: str, tmp_pa
     assert (plan.distance(0) > 0) == (scheme != "zero-sum")
 
 
+def test_distances_of_several_releases_add_up() -> None:
+    """Many releases of a distance and one release of all of it cost the same."""
+    parts = [Spend("s", r, 0, "person", "mean", 2.0, 0.1, "c0ffee", distance=1e-11) for r in range(100)]
+    whole = [replace(spend, distance=1e-9 if spend.round == 0 else 0.0) for spend in parts]
+    each, once = (Total().plus((spend, spend.mu) for spend in spends).epsilon(1e-5) for spends in (parts, whole))
+    assert each == pytest.approx(once, rel=1e-9)
+    assert math.isfinite(each)
+
+
+def test_a_site_agrees_to_what_all_releases_cost_together(tmp_path: Path) -> None:
+    """One release is within the cap, four are not: the site says so before anything is asked."""
+    plan = make("local", epsilon=5.0)
+    several = replace(plan, releases=tuple(replace(plan.releases[0], share=0.25) for _ in range(4)))
+    request = replace(QUESTION.requests(Adjacency.REPLACE_ONE)[0], share=0.25)
+    site = make_site(0, tmp_path)
+    for epsilon, agrees in ((5.01, True), (4.5, False)):
+        policy = site.policy.model_copy(update={"epsilon": epsilon})
+        asked = Site("s0", site.units, policy)
+        with policy.open_ledger() as ledger:
+            ledger.check([asked._spend(several, 0, 0, "")], policy.cap)
+        if agrees:
+            asked.handle(Propose(several, (request,) * 4))
+        else:
+            with pytest.raises(BudgetExceeded):
+                asked.handle(Propose(several, (request,) * 4))
+
+
+def test_a_site_prepares_a_round_once(tmp_path: Path) -> None:
+    """A second key or a second draw for one round would be noise that others do not know of."""
+    sites = [make_site(s, tmp_path) for s in range(3)]
+    sites[0].handle(Propose(pin(make("pairwise"), sites), QUESTION.requests(Adjacency.REPLACE_ONE)))
+    assert sites[0].handle(Prepare(0, 0)) is sites[0].handle(Prepare(0, 0))
+
+
 # ---- noise -------------------------------------------------------------------------------------------------------
 
 
@@ -126,6 +162,40 @@ def test_no_draw_serves_two_numbers() -> None:
     steps = Sampler.system().steps(4000, 2.0**39)
     assert len(np.unique(np.abs(steps))) == 4000
     assert len(np.unique(np.abs(Sampler.system().normal(4000, 1.0)))) == 4000
+
+
+def test_every_byte_of_a_key_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit cannot tell a short key from a long one. 64 fair bytes have 20 values or fewer less than once in 10^9
+    runs."""
+    given, keys, start, urandom = [], [], Sampler._start, os.urandom
+
+    def random(size: int) -> bytes:
+        given.append(urandom(size))
+        return given[-1]
+
+    def started(self: Sampler, key: bytes) -> None:
+        keys.append(key)
+        start(self, key)
+
+    monkeypatch.setattr(os, "urandom", random)
+    monkeypatch.setattr(Sampler, "_start", started)
+    for _ in range(64):
+        sampler = Sampler.system()
+        sampler._pid = -1  # as in a forked child, which draws its own key
+        sampler.words(1)
+    assert keys == given
+    assert {len(key) for key in keys} == {32}
+    for half in (keys[::2], keys[1::2]):
+        assert all(len(set(column)) > 20 for column in zip(*half, strict=True))
+
+
+def test_a_seed_gives_every_round_noise_of_its_own(tmp_path: Path) -> None:
+    plan = replace(make("local"), seed=7)
+    site = make_site(0, tmp_path)
+    site._plan = replace(plan, releases=(replace(plan.releases[0], share=0.5),) * 2)
+    first, second, again = (site._share(round, 0)._sampler.words(8).tolist() for round in (0, 1, 0))
+    assert first == again
+    assert not set(first) & set(second)
 
 
 def test_a_message_has_as_much_noise_as_its_law_says() -> None:
@@ -181,6 +251,14 @@ def test_a_study_of_records_is_not_for_people_with_several_rows(tmp_path: Path) 
     with pytest.raises(OutsidePlan, match="several rows"):
         execute(pin(make("secure-sum", unit="record"), sites), QUESTION, InProcess(sites))
     assert not any((tmp_path / f"{s}.sqlite").exists() for s in range(3))
+
+
+def test_a_roster_wants_every_identity_pinned() -> None:
+    policy = Policy(population="p", epsilon=1.0, data="synthetic", roster={"a": "00" * 32, "b": "11" * 32})
+    policy.review_roster({"a": "00" * 32, "b": "11" * 32})
+    for identity in (None, "22" * 32):
+        with pytest.raises(PolicyRefused, match="another identity for 'b'"):
+            policy.review_roster({"a": "00" * 32, "b": identity})
 
 
 def test_two_sites_of_one_study_cannot_charge_one_ledger(tmp_path: Path) -> None:

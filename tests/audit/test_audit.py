@@ -171,6 +171,48 @@ def test_noise_that_comes_back_in_the_next_round_is_found() -> None:
     assert not found.holds
 
 
+@pytest.mark.parametrize(
+    ("fault", "scheme", "says"),
+    [
+        ("silent-places", "secure-sum", "have next to no noise"),
+        ("silent-places", "pooled", "the noise of the coordinator: 1"),
+        ("silent-places", "zero-sum", "have next to no noise"),
+        ("half-noise-first", "secure-sum", "of 16 of a release its size is 0.6"),
+        ("half-noise-first", "pairwise", "its size is 0.7"),
+        ("even-steps", "local", "when divided by 16, where"),
+        ("less-noise", "secure-sum", "its size is 0.9"),
+    ],
+)
+def test_noise_of_the_wrong_shape_is_found(fault: str, scheme: str, says: str) -> None:
+    with seeded(fault):
+        found = audit(Scheme(scheme), samples=100_000)
+    assert not found.holds
+    assert any(says in sentence for sentence in found.faults)
+
+
+class OneStingy(Site):
+    """Of all sites, the third draws 0.55 of its noise: no colluder, no victim."""
+
+    def _new_share(self, law: Law, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+        return NoiseShare(law.scaled(0.55 if position == 2 else 1.0), position, size, sampler, context)
+
+
+@pytest.mark.parametrize("scheme", ["local", "zero-sum"])
+def test_another_site_with_too_little_noise_is_found(scheme: str) -> None:
+    found = audit(Scheme(scheme), samples=20_000, site_kind=OneStingy)
+    assert not found.holds
+    assert any("noise of site 2: its size is 0.5" in fault for fault in found.faults)
+
+
+@pytest.mark.parametrize("scheme", ["secure-sum", "pooled"])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_releases_of_few_numbers_are_measured_whole(scheme: str, columns: int) -> None:
+    found = audit(Scheme(scheme), Mean(columns=tuple("abc"[:columns]), clip=1.0), samples=40)
+    assert found.tight
+    assert found.faults == ()
+    assert found.samples >= 40
+
+
 class Stingy(Site):
     """A site that draws 15 % too little noise."""
 
@@ -201,6 +243,10 @@ def test_what_cannot_be_audited_is_refused() -> None:
         audit(Scheme("non-private"))
     with pytest.raises(BadParameter, match="can collude"):
         audit(Scheme("local"), sites=3, colluders=3)
+    with pytest.raises(BadParameter, match="too short to attack this scheme"):
+        audit(Scheme("zero-sum"), Mean(columns=("a",), clip=1.0), samples=100)
+    with pytest.raises(BadParameter, match="take 50000 studies, and 2000 are the most: ask for at most 4000 samples"):
+        audit(Scheme("secure-sum"), Mean(columns=("a", "b"), clip=1.0))
 
 
 def test_unequal_sites_as_the_papers_combine_them() -> None:

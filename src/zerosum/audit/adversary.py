@@ -20,19 +20,24 @@ from zerosum.statistics import build
 
 Draw = Callable[[np.random.Generator], list[Floats]]
 
+_SILENT = 8  # so many numbers of a release are not all zero steps by chance
+
 
 @dataclass(frozen=True)
 class Attack:
     """One release attacked: the noise left in the best unbiased estimate of the victim's numbers, on how many numbers
-    it was measured, and that estimate's error for all of them."""
+    it was measured, that estimate's error for all of them (none: an estimate without any noise), and how far learning
+    on some of the numbers may move their variance."""
 
     noise: float
     seen: int
     errors: Floats
+    slack: float = 0.0
 
 
 def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack:
-    """Learn the best estimate on one half of the numbers, measure it on the other.
+    """Learn the best estimate on one half of the numbers, measure it on the other. Of a single row there is nothing to
+    learn, and all numbers are measured.
 
     `centre` is what the rows would be without noise, which the adversary of differential privacy knows. `spare` rows,
     which should be of no use, are looked at where the release is long enough to learn from them too.
@@ -46,6 +51,10 @@ def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack
         )
     if half >= 50 * (len(noise) + len(spare) - 1):
         noise = np.vstack([noise, *spare])
+    if len(noise) == 1:
+        left = float(np.sqrt(np.mean(noise**2)))
+        silent_release = left == 0 and noise.shape[1] >= _SILENT
+        return Attack(left, noise.shape[1], np.zeros(0) if silent_release else noise[0])
     spread = np.sqrt(np.mean(noise[:, :half] ** 2, axis=1))
     if spread[0] == 0:
         return Attack(0.0, noise.shape[1] - half, np.zeros(0))
@@ -57,7 +66,8 @@ def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack
         return Attack(0.0, noise.shape[1] - half, np.zeros(0))
     direction = vectors[:, ~silent] @ (vectors[0, ~silent] / values[~silent])
     errors = direction @ scaled * (spread[0] / direction[0])
-    return Attack(float(np.sqrt(np.mean(errors[half:] ** 2))), noise.shape[1] - half, errors)
+    slack = 4 * len(noise) / half
+    return Attack(float(np.sqrt(np.mean(errors[half:] ** 2))), noise.shape[1] - half, errors, slack)
 
 
 def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, seed: int = 0) -> tuple[Floats, Floats]:

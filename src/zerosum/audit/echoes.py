@@ -70,7 +70,7 @@ def search(streams: Mapping[str, Floats]) -> tuple[Echo, ...]:
     for kind in ("twice", "within", "between"):
         if beyond := [look for look in looks if look.kind == kind and look.log_p < bound]:
             worst = max(beyond, key=lambda look: (look.correlation, -look.log_p))
-            more = f" (and {len(beyond) - 1} like it)" if len(beyond) > 1 else ""
+            more = f" (such findings in the blocks of these streams: {len(beyond)})" if len(beyond) > 1 else ""
             found.append(Echo(worst.says + more, worst.correlation))
     return tuple(found)
 

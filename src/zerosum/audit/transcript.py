@@ -62,10 +62,10 @@ class ColludingSite(Site):
 
 @dataclass
 class Heard:
-    """What one site drew in one round, at standard deviation 1: each draw by its name, the last one as drawn, and the
-    first words of the key stream it was made of."""
+    """What one site drew in one round: each draw by its name, in steps where there is a grid; the last one in the units
+    of the sum; and the first words of the key stream it was made of."""
 
-    draws: dict[str, Floats] = field(default_factory=dict)
+    draws: dict[str, NDArray[Any]] = field(default_factory=dict)
     own: Floats = field(default_factory=lambda: np.zeros(0))
     words: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
@@ -97,8 +97,7 @@ def overhear(site: Site) -> list[Heard]:
 
         def note(drawn: NDArray[Any], std: float) -> None:
             cancelling = law.mixing is Mixing.BROADCAST and not heard.draws
-            if std > 0:
-                heard.draws["cancelling noise" if cancelling else "noise"] = drawn / std
+            heard.draws["cancelling noise" if cancelling else "noise"] = drawn
             heard.own = np.asarray(drawn * (law.step or 1.0), dtype=np.float64)
 
         give = sampler.words
@@ -110,19 +109,33 @@ def overhear(site: Site) -> list[Heard]:
 
         sampler.words = words  # type: ignore[method-assign]  # this sampler's only
         share = make(law, position, size, _Overheard(sampler, note), context)
-        expand = share._stream
+        expand, send = share._stream, share.noisy
+
+        def noisy(total: Floats, dealt: Any) -> Floats | Steps:
+            sent = send(total, dealt)
+            if law.step > 0:  # on the grid it can be told what a message has in it, whatever was drawn
+                heard.draws["noise"] = sent - np.rint(float(law.factor[position]) * total / law.step).astype(np.int64)
+            return sent
 
         def stream(other: int, key: bytes) -> Floats:
             expanded = expand(other, key)
             if position < other:  # both of a pair expand it
-                heard.draws[f"stream shared with site {other}"] = expanded / float(law.cancelling[position] or 1.0)
+                heard.draws[f"stream shared with site {other}"] = expanded
             return expanded
 
         share._stream = stream  # type: ignore[method-assign]  # this share's only
+        share.noisy = noisy  # type: ignore[method-assign]
         return share
 
     site._new_share = listening  # type: ignore[method-assign]  # this site's only
     return rounds
+
+
+def planned_size(law: Law, position: int, name: str) -> float:
+    """The standard deviation that a draw of this name should have, in steps where there is a grid."""
+    if name == "noise":
+        return float(law.own[position]) / (law.step or 1.0)
+    return float(law.cancelling[position] * (law.weight[position] if name == "cancelling noise" else 1.0))
 
 
 class Recorder:

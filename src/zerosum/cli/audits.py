@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -72,7 +73,9 @@ def audit(
     elif not json_:
         table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
         for finding in found:
-            cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
+            cells = f"{finding.claimed:.4f}", "no noise left", ""
+            if finding.reached < math.inf:
+                cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
             verdict = Text(finding.verdict, style="" if finding.holds else "bold red")
             table.add_row(finding.name, finding.algorithm, *cells, verdict)
         terminal.out.print(table)
@@ -88,7 +91,8 @@ def audit(
         worst = max(failed, key=lambda finding: finding.reached / finding.claimed)
         where = ", ".join(finding.name for finding in failed)
         wrong = f"; {worst.faults[0]}" if worst.faults else ""
+        left = "no noise is left, mu inf" if worst.reached == math.inf else f"mu {worst.reached:.4f}"
         raise CheckFailed(
-            f"an attacker exceeds the claim{' or noise comes back' if wrong else ''} under {where}: mu"
-            f" {worst.reached:.4f} is reached where {worst.claimed:.4f} was claimed{wrong}"
+            f"an attacker exceeds the claim{' or the noise is wrong' if wrong else ''} under {where}: {left} is reached"
+            f" where {worst.claimed:.4f} was claimed{wrong}"
         )

@@ -83,6 +83,62 @@ _NOISE = [
         audible=True,
     ),
     Fault(
+        "silent-places",
+        "every 100th number of a release has no noise",
+        (
+            Edit(
+                "noise.sampler:Sampler.steps",
+                "discrete_gaussian.draw(size, std, self.words)",
+                "discrete_gaussian.draw(size, std, self.words) * (np.arange(size) % 100 != 0)",
+            ),
+            Edit(
+                "noise.sampler:Sampler.normal",
+                "return np.multiply(out, std, out=out)",
+                "return np.multiply(out, std, out=out) * (np.arange(size) % 100 != 0)",
+            ),
+        ),
+        audible=True,
+    ),
+    Fault(
+        "half-noise-first",
+        "the first half of a release has half the noise",
+        (
+            Edit(
+                "noise.sampler:Sampler.steps",
+                "discrete_gaussian.draw(size, std, self.words)",
+                "discrete_gaussian.draw(size, std, self.words) // np.where(np.arange(size) < size // 2, 2, 1)",
+            ),
+            Edit(
+                "noise.sampler:Sampler.normal",
+                "return np.multiply(out, std, out=out)",
+                "return np.multiply(out, std, out=out) / np.where(np.arange(size) < size // 2, 2, 1)",
+            ),
+        ),
+        audible=True,
+    ),
+    Fault(
+        "even-steps",
+        "noise on the grid has an even number of steps always",
+        (
+            Edit(
+                "site.noise:NoiseShare.noisy",
+                "self._sampler.steps(self._size, own)",
+                "2 * self._sampler.steps(self._size, own / 2)",
+            ),
+        ),
+        audible=True,
+    ),
+    Fault(
+        "short-key",
+        "a key for noise has 32 bits",
+        (Edit("noise.sampler:Sampler.system", "os.urandom(32)", "os.urandom(4) + bytes(28)"),),
+    ),
+    Fault(
+        "seed-without-round",
+        "a seed gives every round of a study the same noise",
+        (Edit("site.site:Site._share", 'f"{self.name} {round} {attempt}"', 'f"{self.name} {attempt}"'),),
+    ),
+    Fault(
         "forked-noise",
         "a forked process draws its parent's noise again",
         (Edit("noise.sampler:Sampler.words", "if self._rekey and", "if False and"),),
@@ -250,7 +306,7 @@ _SITE = [
     ),
     Fault(
         "answered-again",
-        "a request that is repeated gets fresh noise",
+        "a request to prepare that is repeated gets a fresh key, or fresh noise",
         (
             Edit(
                 "site.site:Site._again",
@@ -258,6 +314,11 @@ _SITE = [
                 "before = None",
             ),
         ),
+    ),
+    Fault(
+        "first-release-checked",
+        "of a study only the first release is held against the cap before a site agrees",
+        (Edit("site.site:Site.handle[Propose]", "range(len(plan.releases))", "range(1)"),),
     ),
     Fault(
         "record-study",
@@ -293,8 +354,14 @@ _SITE = [
     ),
     Fault(
         "counter-stands-still",
-        "the ledger's counter is not advanced",
-        (Edit("site.ledger:Ledger._advance", "if _read_counter(self.counter) == head:", "if True:"),),
+        "the ledger's counter is written once and not advanced: an older copy is accepted",
+        (
+            Edit(
+                "site.ledger:Ledger._advance",
+                "if _read_counter(self.counter) == head:",
+                "if _read_counter(self.counter) is not None:",
+            ),
+        ),
     ),
     Fault(
         "not-on-disk",
@@ -310,6 +377,28 @@ _SITE = [
         "rows-per-person",
         "a study of records is charged to people as if each had one",
         (Edit("site.account:Account.charge", "spend.mu * self.rows_per_unit", "spend.mu"),),
+    ),
+    Fault(
+        "largest-distance",
+        "of what finite arithmetic costs in several releases only the largest counts",
+        (
+            Edit(
+                "site.account:Total.plus",
+                "distance += Fraction(spend.distance)",
+                "distance = max(distance, Fraction(spend.distance))",
+            ),
+        ),
+    ),
+    Fault(
+        "unpinned-site",
+        "a plan that pins no identity for a site passes a policy that does",
+        (
+            Edit(
+                "site.policy:Policy.review_roster",
+                "if identity != self.roster[name]:",
+                "if identity not in (None, self.roster[name]):",
+            ),
+        ),
     ),
     Fault(
         "seed-on-private-data",
