@@ -18,7 +18,7 @@ CHARGED = "coordinator/test_conduct.py::test_every_scheme_runs_charges_every_led
 AUDIT = "audit/test_audit.py::test_every_scheme_reaches_its_claim_and_no_more"
 SENSITIVITY = "statistics/test_sensitivity.py::test_no_neighbour_is_farther_than_the_sensitivity_and_one_is_as_far"
 
-BEYOND = "coordinator/test_conduct.py::test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that"
+BEYOND = "site/test_site.py::test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that"
 GUARDS = {
     "repeated-draws": "test_guards.py::test_no_draw_serves_two_numbers",
     "repeated-halves": f"{AUDIT}[4-1-secure-sum-100.0]",
@@ -53,7 +53,7 @@ GUARDS = {
     "crowd-clip": "statistics/test_rows.py::test_one_extreme_row_leaves_the_bits_of_all_others",
     "crowd-clusters": "statistics/test_coupling.py::test_whole_blocks_of_clusters_and_projections",
     "crowd-projection": "statistics/test_coupling.py::test_whole_blocks_of_clusters_and_projections",
-    "refusal-by-data": "coordinator/test_conduct.py::test_a_unit_that_fails_counts_as_zero_and_the_others_as_they_are",
+    "refusal-by-data": "site/test_site.py::test_a_unit_that_fails_counts_as_zero_and_the_others_as_they_are",
     "rows-for-people": SENSITIVITY,
     "histogram-twice": SENSITIVITY,
     "ledger-after-masking": "test_guards.py::test_what_the_ledger_did_not_take_is_not_there_for_a_second_try",

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 import os
 import traceback
 from collections.abc import Callable
@@ -11,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from zerosum.algorithms import Algorithm, Histogram, KMeans, Mean
+from small_studies import QUESTION, carry_out, entries, make, make_sites
+from zerosum.algorithms import KMeans
 from zerosum.algorithms.program import Program
 from zerosum.coordinator.conduct import conduct
 from zerosum.engines.in_process import InProcess
@@ -26,62 +26,18 @@ from zerosum.errors import (
     Refused,
     UnknownStatistic,
 )
-from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, Scheme
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
-from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
-from zerosum.kernel.units import Array, Units
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedSite
+from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
-from zerosum.protocol.messages import Consent, Contribute, Message, Prepare, Propose, Reply
-from zerosum.report.record import Result
+from zerosum.protocol.messages import Contribute, Message, Prepare, Propose, Reply
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
-from zerosum.statistics import build, register
-from zerosum.study import execute, make_plan, pin, run
+from zerosum.study import pin, run
 
 RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
-QUESTION = Mean(columns=("a", "b"), clip=1.0)
-
-
-def make_sites(folder: Path, sizes: tuple[int, ...] = (12, 20, 40, 30), **policy: object) -> list[Site]:
-    rng = np.random.default_rng(0)
-    settings: dict[str, object] = {"data": "synthetic", "epsilon": 100.0, **policy}
-    return [
-        Site(
-            f"s{i}",
-            Units.from_rows(rng.normal(size=(n, 2)) * 0.3),
-            Policy(population=f"p{i}", ledger=folder / f"{i}.sqlite", **settings),  # type: ignore[arg-type]
-        )
-        for i, n in enumerate(sizes)
-    ]
-
-
-def make(scheme: str = "zero-sum", **changes: object) -> Plan:
-    plan = make_plan(
-        QUESTION,
-        Terms(
-            sites=tuple([PlannedSite(f"s{i}") for i in range(4)]),
-            epsilon=5.0,
-            delta=1e-5,
-            scheme=Scheme(scheme),
-            coalition=Coalition(1),
-        ),
-        "test",
-    )
-    return replace(plan, **changes)  # type: ignore[arg-type]
-
-
-def carry_out(
-    plan: Plan, sites: list[Site], loses: Callable[[str, Message], bool] | None = None, question: Algorithm = QUESTION
-) -> Result:
-    engine = InProcess(sites) if loses is None else InProcess(sites, loses)
-    return execute(pin(plan, sites), question, engine)
-
-
-def entries(site: Site) -> int:
-    with site.policy.open_ledger() as ledger:
-        return len(ledger.entries())
 
 
 @pytest.mark.parametrize("scheme", RUNNABLE)
@@ -481,70 +437,3 @@ def test_a_site_joins_only_those_on_its_own_roster(tmp_path: Path) -> None:
     del roster["s3"]
     with pytest.raises(PolicyRefused, match="no site named 's3'"):
         carry_out(make("secure-sum"), [knowing, *sites[1:]])
-
-
-class Overstated(BoundedStatistic):
-    """A mistake: what a unit gives is far beyond its bound, is no number, or fails, as its first column says."""
-
-    name: ClassVar[str] = "overstated_by_tests"
-
-    @property
-    def size(self) -> int:
-        return self.columns
-
-    def sensitivity(self, adjacency: Adjacency) -> float:
-        return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
-
-    def sum_block(self, block: Units) -> Array:
-        kinds = set(np.asarray(block.rows)[:, 0].tolist())
-        if 3.0 in kinds:
-            raise np.linalg.LinAlgError("did not converge for somebody")
-        return np.full(self.columns, {1.0: 1e30, 2.0: math.nan}.get(max(kinds), 0.1) * len(block))
-
-
-class AsksForMore(Algorithm):
-    name: ClassVar[str] = "asks-for-more"
-
-    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        return (PrivateSum("overstated_by_tests", {"columns": len(self.columns)}),)
-
-    def program(self, adjacency: Adjacency) -> Program:
-        release = yield self.requests(adjacency)[0]
-        return {"sum": release.value}
-
-
-@pytest.mark.parametrize(("kind", "sent"), [(0.0, 0.1 * math.sqrt(2)), (1.0, 1.0), (2.0, 0.0), (3.0, 0.0)])
-def test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that(
-    tmp_path: Path, kind: float, sent: float
-) -> None:
-    register(Overstated)
-    question = AsksForMore(columns=("a", "b"))
-    units = Units.from_rows(np.full((20, 2), kind))
-    sites = make_sites(tmp_path, statistics=("overstated_by_tests",))
-    sites = [Site(site.name, units, site.policy) for site in sites]
-    plan = make("local", releases=question.releases(Adjacency.REPLACE_ONE))
-    for site in sites:
-        total = site._total(plan, 0, build("overstated_by_tests", {"columns": 2}))
-        assert np.linalg.norm(total) == pytest.approx(20 * sent)
-    carry_out(plan, sites, question=question)  # no refusal, and every site is charged, whatever its data are
-    assert [entries(site) for site in sites] == [1, 1, 1, 1]
-
-
-def test_a_unit_that_fails_counts_as_zero_and_the_others_as_they_are() -> None:
-    register(Overstated)
-    rows = np.zeros((300, 2))
-    rows[7, 0], rows[200, 0] = 3.0, 2.0
-    total = build("overstated_by_tests", {"columns": 2}).total(Units.from_rows(rows))
-    assert total == pytest.approx([0.1 * 298] * 2)
-
-
-def test_no_proposal_after_another_finds_the_largest_code(tmp_path: Path) -> None:
-    """What a coordinator chooses must not decide together with data whether a site consents."""
-    rows = np.arange(20.0)[:, None]
-    sites = [Site(site.name, Units.from_rows(rows), site.policy) for site in make_sites(tmp_path)]
-    for bins in (5, 19, 20, 100):
-        plan = make("local", releases=(PlannedRelease("histogram", math.sqrt(2), 1.0, bins, 1.0),))
-        reply = sites[0].handle(Propose(pin(plan, sites), (PrivateSum("histogram", {"bins": bins}),)))
-        assert isinstance(reply, Consent)
-    with pytest.raises(BadData, match="outside the 2 declared categories"):  # whoever holds the data is told
-        run(Histogram(columns=("x",), values=("a", "b")), dict.fromkeys("abc", rows), epsilon=1.0, delta=1e-5)

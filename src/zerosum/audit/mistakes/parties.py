@@ -1,0 +1,247 @@
+"""Faults of a site, of its ledger and policy, and of the secure sum."""
+
+from zerosum.audit.mistakes.fault import Edit, Fault
+
+SITE = [
+    Fault(
+        "ledger-after-masking",
+        "the ledger is charged after a reply was masked and remembered: a second try gets it for nothing",
+        (
+            Edit(
+                "site.site:Site.handle[Contribute]",
+                """    if plan.scheme.name != "non-private":
+        self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
+    if plan.law(round).mixing is Mixing.MASKED:
+        payload = self._masked(plan, round, payload.view(np.uint64), message.request)
+    return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))""",
+                """    if plan.law(round).mixing is Mixing.MASKED:
+        payload = self._masked(plan, round, payload.view(np.uint64), message.request)
+    reply = self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+    if plan.scheme.name != "non-private":
+        self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
+    return reply""",
+            ),
+        ),
+    ),
+    Fault(
+        "half-the-spend",
+        "half of the mu is written into the ledger",
+        (Edit("site.site:Site._spend", "mu=mu,", "mu=mu / 2,"),),
+    ),
+    Fault(
+        "no-distance",
+        "what finite arithmetic costs is not written into the ledger",
+        (Edit("site.site:Site._spend", "distance=plan.distance(round),", ""),),
+    ),
+    Fault(
+        "answered-again",
+        "a request to prepare that is repeated gets a fresh key, or fresh noise",
+        (
+            Edit(
+                "site.site:Site._again",
+                "before = self._answered.get((kind, round, attempt))",
+                "before = None",
+            ),
+        ),
+    ),
+    Fault(
+        "first-release-checked",
+        "of a study only the first release is held against the cap before a site agrees",
+        (Edit("site.site:Site.handle[Propose]", "range(len(plan.releases))", "range(1)"),),
+    ),
+    Fault(
+        "record-study",
+        "a study of records is accepted where units own several rows",
+        (
+            Edit(
+                "site.site:Site._review",
+                'if plan.unit == "record" and self.units.largest > 1:',
+                "if False:",
+            ),
+        ),
+    ),
+    Fault(
+        "foreign-sensitivity",
+        "a site takes the planned sensitivity for its own",
+        (
+            Edit(
+                "site.site:Site._built",
+                "if sensitivity > planned.sensitivity * allowed or bound > planned.bound * allowed:",
+                "if False:",
+            ),
+        ),
+    ),
+    Fault(
+        "beyond-its-bound",
+        "a sum that is longer than its bound allows leaves the site",
+        (Edit("site.site:Site._total", "return total / excess if excess > 1 else total", "return total"),),
+    ),
+    Fault(
+        "no-cap",
+        "the lifetime cap is ignored",
+        (Edit("site.ledger:Ledger._fit", "if total > cap.epsilon * (1 + _ROUNDING):", "if False:"),),
+    ),
+    Fault(
+        "counter-stands-still",
+        "the ledger's counter is written once and not advanced: an older copy is accepted",
+        (
+            Edit(
+                "site.ledger:Ledger._advance",
+                "if _read_counter(self.counter) == head:",
+                "if _read_counter(self.counter) is not None:",
+            ),
+        ),
+    ),
+    Fault(
+        "not-on-disk",
+        "the ledger does not wait for the disk",
+        (Edit("site.ledger:_connect", "synchronous=FULL", "synchronous=OFF"),),
+    ),
+    Fault(
+        "broken-chain",
+        "a ledger's digests are not compared",
+        (Edit("site.ledger:Ledger._absorb", "or digest != _digest(previous, body)", ""),),
+    ),
+    Fault(
+        "rows-per-person",
+        "a study of records is charged to people as if each had one",
+        (Edit("site.account:Account.charge", "spend.mu * self.rows_per_unit", "spend.mu"),),
+    ),
+    Fault(
+        "largest-distance",
+        "of what finite arithmetic costs in several releases only the largest counts",
+        (
+            Edit(
+                "site.account:Total.plus",
+                "distance += Fraction(spend.distance)",
+                "distance = max(distance, Fraction(spend.distance))",
+            ),
+        ),
+    ),
+    Fault(
+        "unpinned-site",
+        "a plan that pins no identity for a site passes a policy that does",
+        (
+            Edit(
+                "site.policy:Policy.review_roster",
+                "if identity != self.roster[name]:",
+                "if identity not in (None, self.roster[name]):",
+            ),
+        ),
+    ),
+    Fault(
+        "seed-on-private-data",
+        "a seed is accepted on private data",
+        (Edit("site.policy:Policy._review_private", "if seeded:", "if False:"),),
+    ),
+    Fault(
+        "too-few-units",
+        "the least number of units is not asked for",
+        (Edit("site.policy:Policy.review", "if units < self.minimum_units:", "if False:"),),
+    ),
+    Fault(
+        "shared-ledger",
+        "two sites of one study may charge one ledger",
+        (Edit("study.planning:roster", "if len(set(ledgers)) < len(ledgers):", "if False:"),),
+    ),
+]
+
+SECAGG = [
+    Fault(
+        "threshold",
+        "one share too few opens a secret",
+        (Edit("secagg.graph:shape", "(sites + colluders) // 2 + 1)", "(sites + colluders) // 2)"),),
+    ),
+    Fault(
+        "sparse-threshold",
+        "one share too few opens a secret among many sites",
+        (Edit("secagg.graph:_sparse_threshold", "(degree + 1 + beside) // 2 + 1", "(degree + 1 + beside) // 2"),),
+    ),
+    Fault(
+        "signatures",
+        "one signature too few under a list",
+        (
+            Edit(
+                "secagg.session:Roster.signatures",
+                "(self.sites + self.colluders) // 2 + 1",
+                "(self.sites + self.colluders) // 2",
+            ),
+        ),
+    ),
+    Fault(
+        "shamir",
+        "one share less than the threshold gives a secret",
+        (Edit("secagg.shamir:split", "range(threshold - 1)", "range(threshold - 2)"),),
+    ),
+    Fault(
+        "short-list",
+        "a list of survivors may be one too short",
+        (
+            Edit(
+                "secagg.session:SiteSession._listed",
+                "< sites - self._roster.dropouts:",
+                "< sites - self._roster.dropouts - 1:",
+            ),
+        ),
+    ),
+    Fault(
+        "second-list",
+        "a site acts on two lists in one attempt",
+        (Edit("secagg.session:SiteSession._listed", "if state.listed not in (None, listed):", "if False:"),),
+    ),
+    Fault(
+        "unsigned",
+        "signatures of messages are not checked",
+        (Edit("secagg.session:Roster.take", "message.check(self.identities[message.sender])", "pass"),),
+    ),
+    Fault(
+        "unsigned-list",
+        "signatures under a list are not checked",
+        (
+            Edit(
+                "secagg.session:SiteSession._check_warrant",
+                "signed.check(self._roster.identities[sender])",
+                "pass",
+            ),
+        ),
+    ),
+    Fault(
+        "copied-key",
+        "a key that another site advertised is accepted",
+        (Edit("secagg.session:Adverts.read", "if len(set(everything)) < len(everything):", "if False:"),),
+    ),
+    Fault(
+        "mask-again",
+        "two rounds have the same masks",
+        (
+            Edit(
+                "secagg.session:SiteSession.__init__",
+                "[_Attempt(keys.new_secret(), os.urandom(32)) for _ in range(roster.attempts)]",
+                "[_Attempt(s, s) for s in [keys.new_secret()] for _ in range(roster.attempts)]",
+            ),
+            Edit("secagg.session:Adverts.read", "if len(set(everything)) < len(everything):", "if False:"),
+            Edit(
+                "secagg.session:Adverts.context",
+                "self.digest + attempt.to_bytes(4) + hashlib.sha256(asked).digest()",
+                "self.digest",
+            ),
+        ),
+    ),
+    Fault(
+        "mask-in-blocks",
+        "every block of a vector has the same mask",
+        (
+            Edit(
+                "secagg.masks:add",
+                "for stream, plus in streams:",
+                "for stream, plus in"
+                " [(Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor(), plus) for key, plus in keys]:",
+            ),
+        ),
+    ),
+    Fault(
+        "mask-without-context",
+        "sites that were asked different things cancel each other's masks",
+        (Edit("secagg.session:Adverts.context", " + hashlib.sha256(asked).digest()", ""),),
+    ),
+]
