@@ -173,7 +173,10 @@ def _array_names(
         return names
     free = width - (unit_column in names)
     if len(columns) != free:
-        raise BadData(f"{path} has {free} columns, without names, but {len(columns)} names are given")
+        raise BadData(
+            f"{path} has columns without names, and another number of them than the {len(columns)} names given",
+            detail=f"it has {free}; rows and columns may be exchanged",
+        )
     new = iter(columns)
     return tuple(name if name == unit_column else next(new) for name in names)
 

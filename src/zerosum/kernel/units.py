@@ -92,7 +92,9 @@ class Units:
         """Rows with the same label belong to one unit; labels need not be sorted."""
         table, groups = np.asarray(rows, dtype=np.float64), np.asarray(labels)
         if table.ndim != 2 or len(groups) != len(table):
-            raise BadData(f"{len(groups)} unit labels do not match a table of shape {table.shape}")
+            raise BadData(
+                "there must be one unit label for each row of a table", detail=f"{len(groups)} for {table.shape}"
+            )
         if len(groups) == 0:
             raise BadData("there are no units")
         _, codes = np.unique(groups, return_inverse=True)
