@@ -41,7 +41,7 @@ def make(scheme: str = "zero-sum", **changes: object) -> Plan:
     plan = make_plan(
         QUESTION,
         Terms(
-            sites=tuple([PlannedSite(f"s{i}") for i in range(4)]),
+            sites=tuple(PlannedSite(f"s{i}") for i in range(4)),
             epsilon=5.0,
             delta=1e-5,
             scheme=Scheme(scheme),

@@ -45,7 +45,7 @@ def test_planning_for_losses_costs_what_it_should(capsys: pytest.CaptureFixture[
     plan = make_plan(
         question,
         Terms(
-            sites=tuple([PlannedSite(site.name) for site in sites]),
+            sites=tuple(PlannedSite(site.name) for site in sites),
             epsilon=1.0,
             delta=1e-5,
             scheme=Scheme("secure-sum"),

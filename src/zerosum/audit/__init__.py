@@ -132,7 +132,7 @@ def audit(
     plan = make_plan(
         chosen,
         Terms(
-            sites=tuple([PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)]),
+            sites=tuple(PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)),
             epsilon=accountant.epsilon(mu, delta),
             delta=delta,
             scheme=scheme,

@@ -32,7 +32,7 @@ def settle(algorithm: Algorithm, terms: Terms) -> Algorithm:
     )
 
 
-def roster(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[PlannedSite, ...]:
+def identified(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[PlannedSite, ...]:
     """The sites as planned, with the identities of those that take part; no two may charge one ledger."""
     ledgers = [site.policy.ledger_path.resolve() for site in sites]
     if len(set(ledgers)) < len(ledgers):
@@ -43,7 +43,7 @@ def roster(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[Planne
 
 def pin(plan: Plan, sites: Sequence[Site]) -> Plan:
     """The plan with the identities of these sites in its roster."""
-    return replace(plan, sites=roster(sites, plan.sites))
+    return replace(plan, sites=identified(sites, plan.sites))
 
 
 def coalition_of(colluders: int | None, dropouts: int, sites: int) -> Coalition:

@@ -22,7 +22,7 @@ from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics import build
-from zerosum.study.planning import coalition_of, make_plan, roster, settle
+from zerosum.study.planning import coalition_of, identified, make_plan, settle
 
 DEFAULT_SCHEME = "secure-sum"
 
@@ -86,7 +86,7 @@ def run(
         delta=delta,
         scheme=chosen,
         coalition=coalition,
-        sites=roster(members, shapes),
+        sites=identified(members, shapes),
         results_to_sites=results_to_sites,
         calibration=calibration,
         seed=seed,

@@ -29,7 +29,7 @@ from zerosum.report.maps import draw_maps, write_maps
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
-from zerosum.study.planning import coalition_of, make_plan, roster
+from zerosum.study.planning import coalition_of, identified, make_plan
 from zerosum.study.running import DEFAULT_SCHEME, OnRound, execute, quiet
 
 Floats = NDArray[np.float64]
@@ -213,7 +213,7 @@ class Study(_Table):
             delta=self.privacy.delta,
             scheme=Scheme(self.scheme.name, self.scheme.ratio, self.scheme.combine),
             coalition=coalition_of(self.coalition.colluders, self.coalition.dropouts, len(self.sites)),
-            sites=roster(sites, shapes),
+            sites=identified(sites, shapes),
             results_to_sites=self.results_to_sites,
             calibration=self.privacy.calibration,
             seed=self.privacy.seed,

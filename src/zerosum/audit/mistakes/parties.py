@@ -142,7 +142,7 @@ SITE = [
     Fault(
         "shared-ledger",
         "two sites of one study may charge one ledger",
-        (Edit("study.planning:roster", "if len(set(ledgers)) < len(ledgers):", "if False:"),),
+        (Edit("study.planning:identified", "if len(set(ledgers)) < len(ledgers):", "if False:"),),
     ),
 ]
 
