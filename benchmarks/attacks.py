@@ -120,18 +120,18 @@ def second() -> str:
     rng, columns, width = np.random.default_rng(4), 80, 50
     found = {"scatter": 0.0, "scatter_norms": 0.0}
     for _ in range(30):
-        onto = np.linalg.qr(rng.normal(size=(columns, columns)))[0][:, :width]
+        projection = np.linalg.qr(rng.normal(size=(columns, columns)))[0][:, :width]
         free = rng.normal(size=columns)
-        free -= onto @ (onto.T @ free)
+        free -= projection @ (projection.T @ free)
         for name, params in (("scatter", {}), ("scatter_norms", {"lowest": 1e-12, "highest": 1e-8, "bins": 2})):
-            stat = build(name, {"columns": columns, "onto": onto, **params})
+            stat = build(name, {"columns": columns, "projection": projection, **params})
             low, high = 0.0, 1e-3
             for _ in range(70):
                 middle = (low + high) / 2
-                one = stat.total(Units.from_rows(np.tile(free + middle * onto[:, -1], (250, 1))))
+                one = stat.total(Units.from_rows(np.tile(free + middle * projection[:, -1], (250, 1))))
                 low, high = (low, middle) if one[-1] > 0 or (name == "scatter" and np.any(one)) else (middle, high)
             for shift in high + 2e-17 * np.arange(-8, 9):  # as finely as the crowd itself is rounded
-                crowd = np.tile(free + shift * onto[:, -1], (251, 1))
+                crowd = np.tile(free + shift * projection[:, -1], (251, 1))
                 found[name] = max(found[name], moved(stat, Units.from_rows(crowd), Units.from_rows(crowd[:250])))
     return "one record more: " + ", ".join(f"{name} moves by {apart:.4g}" for name, apart in found.items()) + ", D = 1"
 
@@ -188,7 +188,11 @@ def fourth() -> str:
         plan = make_plan(question, terms, "h")
         engine = Recorded(InProcess(sites))
         conduct(pin(plan, sites), question.requests(plan.adjacency), question.program(plan.adjacency), engine)
-        left = [reply.payload - sum(message.dealt) for message, reply in engine.seen if isinstance(message, Contribute)]
+        left = [
+            reply.payload - sum(message.noise_input)
+            for message, reply in engine.seen
+            if isinstance(message, Contribute)
+        ]
         told.append(f"{accountant.epsilon(2.0 / float(np.std(left[0])), 1e-5):.2f}")
     data = {name: np.zeros((20, 2)) for name in "abcd"}
     try:

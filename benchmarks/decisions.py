@@ -45,14 +45,14 @@ def ratio(rows: int, columns: int, centres: int) -> float:
 
     else:
         turned = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
-        onto = (turned / np.geomspace(30, 1, columns)) @ turned.T
-        stat = build("scatter", {"columns": columns, "onto": onto})
+        projection = (turned / np.geomspace(30, 1, columns)) @ turned.T
+        stat = build("scatter", {"columns": columns, "projection": projection})
         units = Units.from_rows(X)
         if centres < 0:
             units = Units(X, np.linspace(0, rows, 1 - centres).astype(np.int64))
 
         def bare() -> None:
-            Y = X @ onto
+            Y = X @ projection
             Y.T @ Y
 
     times = []

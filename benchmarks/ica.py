@@ -1,6 +1,6 @@
 """Private ICA measured: run `python benchmarks/ica.py rotation | brains | abide FILE | speed` (each prints a table).
 
-rotation  20 GARCH sources of 1024 people at 4 sites, already white: the gain index of the solver alone and of the
+rotation  20 GARCH sources of 1024 people at 4 sites, already white: the Amari index of the solver alone and of the
           papers' iteration, each at its exact total epsilon.
 brains    the whole way from 900 columns: private PCA or a public basis of low frequencies, all paid.
 abide     858 people at 20 real sites: both solvers, each against its own pooled solution without noise.
@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms import ICA
-from zerosum.algorithms.metrics import gain_index, matched
+from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.data.bases import low_frequencies
-from zerosum.data.brains import Layout, brains, garch_sources
+from zerosum.data.fmri import Layout, garch_sources, make_fmri
 from zerosum.kernel.units import Units
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import ica as published
@@ -62,7 +62,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def rotation(seeds: int) -> None:
-    print(f"gain index, M=1024, R=20, S=4, C=1, delta=1e-5, white data, {seeds} seeds")
+    print(f"Amari index, M=1024, R=20, S=4, C=1, delta=1e-5, white data, {seeds} seeds")
     found: dict[tuple[str, float], list[float]] = {}
     for seed in range(seeds):
         sources = garch_sources(1024, 20, 250, rng=np.random.default_rng([seed, 0]))
@@ -70,12 +70,12 @@ def rotation(seeds: int) -> None:
         white = sources @ Q.T
         sites = {f"s{s}": people(white[s::4]) for s in range(4)}
         for nonlinearity in ("volatility", "tanh"):
-            algorithm = ICA(columns=names(20), components=20, within="nothing", nonlinearity=nonlinearity)
+            algorithm = ICA(columns=names(20), n_components=20, per_recording="none", nonlinearity=nonlinearity)
             for epsilon in (1.0, 1.5, 2.0):
                 estimate = private(algorithm, sites, epsilon, 1, seed)
-                found.setdefault((nonlinearity, epsilon), []).append(gain_index(estimate["unmixing"], Q))
+                found.setdefault((nonlinearity, epsilon), []).append(amari_index(estimate["unmixing"], Q))
             clean = private(algorithm, sites, 1.0, 1, seed, "non-private")
-            found.setdefault((nonlinearity, np.inf), []).append(gain_index(clean["unmixing"], Q))
+            found.setdefault((nonlinearity, np.inf), []).append(amari_index(clean["unmixing"], Q))
     for (method, epsilon), values in found.items():
         print(f"  ours, {method:10s} whitening paid too, exact eps {epsilon:g}: {spread(values)}", flush=True)
     theirs = [rows.reshape(-1, 20) for rows in (white[s::4] for s in range(4))]
@@ -88,7 +88,7 @@ def rotation(seeds: int) -> None:
                 each, exact = 1.0, ica_costs.exact_epsilon(method, rounds, 1.0, sites=4, colluders=1)
             settings = published.Settings(rounds=rounds, tolerance=0.0)
             unmixed = published.METHODS[method](theirs, 256, each, np.random.default_rng(0), settings)
-            index = gain_index(unmixed.W, Q)
+            index = amari_index(unmixed.W, Q)
             print(
                 f"  published {method:12s} {unmixed.rounds:4d} rounds, exact eps {exact:8.4g}: {index:.4f} (1 seed)",
                 flush=True,
@@ -99,19 +99,21 @@ def rotation(seeds: int) -> None:
 
 
 def whole(
-    seeds: int, count: int, layout: Layout, passes: int, frequencies: Sequence[int], epsilons: Sequence[float]
+    seeds: int, count: int, layout: Layout, n_passes: int, frequencies: Sequence[int], epsilons: Sequence[float]
 ) -> None:
-    print(f"M={count}, D=900, R=20, S=4, C=1, delta=1e-5, {layout} maps, {passes} passes: gain index; map correlation")
-    made = brains(count, 4, layout=layout, seed=1)
+    print(
+        f"M={count}, D=900, R=20, S=4, C=1, delta=1e-5, {layout} maps, {n_passes} passes: Amari index; map correlation"
+    )
+    made = make_fmri(count, 4, layout=layout, seed=1)
     sites = {f"s{s}": people(made.observed(s, dtype=np.float32)) for s in range(4)}
     for each in frequencies:
         which, basis = (f"{each}^2 frequencies", low_frequencies(30, each)) if each else ("private PCA", None)
-        algorithm = ICA(columns=names(900), components=20, within="nothing", basis=basis, passes=passes)
+        algorithm = ICA(columns=names(900), n_components=20, per_recording="none", basis=basis, n_passes=n_passes)
         for epsilon in epsilons:
             scheme, wanted = ("non-private", 1) if np.isinf(epsilon) else ("secure-sum", seeds)
             start = perf_counter()
             found = [private(algorithm, sites, min(epsilon, 1e3), 1, seed, scheme) for seed in range(wanted)]
-            index = [gain_index(estimate["unmixing"], made.maps.T) for estimate in found]
+            index = [amari_index(estimate["unmixing"], made.maps.T) for estimate in found]
             maps = [float(np.mean(matched(estimate["maps"], made.maps).correlations)) for estimate in found]
             above = np.mean([estimate["above_noise"][0] for estimate in found])
             took = (perf_counter() - start) / wanted
@@ -142,16 +144,16 @@ def abide(path: Path, seeds: int) -> None:
         sites[str(label)] = Units.from_runs([[everyone[i]] for i in who], [[float(seconds[i])] for i in who])
     template = dict(sites)
     held = template.pop("PITT")
-    clean = ICA(columns=names(200), components=30, within="nothing", passes=1)
+    clean = ICA(columns=names(200), n_components=30, per_recording="none", n_passes=1)
     public = private(clean, {"a": held, "b": held}, 1.0, 0, 0, "non-private")["maps"].T
-    print(f"ABIDE, C=6, delta=1e-5, {seeds} seeds: gain index; map correlation, against the same without noise")
+    print(f"ABIDE, C=6, delta=1e-5, {seeds} seeds: Amari index; map correlation, against the same without noise")
     for which, studied, basis in (("private PCA", sites, None), ("30 maps of one site, held out", template, public)):
         for solver in ("second-order", "fixed-point"):
             for components in (5, 10):
                 algorithm = ICA(
                     columns=names(200),
-                    components=components,
-                    within="nothing",
+                    n_components=components,
+                    per_recording="none",
                     band=(0.009, 0.11),
                     solver=solver,
                     basis=basis,
@@ -160,7 +162,7 @@ def abide(path: Path, seeds: int) -> None:
                 for epsilon in (1.0, 2.0, 4.4, 10.0):
                     wanted = seeds if solver == "second-order" else max(1, seeds // 2)  # the other takes long
                     found = [private(algorithm, studied, epsilon, 6, seed) for seed in range(wanted)]
-                    index = [gain_index(estimate["unmixing"], truth["maps"].T) for estimate in found]
+                    index = [amari_index(estimate["unmixing"], truth["maps"].T) for estimate in found]
                     maps = [float(np.mean(matched(estimate["maps"], truth["maps"]).correlations)) for estimate in found]
                     print(
                         f"  {which}, {solver}, R={components}, eps {epsilon:g}: {spread(index)}; {spread(maps)}",
@@ -209,7 +211,7 @@ def main() -> None:
     if asked.what == "rotation":
         rotation(asked.seeds)
     elif asked.what == "brains":
-        whole(asked.seeds, asked.people, asked.layout, asked.passes, asked.frequencies, asked.epsilons)
+        whole(asked.seeds, asked.people, asked.layout, asked.n_passes, asked.frequencies, asked.epsilons)
     elif asked.what == "abide":
         if asked.data is None:
             parser.error("abide needs its file")

@@ -69,7 +69,7 @@ def main() -> None:
     mean = zerosum.Mean(columns=("x", "y", "z"), clip=1.0)
     traced("mean, 3 sites", lambda: zerosum.run(mean, tables, epsilon=1.0, delta=1e-5))
     people = {name: Units.from_list(list(rng.laplace(size=(30, 40, 12)))) for name in "def"}
-    ica = ICA(columns=tuple(f"v{i}" for i in range(12)), components=4, rounds=10)
+    ica = ICA(columns=tuple(f"v{i}" for i in range(12)), n_components=4, rounds=10)
     traced("ICA, 3 sites", lambda: zerosum.run(ica, people, epsilon=5.0, delta=1e-5))
 
 

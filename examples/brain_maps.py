@@ -13,16 +13,16 @@ import numpy as np
 
 import zerosum
 from zerosum.data.bases import cosines
-from zerosum.data.brains import brains
-from zerosum.data.imaging import Space
+from zerosum.data.fmri import make_fmri
+from zerosum.data.imaging import Masker
 
 SIDE, EPSILON = 16, 2.0
 
 
 def main() -> None:
-    made_up = brains(320, sites=4, components=5, points=100, side=SIDE, layout="random", noise=0.3, seed=1)
+    made_up = make_fmri(320, sites=4, components=5, points=100, side=SIDE, layout="random", noise=0.3, seed=1)
     sites = {f"site {s}": made_up.observed(s) for s in range(4)}  # each an array of people, volumes, voxels
-    grid = Space.from_array(np.ones((SIDE, SIDE, 1)), np.eye(4), "mask")
+    grid = Masker.from_array(np.ones((SIDE, SIDE, 1)), np.eye(4), "mask")
     smooth = cosines(grid, 9)  # public: 81 smooth maps, whatever the data are
     ways = {"every voxel": None, f"a public basis of {smooth.shape[1]}": smooth}
 

@@ -31,7 +31,7 @@ algorithm = "k-means"
 columns = ["age", "systolic"]
 lower = [18, 80]
 upper = [100, 220]
-clusters = 3
+n_clusters = 3
 rounds = 4
 
 [unit]

@@ -11,7 +11,7 @@ import nibabel
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.data.imaging import Preparation, Space
+from zerosum.data.imaging import Masker, Preprocessing
 from zerosum.data.scans import open_scan, read_scan
 
 Floats = NDArray[np.float64]
@@ -83,12 +83,12 @@ def bids(folder: Path, runs: dict[str, Sequence[tuple[str, int]]], listed: Seque
     return folder
 
 
-def grid(kind: Literal["mask", "atlas"]) -> Space:
-    return Space.from_array(mask() if kind == "mask" else atlas(), AFFINE, kind)
+def grid(kind: Literal["mask", "atlas"]) -> Masker:
+    return Masker.from_array(mask() if kind == "mask" else atlas(), AFFINE, kind)
 
 
-RAW = Preparation(standardise=False)
+RAW = Preprocessing(standardise=False)
 
 
-def read(path: Path, space: Space, preparation: Preparation = RAW, **files: Any) -> Floats:
-    return read_scan(open_scan(path, space, preparation, **files), space, preparation)
+def read(path: Path, space: Masker, preprocessing: Preprocessing = RAW, **files: Any) -> Floats:
+    return read_scan(open_scan(path, space, preprocessing, **files), space, preprocessing)

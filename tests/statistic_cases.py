@@ -28,8 +28,8 @@ SMALL: list[Case] = [
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2]}),
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2], "clip": 7.0, "normalise": False}),
     ("scatter_norms", {"columns": 3, "lowest": 0.01, "highest": 100.0, "bins": 5, "center": [0.1, 0, 0.2]}),
-    ("scatter_norms", {"columns": 2, "lowest": 0.1, "highest": 3.0, "bins": 2, "within": "standardise"}),
-    ("scatter", {"columns": 3, "onto": [[2, 0], [1, 1], [0, 5]], "within": "center"}),
+    ("scatter_norms", {"columns": 2, "lowest": 0.1, "highest": 3.0, "bins": 2, "per_recording": "standardise"}),
+    ("scatter", {"columns": 3, "projection": [[2, 0], [1, 1], [0, 5]], "per_recording": "center"}),
     ("rotation_score", {"columns": 3, "unmixing": [[1, 0, 2], [0, 1, 1]], "diagonal": 0.01}),
     (
         "rotation_score",
@@ -37,7 +37,7 @@ SMALL: list[Case] = [
     ),
     (
         "band_scatter",
-        {"columns": 3, "onto": np.eye(3)[:, :2], "edges": [0, 0.2, 0.6], "seconds": 1, "within": "nothing"},
+        {"columns": 3, "projection": np.eye(3)[:, :2], "edges": [0, 0.2, 0.6], "seconds": 1, "per_recording": "none"},
     ),
 ]
 
@@ -59,13 +59,13 @@ def _wide() -> list[Case]:
         ("cluster_sums", {"columns": D, "clip": 2.0, "centers": twins, **bounds}),
         ("cluster_sums", {"columns": D, "clip": 1.0, "centers": np.tile(near, (3, 1))}),
         ("cluster_sums", {"columns": D, "clip": 1.0, "centers": rng.normal(size=(5, D)) / 8}),
-        ("scatter", {"columns": D, "onto": turned[:, :20]}),
-        ("scatter", {"columns": 80, "onto": tall}),
-        ("scatter", {"columns": D, "onto": damped, "clip": 0.3, "normalise": False}),
-        ("scatter_norms", {"columns": D, "onto": damped, "lowest": 1e-4, "highest": 10.0, "bins": 9}),
-        ("scatter_product", {"columns": D, "onto": turned[:, :30], "basis": np.eye(30)[:, :4]}),
+        ("scatter", {"columns": D, "projection": turned[:, :20]}),
+        ("scatter", {"columns": 80, "projection": tall}),
+        ("scatter", {"columns": D, "projection": damped, "clip": 0.3, "normalise": False}),
+        ("scatter_norms", {"columns": D, "projection": damped, "lowest": 1e-4, "highest": 10.0, "bins": 9}),
+        ("scatter_product", {"columns": D, "projection": turned[:, :30], "basis": np.eye(30)[:, :4]}),
         ("rotation_score", {"columns": D, "unmixing": turned[:, :20].T}),
-        ("band_scatter", {"columns": D, "onto": turned[:, :9], "edges": [0, 0.1, 0.3, 0.6], "seconds": 1.0}),
+        ("band_scatter", {"columns": D, "projection": turned[:, :9], "edges": [0, 0.1, 0.3, 0.6], "seconds": 1.0}),
     ]
 
 

@@ -228,7 +228,7 @@ def test_every_row_is_clipped_wherever_it_stands() -> None:
 def test_both_roundings_are_in_what_a_unit_moves() -> None:
     law = grid.place(Scheme("local").law([SiteShape()] * 3, 2), 2.0, 1.5, 7)
     assert law.rounding >= law.step * math.sqrt(7) + 1.5 * grid.summation_slack()
-    assert law.move(2.0, 0) >= 2.0 + law.rounding
+    assert law.site_sensitivity(2.0, 0) >= 2.0 + law.rounding
 
 
 def test_a_scaled_site_weighs_less_in_the_divisor_too(tmp_path: Path) -> None:

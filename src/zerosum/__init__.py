@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from zerosum.algorithms import Covariance, Histogram, KMeans, Mean, OwnStatistic
+from zerosum.algorithms import Covariance, CustomStatistic, Histogram, KMeans, Mean
 from zerosum.errors import ZerosumError
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
@@ -19,10 +19,10 @@ __all__ = [
     "Adjacency",
     "Combine",
     "Covariance",
+    "CustomStatistic",
     "Histogram",
     "KMeans",
     "Mean",
-    "OwnStatistic",
     "Policy",
     "PrivacyReport",
     "Result",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.data.brains import brains
+from zerosum.data.fmri import make_fmri
 from zerosum.papers.figures.panels import Panel, aligned, draw_panels
 from zerosum.papers.figures.separating import OURS, OURS_ALONE, OURS_OPEN, PAPERS_ROUNDS, Separating, Trial
 
@@ -40,7 +40,7 @@ class Line:
     epsilon: float | None
     with_reduction: float | None
     correlation: float
-    gain_index: float
+    amari_index: float
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Maps:
 
 def play(people: int = 256, on_step: Callable[[int, int], None] = lambda done, planned: None) -> Maps:
     """Separate the same brains, `people` at each site, by every method; Zerosum's noise is the operating system's."""
-    study = brains([people] * SITES, components=COMPONENTS, points=POINTS, side=SIDE, seed=7)
+    study = make_fmri([people] * SITES, components=COMPONENTS, points=POINTS, side=SIDE, seed=7)
     separating = Separating(study, CAPE_ROUNDS, PER_AXIS)
     lines, found = [], []
     on_step(0, len(_TRIALS))
@@ -82,7 +82,7 @@ def play(people: int = 256, on_step: Callable[[int, int], None] = lambda done, p
                 epsilon=_finite(result.exact_epsilon),
                 with_reduction=_finite(result.with_reduction),
                 correlation=result.correlation(study.maps),
-                gain_index=result.gain_index(study.maps),
+                amari_index=result.amari_index(study.maps),
             )
         )
         found.append(aligned(result.maps, study.maps))

@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum.algorithms import ICA, ica
-from zerosum.algorithms.metrics import gain_index, matched
-from zerosum.algorithms.program import Outlook
+from zerosum.algorithms.metrics import amari_index, matched
+from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
 from zerosum.coordinator.rehearse import drive
-from zerosum.data.brains import brains, garch_sources
+from zerosum.data.fmri import garch_sources, make_fmri
 from zerosum.errors import BadData
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.schemes import Scheme
@@ -87,8 +87,8 @@ def test_sources_of_any_kurtosis_are_separated(kind: str, nonlinearity: str) -> 
         "mixed": np.concatenate([heavy, light], axis=2),
     }[kind]
     units, Q = rotated(sources)
-    found = played(ICA(columns=names(6), components=6, within="nothing", nonlinearity=nonlinearity), units)
-    assert gain_index(found["unmixing"], Q) < 0.03
+    found = played(ICA(columns=names(6), n_components=6, per_recording="none", nonlinearity=nonlinearity), units)
+    assert amari_index(found["unmixing"], Q) < 0.03
     assert np.allclose(np.linalg.norm(found["maps"], axis=1), 1)
     assert np.all(found["maps"][np.arange(6), np.argmax(np.abs(found["maps"]), axis=1)] > 0)
     assert np.all(np.diff(found["strength"]) <= 1e-12)
@@ -102,37 +102,37 @@ def test_gaussian_sources_are_separated_by_how_fast_they_move_whatever_the_scann
     mixing = rng.normal(size=(7, 5))
     fast, slow = fine[:60, :300] @ mixing.T, fine[60:, ::2] @ mixing.T  # the same sources, one and two seconds apart
     units = Units.from_runs([[p[:120], p[120:]] for p in fast] + [[p] for p in slow], [[1.0, 1.0]] * 60 + [[2.0]] * 60)
-    found = played(ICA(columns=names(7), components=5, band=(0.0, 0.25)), units)
-    assert gain_index(found["unmixing"], mixing) < 0.06
+    found = played(ICA(columns=names(7), n_components=5, band=(0.0, 0.25)), units)
+    assert amari_index(found["unmixing"], mixing) < 0.06
     assert np.mean(matched(found["maps"], mixing.T).correlations) > 0.99
 
 
 def test_components_in_a_public_basis_are_maps_over_all_columns() -> None:
-    study = brains(200, 1, 6, points=120, side=12)
+    study = make_fmri(200, 1, 6, points=120, side=12)
     units = people(study.observed(0))
     basis = np.random.default_rng(0).normal(size=(144, 4))
     basis = np.hstack([study.maps.T @ np.random.default_rng(1).normal(size=(6, 6)), basis])
-    found = played(ICA(columns=names(144), components=6, basis=basis, within="nothing"), units)
-    assert gain_index(found["unmixing"], study.maps.T) < 0.03
+    found = played(ICA(columns=names(144), n_components=6, basis=basis, per_recording="none"), units)
+    assert amari_index(found["unmixing"], study.maps.T) < 0.03
     assert np.min(matched(found["maps"], study.maps).correlations) > 0.99
-    template = played(ICA(columns=names(144), components=6, basis=study.maps.T, within="nothing"), units)
-    assert gain_index(template["unmixing"], study.maps.T) < 0.03
+    template = played(ICA(columns=names(144), n_components=6, basis=study.maps.T, per_recording="none"), units)
+    assert amari_index(template["unmixing"], study.maps.T) < 0.03
 
 
 @pytest.mark.parametrize("basis", [None, np.eye(144)])
 def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPatch, basis: Floats | None) -> None:
     monkeypatch.setattr(ica, "_MATRIX_COLUMNS", 100)
-    study = brains(100, 1, 4, points=120, side=12)
-    wide = ICA(columns=names(144), components=4, within="nothing", basis=basis)
-    settled = wide.settled(Outlook(noise=1.0, units=100))
-    assert settled == wide.settled(Outlook(noise=1.0, units=100))
-    largest = max(release.size for release in settled.releases(Adjacency.REPLACE_ONE))
+    study = make_fmri(100, 1, 4, points=120, side=12)
+    wide = ICA(columns=names(144), n_components=4, per_recording="none", basis=basis)
+    resolve = wide.resolve(PublicFacts(noise=1.0, units=100))
+    assert resolve == wide.resolve(PublicFacts(noise=1.0, units=100))
+    largest = max(release.size for release in resolve.releases(Adjacency.REPLACE_ONE))
     assert largest <= 144 * 14  # never a matrix of all columns by all columns
-    found = played(settled, people(study.observed(0)))
-    assert gain_index(found["unmixing"], study.maps.T) < 0.05
+    found = played(resolve, people(study.observed(0)))
+    assert amari_index(found["unmixing"], study.maps.T) < 0.05
     with pytest.raises(ValueError, match="two passes"):
-        ICA(columns=names(144), components=4, passes=1)
-    square = ICA(columns=names(144), components=144, rounds=3)  # nothing to reduce, however wide
+        ICA(columns=names(144), n_components=4, n_passes=1)
+    square = ICA(columns=names(144), n_components=144, rounds=3)  # nothing to reduce, however wide
     assert played(square, people(study.observed(0)[:2]))["maps"].shape == (144, 144)
 
 
@@ -140,24 +140,24 @@ def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_solver_follows_public_metadata_and_the_plan_says_so() -> None:
-    plain = ICA(columns=names(5), components=3)
+    plain = ICA(columns=names(5), n_components=3)
     assert (plain.chosen, plain.score) == ("fixed-point", "volatility")
-    assert ICA(columns=names(5), components=3, seconds=2.0).chosen == "second-order"
-    assert ICA(columns=names(5), components=3, seconds=60.0).chosen == "fixed-point"
-    filtered = ICA(columns=names(5), components=3, band=(0.01, 0.1))
+    assert ICA(columns=names(5), n_components=3, seconds=2.0).chosen == "second-order"
+    assert ICA(columns=names(5), n_components=3, seconds=60.0).chosen == "fixed-point"
+    filtered = ICA(columns=names(5), n_components=3, band=(0.01, 0.1))
     assert filtered.chosen == "second-order"
     assert filtered.edges[[0, -1]] == pytest.approx([0.01, 0.1])
-    assert ICA(columns=names(5), components=3, band=(0.01, 0.1), solver="fixed-point").score == "tanh"
-    assert "second-order" in filtered.says
-    assert "12 rounds" in plain.says
-    assert "reduce 5 dimensions to 3" in plain.says
+    assert ICA(columns=names(5), n_components=3, band=(0.01, 0.1), solver="fixed-point").score == "tanh"
+    assert "second-order" in filtered.describe
+    assert "12 rounds" in plain.describe
+    assert "reduce 5 dimensions to 3" in plain.describe
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"components": 1}, "components"),
-        ({"components": 4}, "at most 3 components"),
+        ({"n_components": 1}, "components"),
+        ({"n_components": 4}, "at most 3 components"),
         ({"basis": np.ones((2, 2))}, "must have 3 rows"),
         ({"basis": np.ones((3, 2))}, "linearly independent"),
         ({"basis": np.eye(3)[:, :1]}, "at most 1 components"),
@@ -170,11 +170,11 @@ def test_the_solver_follows_public_metadata_and_the_plan_says_so() -> None:
 )
 def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ICA(**{"columns": names(3), "components": 2, **change})
+        ICA(**{"columns": names(3), "n_components": 2, **change})
 
 
 def test_rows_without_a_clock_are_refused_where_frequencies_matter() -> None:
-    statistic = build("band_scatter", {"columns": 2, "onto": np.eye(2), "edges": [0, 0.1, 0.2]})
+    statistic = build("band_scatter", {"columns": 2, "projection": np.eye(2), "edges": [0, 0.1, 0.2]})
     with pytest.raises(BadData, match="seconds"):
         statistic.check(Units.from_list([np.zeros((20, 2))]))
 
@@ -188,18 +188,21 @@ def test_damping_what_was_seen_finds_weak_components() -> None:
     mixing = np.linalg.qr(np.random.default_rng(4).normal(size=(80, 6)))[0] * [4, 4, 4, 4, 1, 1]
     units = people(sources @ mixing.T)
     found = {
-        passes: np.mean(
+        n_passes: np.mean(
             [
-                gain_index(
-                    played(ICA(columns=names(80), components=6, within="nothing", passes=passes), units, 1.2, seed)[
-                        "unmixing"
-                    ],
+                amari_index(
+                    played(
+                        ICA(columns=names(80), n_components=6, per_recording="none", n_passes=n_passes),
+                        units,
+                        1.2,
+                        seed,
+                    )["unmixing"],
                     mixing,
                 )
                 for seed in range(6)
             ]
         )
-        for passes in (1, 2)
+        for n_passes in (1, 2)
     }
     assert found[2] < 0.7 * found[1]
 
@@ -210,7 +213,7 @@ def test_stability_tells_how_much_noise_is_in_a_component(solver: str) -> None:
     memory = np.array([0.1, 0.5, 0.8, 0.95])
     sources = autoregressive(200, 200, memory, rng) * np.sqrt(garch_sources(200, 4, 200, rng=rng) ** 2 + 0.1)
     units, _ = rotated(sources)
-    algorithm = ICA(columns=names(4), components=4, solver=solver, seconds=1.0, within="nothing")
+    algorithm = ICA(columns=names(4), n_components=4, solver=solver, seconds=1.0, per_recording="none")
     seen = [played(algorithm, units, noise) for noise in (0.0, 2.0, 30.0)]
     stability = [float(np.mean(found["stability"])) for found in seen]
     assert stability[0] == pytest.approx(1.0)
@@ -220,15 +223,15 @@ def test_stability_tells_how_much_noise_is_in_a_component(solver: str) -> None:
 
 
 def test_a_private_run_end_to_end(tmp_path: Path) -> None:
-    study = brains(320, 4, 5, points=100, side=10, seed=2)
+    study = make_fmri(320, 4, 5, points=100, side=10, seed=2)
     sites = {f"site {s}": people(study.observed(s)) for s in range(4)}
     policies = {
         name: Policy(population=name, data="synthetic", epsilon=100.0, minimum_units=1, ledger=tmp_path / f"{name}.db")
         for name in sites
     }
-    algorithm = ICA(columns=names(100), components=5, within="nothing")
-    result = run(algorithm, sites, epsilon=8.0, delta=1e-5, colluders=1, policies=policies, seed=1)
-    assert gain_index(np.asarray(result.estimate["unmixing"]), study.maps.T) < 0.1
+    algorithm = ICA(columns=names(100), n_components=5, per_recording="none")
+    result = run(algorithm, sites, epsilon=8.0, delta=1e-5, colluders=1, policies=policies, random_state=1)
+    assert amari_index(np.asarray(result.estimate["unmixing"]), study.maps.T) < 0.1
     assert result.report.worst_epsilon == pytest.approx(8.0, rel=1e-3)
     for policy in policies.values():
         with policy.open_ledger() as ledger:
@@ -241,7 +244,7 @@ def test_a_private_run_end_to_end(tmp_path: Path) -> None:
     "change", [{"nonlinearity": "tanh"}, {"nonlinearity": "volatility"}, {"solver": "second-order", "seconds": 2.0}]
 )
 def test_the_attacker_does_not_exceed_the_claim(change: dict[str, object]) -> None:
-    algorithm = ICA(**{"columns": names(12), "components": 6, "rounds": 3, **change})
+    algorithm = ICA(**{"columns": names(12), "n_components": 6, "rounds": 3, **change})
     found = audit(Scheme("secure-sum"), algorithm, samples=400)
     assert found.holds
     assert found.reached > 0.8 * found.claimed  # the pair found is nearly the worst there is
@@ -256,7 +259,7 @@ FLOORS = {5: (0.68, 0.90, 0.95), 10: (0.49, 0.66, 0.81)}  # of the design's prot
 def test_abide_by_person_over_its_real_sites(real_data: Callable[[str], Path]) -> None:
     sites = abide(real_data("abide_cc200_858.npz"))
     for components, floors in FLOORS.items():
-        algorithm = ICA(columns=names(200), components=components, within="standardise", band=(0.009, 0.11))
+        algorithm = ICA(columns=names(200), n_components=components, per_recording="standardise", band=(0.009, 0.11))
         truth = np.asarray(maps_of(algorithm, sites, 1.0, 0, "non-private"))
         for epsilon, floor in zip((2.0, 4.4, 10.0), floors, strict=True):
             found = [

@@ -1,4 +1,4 @@
-"""The gain index and the pairing of components."""
+"""The Amari index and the pairing of components."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerosum.algorithms.metrics import gain_index, matched
+from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.errors import BadParameter
 
 
@@ -17,18 +17,18 @@ def test_order_sign_and_scale_do_not_count(R: int, seed: int) -> None:
     A = rng.standard_normal((R + 3, R))
     scales = rng.uniform(0.5, 2, R) * rng.choice([-1, 1], R)
     perfect = (scales[:, None] * np.linalg.pinv(A))[rng.permutation(R)]
-    assert gain_index(perfect, A) == pytest.approx(0, abs=1e-9)
+    assert amari_index(perfect, A) == pytest.approx(0, abs=1e-9)
     P = rng.standard_normal((R, R))
-    found = gain_index(P, np.eye(R))
+    found = amari_index(P, np.eye(R))
     assert 0 <= found <= 1
-    assert gain_index(P[rng.permutation(R)], np.eye(R)) == pytest.approx(found)
+    assert amari_index(P[rng.permutation(R)], np.eye(R)) == pytest.approx(found)
 
 
 def test_the_gain_index_by_hand() -> None:
     P = np.array([[2.0, 1.0], [0.0, 4.0]])
-    assert gain_index(P, np.eye(2)) == pytest.approx((0.5 + 0 + 0 + 0.25) / 4)
-    assert gain_index(np.array([[1.0, 0.0], [1.0, 0.0]]), np.eye(2)) == 1.0
-    assert gain_index(np.array([[np.nan, 0.0], [1.0, 1.0]]), np.eye(2)) == 1.0
+    assert amari_index(P, np.eye(2)) == pytest.approx((0.5 + 0 + 0 + 0.25) / 4)
+    assert amari_index(np.array([[1.0, 0.0], [1.0, 0.0]]), np.eye(2)) == 1.0
+    assert amari_index(np.array([[np.nan, 0.0], [1.0, 1.0]]), np.eye(2)) == 1.0
 
 
 def test_maps_are_paired_best_as_a_whole() -> None:
@@ -46,6 +46,6 @@ def test_maps_are_paired_best_as_a_whole() -> None:
 
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(BadParameter, match="at least two components"):
-        gain_index(np.ones((2, 3)), np.eye(3))
+        amari_index(np.ones((2, 3)), np.eye(3))
     with pytest.raises(BadParameter, match="cannot be paired"):
         matched(np.ones((2, 3)), np.ones((3, 3)))

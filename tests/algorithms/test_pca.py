@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import PCA
 from zerosum.algorithms.pca import leading, matrix_edge
-from zerosum.algorithms.program import Outlook
+from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
 from zerosum.coordinator.rehearse import drive
 from zerosum.kernel import coordinates
@@ -48,7 +48,7 @@ def data(rows: int, columns: int, seed: int = 0) -> Floats:
 @pytest.mark.parametrize("solver", ["matrix", "subspace"])
 def test_both_solvers_find_the_components_of_the_normalised_rows(solver: str) -> None:
     rows = data(3000, 12)
-    algorithm = PCA(columns=names(12), components=3, lower=np.zeros(12), upper=np.ones(12), solver=solver, rounds=40)
+    algorithm = PCA(columns=names(12), n_components=3, lower=np.zeros(12), upper=np.ones(12), solver=solver, rounds=40)
     estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
     centred = rows - rows.mean(axis=0)
     centred /= np.linalg.norm(centred, axis=1, keepdims=True)
@@ -64,29 +64,29 @@ def test_both_solvers_find_the_components_of_the_normalised_rows(solver: str) ->
 
 
 def test_the_solver_is_chosen_by_size_and_said_in_the_plan() -> None:
-    assert PCA(columns=names(2000), components=2, clip=1.0).chosen == "matrix"
-    wide = PCA(columns=names(2001), components=2, clip=1.0, centering="nothing")
+    assert PCA(columns=names(2000), n_components=2, clip=1.0).chosen == "matrix"
+    wide = PCA(columns=names(2001), n_components=2, clip=1.0, centering="none")
     assert [release.statistic for release in wide.releases(Adjacency.REPLACE_ONE)] == ["scatter_product"] * 3
     assert wide.releases(Adjacency.REPLACE_ONE)[0].size == 2001 * 12  # never a square matrix
-    assert wide.says == "solver subspace, 3 rounds at shares 0.227, 0.32, 0.453, a basis of 2 + 10 columns"
-    assert PCA(columns=names(5), components=2, clip=1.0).says == "solver matrix, the whole second moment at once"
+    assert wide.describe == "solver subspace, 3 rounds at shares 0.227, 0.32, 0.453, a basis of 2 + 10 columns"
+    assert PCA(columns=names(5), n_components=2, clip=1.0).describe == "solver matrix, the whole second moment at once"
 
 
 def test_the_planner_chooses_rounds_from_public_facts_and_leaves_alone_what_is_given() -> None:
-    wide = PCA(columns=names(3000), components=5, clip=1.0, centering="nothing")
-    outlook = Outlook(noise=1.0, units=10_000)
-    settled = wide.settled(outlook)
-    assert settled == wide.settled(outlook) == settled.settled(outlook)  # the same again, and nothing left to choose
-    assert settled == wide.settled(Outlook(noise=1.0, units=None))  # a guess, where units are not public
-    assert None not in (settled.rounds, settled.growth, settled.extra)
-    quiet = wide.settled(Outlook(noise=0.001, units=10**6)).schedule
-    assert settled.schedule.growth > quiet.growth  # where noise is small there is nothing to save up for the end
-    assert wide.model_copy(update={"rounds": 9, "growth": 3.0}).settled(outlook).schedule.rounds == 9
+    wide = PCA(columns=names(3000), n_components=5, clip=1.0, centering="none")
+    facts = PublicFacts(noise=1.0, units=10_000)
+    resolve = wide.resolve(facts)
+    assert resolve == wide.resolve(facts) == resolve.resolve(facts)  # the same again, and nothing left to choose
+    assert resolve == wide.resolve(PublicFacts(noise=1.0, units=None))  # a guess, where units are not public
+    assert None not in (resolve.rounds, resolve.growth, resolve.extra)
+    quiet = wide.resolve(PublicFacts(noise=0.001, units=10**6)).schedule
+    assert resolve.schedule.growth > quiet.growth  # where noise is small there is nothing to save up for the end
+    assert wide.model_copy(update={"rounds": 9, "growth": 3.0}).resolve(facts).schedule.rounds == 9
     all_given = wide.model_copy(update={"rounds": 2, "growth": 3.0, "extra": 1})
-    assert all_given.settled(outlook) == all_given
-    small = PCA(columns=names(5), components=2, clip=1.0)
-    assert small.settled(outlook) is small
-    shares = [release.share for release in settled.releases(Adjacency.REPLACE_ONE)]
+    assert all_given.resolve(facts) == all_given
+    small = PCA(columns=names(5), n_components=2, clip=1.0)
+    assert small.resolve(facts) is small
+    shares = [release.share for release in resolve.releases(Adjacency.REPLACE_ONE)]
     assert sum(shares) == pytest.approx(1.0)
     assert shares == sorted(shares)
 
@@ -97,10 +97,10 @@ def test_the_planned_schedule_captures_more_than_equal_rounds_without_extra_colu
     rows = (rng.normal(size=(6000, 60)) / np.arange(1, 61)) @ np.linalg.qr(rng.normal(size=(400, 60)))[0].T
     units = Units.from_rows(rows)
     matrix = coordinates.unpack(build("scatter", {"columns": 400}).total(units), 400)
-    open_ = PCA(columns=names(400), components=8, clip=1.0, centering="nothing", solver="subspace")
+    open_ = PCA(columns=names(400), n_components=8, clip=1.0, centering="none", solver="subspace")
     plain = open_.model_copy(update={"rounds": 3, "growth": 1.0, "extra": 0})
     found: dict[str, list[float]] = {"planned": [], "plain": []}
-    for which, algorithm in (("planned", open_.settled(Outlook(5.0, 6000))), ("plain", plain)):
+    for which, algorithm in (("planned", open_.resolve(PublicFacts(5.0, 6000))), ("plain", plain)):
 
         def noisy(request: PrivateSum) -> Release:
             total, std = build(request.statistic, request.params).total(units), 5 * np.sqrt(2 / request.share)
@@ -115,7 +115,7 @@ def test_the_planned_schedule_captures_more_than_equal_rounds_without_extra_colu
 def test_a_person_weighs_the_same_whatever_the_number_and_size_of_its_rows() -> None:
     rng = np.random.default_rng(1)
     people = [rng.normal(size=(int(rng.integers(3, 50)), 5)) * 10 ** rng.uniform(-3, 3) for _ in range(30)]
-    stat = build("scatter", {"columns": 5, "within": "standardise"})
+    stat = build("scatter", {"columns": 5, "per_recording": "standardise"})
     expected = np.zeros((5, 5))
     for rows in people:
         own = (rows - rows.mean(axis=0)) / rows.std(axis=0)
@@ -124,7 +124,7 @@ def test_a_person_weighs_the_same_whatever_the_number_and_size_of_its_rows() -> 
 
 
 def test_a_unit_without_any_spread_counts_as_zero() -> None:
-    stat = build("scatter", {"columns": 2, "within": "standardise"})
+    stat = build("scatter", {"columns": 2, "per_recording": "standardise"})
     assert not np.any(stat.total(Units.from_list([np.ones((4, 2)), np.full((3, 2), 7.0)])))
     assert not np.any(build("scatter", {"columns": 2}).total(Units.from_rows(np.zeros((3, 2)))))
 
@@ -146,25 +146,25 @@ def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float,
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"components": 4}, "at most 3 components"),
-        ({"components": 0}, "components"),
+        ({"n_components": 4}, "at most 3 components"),
+        ({"n_components": 0}, "components"),
         ({"mean_share": 1.0}, "mean_share"),
         ({"solver": "power"}, "solver"),
-        ({"matrix_clip": "paid"}, "set normalise to false"),
+        ({"matrix_clip": "dp"}, "set normalise to false"),
         ({"matrix_clip": 2.0}, "set normalise to false"),
         ({"matrix_clip": -2.0, "normalise": False}, "matrix_clip"),
-        ({"matrix_clip": "paid", "normalise": False, "clip_share": 0.95}, "leave nothing"),
+        ({"matrix_clip": "dp", "normalise": False, "clip_share": 0.95}, "leave nothing"),
         ({"clip_range": (2.0, 1.0)}, "the lower one first"),
-        ({"passes": 2, "normalise": False}, "two passes"),
-        ({"passes": 2, "solver": "subspace"}, "two passes"),
-        ({"passes": 3}, "passes"),
+        ({"n_passes": 2, "normalise": False}, "two passes"),
+        ({"n_passes": 2, "solver": "subspace"}, "two passes"),
+        ({"n_passes": 3}, "n_passes"),
         ({"scaling": "ranges"}, "needs a public range"),
         ({"scaling": "ranges", "lower": [0, 0, 0], "upper": [1, 1, 0]}, "of positive width"),
     ],
 )
 def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PCA(**{"columns": names(3), "components": 1, "clip": 1.0, **change})
+        PCA(**{"columns": names(3), "n_components": 1, "clip": 1.0, **change})
 
 
 def test_a_basis_that_is_not_orthonormal_is_refused() -> None:
@@ -176,7 +176,7 @@ def test_noise_is_taken_out_of_the_eigenvalues_and_drowned_components_are_said()
     rows = np.zeros((4000, 40))
     rows[:2000, 0], rows[2000:, 1] = 1.0, 1.0  # two components of equal weight, 38 of none
     result = run(
-        PCA(columns=names(40), components=5, clip=1.0, centering="nothing"),
+        PCA(columns=names(40), n_components=5, clip=1.0, centering="none"),
         {"a": rows[::2], "b": rows[1::2]},
         epsilon=1.0,
         delta=1e-5,
@@ -200,7 +200,7 @@ def test_scaling_by_ranges_divides_columns_before_they_are_normalised() -> None:
     rows = data(500, 4) * [1, 10, 100, 1000]
     upper = np.array([1.0, 10, 100, 1000])
     algorithm = PCA(
-        columns=names(4), components=2, lower=np.zeros(4), upper=upper, centering="ranges", scaling="ranges"
+        columns=names(4), n_components=2, lower=np.zeros(4), upper=upper, centering="ranges", scaling="ranges"
     )
     estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
     assert np.array_equal(estimate["scale"], upper / 2)
@@ -222,7 +222,7 @@ def own_matrices(units: list[Floats]) -> Floats:
 
 def test_a_clip_is_bought_and_the_eigenvalues_are_those_of_the_clipped_matrices() -> None:
     units = people(3000)
-    algorithm = PCA(columns=names(6), components=3, clip=40.0, centering="nothing", normalise=False, matrix_clip="paid")
+    algorithm = PCA(columns=names(6), n_components=3, clip=40.0, centering="none", normalise=False, matrix_clip="dp")
     estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_list(units)))  # type: ignore[arg-type]
     assert [(request.statistic, request.share) for request in asked] == [("scatter_norms", 0.05), ("scatter", 0.95)]
     matrices = own_matrices(units)
@@ -240,19 +240,19 @@ def test_a_bought_clip_beats_a_safe_one_on_people_of_very_different_sizes(solver
     units = people(3000)
     matrix = np.mean(own_matrices(units), axis=0)
     sites = {f"s{s}": Units.from_list(units[s::3]) for s in range(3)}
-    for bought in ("paid", None):
+    for bought in ("dp", None):
         algorithm = PCA(
             columns=names(6),
-            components=2,
+            n_components=2,
             clip=40.0,
-            centering="nothing",
+            centering="none",
             normalise=False,
             matrix_clip=bought,
             solver=solver,
         )
         result = run(algorithm, sites, epsilon=2.0, delta=1e-5, adjacency=adjacency, policies=fresh(sites, adjacency))
         assert result.report.worst_epsilon <= 2 + 1e-9
-        if bought == "paid":
+        if bought == "dp":
             assert 4 < float(result.estimate["matrix_clip"][0]) < 60
             assert result.estimate["above_noise"].tolist() == [2.0]
             assert captured(matrix, np.asarray(result.estimate["components"])) > 0.98
@@ -297,7 +297,7 @@ def test_covertype_at_a_tenth_of_epsilon(real_data: Callable[[str], Path], capsy
     upper = np.maximum(rows.max(axis=0), rows.min(axis=0) + 1)
     rows = (rows - rows.min(axis=0)) / (upper - rows.min(axis=0))
     matrix = np.cov(rows.T, bias=True)
-    algorithm = PCA(columns=names(54), components=10, lower=np.zeros(54), upper=np.ones(54), mean_share=0.1)
+    algorithm = PCA(columns=names(54), n_components=10, lower=np.zeros(54), upper=np.ones(54), mean_share=0.1)
     sites = {f"s{s}": rows[s::5] for s in range(5)}
     found = []
     for seed in range(5):
@@ -316,10 +316,12 @@ def test_a_second_look_finds_weak_components_of_people() -> None:
     spread = np.concatenate([[10.0, 2.0, 2.0, 2.0], np.full(56, 0.3)])
     people = Units.from_list([(rng.normal(size=(80, 60)) * spread) @ basis.T for _ in range(150)])
     found: dict[int, list[float]] = {1: [], 2: []}
-    for passes, kept in found.items():
-        algorithm = PCA(columns=names(60), components=4, clip=1.0, centering="nothing", within="center", passes=passes)
-        assert algorithm.looks == passes
-        assert ("damped" in algorithm.says) == (passes == 2)
+    for n_passes, kept in found.items():
+        algorithm = PCA(
+            columns=names(60), n_components=4, clip=1.0, centering="none", per_recording="center", n_passes=n_passes
+        )
+        assert algorithm.looks == n_passes
+        assert ("damped" in algorithm.describe) == (n_passes == 2)
 
         def noisy(request: PrivateSum) -> Release:
             total, std = build(request.statistic, request.params).total(people), 1.5 / np.sqrt(request.share)
@@ -340,12 +342,12 @@ def test_two_looks_without_noise_are_one() -> None:
     people = Units.from_list([rng.normal(size=(50, 6)) * [5, 4, 3, 1, 1, 1] for _ in range(200)])
     once, twice = (
         drive(
-            PCA(columns=names(6), components=3, clip=1.0, centering="nothing", within="center", passes=passes).program(
-                Adjacency.REPLACE_ONE
-            ),
+            PCA(
+                columns=names(6), n_components=3, clip=1.0, centering="none", per_recording="center", n_passes=n_passes
+            ).program(Adjacency.REPLACE_ONE),
             without_noise(people),  # type: ignore[arg-type]
         )[0]
-        for passes in (1, 2)
+        for n_passes in (1, 2)
     )
     assert np.allclose(once["components"], twice["components"], atol=0.02)
     assert np.allclose(once["eigenvalues"], twice["eigenvalues"], rtol=0.01)
@@ -368,7 +370,7 @@ def test_abide_by_person_over_its_real_sites(
     for epsilon, floor in floors.items():
         for components, least in zip((5, 10), floor, strict=True):
             algorithm = PCA(
-                columns=names(200), components=components, clip=1.0, centering="nothing", within="standardise"
+                columns=names(200), n_components=components, clip=1.0, centering="none", per_recording="standardise"
             )
             found = []
             for seed in range(5):
@@ -401,14 +403,14 @@ def test_shrinking_dead_columns_helps_and_costs_nothing_where_there_are_none() -
     assert np.allclose(np.abs(same[0].T @ same[1]), np.eye(2), atol=1e-6)
 
 
-@pytest.mark.parametrize("centering", ["nothing", "paid"])
+@pytest.mark.parametrize("centering", ["none", "dp"])
 def test_an_attacker_does_not_exceed_the_claim(centering: str) -> None:
-    algorithm = PCA(columns=names(60), components=3, clip=1.0, centering=centering)
-    found = audit(Scheme("secure-sum"), algorithm, samples=20_000 if centering == "nothing" else 2_000)
+    algorithm = PCA(columns=names(60), n_components=3, clip=1.0, centering=centering)
+    found = audit(Scheme("secure-sum"), algorithm, samples=20_000 if centering == "none" else 2_000)
     assert found.holds
-    assert found.tight or centering == "paid"  # the worst unit for the mean is not the worst for the matrix
+    assert found.tight or centering == "dp"  # the worst unit for the mean is not the worst for the matrix
 
 
 def test_an_attacker_does_not_exceed_the_claim_where_the_clip_is_bought() -> None:
-    algorithm = PCA(columns=names(6), components=2, clip=1.0, centering="nothing", normalise=False, matrix_clip="paid")
+    algorithm = PCA(columns=names(6), n_components=2, clip=1.0, centering="none", normalise=False, matrix_clip="dp")
     assert audit(Scheme("secure-sum"), algorithm, samples=400).holds

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum import algorithms
-from zerosum.algorithms import Algorithm, Covariance, Histogram, KMeans, Mean, OwnStatistic
+from zerosum.algorithms import Algorithm, Covariance, CustomStatistic, Histogram, KMeans, Mean
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
@@ -126,7 +126,7 @@ def test_kmeans_finds_separate_clusters(start: int) -> None:
     rng = np.random.default_rng(4)
     true = np.array([[2.0, 2.0], [8.0, 3.0], [5.0, 8.0]])
     rows = np.vstack([c + 0.4 * rng.normal(size=(300, 2)) for c in true])
-    algorithm = KMeans(columns=("a", "b"), clusters=3, lower=[0, 0], upper=[10, 10], start=start)
+    algorithm = KMeans(columns=("a", "b"), n_clusters=3, lower=[0, 0], upper=[10, 10], start=start)
     found = result_of(algorithm, Units.from_rows(rows))
     distance = np.linalg.norm(found["centers"][:, None] - true[None], axis=2)
     assert np.all(distance.min(axis=0) < 0.15)
@@ -134,7 +134,7 @@ def test_kmeans_finds_separate_clusters(start: int) -> None:
 
 
 def test_kmeans_keeps_centres_that_noise_drowns() -> None:
-    algorithm = KMeans(columns=("a",), clusters=2, rounds=2, lower=[0], upper=[1])
+    algorithm = KMeans(columns=("a",), n_clusters=2, rounds=2, lower=[0], upper=[1])
     units = Units.from_rows(np.full((5, 1), 0.2))
     estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), exact(units, noise=1000.0))  # type: ignore[arg-type]
     centers = np.asarray(estimate["centers"])
@@ -143,7 +143,7 @@ def test_kmeans_keeps_centres_that_noise_drowns() -> None:
 
 
 def test_the_cells_are_public_and_spread_out() -> None:
-    algorithm = KMeans(columns=("a", "b"), clusters=5, clip=2.0)
+    algorithm = KMeans(columns=("a", "b"), n_clusters=5, clip=2.0)
     cells = algorithm.cells()
     assert np.array_equal(cells, algorithm.cells())
     gaps = np.linalg.norm(cells[:, None] - cells[None], axis=2) + 10 * np.eye(len(cells))
@@ -170,8 +170,8 @@ def test_the_cells_are_public_and_spread_out() -> None:
         ("histogram", {"columns": ["a", "b"], "values": ["x"]}, "columns"),
         ("covariance", {"columns": ["a"], "clip": 1, "mean_weight": 2}, "mean_weight"),
         ("k-means", {"columns": ["a"], "clip": 1}, "clusters"),
-        ("k-means", {"columns": ["a"], "clip": 1, "clusters": 0}, "clusters"),
-        ("k-means", {"columns": ["a"], "clip": 1, "clusters": 2, "rounds": 1}, "rounds"),
+        ("k-means", {"columns": ["a"], "clip": 1, "n_clusters": 0}, "clusters"),
+        ("k-means", {"columns": ["a"], "clip": 1, "n_clusters": 2, "rounds": 1}, "rounds"),
         ("statistic", {"columns": ["a"], "clip": 1, "statistic": "not_there"}, "unknown statistic"),
     ],
 )
@@ -182,6 +182,22 @@ def test_bad_parameters_are_one_clear_sentence(name: str, parameters: dict[str, 
 
 
 def test_an_own_statistic_gives_its_sum_and_mean() -> None:
-    algorithm = OwnStatistic(columns=("a", "b"), statistic="vector_sum", clip=1.0)
+    algorithm = CustomStatistic(columns=("a", "b"), statistic="vector_sum", clip=1.0)
     with pytest.raises(BadParameter, match="options"):  # a built-in one has parameters of its own
         algorithm.releases(Adjacency.REPLACE_ONE)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "parameters", "new"),
+    [
+        ("pca", {"components": 2}, "'n_components'"),
+        ("pca", {"n_components": 2, "centering": "paid"}, "'dp'"),
+        ("pca", {"n_components": 2, "scaling": "nothing"}, "'none'"),
+        ("ica", {"n_components": 2, "within": "center"}, "'per_recording'"),
+        ("ica", {"n_components": 2, "passes": 1}, "'n_passes'"),
+        ("k-means", {"clusters": 2}, "'n_clusters'"),
+    ],
+)
+def test_a_name_of_0_1_is_answered_with_the_new_one(algorithm: str, parameters: dict[str, object], new: str) -> None:
+    with pytest.raises(BadParameter, match=f"is called {new} since 0.2"):
+        algorithms.build(algorithm, {"columns": ["a", "b"], "clip": 1.0} | parameters)

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum.algorithms.joint_diagonalization import joint_rotation
-from zerosum.algorithms.spectral import Coordinates, Look, noise_edge, refined
+from zerosum.algorithms.spectral import Coordinates, NoisySpectrum, noise_edge, refined
 from zerosum.kernel import coordinates
 
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ def test_eigenvalues_and_directions_are_judged_for_what_noise_made_of_them() -> 
     rng = np.random.default_rng(0)
     truth = np.zeros(300)
     truth[:3] = 60.0, 40.0, 5.0
-    looks = [Look.at(noisy(np.diag(truth), 1.0, rng), 1.0) for _ in range(8)]
+    looks = [NoisySpectrum.at(noisy(np.diag(truth), 1.0, rng), 1.0) for _ in range(8)]
     assert noise_edge(300, 1.0) == pytest.approx(np.sqrt(600))
     values = np.mean([look.values[:3] for look in looks], axis=0)
     assert values[:2] == pytest.approx(truth[:2], rel=0.05)
@@ -35,21 +35,21 @@ def test_eigenvalues_and_directions_are_judged_for_what_noise_made_of_them() -> 
 
 
 def test_damping_brings_strong_directions_down_and_keeps_the_order() -> None:
-    look = Look.at(np.diag([100.0, 10.0, 4.0, 1.0]), 0.0)
-    onto, back = look.damped(3)
-    assert np.allclose(onto @ back, np.eye(4))
-    assert np.diag(onto.T @ np.diag([100.0, 10.0, 4.0, 1.0]) @ onto) == pytest.approx([6.0, 6.0, 4.0, 1.0])
+    look = NoisySpectrum.at(np.diag([100.0, 10.0, 4.0, 1.0]), 0.0)
+    projection, reconstruction = look.damped(3)
+    assert np.allclose(projection @ reconstruction, np.eye(4))
+    assert np.diag(projection.T @ np.diag([100.0, 10.0, 4.0, 1.0]) @ projection) == pytest.approx([6.0, 6.0, 4.0, 1.0])
 
 
 def test_coordinates_lead_back() -> None:
     rng = np.random.default_rng(1)
     basis = rng.normal(size=(9, 4))
-    within = Coordinates.of(basis)
-    look = Look.at(np.diag([5.0, 3.0, 2.0, 1.0]), 0.0)
-    white = within.then(*look.damped(2)).then(*look.leading(4))
+    per_recording = Coordinates.of(basis)
+    look = NoisySpectrum.at(np.diag([5.0, 3.0, 2.0, 1.0]), 0.0)
+    white = per_recording.then(*look.damped(2)).then(*look.leading(4))
     rows = rng.normal(size=(20, 4)) @ basis.T
-    assert np.allclose(rows @ white.onto @ white.back.T, rows)
-    assert np.allclose(Coordinates.all(4).then(*look.leading(2)).onto, look.leading(2)[0])
+    assert np.allclose(rows @ white.projection @ white.reconstruction.T, rows)
+    assert np.allclose(Coordinates.all(4).then(*look.leading(2)).projection, look.leading(2)[0])
 
 
 def test_what_noise_explains_is_not_whitened_away() -> None:
@@ -58,16 +58,16 @@ def test_what_noise_explains_is_not_whitened_away() -> None:
     apart = np.mean([np.linalg.norm(white @ white.T - np.eye(8)) for white in pure])
     assert apart < 0.5 * np.sqrt(2 * 36) / 50  # a plain inverse root would be off by all the noise
     clear = np.diag(np.arange(4.0, 12.0))
-    white, back = refined(clear, 1e-9)
+    white, reconstruction = refined(clear, 1e-9)
     assert np.allclose(white.T @ clear @ white / np.mean(np.diag(clear)), np.eye(8))
-    assert np.allclose(white @ back.T, np.eye(8))
+    assert np.allclose(white @ reconstruction.T, np.eye(8))
 
 
 def test_a_look_that_is_all_noise_breaks_nothing() -> None:
     rng = np.random.default_rng(3)
     for matrix in (np.zeros((5, 5)), -np.eye(5), noisy(np.zeros((5, 5)), 1.0, rng)):
         for noise in (0.0, 1.0):
-            look = Look.at(matrix, noise)
+            look = NoisySpectrum.at(matrix, noise)
             for part in (*look.damped(2), *look.leading(2), *refined(matrix, noise)):
                 assert np.all(np.isfinite(part))
 

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from zerosum.algorithms import Algorithm, Covariance, Histogram, KMeans, Mean, OwnStatistic
+from zerosum.algorithms import Algorithm, Covariance, CustomStatistic, Histogram, KMeans, Mean
 from zerosum.algorithms.program import Program
+from zerosum.arrays import Array, Floats
 from zerosum.audit import audit
 from zerosum.audit.adversary import candidates, worst_pair
 from zerosum.audit.mistakes import Mistaken, mistaken, seeded
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum
-from zerosum.kernel.schemes import Combine, Floats, Law, Scheme
+from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
-from zerosum.kernel.units import Array, Units
+from zerosum.kernel.units import Units
 from zerosum.noise.sampler import Sampler
 from zerosum.site.noise import NoiseShare
 from zerosum.site.site import Site
@@ -75,7 +76,7 @@ def test_the_guarantee_survives_dropouts(scheme: str, dropouts: int) -> None:
         Mean(columns=tuple(f"x{i}" for i in range(2000)), lower=np.zeros(2000), upper=np.arange(1.0, 2001.0)),
         Covariance(columns=tuple(f"x{i}" for i in range(60)), clip=1.0),
         Histogram(columns=("bin",), values=tuple(f"{i}" for i in range(2000))),
-        OwnStatistic(columns=tuple(f"x{i}" for i in range(2000)), statistic="vector_sum_of_my_own", clip=0.5),
+        CustomStatistic(columns=tuple(f"x{i}" for i in range(2000)), statistic="vector_sum_of_my_own", clip=0.5),
     ],
     ids=lambda algorithm: algorithm.name,
 )
@@ -88,7 +89,7 @@ def test_every_program_is_tight(algorithm: Algorithm) -> None:
 def test_a_program_of_several_rounds_stays_below_its_claim() -> None:
     found = audit(
         Scheme("secure-sum"),
-        KMeans(columns=tuple(f"x{i}" for i in range(99)), clusters=10, rounds=3, clip=1.0),
+        KMeans(columns=tuple(f"x{i}" for i in range(99)), n_clusters=10, rounds=3, clip=1.0),
         samples=10_000,
     )
     assert found.holds
@@ -164,7 +165,7 @@ def test_noise_that_comes_back_is_found(fault: str, scheme: str, says: str, reac
 
 
 def test_noise_that_comes_back_in_the_next_round_is_found() -> None:
-    kmeans = KMeans(columns=tuple(f"x{i}" for i in range(99)), clusters=10, rounds=2, clip=1.0)
+    kmeans = KMeans(columns=tuple(f"x{i}" for i in range(99)), n_clusters=10, rounds=2, clip=1.0)
     with seeded("one-key-a-site"):
         found = audit(Scheme("secure-sum"), kmeans, samples=1000)
     assert any("site 0 in round 2 comes from the same key stream as" in sentence for sentence in found.faults)
@@ -193,7 +194,7 @@ def test_noise_of_the_wrong_shape_is_found(fault: str, scheme: str, says: str) -
 class OneStingy(Site):
     """Of all sites, the third draws 0.55 of its noise: no colluder, no victim."""
 
-    def _new_share(self, law: Law, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+    def _new_share(self, law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
         return NoiseShare(law.scaled(0.55 if position == 2 else 1.0), position, size, sampler, context)
 
 
@@ -216,7 +217,7 @@ def test_releases_of_few_numbers_are_measured_whole(scheme: str, columns: int) -
 class Stingy(Site):
     """A site that draws 15 % too little noise."""
 
-    def _new_share(self, law: Law, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+    def _new_share(self, law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
         return NoiseShare(law.scaled(0.85), position, size, sampler, context)
 
 

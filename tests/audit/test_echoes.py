@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from zerosum.arrays import Floats
 from zerosum.audit import echoes, shape
-from zerosum.audit.echoes import BLOCK, Floats, same_words, search
+from zerosum.audit.echoes import BLOCK, same_words, search
 from zerosum.noise.sampler import Sampler
 
 

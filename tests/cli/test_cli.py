@@ -201,11 +201,13 @@ def test_a_study_is_planned_without_reading_data_then_run_and_recorded(tmp_path:
 
 
 def test_a_plan_says_what_the_planner_chose(tmp_path: Path) -> None:
-    text = STUDY.replace('"mean"', '"pca"').replace("[parameters]", '[parameters]\ncomponents = 1\nsolver = "subspace"')
+    text = STUDY.replace('"mean"', '"pca"').replace(
+        "[parameters]", '[parameters]\nn_components = 1\nsolver = "subspace"'
+    )
     study = write_study(tmp_path, text)
     plan = as_json(zerosum("plan", str(study), "--json", cwd=tmp_path))
     rounds = len(plan["releases"]) - 1
-    assert plan["says"].startswith(f"solver subspace, {rounds} round")
+    assert plan["describe"].startswith(f"solver subspace, {rounds} round")
     assert "pca: solver subspace" in zerosum("plan", str(study), cwd=tmp_path).stdout
     record = as_json(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path))
     assert [line["share"] for line in record["privacy"]["releases"]] == [line["share"] for line in plan["releases"]]
@@ -269,7 +271,7 @@ def test_a_result_never_lands_on_another_one(tmp_path: Path) -> None:
         (("[privacy]", '[scheme]\nname = "cape"\n[privacy]'), ["unknown scheme"]),
         (("[privacy]", "[coalition]\ndropouts = 1\n[privacy]"), ["too many for a secure sum"]),
         (("[privacy]", '[scheme]\nname = "non-private"\n[privacy]'), ["private"]),
-        (("[privacy]", "[privacy]\nseed = 1"), ["private"]),
+        (("[privacy]", "[privacy]\nrandom_state = 1"), ["private"]),
         (("[parameters]", "[parameters"), ["not valid TOML"]),
     ],
 )

@@ -360,7 +360,7 @@ def test_a_statistic_unknown_at_one_site_is_refused(tmp_path: Path) -> None:
 def test_a_study_spends_across_rounds_and_studies_until_the_cap(tmp_path: Path) -> None:
     """Two studies of eps 5 each fit under a cap of 8 (they compose), a third does not and is refused whole."""
     sites = make_sites(tmp_path, epsilon=8.0)
-    question = KMeans(columns=("a", "b"), clusters=2, rounds=3, clip=1.0)
+    question = KMeans(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
     for _ in range(2):
         plan = replace(make("zero-sum"), releases=question.releases(Adjacency.REPLACE_ONE), study=f"{_}")
         carry_out(plan, sites, question=question)
@@ -388,7 +388,7 @@ def test_no_colluder_is_refused_when_results_go_back() -> None:
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum"])
 def test_a_site_that_was_lost_in_one_round_takes_part_in_the_next(scheme: str, tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
-    question = KMeans(columns=("a", "b"), clusters=2, rounds=3, clip=1.0)
+    question = KMeans(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
     plan = replace(make(scheme, coalition=Coalition(1, 1)), releases=question.releases(Adjacency.REPLACE_ONE))
     kind = Contribute if scheme == "secure-sum" else Prepare
 

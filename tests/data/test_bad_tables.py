@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tables import FORMATS, NAMES, Table, csv_bytes, every_format
-from zerosum.data.tables import Loaded, load_units
+from zerosum.data.tables import TableData, load_units
 from zerosum.errors import BadData, BadParameter
 
 
-def _rows(loaded: Loaded) -> list[list[float]]:
+def _rows(loaded: TableData) -> list[list[float]]:
     return np.asarray(loaded.units.rows).tolist()  # type: ignore[no-any-return]  # tolist is typed as Any
 
 
-def _by_unit(loaded: Loaded) -> list[list[list[float]]]:
+def _by_unit(loaded: TableData) -> list[list[list[float]]]:
     return [unit.tolist() for unit in loaded.units.each()]
 
 

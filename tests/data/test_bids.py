@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from brains import AFFINE, RAW, bids, mask, participants, read, save, sidecar, table, volumes
 from zerosum.data.bids import find_recordings
-from zerosum.data.imaging import Imaged, Preparation, Selection, Space, load_images
+from zerosum.data.imaging import ImagingData, Masker, Preprocessing, Selection, load_images
 from zerosum.errors import BadData
 
 Floats = NDArray[np.float64]
 
 
-def _people(found: Imaged) -> dict[str, Floats]:
+def _people(found: ImagingData) -> dict[str, Floats]:
     return dict(zip(found.people, found.units.each(), strict=True))
 
 
-def test_all_runs_and_sessions_of_a_person_are_one_unit(tmp_path: Path, space: Space) -> None:
+def test_all_runs_and_sessions_of_a_person_are_one_unit(tmp_path: Path, space: Masker) -> None:
     folder = bids(
         tmp_path / "site",
         {
@@ -46,7 +46,7 @@ def test_all_runs_and_sessions_of_a_person_are_one_unit(tmp_path: Path, space: S
     np.testing.assert_array_equal(found.units.rows, np.vstack([read(path, space) for path in paths]))
 
 
-def test_every_run_is_prepared_by_itself(tmp_path: Path, space: Space) -> None:
+def test_every_run_is_prepared_by_itself(tmp_path: Path, space: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-a", 12), ("task-b", 20)]})
     found = load_images(folder, space)
     for part in (slice(0, 12), slice(12, 32)):
@@ -54,7 +54,7 @@ def test_every_run_is_prepared_by_itself(tmp_path: Path, space: Space) -> None:
         np.testing.assert_allclose(found.units.rows[part].std(axis=0), 1)
 
 
-def test_tasks_spaces_and_derivatives_are_selected(tmp_path: Path, voxels: Space) -> None:
+def test_tasks_spaces_and_derivatives_are_selected(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12), ("task-game", 13)]})
     func = folder / "sub-1/func"
     for at, name in enumerate(("space-MNI_desc-preproc", "space-T1w_desc-preproc", "space-MNI_res-2_desc-smooth")):
@@ -76,7 +76,7 @@ def test_tasks_spaces_and_derivatives_are_selected(tmp_path: Path, voxels: Space
         lengths(task="sleep")
 
 
-def test_derivatives_use_the_list_of_their_data_set(tmp_path: Path, voxels: Space) -> None:
+def test_derivatives_use_the_list_of_their_data_set(tmp_path: Path, voxels: Masker) -> None:
     folder = tmp_path / "site" / "derivatives" / "fmriprep"
     save(folder / "sub-1/func/sub-1_task-rest_desc-preproc_bold.nii.gz", volumes(1))
     with pytest.raises(BadData, match=r"has no participants\.tsv"):
@@ -86,7 +86,7 @@ def test_derivatives_use_the_list_of_their_data_set(tmp_path: Path, voxels: Spac
 
 
 @pytest.mark.parametrize("ending", ["timeseries", "regressors"])
-def test_confounds_of_a_derived_run_are_found(tmp_path: Path, voxels: Space, ending: str) -> None:
+def test_confounds_of_a_derived_run_are_found(tmp_path: Path, voxels: Masker, ending: str) -> None:
     func = tmp_path / "sub-1/func"
     participants(tmp_path, ["1"])
     motion = np.random.default_rng(0).normal(size=40)
@@ -95,13 +95,13 @@ def test_confounds_of_a_derived_run_are_found(tmp_path: Path, voxels: Space, end
         save(func / f"{name}_space-MNI_res-2_desc-preproc_bold.nii.gz", volumes(run) + 99 * motion)
     table(func / f"sub-1_task-rest_run-1_desc-confounds_{ending}.tsv", {"rot_x": motion})
     with pytest.raises(BadData, match=r"no table of confounds beside an image\n.*run-2"):
-        load_images(tmp_path, voxels, Preparation(("rot_x",)))
+        load_images(tmp_path, voxels, Preprocessing(("rot_x",)))
     table(func / f"sub-1_task-rest_run-2_desc-confounds_{ending}.tsv", {"rot_x": motion})
-    rows = load_images(tmp_path, voxels, Preparation(("rot_x",))).units.rows
+    rows = load_images(tmp_path, voxels, Preprocessing(("rot_x",))).units.rows
     np.testing.assert_allclose((motion - motion.mean()) @ rows[:40], 0, atol=1e-8)
 
 
-def test_clocks_are_inherited_from_the_nearest_sidecar(tmp_path: Path, voxels: Space) -> None:
+def test_clocks_are_inherited_from_the_nearest_sidecar(tmp_path: Path, voxels: Masker) -> None:
     participants(tmp_path, ["1", "2", "3"])
     for person in (1, 2, 3):
         save(tmp_path / f"sub-{person}/func/sub-{person}_task-rest_bold.nii.gz", volumes(person), None)
@@ -115,7 +115,7 @@ def test_clocks_are_inherited_from_the_nearest_sidecar(tmp_path: Path, voxels: S
     assert runs.seconds.tolist() == [3, 4, 3]
 
 
-def test_who_is_listed_without_images_is_noted(tmp_path: Path, voxels: Space) -> None:
+def test_who_is_listed_without_images_is_noted(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]}, listed=["sub-1", "sub-2", "sub-3"])
     (folder / "sub-3").mkdir()
     found = load_images(folder, voxels)
@@ -123,7 +123,7 @@ def test_who_is_listed_without_images_is_noted(tmp_path: Path, voxels: Space) ->
     assert found.notes == ("2 listed in participants.tsv have no such images: sub-2, sub-3",)
 
 
-def test_people_who_are_not_listed_are_refused(tmp_path: Path, voxels: Space) -> None:
+def test_people_who_are_not_listed_are_refused(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 12)]}, listed=["sub-1"])
     with pytest.raises(BadData, match=r"images of people who are not in its participants\.tsv\n.*sub-2"):
         load_images(folder, voxels)
@@ -142,7 +142,7 @@ def test_people_who_are_not_listed_are_refused(tmp_path: Path, voxels: Space) ->
         ("participant_id\n\xff\n", "damaged"),
     ],
 )
-def test_lists_that_do_not_say_who_takes_part(tmp_path: Path, voxels: Space, content: str, message: str) -> None:
+def test_lists_that_do_not_say_who_takes_part(tmp_path: Path, voxels: Masker, content: str, message: str) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
     (folder / "participants.tsv").write_bytes(content.encode("latin-1"))
     if content.startswith("participant_id\n") and "sub" not in content:
@@ -151,7 +151,7 @@ def test_lists_that_do_not_say_who_takes_part(tmp_path: Path, voxels: Space, con
         load_images(folder, voxels)
 
 
-def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path, voxels: Space) -> None:
+def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("ses-a_task-rest", 12)]})
     for place, name in (("sub-1", "sub-2_task-rest"), ("sub-2/ses-a", "sub-2_task-rest"), ("sub-1", "rest")):
         path = save(folder / place / "func" / f"{name}_bold.nii.gz", volumes(1))
@@ -162,7 +162,7 @@ def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path, voxels: Space) ->
 
 
 @pytest.mark.parametrize("fault", ["short", "finite", "grid", "stranger", "folder", "confounds"])
-def test_no_message_says_whose_image_or_how_many(tmp_path: Path, voxels: Space, fault: str) -> None:
+def test_no_message_says_whose_image_or_how_many(tmp_path: Path, voxels: Masker, fault: str) -> None:
     """The sentence is the same whoever's images are at fault; at the site, the detail says whose."""
     said, details = set(), set()
     for at, wrong in enumerate((["ann"], ["bob", "cat"], ["ann", "bob", "cat"])):
@@ -181,7 +181,7 @@ def test_no_message_says_whose_image_or_how_many(tmp_path: Path, voxels: Space, 
                 case "folder":
                     path.rename(path.with_name(f"sub-x{name}_task-rest_bold.nii.gz"))
         with pytest.raises(BadData) as refused:
-            load_images(folder, voxels, Preparation(("x",), seconds=2.0) if fault == "confounds" else None)
+            load_images(folder, voxels, Preprocessing(("x",), seconds=2.0) if fault == "confounds" else None)
         message = str(refused.value).replace(str(folder), "FOLDER")
         assert "FOLDER" in message
         said.add(message)
@@ -191,7 +191,7 @@ def test_no_message_says_whose_image_or_how_many(tmp_path: Path, voxels: Space, 
     assert fault == "confounds" or len(details) > 1
 
 
-def test_links(tmp_path: Path, voxels: Space) -> None:
+def test_links(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]}, listed=["sub-1", "sub-2"])
     outside = save(tmp_path / "outside.nii.gz", volumes(1))
     func = folder / "sub-2" / "func"
@@ -219,7 +219,7 @@ def test_links(tmp_path: Path, voxels: Space) -> None:
     assert load_images(folder, voxels).people == ("sub-2",)
 
 
-def test_odd_names_do_no_harm(tmp_path: Path, voxels: Space) -> None:
+def test_odd_names_do_no_harm(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
     func = folder / "sub-1/func"
     for name in ("._sub-1_task-rest_bold.nii.gz", "-_bold.json", "sub-1_\udcff.json", "_.tsv", "ses-"):
@@ -229,7 +229,7 @@ def test_odd_names_do_no_harm(tmp_path: Path, voxels: Space) -> None:
     assert load_images(folder, voxels).people == ("sub-1",)
 
 
-def test_a_plain_folder_has_one_image_a_person(tmp_path: Path, voxels: Space) -> None:
+def test_a_plain_folder_has_one_image_a_person(tmp_path: Path, voxels: Masker) -> None:
     folder = tmp_path / "plain"
     motion = np.random.default_rng(0).normal(size=40)
     for at, name in enumerate(("ann.nii", "bob_2.nii.gz")):
@@ -239,7 +239,7 @@ def test_a_plain_folder_has_one_image_a_person(tmp_path: Path, voxels: Space) ->
     sidecar(folder / "bob_2.json", RepetitionTime=0.8)
     for name in ("ann", "bob_2"):
         table(folder / f"{name}.tsv", {"x": motion})
-    found = load_images(folder, voxels, Preparation(("x",)))
+    found = load_images(folder, voxels, Preprocessing(("x",)))
     assert found.people == ("ann", "bob_2")
     assert found.units.runs is not None
     assert found.units.runs.seconds.tolist() == [2, 0.8]
@@ -259,7 +259,7 @@ def test_folders_that_hold_nobody(tmp_path: Path) -> None:
         find_recordings(tmp_path)
 
 
-def test_headers_are_checked_before_volumes_areread(tmp_path: Path, voxels: Space) -> None:
+def test_headers_are_checked_before_volumes_areread(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 3)]})
     steps: list[int] = []
     with pytest.raises(BadData, match=r"fewer than the 10 volumes a run needs\n.*sub-2.* it has 3"):
@@ -269,7 +269,7 @@ def test_headers_are_checked_before_volumes_areread(tmp_path: Path, voxels: Spac
 
 def test_more_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
-    voxels = Space.from_array(mask(), AFFINE, "mask")
+    voxels = Masker.from_array(mask(), AFFINE, "mask")
 
     def full(*args: object) -> None:
         raise MemoryError

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from brains import AFFINE, RAW, SHAPE, atlas, mask, nib, read, save, sidecar, table, volumes
 from zerosum.data import nifti
-from zerosum.data.imaging import Preparation, Space
+from zerosum.data.imaging import Masker, Preprocessing
 from zerosum.data.scans import open_scan, read_confounds
 from zerosum.errors import BadData, BadInput, BadParameter
 
@@ -28,22 +28,22 @@ Floats = NDArray[np.float64]
 
 
 def test_a_space_knows_its_columns(tmp_path: Path) -> None:
-    voxels = Space.load(save(tmp_path / "mask.nii.gz", mask()), "mask")
+    voxels = Masker.load(save(tmp_path / "mask.nii.gz", mask()), "mask")
     assert (len(voxels.columns), voxels.columns[0], voxels.columns[-1]) == (24, "v0001", "v0024")
     assert voxels.shape == SHAPE
     np.testing.assert_array_equal(voxels.affine, AFFINE)
-    regions = Space.load(save(tmp_path / "atlas.nii", atlas()), "atlas")
+    regions = Masker.load(save(tmp_path / "atlas.nii", atlas()), "atlas")
     assert regions.columns == ("r2", "r5", "r9")
     assert len({voxels.digest, regions.digest}) == 2
 
 
 def test_the_digest_names_the_grid_and_what_counts_on_it(tmp_path: Path) -> None:
-    one = Space.load(save(tmp_path / "a.nii.gz", mask()), "mask")
-    assert Space.load(save(tmp_path / "b.nii", 255.0 * mask()), "mask").digest == one.digest
+    one = Masker.load(save(tmp_path / "a.nii.gz", mask()), "mask")
+    assert Masker.load(save(tmp_path / "b.nii", 255.0 * mask()), "mask").digest == one.digest
     moved = AFFINE + np.array([[0, 0, 0, 1.0], *np.zeros((3, 4))])
     smaller = mask()
     smaller[1, 1, 1] = 0
-    others = [Space.from_array(mask(), moved, "mask"), Space.from_array(smaller, AFFINE, "mask")]
+    others = [Masker.from_array(mask(), moved, "mask"), Masker.from_array(smaller, AFFINE, "mask")]
     assert len({one.digest, *(other.digest for other in others)}) == 3
 
 
@@ -66,7 +66,7 @@ def test_grids_that_are_none(
 ) -> None:
     path = save(tmp_path / "a.nii.gz", values)
     with pytest.raises(BadData, match=message) as refused:
-        Space.load(path, kind)
+        Masker.load(path, kind)
     assert str(path) in str(refused.value)
 
 
@@ -76,17 +76,17 @@ def test_an_affine_that_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.nii"
     path.write_bytes(image.to_bytes()[:280] + np.full(4, np.nan, "<f4").tobytes() + image.to_bytes()[296:])
     with pytest.raises(BadData, match=r"the affine of .* is not finite"):
-        Space.load(path, "mask")
+        Masker.load(path, "mask")
     path.write_bytes(image.to_bytes()[:280] + np.zeros(12, "<f4").tobytes() + image.to_bytes()[328:])
     with pytest.raises(BadData, match=r"the affine of .* is not finite, or flat"):
-        Space.load(path, "mask")
+        Masker.load(path, "mask")
 
 
 # One run
 
 
 @pytest.mark.parametrize("name", ["run.nii", "run.nii.gz", "RUN.NII.GZ"])
-def test_rows_are_what_nilearn_extracts(tmp_path: Path, space: Space, name: str) -> None:
+def test_rows_are_what_nilearn_extracts(tmp_path: Path, space: Masker, name: str) -> None:
     path = save(tmp_path / name, volumes(1).astype(np.float32))
     grid = nib.Nifti1Image(np.asarray(atlas() if space.kind == "atlas" else mask()), AFFINE)
     masker: Any
@@ -98,66 +98,66 @@ def test_rows_are_what_nilearn_extracts(tmp_path: Path, space: Space, name: str)
     np.testing.assert_allclose(read(path, space), expected, rtol=1e-5)
 
 
-def test_scaled_integers_become_their_values(tmp_path: Path, voxels: Space) -> None:
+def test_scaled_integers_become_their_values(tmp_path: Path, voxels: Masker) -> None:
     image = nib.Nifti1Image(volumes(1), AFFINE)
     image.set_data_dtype(np.int16)
     nib.save(image, tmp_path / "a.nii.gz")
-    rows = read(tmp_path / "a.nii.gz", voxels, Preparation(standardise=False, seconds=1.0))
-    np.testing.assert_allclose(rows, voxels.extract(volumes(1)), atol=0.01)
+    rows = read(tmp_path / "a.nii.gz", voxels, Preprocessing(standardise=False, seconds=1.0))
+    np.testing.assert_allclose(rows, voxels.transform(volumes(1)), atol=0.01)
 
 
-def test_a_run_is_read_some_volumes_at_a_time(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_read_some_volumes_at_a_time(tmp_path: Path, space: Masker, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1))
-    smooth = Preparation(smoothing_mm=6.0)
+    smooth = Preprocessing(smoothing_mm=6.0)
     whole, smoothed = read(path, space), read(path, space, smooth)
     monkeypatch.setattr(nifti, "_CHUNK_BYTES", 7 * 8 * int(np.prod(SHAPE)))
     np.testing.assert_array_equal(read(path, space), whole)
     np.testing.assert_array_equal(read(path, space, smooth), smoothed)
 
 
-def test_columns_are_standardised_and_still_ones_become_zero(tmp_path: Path, voxels: Space) -> None:
+def test_columns_are_standardised_and_still_ones_become_zero(tmp_path: Path, voxels: Masker) -> None:
     values = volumes(1)
     values[2, 2, 2] = 123.4
     path = save(tmp_path / "a.nii.gz", values)
-    for preparation in (Preparation(), Preparation(detrend=True), Preparation(detrend=True, band=(0.01, 0.1))):
-        rows = read(path, voxels, preparation)
+    for preprocessing in (Preprocessing(), Preprocessing(detrend=True), Preprocessing(detrend=True, band=(0.01, 0.1))):
+        rows = read(path, voxels, preprocessing)
         still = np.flatnonzero(~rows.any(axis=0))
         assert still.tolist() == [int(voxels.labels[2, 2, 2]) - 1]
         np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
         np.testing.assert_allclose(np.delete(rows.std(axis=0), still), 1)
 
 
-def test_a_trend_goes(tmp_path: Path, voxels: Space) -> None:
+def test_a_trend_goes(tmp_path: Path, voxels: Masker) -> None:
     time = np.arange(40.0)
     path = save(tmp_path / "a.nii.gz", volumes(1) + 3 * time)
-    rows = read(path, voxels, Preparation(detrend=True, standardise=False))
+    rows = read(path, voxels, Preprocessing(detrend=True, standardise=False))
     np.testing.assert_allclose((time - time.mean()) @ rows, 0, atol=1e-6)
 
 
-def test_the_band_that_is_kept(tmp_path: Path, voxels: Space) -> None:
+def test_the_band_that_is_kept(tmp_path: Path, voxels: Masker) -> None:
     time = 2.0 * np.arange(200)
     kept, slow, fast = (np.sin(2 * np.pi * hertz * time) for hertz in (0.05, 0.004, 0.2))
     path = save(tmp_path / "a.nii.gz", np.zeros((*SHAPE, 200)) + 100 + kept + 5 * slow + 5 * fast)
-    rows = read(path, voxels, Preparation(band=(0.02, 0.1), standardise=False))
+    rows = read(path, voxels, Preprocessing(band=(0.02, 0.1), standardise=False))
     np.testing.assert_allclose(rows[60:-60, 0], kept[60:-60], atol=0.1)
-    low = read(path, voxels, Preparation(band=(0, 0.1), standardise=False))
+    low = read(path, voxels, Preprocessing(band=(0, 0.1), standardise=False))
     np.testing.assert_allclose(low[60:-60, 0], (100 + kept + 5 * slow)[60:-60], atol=0.1)
     with pytest.raises(BadData, match=r"the band ends at 0\.3 Hz, beyond what .*\n.*2 s, so nothing beyond 0\.25 Hz"):
-        read(path, voxels, Preparation(band=(0.01, 0.3)))
+        read(path, voxels, Preprocessing(band=(0.01, 0.3)))
 
 
-def test_a_band_for_short_runs(tmp_path: Path, voxels: Space) -> None:
+def test_a_band_for_short_runs(tmp_path: Path, voxels: Masker) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1, 12))
-    assert np.isfinite(read(path, voxels, Preparation(band=(0.01, 0.1)))).all()
+    assert np.isfinite(read(path, voxels, Preprocessing(band=(0.01, 0.1)))).all()
 
 
-def test_confounds_are_regressed_out(tmp_path: Path, space: Space) -> None:
+def test_confounds_are_regressed_out(tmp_path: Path, space: Masker) -> None:
     rng = np.random.default_rng(0)
     motion, drift = rng.normal(size=40), np.cumsum(rng.normal(size=40))
     path = save(tmp_path / "a.nii.gz", volumes(1) + 50 * motion + 20 * drift)
     cells = ["n/a", *map(str, drift[1:])]
     confounds = table(tmp_path / "c.tsv", {"x": motion, "other": ["n/a"] * 40, "x_derivative1": cells})
-    rows = read(path, space, Preparation(("x", "x_derivative1")), confounds=confounds)
+    rows = read(path, space, Preprocessing(("x", "x_derivative1")), confounds=confounds)
     first = np.concatenate([[0], drift[1:]])
     for removed in (motion, first):
         np.testing.assert_allclose((removed - removed.mean()) @ rows, 0, atol=1e-8)
@@ -167,7 +167,7 @@ def test_confounds_are_regressed_out(tmp_path: Path, space: Space) -> None:
     np.testing.assert_allclose(rows, expected / expected.std(axis=0), atol=1e-8)
 
 
-def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Space) -> None:
+def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Masker) -> None:
     path, numbers = tmp_path / "c.tsv", ["0.5"] * 12
 
     def refused(message: str, columns: dict[str, list[str]], name: str = "x") -> None:
@@ -191,18 +191,18 @@ def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Space) -> N
             read_confounds(path, ["x"], 12)
     run = save(tmp_path / "a.nii.gz", volumes(1, 12))
     with pytest.raises(BadData, match="there is no table of confounds beside"):
-        open_scan(run, voxels, Preparation(("x",)))
-    many = Preparation(tuple(f"c{at}" for at in range(10)))
+        open_scan(run, voxels, Preprocessing(("x",)))
+    many = Preprocessing(tuple(f"c{at}" for at in range(10)))
     with pytest.raises(BadData, match=r"too few volumes for 10 confounds\n.*it has 12"):
         open_scan(run, voxels, many, confounds=path)
 
 
-def test_smoothing(tmp_path: Path, voxels: Space) -> None:
+def test_smoothing(tmp_path: Path, voxels: Masker) -> None:
     values = np.zeros((*SHAPE, 10))
     values[2, 3, 1] = 1.0
     values[0, 0, 0] = np.nan  # outside
     path = save(tmp_path / "a.nii.gz", values)
-    rows = read(path, voxels, Preparation(smoothing_mm=6.0, standardise=False))
+    rows = read(path, voxels, Preprocessing(smoothing_mm=6.0, standardise=False))
     assert rows[0, voxels.labels[2, 3, 1] - 1] == rows[0].max() < 0.5
     assert rows[0].min() > 0
     neighbour, next_slice = rows[0, voxels.labels[3, 3, 1] - 1], rows[0, voxels.labels[2, 3, 2] - 1]
@@ -224,7 +224,7 @@ def test_smoothing(tmp_path: Path, voxels: Space) -> None:
     ],
 )
 def test_runs_that_are_refused(
-    tmp_path: Path, voxels: Space, values: NDArray[Any], affine: Floats, message: str
+    tmp_path: Path, voxels: Masker, values: NDArray[Any], affine: Floats, message: str
 ) -> None:
     path = save(tmp_path / "a.nii.gz", values, affine=affine)
     with pytest.raises(BadData, match=message) as refused:
@@ -233,7 +233,7 @@ def test_runs_that_are_refused(
     assert str(path) in refused.value.detail
 
 
-def test_grids_may_differ_by_rounding(tmp_path: Path, voxels: Space) -> None:
+def test_grids_may_differ_by_rounding(tmp_path: Path, voxels: Masker) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1), affine=AFFINE + 1e-5 * np.eye(4))
     assert read(path, voxels).shape == (40, 24)
 
@@ -242,7 +242,7 @@ def test_grids_may_differ_by_rounding(tmp_path: Path, voxels: Space) -> None:
 
 
 @pytest.mark.parametrize(("stated", "unit"), [(1.5, "sec"), (1500, "msec"), (1_500_000, "usec")])
-def test_the_clock_of_the_header(tmp_path: Path, voxels: Space, stated: float, unit: str) -> None:
+def test_the_clock_of_the_header(tmp_path: Path, voxels: Masker, stated: float, unit: str) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1), stated, unit=unit)
     assert open_scan(path, voxels, RAW).seconds == pytest.approx(1.5)
     near = sidecar(tmp_path / "a.json", RepetitionTime=1.5005)
@@ -250,10 +250,10 @@ def test_the_clock_of_the_header(tmp_path: Path, voxels: Space, stated: float, u
     far = sidecar(tmp_path / "b.json", RepetitionTime=2)
     with pytest.raises(BadData, match=r"says another time between volumes .*\n.* 1\.5 s, but .* says 2 s"):
         open_scan(path, voxels, RAW, sidecars=[far])
-    assert open_scan(path, voxels, Preparation(seconds=0.7), sidecars=[far]).seconds == 0.7
+    assert open_scan(path, voxels, Preprocessing(seconds=0.7), sidecars=[far]).seconds == 0.7
 
 
-def test_a_clock_without_a_unit_counts_for_nothing(tmp_path: Path, voxels: Space) -> None:
+def test_a_clock_without_a_unit_counts_for_nothing(tmp_path: Path, voxels: Masker) -> None:
     for name, seconds in (("a.nii", None), ("b.nii", 0.0)):
         path = save(tmp_path / name, volumes(1), seconds)
         with pytest.raises(BadData, match=r"does not say how many seconds .* RepetitionTime .* or `seconds` in the"):
@@ -263,7 +263,7 @@ def test_a_clock_without_a_unit_counts_for_nothing(tmp_path: Path, voxels: Space
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"RepetitionTime": "2"}', '{"RepetitionTime": 0}', "\xff"])
-def test_sidecars_that_say_nothing(tmp_path: Path, voxels: Space, content: str) -> None:
+def test_sidecars_that_say_nothing(tmp_path: Path, voxels: Masker, content: str) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1))
     (tmp_path / "a.json").write_bytes(content.encode("latin-1"))
     with pytest.raises(BadData, match=r"a\.json"):
@@ -274,7 +274,7 @@ def test_sidecars_that_say_nothing(tmp_path: Path, voxels: Space, content: str) 
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
-def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Space, name: str) -> None:
+def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Masker, name: str) -> None:
     whole = save(tmp_path / name, volumes(1, 12)).read_bytes()
     path = tmp_path / f"cut-{name}"
     for length in [*range(0, len(whole), max(1, len(whole) // 60)), len(whole) - 1]:
@@ -289,18 +289,18 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Space, name: str) -
 @settings(max_examples=60)
 @given(data=st.data())
 def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, name: str, data: st.DataObject) -> None:
-    voxels = Space.from_array(mask(), AFFINE, "mask")
+    voxels = Masker.from_array(mask(), AFFINE, "mask")
     damaged = bytearray(nib.Nifti1Image(volumes(1, 12), AFFINE).to_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, 351))] = data.draw(st.integers(0, 255))
     path = tmp_path / name
     path.write_bytes(gzip.compress(damaged) if name.endswith(".gz") else damaged)
     with suppress(BadData):
-        assert np.isfinite(read(path, voxels, Preparation(seconds=2.0))).all()
+        assert np.isfinite(read(path, voxels, Preprocessing(seconds=2.0))).all()
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
-def test_a_header_that_claims_more_than_the_file_holds(tmp_path: Path, voxels: Space, name: str) -> None:
+def test_a_header_that_claims_more_than_the_file_holds(tmp_path: Path, voxels: Masker, name: str) -> None:
     path = save(tmp_path / name, volumes(1, 12))
     image = bytearray(nib.Nifti2Image(volumes(1, 12), AFFINE).to_bytes())
     image[48:56] = np.int64(2**40).tobytes()  # the number of volumes
@@ -309,7 +309,7 @@ def test_a_header_that_claims_more_than_the_file_holds(tmp_path: Path, voxels: S
         open_scan(path, voxels, RAW)
 
 
-def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Space) -> None:
+def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Masker) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1, 12))
     damaged = bytearray(path.read_bytes())
     damaged[-6] ^= 1  # the checksum itself: every volume is there
@@ -318,7 +318,7 @@ def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Space) -> N
         read(path, voxels)
 
 
-def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Space) -> None:
+def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Masker) -> None:
     for name in ("a.nii", "a.nii.gz"):
         with pytest.raises(BadData, match="there is no file"):
             read(tmp_path / name, voxels)
@@ -327,7 +327,7 @@ def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Space) -
             with pytest.raises(BadData):
                 read(tmp_path / name, voxels)
     with pytest.raises(BadData, match=r"is neither \.nii nor \.nii\.gz"):
-        Space.load(tmp_path / "mask.img", "mask")
+        Masker.load(tmp_path / "mask.img", "mask")
 
 
 # What a study may ask for
@@ -348,11 +348,11 @@ def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Space) -
 )
 def test_preparations_that_make_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadParameter):
-        Preparation(**wrong)
+        Preprocessing(**wrong)
 
 
 @pytest.mark.parametrize("library", ["nibabel", "nilearn"])
-def test_without_the_libraries(tmp_path: Path, voxels: Space, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_libraries(tmp_path: Path, voxels: Masker, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1))
     honest = builtins.__import__
 
@@ -362,6 +362,6 @@ def test_without_the_libraries(tmp_path: Path, voxels: Space, library: str, monk
         return honest(name, *args)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    for preparation in (Preparation(detrend=True), Preparation(smoothing_mm=5.0)):
+    for preprocessing in (Preprocessing(detrend=True), Preprocessing(smoothing_mm=5.0)):
         with pytest.raises(BadInput, match=r"pip install zerosum\[neuro\]"):
-            read(path, voxels, preparation)
+            read(path, voxels, preprocessing)

@@ -16,14 +16,14 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from zerosum.data.brains import Brains, brains
+from zerosum.data.fmri import Brains, make_fmri
 from zerosum.errors import BadData, BadParameter, BudgetExceeded
 from zerosum.estimators import ICA
 from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 
 Floats = NDArray[np.float64]
-MADE_UP = brains(36, sites=3, components=3, points=60, side=5, noise=0.1)
+MADE_UP = make_fmri(36, sites=3, components=3, points=60, side=5, noise=0.1)
 _ONE = "scikit-learn sets n_components to 1, and one source alone cannot be separated from anything"
 
 
@@ -59,7 +59,7 @@ def ledgers(folder: Path) -> list[Path]:
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]  # theirs
-    [ICA(scheme="pooled", epsilon=10.0, passes=1, rounds=3, random_state=0)],
+    [ICA(scheme="pooled", epsilon=10.0, n_passes=1, rounds=3, random_state=0)],
     expected_failed_checks=lambda _ica: {
         "check_dont_overwrite_parameters": _ONE,
         "check_fit2d_predict1d": _ONE,
@@ -158,7 +158,7 @@ def test_time_courses_are_the_sources() -> None:
 
 
 def test_time_courses_of_recordings_are_made_as_in_the_fit() -> None:
-    ica = exact(within="standardise").fit(three())
+    ica = exact(per_recording="standardise").fit(three())
     person = three()[0][0]
     (courses,) = ica.time_courses(Units.from_runs([[person[:40], 5 * person[40:] + 9]], [[2.0, 2.0]]))
     alone = ica.time_courses([person[:40], person[40:]])

@@ -130,7 +130,7 @@ def test_columns_may_be_scaled_by_their_public_ranges() -> None:
 
 
 def test_a_clip_may_be_bought_and_shrinking_left_out() -> None:
-    found = seeded(n_components=2, normalise=False, matrix_clip="paid", epsilon=20.0).fit(three(6000))
+    found = seeded(n_components=2, normalise=False, matrix_clip="dp", epsilon=20.0).fit(three(6000))
     assert [line.statistic for line in found.privacy_.releases] == ["vector_sum", "scatter_norms", "scatter"]
     assert found.explained_variance_[0] == pytest.approx(8, rel=0.2)  # 9, less what the clip at a quantile takes
     fixed = seeded(n_components=2, normalise=False, matrix_clip=300.0, epsilon=20.0).fit(three(6000))
@@ -142,7 +142,7 @@ def test_a_clip_may_be_bought_and_shrinking_left_out() -> None:
 
 def test_about_zero_the_mean_is_zero_whatever_the_ranges() -> None:
     data = rows() + 5
-    found = seeded(scheme="non-private", centering="nothing", lower=-10, upper=[30, 20, 20, 20], normalise=False)
+    found = seeded(scheme="non-private", centering="none", lower=-10, upper=[30, 20, 20, 20], normalise=False)
     found.fit(data)
     assert not np.any(found.mean_)
     assert np.isclose(found.explained_variance_[0], np.linalg.eigvalsh(data.T @ data / 600)[-1])
@@ -310,7 +310,7 @@ def test_what_drowns_in_noise_is_said() -> None:
         ({"upper": None}, "belong together"),
         ({"upper": [1.0, 2.0]}, r"upper must be one number or one for each of the 4 columns, got shape \(2,\)"),
         ({"solver": "power"}, "solver"),
-        ({"matrix_clip": "paid"}, "set normalise to false"),
+        ({"matrix_clip": "dp"}, "set normalise to false"),
         ({"scaling": "ranges", "lower": None, "upper": None, "clip": 1.0}, "needs a public range"),
         ({"scheme": "magic"}, "unknown scheme"),
         ({"epsilon": -1.0}, "epsilon must be positive and finite, got -1"),

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel import grid
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.schemes import Floats, Scheme, SiteShape
+from zerosum.kernel.schemes import Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite
 from zerosum.kernel.units import Units
@@ -95,7 +96,7 @@ def test_no_neighbour_moves_a_message_farther_than_is_accounted() -> None:
         rest = np.round(rng.normal(size=(1, 5)) / law.step) * law.step * 0.1 + law.step / 2
         here, there = (share.noisy(stat.total(Units.from_rows(np.vstack([rest, u]))), None) for u in (unit, -unit))
         worst = max(worst, float(np.linalg.norm((here - there) * law.step)))
-    assert 2.0 < worst <= law.move(2.0, 0)
+    assert 2.0 < worst <= law.site_sensitivity(2.0, 0)
 
 
 def make_plan(size: int, rounds: int, epsilon: float, sites: int = 4) -> Plan:

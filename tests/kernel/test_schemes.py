@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
-from zerosum.kernel.schemes import SCHEMES, Combine, Floats, Mixing, Scheme, SiteShape
+from zerosum.kernel.schemes import SCHEMES, Combine, NoiseMechanism, Scheme, SiteShape
 from zerosum.kernel.view import view
 
 
@@ -91,4 +92,4 @@ def test_every_scheme_has_a_law(name: str) -> None:
     assert (law.noise_std == 0) == (name == "non-private")
     assert law.scaled(2.0).noise_std == 2 * law.noise_std
     assert Scheme(name).as_record()["name"] == name
-    assert law.mixing in Mixing
+    assert law.mechanism in NoiseMechanism

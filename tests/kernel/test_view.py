@@ -10,7 +10,7 @@ import pytest
 
 from zerosum.errors import BadParameter
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.schemes import Combine, Law, Mixing, Scheme, SiteShape
+from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition, calibrate, dealer_mu, mu_squared, solve, view, worst_mu
@@ -18,7 +18,7 @@ from zerosum.kernel.view import Coalition, calibrate, dealer_mu, mu_squared, sol
 NOISY = ["pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
 
 
-def random_law(rng: np.random.Generator, name: str, ratio: float | None = None) -> tuple[Law, list[int]]:
+def random_law(rng: np.random.Generator, name: str, ratio: float | None = None) -> tuple[NoiseLaw, list[int]]:
     """A law of that scheme with everything unequal that may be, and the sites that do not collude."""
     S = int(rng.integers(2, 9))
     C = int(rng.integers(0, S))
@@ -189,9 +189,9 @@ def test_the_default_coalition_is_the_papers_but_never_empty() -> None:
 
 
 def test_unequal_streams_are_refused() -> None:
-    law = Law(Mixing.PAIRWISE, np.ones(2), np.ones(2), np.ones(2), np.array([1.0, 2.0]))
+    law = NoiseLaw(NoiseMechanism.PAIRWISE, np.ones(2), np.ones(2), np.ones(2), np.array([1.0, 2.0]))
     with pytest.raises(BadParameter, match="one variance for all pairs"):
         mu_squared(law, 1.0, 0, [0, 1])
-    dealt = Law(Mixing.HELPER, np.ones(2), np.ones(2), np.ones(2), np.array([1.0, 2.0]))
+    dealt = NoiseLaw(NoiseMechanism.HELPER, np.ones(2), np.ones(2), np.ones(2), np.array([1.0, 2.0]))
     with pytest.raises(BadParameter, match="deals alike"):
         mu_squared(dealt, 1.0, 0, [0, 1])

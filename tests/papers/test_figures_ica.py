@@ -13,7 +13,7 @@ import pytest
 from zerosum.algorithms.ica import ICA
 from zerosum.algorithms.metrics import matched
 from zerosum.data.bases import low_frequencies
-from zerosum.data.brains import brains
+from zerosum.data.fmri import make_fmri
 from zerosum.errors import BadParameter
 from zerosum.kernel.units import Units
 from zerosum.papers.figures import ica, reproduce
@@ -83,7 +83,7 @@ def test_every_trial_costs_what_it_says_and_can_be_had_again() -> None:
     setting = TINY.setting(TINY.people, seed=1)
     for trial in (*ica._references(), *ica._trials(ica._Point(people=TINY.people), True, True)):
         found = setting.separate(trial, 1)
-        assert 0 <= found.gain_index(setting.study.maps) <= 1
+        assert 0 <= found.amari_index(setting.study.maps) <= 1
         if trial.calibration == "exact":
             assert found.exact_epsilon == pytest.approx(trial.epsilon, rel=1e-6)
             assert found.with_reduction == pytest.approx(trial.epsilon, rel=1e-6)
@@ -103,13 +103,13 @@ def test_maps_are_written_with_their_values(tmp_path: Path) -> None:
     assert all(len(str(row[ica.MAP]).split()) == TINY.side**2 for row in rows)
     lines = {(line["method"], line["calibration"]): line for line in ica.maps_summary(rows)}
     assert float(lines[ica.TRUTH, "none"]["correlation"]) == pytest.approx(1)
-    assert float(lines[ica.TRUTH, "none"]["gain_index"]) == pytest.approx(0, abs=1e-9)
+    assert float(lines[ica.TRUTH, "none"]["amari_index"]) == pytest.approx(0, abs=1e-9)
     assert lines[parts.OURS_ALONE, "exact"]["exact_epsilon"] == pytest.approx(ica.EPSILON)
     assert all(ica.MAP not in line for line in lines.values())
 
 
 def test_fewer_rounds_cost_what_the_published_ones_do() -> None:
-    study = brains(160, components=3, points=20, side=8)
+    study = make_fmri(160, components=3, points=20, side=8)
     for method in costs.SCHEMES:
         found = Separating(study, rounds=8).separate(Trial(method, "published", 0.5, 1e-5), 0)
         assert found.exact_epsilon == pytest.approx(costs.exact_epsilon(method, 1000, 0.5, sites=4, colluders=1))
@@ -118,7 +118,7 @@ def test_fewer_rounds_cost_what_the_published_ones_do() -> None:
 
 def test_a_person_pays_for_the_reduction_volume_by_volume() -> None:
     few, many = (
-        Separating(brains(160, components=3, points=points, side=8), rounds=8).separate(
+        Separating(make_fmri(160, components=3, points=points, side=8), rounds=8).separate(
             Trial("cape-djica", "published", 0.5, 1e-5), 0
         )
         for points in (20, 40)
@@ -128,7 +128,7 @@ def test_a_person_pays_for_the_reduction_volume_by_volume() -> None:
 
 
 def test_coordinates_in_the_basis_say_what_the_volumes_say(tmp_path: Path) -> None:
-    study = brains(160, components=3, points=40, side=8, seed=1)
+    study = make_fmri(160, components=3, points=40, side=8, seed=1)
     found = Separating(study, per_axis=5).separate(Trial(parts.OURS_OPEN), None)
     offsets = np.arange(41) * 40
     sites = {f"site {s}": Units(study.observed(s).reshape(-1, 64), offsets) for s in range(4)}
@@ -137,7 +137,7 @@ def test_coordinates_in_the_basis_say_what_the_volumes_say(tmp_path: Path) -> No
         for name in sites
     }
     question = ICA(
-        columns=tuple(f"v{i}" for i in range(64)), components=3, within="nothing", basis=low_frequencies(8, 5)
+        columns=tuple(f"v{i}" for i in range(64)), n_components=3, per_recording="none", basis=low_frequencies(8, 5)
     )
     with np.errstate(over="ignore"):
         whole = run(question, sites, epsilon=1.0, delta=1e-5, scheme="non-private", colluders=1, policies=policies)
@@ -146,20 +146,20 @@ def test_coordinates_in_the_basis_say_what_the_volumes_say(tmp_path: Path) -> No
 
 
 def test_one_sensor_noise_more_and_unequal_sites() -> None:
-    noisy = Separating(brains(80, components=3, points=20, side=8, noise=0.1), rounds=4)
+    noisy = Separating(make_fmri(80, components=3, points=20, side=8, noise=0.1), rounds=4)
     assert noisy._largest == pytest.approx(noisy.study.largest_norm() ** 2)
     with pytest.raises(BadParameter, match="equal size"):
-        Separating(brains(81, components=3, points=20, side=8), rounds=4).separate(Trial(parts.OPEN), 0)
+        Separating(make_fmri(81, components=3, points=20, side=8), rounds=4).separate(Trial(parts.OPEN), 0)
 
 
 def test_aligned_maps_have_the_order_and_the_sign_of_the_truth() -> None:
-    truth = brains(4, components=3, side=8, points=5).maps
+    truth = make_fmri(4, components=3, side=8, points=5).maps
     assert np.allclose(aligned(-3 * truth[::-1], truth), truth / np.max(truth, axis=1, keepdims=True))
 
 
 def test_ours_separates_where_the_papers_do_not() -> None:
-    setting = Separating(brains(512, components=8, points=100), rounds=20)
+    setting = Separating(make_fmri(512, components=8, points=100), rounds=20)
     truth = setting.study.maps
     ours = setting.separate(Trial(parts.OURS, "exact", 2.0, 1e-5), 0)
     cape = setting.separate(Trial("cape-djica", "exact", 2.0, 1e-5), 0)
-    assert ours.gain_index(truth) < ica.USABLE < 0.2 < cape.gain_index(truth)
+    assert ours.amari_index(truth) < ica.USABLE < 0.2 < cape.amari_index(truth)

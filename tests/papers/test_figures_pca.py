@@ -99,7 +99,7 @@ def test_the_distinct_entries_move_by_the_root_of_two_at_most() -> None:
 def test_the_halved_noise_off_the_diagonal_of_cape_is_not_the_worst(method: str) -> None:
     S, honest = 5, [0, 1, 2, 3]
     law = Scheme(baselines.SCHEMES[method]).law([SiteShape()] * S, len(honest))
-    halved = type(law)(law.mixing, law.factor, law.weight, law.own, law.cancelling / math.sqrt(2))
+    halved = type(law)(law.mechanism, law.factor, law.weight, law.own, law.cancelling / math.sqrt(2))
     on, off = mu_squared(law, 1.0, 0, honest), mu_squared(halved, 1.0, 0, honest)
     assert on < off < 2 * on
     rng = np.random.default_rng(6)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from zerosum.algorithms.metrics import gain_index
-from zerosum.data.brains import garch_sources
+from zerosum.algorithms.metrics import amari_index
+from zerosum.data.fmri import garch_sources
 from zerosum.errors import BadData, BadParameter
 from zerosum.papers.methods import ica
 from zerosum.papers.methods.ica import Settings
@@ -148,10 +148,10 @@ def test_without_noise_the_sources_are_separated() -> None:
     sites, A = mixture()
     seen: list[float] = []
     settings = Settings(rounds=800, step=0.1, tolerance=1e-12)
-    found = ica.djica(sites, settings=settings, on_round=lambda done, W: seen.append(gain_index(W, A)))
+    found = ica.djica(sites, settings=settings, on_round=lambda done, W: seen.append(amari_index(W, A)))
     assert len(seen) == found.rounds
     assert seen[0] > 0.3
-    assert gain_index(found.W, A) < 0.05
+    assert amari_index(found.W, A) < 0.05
 
 
 @pytest.mark.parametrize("method", ["cape-djica", "conv", "pooled", "single-site"])
@@ -183,9 +183,9 @@ def test_dp_djica_drowns_in_its_laplace_noise() -> None:
     sites, A = mixture(people=40)
     settings = Settings(rounds=300, step=0.1)
     found = ica.dp_djica(sites, 10, 1.0, np.random.default_rng(0), settings, ambient=900)
-    assert gain_index(found.W, A) > 0.25
+    assert amari_index(found.W, A) > 0.25
     calm = ica.dp_djica(sites, 10, 1e9, np.random.default_rng(0), Settings(rounds=1000, step=0.1, tolerance=1e-12))
-    assert gain_index(calm.W, A) < 0.15
+    assert amari_index(calm.W, A) < 0.15
 
 
 def test_a_run_that_blows_up_starts_again_with_a_smaller_step() -> None:

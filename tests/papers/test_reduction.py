@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from zerosum.data.brains import brains
+from zerosum.data.fmri import make_fmri
 from zerosum.errors import BadParameter
 from zerosum.papers.methods import reduction
 
@@ -19,7 +19,7 @@ def kept(basis: np.ndarray, maps: np.ndarray) -> float:
 
 
 def test_with_little_noise_every_reduction_keeps_the_maps() -> None:
-    study = brains(24, sites=3, components=4, points=60, side=8, seed=2)
+    study = make_fmri(24, sites=3, components=4, points=60, side=8, seed=2)
     moments = [study.second_moment(s) for s in range(3)]
     rng = np.random.default_rng(0)
     scatters = [moment * 480 for moment in moments]
@@ -37,7 +37,7 @@ def test_with_little_noise_every_reduction_keeps_the_maps() -> None:
 
 
 def test_whitened_rows_have_unit_second_moment() -> None:
-    study = brains(12, sites=2, components=3, points=50, side=6, layout="random", seed=4)
+    study = make_fmri(12, sites=2, components=3, points=50, side=6, layout="random", seed=4)
     basis = reduction.non_private([study.second_moment(s) for s in range(2)], 3)
     rows = np.concatenate([study.projected(s, basis) for s in range(2)])
     white = rows @ reduction.whitening(rows.T @ rows / len(rows))

@@ -10,24 +10,24 @@ import pytest
 from nilearn.maskers import NiftiMasker
 
 from brains import AFFINE, SHAPE, atlas, mask, nib
-from zerosum.data.imaging import Space
+from zerosum.data.imaging import Masker
 from zerosum.errors import BadData, BadInput, BadParameter
 from zerosum.report import maps as module
 from zerosum.report.maps import draw_maps, write_maps
 
 
 @pytest.fixture
-def voxels() -> Space:
-    return Space.from_array(mask(), AFFINE, "mask")
+def voxels() -> Masker:
+    return Masker.from_array(mask(), AFFINE, "mask")
 
 
 @pytest.fixture
-def regions() -> Space:
-    return Space.from_array(atlas(), AFFINE, "atlas")
+def regions() -> Masker:
+    return Masker.from_array(atlas(), AFFINE, "atlas")
 
 
 @pytest.mark.parametrize("name", ["maps.nii", "maps.nii.gz"])
-def test_maps_come_back_as_they_were(tmp_path: Path, voxels: Space, name: str) -> None:
+def test_maps_come_back_as_they_were(tmp_path: Path, voxels: Masker, name: str) -> None:
     maps = np.random.default_rng(0).normal(size=(3, 24))
     path = tmp_path / "new" / name
     write_maps(maps, voxels, path)
@@ -35,26 +35,26 @@ def test_maps_come_back_as_they_were(tmp_path: Path, voxels: Space, name: str) -
     assert image.shape == (*SHAPE, 3)
     assert image.get_data_dtype() == np.float32
     np.testing.assert_array_equal(image.affine, AFFINE)
-    np.testing.assert_array_equal(voxels.extract(image.get_fdata()), maps.astype(np.float32))
+    np.testing.assert_array_equal(voxels.transform(image.get_fdata()), maps.astype(np.float32))
     assert not image.get_fdata()[mask() == 0].any()
     masker = NiftiMasker(nib.Nifti1Image(mask(), AFFINE), standardize=None).fit()
     np.testing.assert_array_equal(masker.transform(image), maps.astype(np.float32))
     assert [entry.name for entry in path.parent.iterdir()] == [name]
 
 
-def test_regions_are_painted_whole(tmp_path: Path, regions: Space) -> None:
+def test_regions_are_painted_whole(tmp_path: Path, regions: Masker) -> None:
     write_maps(np.array([[1.0, 2.0, -3.0]]), regions, tmp_path / "maps.nii.gz")
     values = nib.load(tmp_path / "maps.nii.gz").get_fdata()[..., 0]
     for label, value in ((0, 0), (2, 1), (5, 2), (9, -3)):
         assert np.all(values[atlas() == label] == value)
 
 
-def test_one_map_may_be_a_plain_vector(tmp_path: Path, regions: Space) -> None:
+def test_one_map_may_be_a_plain_vector(tmp_path: Path, regions: Masker) -> None:
     write_maps(np.arange(3.0), regions, tmp_path / "maps.nii")
     assert nib.load(tmp_path / "maps.nii").shape == (*SHAPE, 1)
 
 
-def test_the_same_maps_give_the_same_bytes(tmp_path: Path, voxels: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_maps_give_the_same_bytes(tmp_path: Path, voxels: Masker, monkeypatch: pytest.MonkeyPatch) -> None:
     maps = np.random.default_rng(0).normal(size=(2, 24))
     for name, write in (("maps.nii.gz", write_maps), ("maps.png", draw_maps)):
         write(maps, voxels, tmp_path / name)
@@ -65,7 +65,7 @@ def test_the_same_maps_give_the_same_bytes(tmp_path: Path, voxels: Space, monkey
 
 
 @pytest.mark.parametrize("count", [1, 4, 23])
-def test_a_picture_shows_every_map(tmp_path: Path, voxels: Space, count: int) -> None:
+def test_a_picture_shows_every_map(tmp_path: Path, voxels: Masker, count: int) -> None:
     maps = np.random.default_rng(0).normal(size=(count, 24))
     draw_maps(maps, voxels, tmp_path / "maps.png", labels=[f"component {at}" for at in range(count)])
     pixels = matplotlib.image.imread(tmp_path / "maps.png")
@@ -73,15 +73,15 @@ def test_a_picture_shows_every_map(tmp_path: Path, voxels: Space, count: int) ->
     assert pixels.std() > 0.02
 
 
-def test_a_picture_of_nothing_is_still_a_picture(tmp_path: Path, voxels: Space) -> None:
+def test_a_picture_of_nothing_is_still_a_picture(tmp_path: Path, voxels: Masker) -> None:
     draw_maps(np.zeros((2, 24)), voxels, tmp_path / "maps.png")
     assert (tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_slices_go_through_the_peak_and_the_right_is_on_the_right(voxels: Space) -> None:
+def test_slices_go_through_the_peak_and_the_right_is_on_the_right(voxels: Masker) -> None:
     values = np.zeros((1, 24))
     values[0, voxels.labels[1, 4, 2] - 1] = -5.0  # x runs from right to left here
-    volumes, inside, affine = module._upright(voxels.paint(values), voxels)
+    volumes, inside, affine = module._upright(voxels.inverse_transform(values), voxels)
     peak = np.unravel_index(int(np.argmax(np.abs(volumes[..., 0]))), SHAPE)
     assert [int(at) for at in peak] == [3, 4, 2]
     assert affine[0, 0] > 0
@@ -89,7 +89,7 @@ def test_slices_go_through_the_peak_and_the_right_is_on_the_right(voxels: Space)
     assert inside.sum() == 24
 
 
-def test_maps_that_do_not_fit(tmp_path: Path, voxels: Space) -> None:
+def test_maps_that_do_not_fit(tmp_path: Path, voxels: Masker) -> None:
     for write, path in ((write_maps, tmp_path / "a.nii.gz"), (draw_maps, tmp_path / "a.png")):
         with pytest.raises(BadData, match="maps must be a table of 24 columns"):
             write(np.zeros((2, 23)), voxels, path)
@@ -109,7 +109,7 @@ def test_maps_that_do_not_fit(tmp_path: Path, voxels: Space) -> None:
 
 
 def test_a_write_that_fails_leaves_what_was_there(
-    tmp_path: Path, voxels: Space, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, voxels: Masker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "maps.nii.gz"
     path.write_text("before")

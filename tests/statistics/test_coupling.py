@@ -173,7 +173,7 @@ def near_decisions(number: int) -> tuple[list[Floats], list[Floats], list[Floats
 @pytest.mark.parametrize("count", [1, 2], ids="{}-threads".format)
 def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) -> None:
     stat, rng, as_array = build(*(SMALL + WIDE)[number]), np.random.default_rng(count), NAMESPACES[namespace]
-    pool, said, longer, heard = near_decisions(number)
+    pool, said, longer, valid = near_decisions(number)
     with threads(count):
         for size in COUNTS if namespace == "numpy" else COUNTS[3::5]:
             picks = rng.integers(len(pool), size=size).tolist()
@@ -186,7 +186,7 @@ def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) 
             assert_bounded(stat, added, without, Adjacency.ADD_REMOVE, where)
             one = assert_uncoupled(stat, people(stat, more, as_array), told, where)
             other = int(rng.integers(len(longer)))  # somebody with one row replaced by somebody with several
-            more, told = [*chosen, longer[other]], [*contributions, heard[other]]
+            more, told = [*chosen, longer[other]], [*contributions, valid[other]]
             two = assert_uncoupled(stat, people(stat, more, as_array), told, where)
             assert_bounded(stat, one, two, Adjacency.REPLACE_ONE, where)
     TALLY.show()

@@ -139,7 +139,7 @@ def test_both_triangles_noised_but_counted_once_is_caught() -> None:
 @pytest.mark.parametrize("huge", [1e99, 1e154, 1e200, 1e308])
 def test_a_basis_whose_products_overflow_is_not_taken_for_orthonormal(huge: float) -> None:
     basis = np.array([[1e6, 0.0], [0.0, huge]])
-    for extra in ({}, {"onto": [[1.0, 0.0], [0.0, 0.0]]}):
+    for extra in ({}, {"projection": [[1.0, 0.0], [0.0, 0.0]]}):
         with pytest.raises(ValueError, match=r"orthonormal|at most 1e\+100"):
             build("scatter_product", {"columns": 2, "basis": basis, **extra})
 

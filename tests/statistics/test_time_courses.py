@@ -16,13 +16,13 @@ from zerosum.statistics.rotation import RotationScore, moving_average
 Floats = NDArray[np.float64]
 
 ROTATION: dict[str, Any] = {"columns": 3, "unmixing": [[1.0, 0.2, 0.0], [0.1, 1.0, -0.3], [0.0, 0.4, 1.0]]}
-BANDS: dict[str, Any] = {"columns": 3, "onto": np.eye(3), "edges": [0.0, 0.1, 0.3, 0.5], "seconds": 1.0}
+BANDS: dict[str, Any] = {"columns": 3, "projection": np.eye(3), "edges": [0.0, 0.1, 0.3, 0.5], "seconds": 1.0}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("rotation_score", ROTATION),
-    ("rotation_score", ROTATION | {"nonlinearity": "volatility", "within": "center", "signs": [1, -1, 1]}),
-    ("rotation_score", ROTATION | {"nonlinearity": "volatility", "within": "standardise", "window": 1000}),
+    ("rotation_score", ROTATION | {"nonlinearity": "volatility", "per_recording": "center", "signs": [1, -1, 1]}),
+    ("rotation_score", ROTATION | {"nonlinearity": "volatility", "per_recording": "standardise", "window": 1000}),
     ("band_scatter", BANDS),
-    ("band_scatter", BANDS | {"within": "standardise"}),
+    ("band_scatter", BANDS | {"per_recording": "standardise"}),
 ]
 
 
@@ -130,7 +130,7 @@ def test_a_tiny_matrix_says_nothing_rather_than_too_much() -> None:
     """Where squares underflow, a norm is too small and what is divided by it too large."""
     rows = np.random.default_rng(0).normal(size=(60, 12))
     for exponent in np.linspace(-85, -40, 200):
-        bands = {"columns": 12, "onto": 10**exponent * np.eye(12), "edges": [0, 0.05, 0.1, 0.25], "seconds": 2.0}
+        bands = {"columns": 12, "projection": 10**exponent * np.eye(12), "edges": [0, 0.05, 0.1, 0.25], "seconds": 2.0}
         assert np.linalg.norm(build("band_scatter", bands).total(Units.from_list([rows]))) <= 1
     with pytest.raises(ValueError, match="diagonal"):
         build("rotation_score", ROTATION | {"diagonal": 1e-162})

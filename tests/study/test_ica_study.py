@@ -18,8 +18,8 @@ from zerosum import Study
 from zerosum.algorithms import ICA
 from zerosum.algorithms.metrics import matched
 from zerosum.data.bases import cosines
-from zerosum.data.brains import garch_sources
-from zerosum.data.space import Space
+from zerosum.data.fmri import garch_sources
+from zerosum.data.masker import Masker
 from zerosum.errors import BadData, BadParameter, BadStudy
 
 Floats = NDArray[np.float64]
@@ -32,13 +32,13 @@ algorithm = "ica"
 {basis}
 
 [parameters]
-components = 3
+n_components = 3
 {parameters}
 
 [privacy]
 epsilon = 20.0
 delta = 1e-5
-seed = 1
+random_state = 1
 
 [imaging]
 {imaging}
@@ -196,7 +196,7 @@ def test_the_lowest_cosines_as_a_basis(tmp_path: Path) -> None:
 
 def test_cosines_are_smooth_independent_and_of_the_lowest_frequencies() -> None:
     inside = np.random.default_rng(1).random((9, 8, 7)) < 0.7
-    space = Space.from_array(inside, np.eye(4), "mask")
+    space = Masker.from_array(inside, np.eye(4), "mask")
     basis = cosines(space, 3)
     assert basis.shape == (int(inside.sum()), 27)
     assert np.allclose(np.linalg.norm(basis, axis=0), 1)
@@ -204,7 +204,7 @@ def test_cosines_are_smooth_independent_and_of_the_lowest_frequencies() -> None:
     x, y = np.nonzero(inside)[:2]
     wave = np.cos(np.pi * 2 * (x + 0.5) / 9) * np.cos(np.pi * (y + 0.5) / 8)
     assert np.linalg.norm(wave - basis @ np.linalg.lstsq(basis, wave)[0]) < 1e-9
-    thin = Space.from_array((np.arange(9) < 2)[:, None, None] & np.ones((9, 8, 7), bool), np.eye(4), "mask")
+    thin = Masker.from_array((np.arange(9) < 2)[:, None, None] & np.ones((9, 8, 7), bool), np.eye(4), "mask")
     assert cosines(thin, 3).shape[1] == 2 * 3 * 3  # along x two voxels leave two of three
     with pytest.raises(BadParameter, match="at least 1"):
         cosines(space, 0)

@@ -22,9 +22,9 @@ name = "brains"
 algorithm = "pca"
 
 [parameters]
-components = 2
-within = "standardise"
-centering = "nothing"
+n_components = 2
+per_recording = "standardise"
+centering = "none"
 clip = 1.0
 
 [unit]
@@ -33,7 +33,7 @@ kind = "person"
 [privacy]
 epsilon = {epsilon}
 delta = 1e-5
-seed = 1
+random_state = 1
 
 [imaging]
 {imaging}
@@ -84,7 +84,7 @@ def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
     result = study.run(on_scan=lambda done, planned: read.append((done, planned)))
     assert read == [*((at, 6) for at in range(1, 7)), *((at, 7) for at in range(1, 8))]
     assert study.space is not None
-    expected = study.space.extract(_pattern())
+    expected = study.space.transform(_pattern())
     found = result.estimate["components"]
     assert found.shape == (2, len(study.space.columns))
     assert abs(found[0] @ expected) / np.linalg.norm(expected) > 0.95
@@ -133,7 +133,7 @@ def test_imaging_entries_that_make_no_sense(tmp_path: Path, imaging: str, messag
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("components = 2", 'components = 2\ncolumns = ["v0001"]', "columns come from the mask or atlas"),
+        ("n_components = 2", 'n_components = 2\ncolumns = ["v0001"]', "columns come from the mask or atlas"),
         ('kind = "person"', 'kind = "record"', "a unit is a person and all its runs"),
         ('kind = "person"', 'column = "who"', "a unit is a person and all its runs"),
     ],
@@ -146,7 +146,7 @@ def test_what_images_say_themselves(tmp_path: Path, old: str, new: str, message:
 def test_categories_are_not_for_images(tmp_path: Path) -> None:
     save(tmp_path / "grid" / "one.nii", np.ones((1, 1, 1), np.uint8), affine=AFFINE)
     text = STUDY.replace('algorithm = "pca"', 'algorithm = "histogram"')
-    lines = 'components = 2\nwithin = "standardise"\ncentering = "nothing"\nclip = 1.0'
+    lines = 'n_components = 2\nper_recording = "standardise"\ncentering = "none"\nclip = 1.0'
     path = _study(tmp_path, 'mask = "grid/one.nii"', text=text.replace(lines, 'values = ["a", "b"]'))
     with pytest.raises(BadStudy, match="brain images have none"):
         Study.load(path).plan()

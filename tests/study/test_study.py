@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from zerosum import algorithms
-from zerosum.algorithms.program import Outlook, Program, RangedAlgorithm
+from zerosum.algorithms.program import Program, PublicFacts, RangedAlgorithm
 from zerosum.audit import audit
+from zerosum.errors import BadStudy
 from zerosum.kernel import accountant
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
-from zerosum.study import Study, run, settle
+from zerosum.study import Study, resolve, run
 
 
 class Open(RangedAlgorithm):
@@ -24,13 +25,13 @@ class Open(RangedAlgorithm):
 
     name: ClassVar[str] = "open"
     rounds: int | None = None
-    seen: ClassVar[list[Outlook]] = []
+    seen: ClassVar[list[PublicFacts]] = []
 
-    def settled(self, outlook: Outlook) -> Self:
-        self.seen.append(outlook)
+    def resolve(self, facts: PublicFacts) -> Self:
+        self.seen.append(facts)
         if self.rounds is not None:
             return self
-        return self.model_copy(update={"rounds": 3 if outlook.noise < 0.01 * (outlook.units or 0) else 1})
+        return self.model_copy(update={"rounds": 3 if facts.noise < 0.01 * (facts.units or 0) else 1})
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         assert self.rounds is not None, "only a settled program is planned or run"
@@ -64,18 +65,18 @@ def test_a_plan_has_what_the_settled_program_asks_for() -> None:
     assert len(study(units=1000).plan().releases) == 3
     assert len(study(units=20).plan().releases) == 1
     assert len(study().plan().releases) == 1
-    assert [outlook.units for outlook in Open.seen] == [3000, 60, None]
+    assert [facts.units for facts in Open.seen] == [3000, 60, None]
 
 
 def test_whoever_has_the_plan_chooses_the_same() -> None:
     planned = study(units=1000).plan()
-    assert settle(study(units=1000).build_algorithm(), planned).rounds == 3  # type: ignore[attr-defined]
+    assert resolve(study(units=1000).build_algorithm(), planned).rounds == 3  # type: ignore[attr-defined]
     first, second = Open.seen
     assert first == second  # although the plan has its releases by then
 
 
 def test_the_noise_is_that_of_one_release_with_the_whole_budget() -> None:
-    settle(study().build_algorithm(), study().plan())
+    resolve(study().build_algorithm(), study().plan())
     alone = math.sqrt(3 / 2) / accountant.mu_for(1.0, 1e-5)  # secure sum, S = 3, one colluder
     assert Open.seen[-1].noise == pytest.approx(alone, rel=1e-3)
     silent = study().model_copy(update={"scheme": study().scheme.model_copy(update={"name": "non-private"})})
@@ -89,7 +90,7 @@ def test_a_run_knows_its_counts_only_where_they_are_public(adjacency: Adjacency)
     sites = {name: np.full((1000, 1), 0.5) for name in ("a", "b", "c")}
     result = run(question, sites, epsilon=1.0, delta=1e-5, adjacency=adjacency)
     public = adjacency is Adjacency.REPLACE_ONE
-    assert {outlook.units for outlook in Open.seen} == {3000 if public else None}
+    assert {facts.units for facts in Open.seen} == {3000 if public else None}
     assert result.report.rounds == (3 if public else 1)
 
 
@@ -104,3 +105,10 @@ def test_a_study_file_runs_what_it_planned(tmp_path: Path) -> None:
 def test_an_audit_attacks_the_settled_program() -> None:
     wide = Open(columns=tuple(f"x{i}" for i in range(2000)), clip=1.0)
     assert audit(Scheme("secure-sum"), wide, samples=2000).holds
+
+
+def test_an_entry_of_0_1_is_answered_with_the_new_name(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text('name = "s"\nalgorithm = "mean"\nsites = []\n[privacy]\nepsilon = 1.0\ndelta = 1e-5\nseed = 1\n')
+    with pytest.raises(BadStudy, match=r"privacy\.seed is called privacy\.random_state since 0\.2"):
+        Study.load(file)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from zerosum.algorithms.covariance import Covariance
-from zerosum.algorithms.custom import OwnStatistic
+from zerosum.algorithms.custom import CustomStatistic
 from zerosum.algorithms.histogram import Histogram
 from zerosum.algorithms.ica import ICA
 from zerosum.algorithms.kmeans import KMeans
@@ -18,13 +18,23 @@ from zerosum.algorithms.program import Algorithm, Estimate, Program
 from zerosum.errors import BadParameter
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.name: kind for kind in (Mean, Histogram, Covariance, KMeans, PCA, ICA, OwnStatistic)
+    kind.name: kind for kind in (Mean, Histogram, Covariance, KMeans, PCA, ICA, CustomStatistic)
 }
+
+
+RENAMED = {"components": "n_components", "clusters": "n_clusters", "within": "per_recording", "passes": "n_passes"}
+RENAMED_VALUES = {"paid": "dp", "nothing": "none"}  # parameters and their values, as they were called in 0.1
 
 
 def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
     """An algorithm with its public parameters, validated."""
     kind = _known(name)
+    for old, value in parameters.items():
+        new = RENAMED.get(old, old)
+        if new != old and new in kind.model_fields:
+            raise BadParameter(f"algorithm {name!r}: {old!r} is called {new!r} since 0.2")
+        if isinstance(value, str) and value in RENAMED_VALUES and old in kind.model_fields:
+            raise BadParameter(f"algorithm {name!r}: {old} = {value!r} is called {RENAMED_VALUES[value]!r} since 0.2")
     try:
         return kind(**parameters)
     except ValidationError as error:
@@ -51,11 +61,11 @@ __all__ = [
     "PCA",
     "Algorithm",
     "Covariance",
+    "CustomStatistic",
     "Estimate",
     "Histogram",
     "KMeans",
     "Mean",
-    "OwnStatistic",
     "Program",
     "build",
     "fields",

@@ -12,7 +12,7 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 
 
-class OwnStatistic(Algorithm):
+class CustomStatistic(Algorithm):
     """One release of a registered statistic: `sum` over units and, where counts are public, `mean`."""
 
     name: ClassVar[str] = "statistic"

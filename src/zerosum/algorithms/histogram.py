@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.program import Algorithm, Floats, Program
+from zerosum.algorithms.program import Algorithm, Program
+from zerosum.arrays import Floats
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency, FloatArray
 

@@ -11,15 +11,16 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.joint_diagonalization import joint_rotation
-from zerosum.algorithms.program import Algorithm, Floats, Outlook, Program
+from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.schedule import Schedule, best
-from zerosum.algorithms.spectral import Coordinates, Look, refined
+from zerosum.algorithms.spectral import Coordinates, NoisySpectrum, refined
+from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.rotation import Nonlinearity, RotationScore
-from zerosum.statistics.scatter import Within
+from zerosum.statistics.scatter import PerRecording
 
 _MATRIX_COLUMNS = 2000  # beyond, a few more dimensions than components are found by subspace iteration first
 _FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
@@ -31,12 +32,12 @@ _REPEATS = 20  # draws behind the stability of second-order components
 class ICA(Algorithm):
     """Temporal ICA in three stages, all paid: find the space of the components, whiten it, turn it.
 
-    1. `passes` looks at people's second moments, each in coordinates where the last one's strong directions are
-       damped (see `whitening`); in the span of a public `basis`, where one is given.
-    2. The solver. `fixed-point` takes one more look to whiten and then `rounds` rounds of rotation, each person saying
-       in which direction (see `RotationScore`), the last third averaged. `second-order` asks once for second moments
-       by frequency and diagonalises them jointly: the way for autocorrelated, nearly Gaussian time courses. `auto`
-       takes it where a band-pass is named or rows are less than five seconds apart, and looks at nothing else.
+    1. `n_passes` looks at people's second moments, each in coordinates where the last one's strong directions are
+       damped (see `spectral`); in the span of a public `basis`, where one is given.
+    2. The solver. `fixed-point` takes one more release to whiten and then `rounds` rounds of rotation, each person
+       saying in which direction (see `RotationScore`), the last third averaged. `second-order` asks once for second
+       moments by frequency and diagonalises them jointly: the way for autocorrelated, nearly Gaussian time courses.
+       `auto` takes it where a band-pass is named or rows are less than five seconds apart, and looks at nothing else.
 
     The `nonlinearity` is "volatility" (sources whose size changes over time; it sees twice as much as tanh in those of
     the papers) or "tanh", which is left where the same metadata say that rows are autocorrelated.
@@ -44,19 +45,19 @@ class ICA(Algorithm):
     Every person weighs the same, whatever its length and scale. Results, strongest first: `maps` (one a row, norm 1,
     largest entry positive), `unmixing` (one a row: time courses are rows @ unmixing'), `strength` (how much of the
     reduced variance each makes up), `stability` (the correlation of each with what it would be without noise: what the
-    last look holds of its directions, times what the solver's noise leaves, by theory or by playing it again),
-    `eigenvalues` and `above_noise` of the last look.
+    last pass holds of its directions, times what the solver's noise leaves, by theory or by playing it again),
+    `eigenvalues` and `above_noise` of the last pass.
     """
 
     name: ClassVar[str] = "ica"
     rows_of_a_unit: ClassVar[int] = 30
-    components: int = Field(ge=2)
+    n_components: int = Field(ge=2)
     solver: Literal["auto", "fixed-point", "second-order"] = "auto"
     nonlinearity: Nonlinearity | None = None
     window: int = Field(default=9, gt=0)
     basis: FloatArray | None = None
-    within: Within = "center"
-    passes: int = Field(default=2, gt=0)
+    per_recording: PerRecording = "center"
+    n_passes: int = Field(default=2, gt=0)
     rounds: int = Field(default=12, gt=2)
     reduction_share: float | None = Field(default=None, gt=0, lt=1)
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -73,11 +74,11 @@ class ICA(Algorithm):
                 raise ValueError(f"the basis must have {len(self.columns)} rows, got shape {self.basis.shape}")
             if np.linalg.matrix_rank(self.basis.T @ self.basis, hermitian=True) < self.basis.shape[1]:
                 raise ValueError("the columns of the basis must be linearly independent")
-        if self.components > self.width:
-            raise ValueError(f"at most {self.width} components can be had, got {self.components}")
+        if self.n_components > self.width:
+            raise ValueError(f"at most {self.width} components can be had, got {self.n_components}")
         if self.band is not None and not 0 <= self.band[0] < self.band[1] < math.inf:
             raise ValueError("band must be two frequencies in hertz, the lower one first")
-        if self._wide and self.passes < 2:
+        if self._wide and self.n_passes < 2:
             raise ValueError(
                 f"{self.width} dimensions take two passes at least: subspace iteration, and a look at what it found"
             )
@@ -119,16 +120,16 @@ class ICA(Algorithm):
         return self.width > _MATRIX_COLUMNS
 
     @property
-    def _looks(self) -> tuple[float, ...]:
+    def _pass_shares(self) -> tuple[float, ...]:
         """The shares of the looks in which dimensions are reduced."""
-        if self.width == self.components:
+        if self.width == self.n_components:
             return ()
-        weights = [1.6**r for r in range(self.passes)]
+        weights = [1.6**r for r in range(self.n_passes)]
         return tuple(self._reduction * weight / math.fsum(weights) for weight in weights)
 
     @property
     def _reduction(self) -> float:
-        if self.width == self.components:
+        if self.width == self.n_components:
             return 0.0
         return _REDUCTION if self.reduction_share is None else self.reduction_share
 
@@ -144,21 +145,21 @@ class ICA(Algorithm):
 
     @property
     def _schedule(self) -> Schedule:
-        return Schedule(self.subspace_rounds or 3, self.subspace_growth or 2.0, min(10, self.width - self.components))
+        return Schedule(self.subspace_rounds or 3, self.subspace_growth or 2.0, min(10, self.width - self.n_components))
 
-    def settled(self, outlook: Outlook) -> Self:
-        if not self._wide or not self._looks:
+    def resolve(self, facts: PublicFacts) -> Self:
+        if not self._wide or not self._pass_shares:
             return self
-        whole = outlook.noise * math.sqrt(2 / self._looks[0])
+        whole = facts.noise * math.sqrt(2 / self._pass_shares[0])
         extra = self._schedule.extra
         found = best(
-            self.width, self.components, outlook.units, whole, self.subspace_rounds, self.subspace_growth, extra
+            self.width, self.n_components, facts.units, whole, self.subspace_rounds, self.subspace_growth, extra
         )
         return self.model_copy(update={"subspace_rounds": found.rounds, "subspace_growth": found.growth})
 
     @property
-    def says(self) -> str:
-        spent = [f"{self._reduction:.3g} of the budget to reduce {self.width} dimensions to {self.components}"]
+    def describe(self) -> str:
+        spent = [f"{self._reduction:.3g} of the budget to reduce {self.width} dimensions to {self.n_components}"]
         if self.chosen == "fixed-point":
             spent += [f"{self._whitening:.3g} to whiten", f"{sum(self._turns):.3g} for {self.rounds} rounds"]
         else:
@@ -168,29 +169,29 @@ class ICA(Algorithm):
     # ---- the program -------------------------------------------------------------------------------------------
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        R, asked = self.components, []
+        R, asked = self.n_components, []
         inside, white = self._start if not self._wide else None, _shaped(len(self.columns), R)
-        for share in self._looks:
+        for share in self._pass_shares:
             if inside is None:
                 Q = self._first_basis()
                 asked += [self._product(Q, share * part) for part in self._schedule.shares]
                 inside = _shaped(len(self.columns), Q.shape[1])
             else:
-                asked.append(self._look(inside, share))
+                asked.append(self._moment(inside, share))
         if self.chosen == "second-order":
             return (*asked, self._spectrum(white))
-        turn = _shaped(R, R).onto
-        return (*asked, self._look(white, self._whitening), *[self._turn(turn, white, s) for s in self._turns])
+        turn = _shaped(R, R).projection
+        return (*asked, self._moment(white, self._whitening), *[self._turn(turn, white, s) for s in self._turns])
 
     def program(self, adjacency: Adjacency) -> Program:
-        within, values, above, held = yield from self._reduced()
+        inside, values, above, held = yield from self._reduced()
         if self.chosen == "second-order":
-            white, back, rotation, stability = yield from self._by_frequency(within)
+            white, reconstruction, rotation, stability = yield from self._by_frequency(inside)
         else:
-            white, back = yield from self._whitened(within)
-            rotation, stability = yield from self._turned(within.then(white, back))
-        within, made_of = within.then(white, back), (back @ rotation.T) ** 2
-        unmixing, maps = rotation @ within.onto.T, within.back @ rotation.T
+            white, reconstruction = yield from self._whitened(inside)
+            rotation, stability = yield from self._turned(inside.then(white, reconstruction))
+        inside, made_of = inside.then(white, reconstruction), (reconstruction @ rotation.T) ** 2
+        unmixing, maps = rotation @ inside.projection.T, inside.reconstruction @ rotation.T
         stability = stability * np.sqrt(held @ made_of / np.sum(made_of, axis=0))
         return _ordered(maps, unmixing, stability) | {"eigenvalues": values, "above_noise": np.array([float(above)])}
 
@@ -199,21 +200,26 @@ class ICA(Algorithm):
         return Coordinates.of(self.basis) if self.basis is not None else Coordinates.all(len(self.columns))
 
     def _reduced(self) -> Generator[PrivateSum, Release, tuple[Coordinates, Floats, int, Floats]]:
-        """The space of the components, the last look's eigenvalues, how many stand above the noise, and what share of
+        """The space of the components, the last pass's eigenvalues, how many stand above the noise, and what share of
         each direction is real."""
-        R, shares = self.components, self._looks
+        R, shares = self.n_components, self._pass_shares
         values, above, real = np.zeros(R), R, np.ones(R)
         wide = self._wide and len(shares) > 0
-        within = (yield from self._subspace(shares[0])) if wide else self._start
+        inside = (yield from self._subspace(shares[0])) if wide else self._start
         shares = shares[1:] if wide else shares
         for number, share in enumerate(shares):
-            release = yield self._look(within, share)
-            look = Look.at(coordinates.unpack(release.value, within.onto.shape[1]), release.noise_std)
-            values, above = look.values[:R] / (release.units or 1.0), int(np.sum(look.released[:R] > look.edge))
-            real = look.real[:R]
+            release = yield self._moment(inside, share)
+            spectrum = NoisySpectrum.at(
+                coordinates.unpack(release.value, inside.projection.shape[1]), release.noise_std
+            )
+            values, above = (
+                spectrum.values[:R] / (release.units or 1.0),
+                int(np.sum(spectrum.released[:R] > spectrum.edge)),
+            )
+            real = spectrum.real[:R]
             last = number == len(shares) - 1
-            within = within.then(*(look.leading(R) if last else look.damped(R)))
-        return within, values, above, real
+            inside = inside.then(*(spectrum.leading(R) if last else spectrum.damped(R)))
+        return inside, values, above, real
 
     def _subspace(self, share: float) -> Generator[PrivateSum, Release, Coordinates]:
         Q = self._first_basis()
@@ -222,18 +228,18 @@ class ICA(Algorithm):
             Q = np.linalg.qr(np.linalg.svd(release.value.reshape(Q.shape), full_matrices=False)[0])[0]
         return Coordinates(Q, Q) if self.basis is None else self._start.then(Q, Q)
 
-    def _whitened(self, within: Coordinates) -> Generator[PrivateSum, Release, tuple[Floats, Floats]]:
-        release = yield self._look(within, self._whitening)
-        return refined(coordinates.unpack(release.value, self.components), release.noise_std)
+    def _whitened(self, inside: Coordinates) -> Generator[PrivateSum, Release, tuple[Floats, Floats]]:
+        release = yield self._moment(inside, self._whitening)
+        return refined(coordinates.unpack(release.value, self.n_components), release.noise_std)
 
-    def _turned(self, within: Coordinates) -> Generator[PrivateSum, Release, tuple[Floats, Floats]]:
+    def _turned(self, inside: Coordinates) -> Generator[PrivateSum, Release, tuple[Floats, Floats]]:
         """Rotations by Newton's steps: those of the last third are averaged, by taking less and less of each."""
-        R, shares = self.components, self._turns
+        R, shares = self.n_components, self._turns
         rotation = np.linalg.qr(np.random.default_rng(self.start).normal(size=(R, R)))[0]
         signs, settling = np.ones(R), self.rounds - max(1, self.rounds // 3)
         slopes, doubt, precision = np.zeros(R), 0.0, 0.0  # the mean slope of the last third, and its variance
         for number, share in enumerate(shares):
-            request = self._turn(rotation, within, share, signs)
+            request = self._turn(rotation, inside, share, signs)
             release = yield request
             statistic = RotationScore(**request.params)
             skew, slope = statistic.split(release.value)
@@ -252,52 +258,52 @@ class ICA(Algorithm):
         return rotation, 1 / np.sqrt(1 + np.sum(angles, axis=1) - np.diag(angles))
 
     def _by_frequency(
-        self, within: Coordinates
+        self, inside: Coordinates
     ) -> Generator[PrivateSum, Release, tuple[Floats, Floats, Floats, Floats]]:
-        request = self._spectrum(within)
+        request = self._spectrum(inside)
         release = yield request
         moments, noise = BandScatter(**request.params).split(release.value), release.noise_std
-        white, back = refined(np.sum(moments, axis=0), noise * math.sqrt(self.bands))
+        white, reconstruction = refined(np.sum(moments, axis=0), noise * math.sqrt(self.bands))
         moments = white.T @ moments @ white
         rotation = joint_rotation(moments).T
-        stability = np.ones(self.components)
+        stability = np.ones(self.n_components)
         if noise > 0:
-            again = np.zeros((_REPEATS, self.components))
+            again = np.zeros((_REPEATS, self.n_components))
             rng = np.random.default_rng(self.start)
-            size = coordinates.size(self.components)
+            size = coordinates.size(self.n_components)
             for draw in again:
-                drawn = [coordinates.unpack(noise * rng.normal(size=size), self.components) for _ in moments]
+                drawn = [coordinates.unpack(noise * rng.normal(size=size), self.n_components) for _ in moments]
                 other = joint_rotation(rotation @ (moments + white.T @ np.stack(drawn) @ white) @ rotation.T)
                 draw[:] = np.max(np.abs(other), axis=1)
             stability = np.mean(again, axis=0)
-        return white, back, rotation, stability
+        return white, reconstruction, rotation, stability
 
     # ---- what is asked -----------------------------------------------------------------------------------------
 
     @property
     def _common(self) -> dict[str, Any]:
-        return {"columns": len(self.columns), "within": self.within}
+        return {"columns": len(self.columns), "per_recording": self.per_recording}
 
-    def _look(self, within: Coordinates, share: float) -> PrivateSum:
-        return PrivateSum("scatter", self._common | ({} if within.whole else {"onto": within.onto}), share)
+    def _moment(self, inside: Coordinates, share: float) -> PrivateSum:
+        return PrivateSum("scatter", self._common | ({} if inside.whole else {"projection": inside.projection}), share)
 
     def _first_basis(self) -> Floats:
         rng = np.random.default_rng(self.start)
-        return np.linalg.qr(rng.normal(size=(self.width, self.components + self._schedule.extra)))[0]
+        return np.linalg.qr(rng.normal(size=(self.width, self.n_components + self._schedule.extra)))[0]
 
     def _product(self, Q: Floats, share: float) -> PrivateSum:
-        onto = {} if self.basis is None else {"onto": self._start.onto}
-        return PrivateSum("scatter_product", self._common | onto | {"basis": Q}, share)
+        projection = {} if self.basis is None else {"projection": self._start.projection}
+        return PrivateSum("scatter_product", self._common | projection | {"basis": Q}, share)
 
-    def _turn(self, rotation: Floats, within: Coordinates, share: float, signs: Floats | None = None) -> PrivateSum:
+    def _turn(self, rotation: Floats, inside: Coordinates, share: float, signs: Floats | None = None) -> PrivateSum:
         shape = {"nonlinearity": self.score, "window": self.window}
         known = {} if signs is None else {"signs": signs}
-        asked = self._common | {"unmixing": rotation @ within.onto.T} | shape | known
+        asked = self._common | {"unmixing": rotation @ inside.projection.T} | shape | known
         return PrivateSum("rotation_score", asked, share)
 
-    def _spectrum(self, within: Coordinates) -> PrivateSum:
+    def _spectrum(self, inside: Coordinates) -> PrivateSum:
         clock = {} if self.seconds is None else {"seconds": self.seconds}
-        asked = self._common | {"onto": within.onto, "edges": self.edges} | clock
+        asked = self._common | {"projection": inside.projection, "edges": self.edges} | clock
         return PrivateSum("band_scatter", asked, 1 - self._reduction)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from zerosum.arrays import Floats
 
 
 def joint_rotation(matrices: Floats, sweeps: int = 200) -> Floats:

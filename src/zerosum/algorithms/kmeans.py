@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from zerosum.algorithms.program import Floats, Program, RangedAlgorithm
+from zerosum.algorithms.program import Program, RangedAlgorithm
+from zerosum.arrays import Floats
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.clusters import ClusterSums
@@ -23,7 +24,7 @@ class KMeans(RangedAlgorithm):
     """
 
     name: ClassVar[str] = "k-means"
-    clusters: int = Field(gt=0)
+    n_clusters: int = Field(gt=0)
     rounds: int = Field(default=5, gt=1)
     start: int = 0  # seed of the public cells, nothing else
 
@@ -35,12 +36,12 @@ class KMeans(RangedAlgorithm):
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         cells = self.cells()
-        return (self._request(cells), *[self._request(cells[: self.clusters])] * (self.rounds - 1))
+        return (self._request(cells), *[self._request(cells[: self.n_clusters])] * (self.rounds - 1))
 
     def cells(self) -> Floats:
         """Points far apart in the public domain, each the farthest from those before it; no data is looked at."""
         rng = np.random.default_rng(self.start)
-        count = _CELLS * self.clusters
+        count = _CELLS * self.n_clusters
         candidates = rng.uniform(-1, 1, (50 * count, len(self.columns)))
         if self.lower is None:
             candidates *= self.radius / np.sqrt(len(self.columns))
@@ -55,11 +56,11 @@ class KMeans(RangedAlgorithm):
         centers = self.cells()
         release = yield self._request(centers)
         points, counts = self._moved(centers, release.value, release.noise_std)
-        heard = counts > 0
-        if np.sum(heard) >= self.clusters:
-            centers = weighted_kmeans(points[heard], counts[heard], self.clusters, self.start)
+        valid = counts > 0
+        if np.sum(valid) >= self.n_clusters:
+            centers = weighted_kmeans(points[valid], counts[valid], self.n_clusters, self.start)
         else:
-            centers = points[np.argsort(-counts, kind="stable")[: self.clusters]]
+            centers = points[np.argsort(-counts, kind="stable")[: self.n_clusters]]
         for _ in range(self.rounds - 1):
             release = yield self._request(centers)
             counts, _sums = self._statistic(centers).split(release.value)
@@ -73,9 +74,9 @@ class KMeans(RangedAlgorithm):
     def _moved(self, centers: Floats, value: Floats, noise: float) -> tuple[Floats, Floats]:
         """The new centres, and the counts with those that noise drowns set to zero; their centres stay."""
         counts, sums = self._statistic(centers).split(value)
-        heard = counts > 2 * noise
-        moved = sums / np.where(heard, counts, 1.0)[:, None]
-        return np.where(heard[:, None], self._inside(moved), centers), np.where(heard, counts, 0.0)
+        valid = counts > 2 * noise
+        moved = sums / np.where(valid, counts, 1.0)[:, None]
+        return np.where(valid[:, None], self._inside(moved), centers), np.where(valid, counts, 0.0)
 
     def _inside(self, points: Floats) -> Floats:
         if self.lower is not None:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 
-Floats = NDArray[np.float64]
 
-
-def gain_index(unmixing: Floats, mixing: Floats) -> float:
-    """The normalized gain index (Amari's, over 2R(R - 1)) of P = unmixing @ mixing: 0 is perfect, 1 the worst.
+def amari_index(unmixing: Floats, mixing: Floats) -> float:
+    """The normalized Amari index (Amari's, over 2R(R - 1)) of P = unmixing @ mixing: 0 is perfect, 1 the worst.
 
     It adds up how far each row and column of abs(P) is from having a single entry. Below 0.1 is held to be usable.
 
@@ -29,15 +28,15 @@ def gain_index(unmixing: Floats, mixing: Floats) -> float:
 
     Examples
     --------
-    >>> gain_index(np.array([[0.0, 2.0], [-3.0, 0.0]]), np.eye(2))
+    >>> amari_index(np.array([[0.0, 2.0], [-3.0, 0.0]]), np.eye(2))
     0.0
-    >>> gain_index(np.ones((3, 3)), np.eye(3))
+    >>> amari_index(np.ones((3, 3)), np.eye(3))
     1.0
     """
     P = np.abs(np.asarray(unmixing) @ np.asarray(mixing))
     R = len(P)
     if P.shape != (R, R) or R < 2:
-        raise BadParameter(f"the gain index compares at least two components with as many maps, got {P.shape}")
+        raise BadParameter(f"the Amari index compares at least two components with as many maps, got {P.shape}")
     rows, columns = np.max(P, axis=1, keepdims=True), np.max(P, axis=0, keepdims=True)
     if not (np.all(np.isfinite(P)) and np.all(rows > 0) and np.all(columns > 0)):
         return 1.0  # a component or a map that is lost altogether

@@ -10,9 +10,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.histogram import nearest_probabilities
-from zerosum.algorithms.program import Floats, Outlook, Program, RangedAlgorithm
+from zerosum.algorithms.program import Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.schedule import Schedule, best
-from zerosum.algorithms.spectral import Look
+from zerosum.algorithms.spectral import NoisySpectrum
+from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
@@ -27,15 +28,15 @@ class PCA(RangedAlgorithm):
     """The leading eigenvectors of the units' second moment, about a paid mean by default.
 
     Each unit's own matrix is divided by its norm (`normalise`, free) or clipped at `matrix_clip`, so that one unit
-    weighs no more than another. That is what rows inside the ranges or the clip reach unless given, or `"paid"`: then
+    weighs no more than another. That is what rows inside the ranges or the clip reach unless given, or `"dp"`: then
     `clip_share` buys a noisy histogram of the matrices' norms over `clip_range`, and its `clip_quantile` is the clip.
     Up to 2000 columns the matrix itself is released once, in isometric coordinates, and columns that drown in
-    noise are weighed down before it is decomposed (`shrink`, free). With two `passes`, the default where units own many
-    rows (`within`), a second look is taken in coordinates in which the directions that were strong in the first no
-    longer fill every unit's matrix, and weaker ones come out of the noise (see `whitening`). Beyond 2000 columns
-    `rounds` rounds of subspace iteration release its product with the current basis, and no square matrix exists
-    anywhere. `auto` chooses. How many rounds, how much more the last one gets than the first (`growth`) and how many
-    columns the basis has beyond the components (`extra`) are left to the planner unless given.
+    noise are weighed down before it is decomposed (`shrink`, free). With two `n_passes`, the default where units own
+    many rows (`per_recording`), a second look is taken in coordinates in which the directions that were strong in the
+    first no longer fill every unit's matrix, and weaker ones come out of the noise (see `spectral`). Beyond 2000
+    columns `rounds` rounds of subspace iteration release its product with the current basis, and no square matrix
+    exists anywhere. `auto` chooses. How many rounds, how much more the last one gets than the first (`growth`) and how
+    many columns the basis has beyond the components (`extra`) are left to the planner unless given.
 
     Results: `components` (one a row, largest entry positive), `eigenvalues` (of the mean of the units' matrices,
     corrected for what noise adds, zero where nothing stands above it), `eigenvalue_std` (their error bars),
@@ -45,18 +46,18 @@ class PCA(RangedAlgorithm):
     """
 
     name: ClassVar[str] = "pca"
-    components: int = Field(gt=0)
-    centering: Literal["paid", "ranges", "nothing"] = "paid"
+    n_components: int = Field(gt=0)
+    centering: Literal["dp", "ranges", "none"] = "dp"
     mean_share: float = Field(default=0.08, gt=0, lt=1)
-    scaling: Literal["nothing", "ranges"] = "nothing"
+    scaling: Literal["none", "ranges"] = "none"
     shrink: bool = True
-    within: Literal["nothing", "center", "standardise"] = "nothing"
+    per_recording: Literal["none", "center", "standardise"] = "none"
     normalise: bool = True
-    matrix_clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["paid"] | None = None
+    matrix_clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["dp"] | None = None
     clip_share: float = Field(default=0.05, gt=0, lt=1)
     clip_quantile: float = Field(default=0.9, gt=0, lt=1)
     clip_range: tuple[float, float] | None = None
-    passes: Literal[1, 2] | None = None
+    n_passes: Literal[1, 2] | None = None
     solver: Literal["auto", "matrix", "subspace"] = "auto"
     rounds: int | None = Field(default=None, gt=0)
     growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -65,13 +66,13 @@ class PCA(RangedAlgorithm):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.components > len(self.columns):
-            raise ValueError(f"at most {len(self.columns)} components can be had, got {self.components}")
+        if self.n_components > len(self.columns):
+            raise ValueError(f"at most {len(self.columns)} components can be had, got {self.n_components}")
         if self.scaling == "ranges" and not (self.lower is not None and np.all(self.half > 0)):
             raise ValueError("scaling by ranges needs a public range of positive width for every column")
         if self.normalise and self.matrix_clip is not None:
             raise ValueError("matrix_clip bounds matrices that are not normalised: set normalise to false, or leave it")
-        if self.passes == 2 and not (self.normalise and self.chosen == "matrix"):
+        if self.n_passes == 2 and not (self.normalise and self.chosen == "matrix"):
             raise ValueError("two passes are for normalised matrices that are released whole")
         if not self._left > 0:
             raise ValueError("mean_share and clip_share leave nothing for the components")
@@ -88,17 +89,19 @@ class PCA(RangedAlgorithm):
 
     @property
     def looks(self) -> int:
-        """How often the matrix is looked at: twice where units own many rows, of which `within` speaks."""
-        return self.passes or (2 if self.within != "nothing" and self.normalise and self.chosen == "matrix" else 1)
+        """How often the matrix is looked at: twice where units own many rows, of which `per_recording` speaks."""
+        return self.n_passes or (
+            2 if self.per_recording != "none" and self.normalise and self.chosen == "matrix" else 1
+        )
 
     @property
     def reach(self) -> float:
         """The largest norm of a matrix of rows inside the public ranges, or inside the clip where there are none."""
-        if self.within == "standardise":
+        if self.per_recording == "standardise":
             return float(len(self.columns))
         if self.lower is None or self.upper is None:
             return self.radius**2
-        far = np.maximum(np.abs(self.lower), np.abs(self.upper)) if self.centering == "nothing" else self.half
+        far = np.maximum(np.abs(self.lower), np.abs(self.upper)) if self.centering == "none" else self.half
         return float(np.sum((far / self.scale) ** 2))
 
     @property
@@ -111,29 +114,31 @@ class PCA(RangedAlgorithm):
         """The rounds of the subspace solver: as given or settled, the rest by default."""
         given = {"rounds": self.rounds, "growth": self.growth, "extra": self.extra}
         schedule = Schedule(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-        return replace(schedule, extra=min(schedule.extra, len(self.columns) - self.components))
+        return replace(schedule, extra=min(schedule.extra, len(self.columns) - self.n_components))
 
-    def settled(self, outlook: Outlook) -> Self:
+    def resolve(self, facts: PublicFacts) -> Self:
         if self.chosen == "matrix":
             return self
-        whole = outlook.noise * math.sqrt(2 / self._left)  # the sensitivity of replacing a unit
-        found = best(len(self.columns), self.components, outlook.units, whole, self.rounds, self.growth, self.extra)
+        whole = facts.noise * math.sqrt(2 / self._left)  # the sensitivity of replacing a unit
+        found = best(len(self.columns), self.n_components, facts.units, whole, self.rounds, self.growth, self.extra)
         return self.model_copy(update=asdict(found))
 
     @property
-    def says(self) -> str:
+    def describe(self) -> str:
         if self.chosen == "matrix":
             again = ", and again with its strong directions damped" if self.looks == 2 else ""
             return f"solver matrix, the whole second moment at once{again}"
         schedule = self.schedule
         shares = ", ".join(f"{self._left * share:.3g}" for share in schedule.shares)
         rounds = f"{schedule.rounds} round{'s' if schedule.rounds > 1 else ''}"
-        return f"solver subspace, {rounds} at shares {shares}, a basis of {self.components} + {schedule.extra} columns"
+        return (
+            f"solver subspace, {rounds} at shares {shares}, a basis of {self.n_components} + {schedule.extra} columns"
+        )
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        center = self.middle if self.centering != "nothing" else np.zeros(len(self.columns))
-        mean = (self._mean_request(adjacency),) if self.centering == "paid" else ()
-        norms = (self._norms(center),) if self.matrix_clip == "paid" else ()
+        center = self.middle if self.centering != "none" else np.zeros(len(self.columns))
+        mean = (self._mean_request(adjacency),) if self.centering == "dp" else ()
+        norms = (self._norms(center),) if self.matrix_clip == "dp" else ()
         if self.chosen == "matrix":
             damped = [self._matrix(center, self._clip, np.zeros((len(self.columns),) * 2))] if self.looks == 2 else []
             return (*mean, *norms, self._matrix(center, self._clip), *damped)
@@ -142,8 +147,8 @@ class PCA(RangedAlgorithm):
         return (*mean, *norms, *rounds)
 
     def program(self, adjacency: Adjacency) -> Program:
-        center = self.middle if self.centering != "nothing" else np.zeros(len(self.columns))
-        if self.centering == "paid":
+        center = self.middle if self.centering != "none" else np.zeros(len(self.columns))
+        if self.centering == "dp":
             release = yield self._mean_request(adjacency)
             total, units = release.value, release.units
             if units is None:
@@ -151,7 +156,7 @@ class PCA(RangedAlgorithm):
             mean = total / units
             center = self.middle + self.half * (np.clip(mean, -1, 1) if self.lower is not None else mean)
         clip = self._clip
-        if self.matrix_clip == "paid":
+        if self.matrix_clip == "dp":
             release = yield self._norms(center)
             counted = release.units if release.units is not None else float(np.sum(release.value))
             clip = self._quantile(nearest_probabilities(release.value, max(counted, 1.0)))
@@ -159,21 +164,21 @@ class PCA(RangedAlgorithm):
             release = yield self._matrix(center, clip)
             matrix = coordinates.unpack(release.value, len(self.columns))
             if self.looks == 2:
-                look = Look.at(matrix, release.noise_std)
-                damped, back = look.damped(self.components)
+                look = NoisySpectrum.at(matrix, release.noise_std)
+                damped, reconstruction = look.damped(self.n_components)
                 again = yield self._matrix(center, clip, damped)
-                look = Look.at(coordinates.unpack(again.value, len(self.columns)), again.noise_std)
-                span = np.linalg.qr(back @ look.vectors[:, : self.components])[0]
+                look = NoisySpectrum.at(coordinates.unpack(again.value, len(self.columns)), again.noise_std)
+                span = np.linalg.qr(reconstruction @ look.vectors[:, : self.n_components])[0]
                 rising, turn = np.linalg.eigh(span.T @ matrix @ span)
                 values, vectors = np.asarray(rising[::-1]), np.asarray(span @ turn[:, ::-1])
-                edge, seen = matrix_edge(self.components, release.noise_std), look.released
+                edge, seen = matrix_edge(self.n_components, release.noise_std), look.released
                 highest = matrix_edge(len(matrix), again.noise_std)
             else:
-                vectors = leading(matrix, release.noise_std, self.components, shrink=self.shrink)
+                vectors = leading(matrix, release.noise_std, self.n_components, shrink=self.shrink)
                 values = np.einsum("ji,jk,ki->i", vectors, matrix, vectors)
                 edge, seen = matrix_edge(len(matrix), release.noise_std), np.asarray(np.linalg.eigvalsh(matrix))
                 highest = edge
-            above = int(np.sum(seen > highest)) if edge > 0 else self.components
+            above = int(np.sum(seen > highest)) if edge > 0 else self.n_components
         else:
             basis, values, vectors = self._first_basis(), np.zeros(0), np.zeros((0, 0))
             for share in self.schedule.shares:
@@ -181,17 +186,17 @@ class PCA(RangedAlgorithm):
                 product = release.value.reshape(basis.shape)
                 vectors, values, _right = np.linalg.svd(product, full_matrices=False)
                 basis = np.linalg.qr(vectors)[0]
-            vectors, values = basis[:, : self.components], values[: self.components]
+            vectors, values = basis[:, : self.n_components], values[: self.n_components]
             # singular values of pure noise pass this once in 270 000 releases (Gaussian concentration)
             edge = release.noise_std * (np.sqrt(len(self.columns)) + np.sqrt(basis.shape[1]) + 5)
-            above = int(np.sum(values > edge)) if edge > 0 else self.components
+            above = int(np.sum(values > edge)) if edge > 0 else self.n_components
         worth = clip / (release.units if release.units is not None else 1.0)
         return {
             "components": _signed(vectors).T,
-            "eigenvalues": np.where(np.arange(self.components) < above, _corrected(values, edge), 0.0) * worth,
-            "eigenvalue_std": np.full(self.components, release.noise_std * worth),
+            "eigenvalues": np.where(np.arange(self.n_components) < above, _corrected(values, edge), 0.0) * worth,
+            "eigenvalue_std": np.full(self.n_components, release.noise_std * worth),
             "noise_edge": np.array([edge * worth]),
-            "above_noise": np.array([float(min(above, self.components))]),
+            "above_noise": np.array([float(min(above, self.n_components))]),
             "mean": center,
             "scale": self.scale,
             "matrix_clip": np.array([clip]),
@@ -202,13 +207,13 @@ class PCA(RangedAlgorithm):
         return PrivateSum("vector_sum", self.bounds | count, self.mean_share)
 
     def _unit(self, center: Floats) -> dict[str, Any]:
-        scale = {"scale": self.scale} if self.scaling != "nothing" else {}
-        return {"columns": len(self.columns), "center": center, "within": self.within} | scale
+        scale = {"scale": self.scale} if self.scaling != "none" else {}
+        return {"columns": len(self.columns), "center": center, "per_recording": self.per_recording} | scale
 
     @property
     def _left(self) -> float:
-        mean = self.mean_share if self.centering == "paid" else 0.0
-        return 1 - mean - (self.clip_share if self.matrix_clip == "paid" else 0.0)
+        mean = self.mean_share if self.centering == "dp" else 0.0
+        return 1 - mean - (self.clip_share if self.matrix_clip == "dp" else 0.0)
 
     @property
     def _clip(self) -> float:
@@ -234,8 +239,8 @@ class PCA(RangedAlgorithm):
         if self.looks == 1:
             return PrivateSum("scatter", self._clipped(center, clip), self._left)
         share = _FIRST_LOOK if damped is None else 1 - _FIRST_LOOK
-        onto = {} if damped is None else {"onto": damped}
-        return PrivateSum("scatter", self._clipped(center, clip) | onto, self._left * share)
+        projection = {} if damped is None else {"projection": damped}
+        return PrivateSum("scatter", self._clipped(center, clip) | projection, self._left * share)
 
     def _product(self, center: Floats, clip: float, basis: Floats, share: float) -> PrivateSum:
         return PrivateSum("scatter_product", self._clipped(center, clip) | {"basis": basis}, self._left * share)
@@ -245,7 +250,7 @@ class PCA(RangedAlgorithm):
 
     def _first_basis(self) -> Floats:
         rng = np.random.default_rng(self.start)
-        return np.linalg.qr(rng.normal(size=(len(self.columns), self.components + self.schedule.extra)))[0]
+        return np.linalg.qr(rng.normal(size=(len(self.columns), self.n_components + self.schedule.extra)))[0]
 
 
 def matrix_edge(columns: int, noise: float) -> float:

@@ -8,21 +8,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from zerosum.arrays import Floats
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.kernel.terms import PlannedRelease
 from zerosum.statistics import build
 
-Floats = NDArray[np.float64]
 Estimate = Mapping[str, Floats]
 Program = Generator[PrivateSum, Release, Estimate]
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PublicFacts:
     """What is public before a study runs."""
 
     noise: float  # standard deviation of a released sum of sensitivity 1, if one release took the whole budget
@@ -50,7 +49,7 @@ class Algorithm(BaseModel, ABC):
     def program(self, adjacency: Adjacency) -> Program:
         """The generator: yields requests, receives releases, returns the estimate. No input or output, no noise."""
 
-    def settled(self, outlook: Outlook) -> Self:
+    def resolve(self, facts: PublicFacts) -> Self:
         """This algorithm with everything it leaves to the planner chosen, from public facts alone.
 
         The same facts give the same choice, and what is settled stays as it is.
@@ -58,7 +57,7 @@ class Algorithm(BaseModel, ABC):
         return self
 
     @property
-    def says(self) -> str:
+    def describe(self) -> str:
         """What a plan cannot show by itself about how this will run; nothing unless there is something to say."""
         return ""
 

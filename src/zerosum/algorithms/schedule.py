@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from zerosum.arrays import Floats
 
 GUESSED_UNITS = 10_000  # where their number is not public
 ROUNDS, GROWTH, EXTRA = (1, 2, 3, 4, 5, 6), (1.0, 2.0, 4.0, 8.0), (0, 10)

@@ -11,9 +11,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from zerosum.arrays import Floats
 
 _DAMPED_TO = 0.5  # of the edge of the noise: what strong directions are brought down to
 _ABOVE_THE_LAST = 1.5  # damped directions stay clear of those that are not wanted
@@ -22,10 +21,13 @@ _KEPT = 0.3  # at least this much of a direction is taken to be real
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Public linear coordinates: rows x have coordinates x @ `onto`, and c stands for `back` @ c (both columns x k)."""
+    """Public linear coordinates: rows x have coordinates x @ `projection`, and c stands for `reconstruction` @ c.
 
-    onto: Floats
-    back: Floats
+    Both are columns x k.
+    """
+
+    projection: Floats
+    reconstruction: Floats
     whole: bool = False  # whether they are the columns themselves
 
     @classmethod
@@ -39,11 +41,11 @@ class Coordinates:
         orthonormal = np.linalg.qr(basis)[0]
         return cls(orthonormal, orthonormal)
 
-    def then(self, onto: Floats, back: Floats) -> Coordinates:
+    def then(self, projection: Floats, reconstruction: Floats) -> Coordinates:
         """Coordinates within these."""
         if self.whole:
-            return Coordinates(onto, back)
-        return Coordinates(self.onto @ onto, self.back @ back)
+            return Coordinates(projection, reconstruction)
+        return Coordinates(self.projection @ projection, self.reconstruction @ reconstruction)
 
 
 def noise_edge(order: int, noise: float) -> float:
@@ -52,7 +54,7 @@ def noise_edge(order: int, noise: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class NoisySpectrum:
     """The eigenvectors (columns, the largest first) of a look, their eigenvalues as released, without what noise adds
     (zero below the edge), what the vectors themselves hold, and which share of each is real (none below the edge)."""
 
@@ -64,7 +66,7 @@ class Look:
     edge: float
 
     @classmethod
-    def at(cls, matrix: Floats, noise: float) -> Look:
+    def at(cls, matrix: Floats, noise: float) -> NoisySpectrum:
         """An eigenvalue l above the edge e came from v = (l + sqrt(l^2 - e^2))/2, and of its own direction a noisy
         vector holds the share 1 - e^2/(4 v^2)."""
         released, vectors = np.linalg.eigh(matrix)

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms import Algorithm, Mean
+from zerosum.arrays import Floats
 from zerosum.audit import echoes, shape
 from zerosum.audit.adversary import Attack, Draw, attack, candidates, rehearsed, worst_pair
 from zerosum.audit.transcript import ColludingSite, Recorder, overhear, planned_size, view
@@ -42,7 +43,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum, Release
-from zerosum.kernel.schemes import Floats, Mixing, Scheme
+from zerosum.kernel.schemes import NoiseMechanism, Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, dealer_mu
@@ -50,7 +51,7 @@ from zerosum.protocol.messages import Contribute, Message, Prepare, Secure
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics import build
-from zerosum.study import make_plan, pin, settle
+from zerosum.study import make_plan, pin, resolve
 
 Z = 5.0
 VICTIM = 0
@@ -141,7 +142,7 @@ def audit(
         ),
         "audit",
     )
-    chosen = settle(chosen, plan)
+    chosen = resolve(chosen, plan)
     shortest = min(release.size for release in plan.releases)
     needed = math.ceil(samples / shortest)
     if needed > MOST_STUDIES:
@@ -196,7 +197,7 @@ def _claimed(plan: Plan, round: int, helper_apart: bool) -> float:
     """The mu of one release against this adversary. A coordinator that deals the cancelling noise itself takes it out
     of every message again: against it a site has its own noise, and nothing else."""
     law = plan.law(round)
-    if law.mixing is Mixing.HELPER and not helper_apart:
+    if law.mechanism is NoiseMechanism.HELPER and not helper_apart:
         return float(dealer_mu(law, plan.releases[round].sensitivity, plan.coalition)[VICTIM])
     return float(plan.mus(round)[VICTIM])
 
@@ -309,8 +310,8 @@ class _Run:
             sums = [law.factor[self._sites.index(s)] * statistic.total(s.units) for s in present]
             seen = view(self._plan, round, recorder, self._colluding, release.value, self._helper_apart)
             centre = np.zeros_like(seen)
-            if law.mixing in (Mixing.TRUSTED, Mixing.MASKED):
-                everybody = self._sites if law.mixing is Mixing.TRUSTED else present
+            if law.mechanism in (NoiseMechanism.TRUSTED, NoiseMechanism.MASKED):
+                everybody = self._sites if law.mechanism is NoiseMechanism.TRUSTED else present
                 totals = [law.factor[self._sites.index(s)] * statistic.total(s.units) for s in everybody]
                 centre[0] = np.sum(totals, axis=0)
                 if law.central > 0 and law.step > 0:

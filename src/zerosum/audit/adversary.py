@@ -10,10 +10,10 @@ import numpy as np
 
 from zerosum.algorithms import Algorithm
 from zerosum.algorithms.program import RangedAlgorithm
+from zerosum.arrays import Floats
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum, Release
-from zerosum.kernel.schemes import Floats
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.statistics import build
@@ -93,8 +93,8 @@ def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, s
         return float(np.linalg.norm(one - other))
 
     best, width = distance(pair), 0.3
-    for move in range(150):
-        which = move % 2
+    for site_sensitivity in range(150):
+        which = site_sensitivity % 2
         tried = list(pair)
         scale = float(np.max(np.abs(pair[which]))) or 1.0
         tried[which] = pair[which] + width * scale * rng.normal(size=pair[which].shape)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-Floats = NDArray[np.float64]
+from zerosum.arrays import Floats
 
 FALSE_ALARM = 1e-7
 NEAR = 2.0**-19  # of a standard deviation: rounding to the grid moves sums of few sites by less

@@ -19,10 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-Floats = NDArray[np.float64]
+from zerosum.arrays import Floats
 
 FALSE_ALARM = 1e-7
 NEAR = 1e-3  # standard deviations

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.engines.in_process import InProcess
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.schemes import Floats, Law, Mixing, draw_step
+from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism, draw_step
 from zerosum.kernel.units import Units
 from zerosum.noise.sampler import Sampler
 from zerosum.protocol.messages import Contribute, Contribution, Lost, Message, Reply
@@ -35,7 +36,7 @@ class _ColludingShare(NoiseShare):
         return drawn
 
     def noisy(self, total: Floats, dealt: Any) -> Floats | Steps:
-        if self._law.mixing is Mixing.HELPER:
+        if self._law.mechanism is NoiseMechanism.HELPER:
             self.handed.append(dealt[0])
         self.last = super().noisy(total, dealt)
         return self.last  # type: ignore[no-any-return]  # what super returns
@@ -91,12 +92,12 @@ def overhear(site: Site) -> list[Heard]:
     """From now on, what a site draws is written down, round by round."""
     make, rounds = site._new_share, []
 
-    def listening(law: Law, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+    def listening(law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
         heard = Heard()
         rounds.append(heard)
 
         def note(drawn: NDArray[Any], std: float) -> None:
-            cancelling = law.mixing is Mixing.BROADCAST and not heard.draws
+            cancelling = law.mechanism is NoiseMechanism.BROADCAST and not heard.draws
             heard.draws["cancelling noise" if cancelling else "noise"] = drawn
             heard.own = np.asarray(drawn * (law.step or 1.0), dtype=np.float64)
 
@@ -111,8 +112,8 @@ def overhear(site: Site) -> list[Heard]:
         share = make(law, position, size, _Overheard(sampler, note), context)
         expand, send = share._stream, share.noisy
 
-        def noisy(total: Floats, dealt: Any) -> Floats | Steps:
-            sent = send(total, dealt)
+        def noisy(total: Floats, noise_input: Any) -> Floats | Steps:
+            sent = send(total, noise_input)
             if law.step > 0:  # on the grid it can be told what a message has in it, whatever was drawn
                 heard.draws["noise"] = sent - np.rint(float(law.factor[position]) * total / law.step).astype(np.int64)
             return sent
@@ -131,7 +132,7 @@ def overhear(site: Site) -> list[Heard]:
     return rounds
 
 
-def planned_size(law: Law, position: int, name: str) -> float:
+def planned_size(law: NoiseLaw, position: int, name: str) -> float:
     """The standard deviation that a draw of this name should have, in steps where there is a grid."""
     if name == "noise":
         return float(law.own[position]) / (law.step or 1.0)
@@ -158,9 +159,9 @@ def view(
     """The rows of one round, the victim's first: all that the coalition reads, was dealt, or dealt itself."""
     law = plan.law(round)
     shares = [site.told[round] for site in colluding]
-    if law.mixing is Mixing.TRUSTED:
+    if law.mechanism is NoiseMechanism.TRUSTED:
         return released[None, :]
-    if law.mixing is Mixing.MASKED:
+    if law.mechanism is NoiseMechanism.MASKED:
         # the coalition takes its own vectors out of the sum; the masked ones are uniform and tell nothing more
         theirs = sum((np.asarray(share.last, dtype=np.float64) * law.step for share in shares), np.zeros(len(released)))
         return (released - theirs)[None, :]
@@ -168,12 +169,12 @@ def view(
     rows, known = [], []
     for message, reply in recorder.seen:
         if isinstance(message, Contribute) and message.round == round and isinstance(reply, Contribution):
-            if law.mixing is Mixing.HELPER:
-                known.append(message.dealt[1])
+            if law.mechanism is NoiseMechanism.HELPER:
+                known.append(message.noise_input[1])
                 if not helper_apart and reply.site not in names:
-                    known.append(message.dealt[0])
-            if law.mixing is Mixing.BROADCAST and not known:
-                known.append(np.asarray(message.dealt[0], dtype=np.float64) * draw_step(law))
+                    known.append(message.noise_input[0])
+            if law.mechanism is NoiseMechanism.BROADCAST and not known:
+                known.append(np.asarray(message.noise_input[0], dtype=np.float64) * draw_step(law))
             if reply.site not in names:
                 rows.append(np.asarray(reply.payload, dtype=np.float64) * (law.step or 1.0))
     return np.vstack([*rows, *known, *(row for share in shares for row in share.handed)])

@@ -55,10 +55,10 @@ def demo(
     terminal.out.print(table)
     terminal.show_report(found.report)
     terminal.titled("\nBrain maps", f" ({maps.says}).\n")
-    table = Table("maps", "epsilon", "with reduction", "correlation", "gain index")
+    table = Table("maps", "epsilon", "with reduction", "correlation", "Amari index")
     for each in maps.lines:
         costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
-        table.add_row(each.heading, *costs, f"{each.correlation:.3f}", f"{each.gain_index:.3f}")
+        table.add_row(each.heading, *costs, f"{each.correlation:.3f}", f"{each.amari_index:.3f}")
     terminal.out.print(table)
     terminal.out.print(f"\npictures: {picture}, {maps_picture}")
 
@@ -69,16 +69,16 @@ def plan(
     json_: Json = False,
 ) -> None:
     """What a study will release and what that costs each site, before any data is read."""
-    from zerosum.study import Study, settle
+    from zerosum.study import Study, resolve
 
     loaded = Study.load(study)
     planned = loaded.plan()
-    report, says = privacy_report(planned), settle(loaded.build_algorithm(), planned).says
+    report, describe = privacy_report(planned), resolve(loaded.build_algorithm(), planned).describe
     if json_:
-        terminal.print_json(report.as_record() | {"says": says})
+        terminal.print_json(report.as_record() | {"describe": describe})
         return
-    if says:
-        terminal.titled(report.algorithm, f": {says}")
+    if describe:
+        terminal.titled(report.algorithm, f": {describe}")
     terminal.show_report(report)
 
 

@@ -8,13 +8,14 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from zerosum.arrays import Floats
 from zerosum.coordinator.mixing import Mixer, noise_std
 from zerosum.coordinator.secure import SecureSums
 from zerosum.engines.base import Engine
 from zerosum.errors import Abandoned, BadInput, OutsidePlan, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum, Release
-from zerosum.kernel.schemes import Floats, Mixing
+from zerosum.kernel.schemes import NoiseMechanism
 from zerosum.kernel.statistic import Adjacency
 from zerosum.noise.sampler import Sampler, derive
 from zerosum.protocol.messages import (
@@ -109,7 +110,7 @@ class _Coordinator:
                 f"the program asks for {request.statistic!r} with share {request.share:g}"
             )
         try:
-            if plan.law(round).mixing is Mixing.MASKED:
+            if plan.law(round).mechanism is NoiseMechanism.MASKED:
                 value, arrived = self._hidden(round, request)
             else:
                 value, arrived = self._readable(round, request)
@@ -136,9 +137,9 @@ class _Coordinator:
         plan, law = self._plan, self._plan.law(round)
         mixer = Mixer(law, plan.releases[round].size, self._sampler(round))
         present = list(self._index)
-        if law.mixing is Mixing.BROADCAST:
+        if law.mechanism is NoiseMechanism.BROADCAST:
             present = self._draws(round, mixer)
-        elif law.mixing is Mixing.PAIRWISE:
+        elif law.mechanism is NoiseMechanism.PAIRWISE:
             present = self._keys(round, mixer)
         messages = {name: Contribute(round, 0, request, mixer.deal(self._index[name])) for name in present}
         arrived = []

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadInput
-from zerosum.kernel.schemes import Floats, Law, Mixing
+from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 from zerosum.noise.sampler import Sampler
 
 
 class Mixer:
     """One attempt at one round whose messages the coordinator can read one by one."""
 
-    def __init__(self, law: Law, size: int, sampler: Sampler) -> None:
+    def __init__(self, law: NoiseLaw, size: int, sampler: Sampler) -> None:
         self._law, self._size, self._sampler = law, size, sampler
         self.keys: dict[int, bytes] = {}  # PAIRWISE: the sites' public keys
         self.draws: tuple[NDArray[np.int64], int] | None = None  # BROADCAST: the sum of the draws, and of how many
@@ -31,16 +32,16 @@ class Mixer:
     @property
     def needs_everyone(self) -> bool:
         """Whether a site lost after the noise was fixed leaves its cancelling noise in the sum."""
-        return self._law.mixing in (Mixing.BROADCAST, Mixing.PAIRWISE, Mixing.HELPER)
+        return self._law.mechanism in (NoiseMechanism.BROADCAST, NoiseMechanism.PAIRWISE, NoiseMechanism.HELPER)
 
     def deal(self, site: int) -> Any:
         """What a site needs to make its noise."""
-        match self._law.mixing:
-            case Mixing.BROADCAST:
+        match self._law.mechanism:
+            case NoiseMechanism.BROADCAST:
                 return self.draws
-            case Mixing.PAIRWISE:
+            case NoiseMechanism.PAIRWISE:
                 return dict(self.keys)
-            case Mixing.HELPER:
+            case NoiseMechanism.HELPER:
                 return self._helper()[site], self._coordinator(site)
             case _:
                 return None
@@ -88,7 +89,7 @@ class Mixer:
         return np.asarray((self._sum + noise) * self._law.step)
 
 
-def noise_std(law: Law, participants: Sequence[int]) -> float:
+def noise_std(law: NoiseLaw, participants: Sequence[int]) -> float:
     """Standard deviation of a released sum over these sites."""
     index = list(participants)
     return float(np.sqrt(np.sum((law.weight[index] * law.own[index]) ** 2) + law.central**2))

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
+from zerosum.arrays import Floats
 from zerosum.data.formats import readable
-from zerosum.data.nifti import Floats, Nifti, is_nifti
-from zerosum.data.space import Space
+from zerosum.data.masker import Masker
+from zerosum.data.nifti import Nifti, is_nifti
 from zerosum.errors import BadData, BadParameter
 
 _DEPENDENT = 1e-6  # a cosine that the ones kept explain up to this share of its norm adds nothing
 
 
-def load_basis(path: Path, space: Space | None = None) -> Floats:
+def load_basis(path: Path, space: Masker | None = None) -> Floats:
     """A basis (columns, K), or raise `BadData`.
 
     Parameters
@@ -40,14 +41,14 @@ def load_basis(path: Path, space: Space | None = None) -> Floats:
     return basis
 
 
-def cosines(space: Space, count: int) -> Floats:
+def cosines(space: Masker, count: int) -> Floats:
     """Products of the `count` lowest cosines along each axis of the grid, as a basis (columns, K) of norm-1 columns.
 
     They are smooth maps that know nothing of anybody. Where a mask or regions leave some of them dependent on others,
     a QR decomposition with pivots drops those: whatever the others explain up to a millionth.
 
-    >>> space = Space.from_array(np.ones((9, 9, 1)), np.eye(4), "mask")
-    >>> cosines(space, 3).shape, cosines(Space.from_array(np.ones((2, 2, 2)), np.eye(4), "mask"), 3).shape
+    >>> space = Masker.from_array(np.ones((9, 9, 1)), np.eye(4), "mask")
+    >>> cosines(space, 3).shape, cosines(Masker.from_array(np.ones((2, 2, 2)), np.eye(4), "mask"), 3).shape
     ((81, 9), (8, 8))
     """
     if count < 1:
@@ -56,7 +57,7 @@ def cosines(space: Space, count: int) -> Floats:
     parts = []
     for first, second in itertools.product(*(range(each.shape[1]) for each in along[:2])):  # a few volumes at a time
         plane = np.multiply.outer(along[0][:, first], along[1][:, second])
-        parts.append(space.extract(plane[:, :, None, None] * along[2][None, None]))
+        parts.append(space.transform(plane[:, :, None, None] * along[2][None, None]))
     every = np.concatenate(parts).T
     norms = np.linalg.norm(every, axis=0)
     every = every[:, norms > _DEPENDENT * norms.max()]
@@ -87,11 +88,11 @@ def _waves(length: int, count: int) -> Floats:
     return np.cos(np.pi * np.outer(place, np.arange(min(count, length))))
 
 
-def _from_maps(path: Path, space: Space | None) -> Floats:
+def _from_maps(path: Path, space: Masker | None) -> Floats:
     if space is None:
         raise BadData(f"{path} is an image: a basis of maps needs an [imaging] table, which says what becomes a column")
     image = Nifti.open(path)
     if len(image.shape) != 4:
         raise BadData(f"{path} has {len(image.shape)} dimensions; a basis of maps has four, one volume a map")
     space.check_grid(image)
-    return np.concatenate([space.extract(volumes) for _first, volumes in image.volumes()]).T
+    return np.concatenate([space.transform(volumes) for _first, volumes in image.volumes()]).T

@@ -44,14 +44,14 @@ class Recording:
 
 
 @dataclass(frozen=True)
-class Found:
+class BidsIndex:
     """Each person's recordings in order, and what was left out."""
 
     people: dict[str, tuple[Recording, ...]]
     notes: tuple[str, ...] = ()
 
 
-def find_recordings(folder: Path, selection: Selection | None = None) -> Found:
+def find_recordings(folder: Path, selection: Selection | None = None) -> BidsIndex:
     """Everybody in a folder: a BIDS data set if it has participants.tsv or sub-* folders, else one file a person."""
     chosen = selection or Selection()
     if not folder.is_dir():
@@ -68,7 +68,7 @@ def find_recordings(folder: Path, selection: Selection | None = None) -> Found:
     return found
 
 
-def _plain(folder: Path) -> Found:
+def _plain(folder: Path) -> BidsIndex:
     people: dict[str, tuple[Recording, ...]] = {}
     for path in _entries(folder):
         if not is_nifti(path.name):
@@ -84,10 +84,10 @@ def _plain(folder: Path) -> Found:
         people[name] = (Recording(path, sidecars, table if table.is_file() else None),)
     if not people:
         raise BadData(f"{folder} has neither .nii or .nii.gz files nor sub-* folders")
-    return Found(people)
+    return BidsIndex(people)
 
 
-def _bids(folder: Path, subjects: list[Path], selection: Selection) -> Found:
+def _bids(folder: Path, subjects: list[Path], selection: Selection) -> BidsIndex:
     listed = _participants(folder)
     found = {subject.name: _recordings(folder, subject, selection) for subject in subjects}
     if strangers := [name for name, recordings in found.items() if recordings and name not in listed]:
@@ -98,7 +98,7 @@ def _bids(folder: Path, subjects: list[Path], selection: Selection) -> Found:
         raise BadData(f"{folder} has no *_bold.nii or *_bold.nii.gz of anybody in its participants.tsv, as selected")
     absent = [name for name in listed if name not in people]
     notes = (f"{len(absent)} listed in participants.tsv have no such images: {', '.join(absent)}",) if absent else ()
-    return Found(people, notes)
+    return BidsIndex(people, notes)
 
 
 def _participants(folder: Path) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
 
 
-def _check_files(folder: Path, found: Found) -> None:
+def _check_files(folder: Path, found: BidsIndex) -> None:
     """Refuse links that lead nowhere or out of the folder, and one file under two names."""
     home = folder.resolve()
     whose: dict[tuple[int, int], str] = {}
@@ -211,5 +211,5 @@ def _check_files(folder: Path, found: Found) -> None:
         whose[which] = path.name
 
 
-def _files(found: Found) -> Iterator[Path]:
+def _files(found: BidsIndex) -> Iterator[Path]:
     return (recording.path for recordings in found.people.values() for recording in recordings)

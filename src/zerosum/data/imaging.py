@@ -9,20 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
+from zerosum.arrays import Floats
 from zerosum.data.bids import Selection, find_recordings
-from zerosum.data.nifti import Floats
-from zerosum.data.scans import Preparation, open_scan, read_scan
-from zerosum.data.space import Space
+from zerosum.data.masker import Masker
+from zerosum.data.scans import Preprocessing, open_scan, read_scan
 from zerosum.errors import BadData
 from zerosum.kernel.units import Runs, Units
 
-__all__ = ["Imaged", "OnScan", "Preparation", "Selection", "Space", "load_images"]
+__all__ = ["ImagingData", "Masker", "OnScan", "Preprocessing", "Selection", "load_images"]
 
 OnScan = Callable[[int, int], None]  # how many runs are read, of how many
 
 
 @dataclass(frozen=True, eq=False)
-class Imaged:
+class ImagingData:
     """A site's units, the names of their columns, whose they are in order, and what was left out."""
 
     units: Units
@@ -33,12 +33,12 @@ class Imaged:
 
 def load_images(
     folder: Path,
-    space: Space,
-    preparation: Preparation | None = None,
+    space: Masker,
+    preprocessing: Preprocessing | None = None,
     selection: Selection | None = None,
     *,
     on_scan: OnScan | None = None,
-) -> Imaged:
+) -> ImagingData:
     """Load one site's images, or raise `BadData`.
 
     Parameters
@@ -64,20 +64,20 @@ def load_images(
     Examples
     --------
     >>> import nibabel, tempfile
-    >>> space = Space.from_array(np.ones((2, 2, 1)), np.eye(4), "mask")
+    >>> space = Masker.from_array(np.ones((2, 2, 1)), np.eye(4), "mask")
     >>> with tempfile.TemporaryDirectory() as name:
     ...     for person in ("ann", "bob"):
     ...         run = nibabel.Nifti1Image(np.random.default_rng(0).normal(size=(2, 2, 1, 12)), np.eye(4))
     ...         nibabel.save(run, Path(name, f"{person}.nii.gz"))
-    ...     found = load_images(Path(name), space, Preparation(seconds=2.0))
+    ...     found = load_images(Path(name), space, Preprocessing(seconds=2.0))
     >>> found.people, found.units.rows.shape, found.units.runs.seconds.tolist()
     (('ann', 'bob'), (24, 4), [2.0, 2.0])
     """
-    preparation = preparation or Preparation()
+    preprocessing = preprocessing or Preprocessing()
     found = find_recordings(folder, selection)
     with _of(folder):
         scans = [
-            [open_scan(run.path, space, preparation, sidecars=run.sidecars, confounds=run.confounds) for run in own]
+            [open_scan(run.path, space, preprocessing, sidecars=run.sidecars, confounds=run.confounds) for run in own]
             for own in found.people.values()
         ]
     flat = [scan for person in scans for scan in person]
@@ -86,13 +86,13 @@ def load_images(
     rows = _array(folder, int(begins[-1]), len(space.columns))
     for at, scan in enumerate(flat):
         with _of(folder):
-            read_scan(scan, space, preparation, rows[begins[at] : begins[at + 1]])
+            read_scan(scan, space, preprocessing, rows[begins[at] : begins[at + 1]])
         if on_scan is not None:
             on_scan(at + 1, len(flat))
     units = Units(rows, begins[firsts], Runs(begins, np.array([scan.seconds for scan in flat])))
     with _of(folder):
         units.check()
-    return Imaged(units, space.columns, tuple(found.people), found.notes)
+    return ImagingData(units, space.columns, tuple(found.people), found.notes)
 
 
 @contextmanager

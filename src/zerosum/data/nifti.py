@@ -13,10 +13,9 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.data.formats import readable
 from zerosum.errors import BadData, BadInput
-
-Floats = NDArray[np.float64]
 
 _CHUNK_BYTES = 1 << 26  # volumes in float64 held beside what is kept of them
 _DENSEST_GZIP = 1032  # bytes that one byte of a .gz can stand for at most

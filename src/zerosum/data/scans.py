@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from zerosum.arrays import Floats
 from zerosum.data.formats import number, readable
-from zerosum.data.nifti import Floats, Nifti, nibabel
-from zerosum.data.space import Space
+from zerosum.data.masker import Masker
+from zerosum.data.nifti import Nifti, nibabel
 from zerosum.errors import BadData, BadInput, BadParameter
 
 MINIMUM_VOLUMES = 10
@@ -26,7 +27,7 @@ _DIFFERENCES = ("framewise_displacement", "dvars", "std_dvars", "rmsd")  # fMRIP
 
 
 @dataclass(frozen=True)
-class Preparation:
+class Preprocessing:
     """What is done to each run by itself, in this order.
 
     Parameters
@@ -77,8 +78,8 @@ class Scan:
 
 def open_scan(
     path: Path,
-    space: Space,
-    preparation: Preparation,
+    space: Masker,
+    preprocessing: Preprocessing,
     *,
     sidecars: Sequence[Path] = (),
     confounds: Path | None = None,
@@ -95,36 +96,36 @@ def open_scan(
     space.check_grid(image)
     if image.shape[3] < MINIMUM_VOLUMES:
         raise image.wrong(f"{{}} has fewer than the {MINIMUM_VOLUMES} volumes a run needs", f"it has {image.shape[3]}")
-    seconds = preparation.seconds or _seconds(image, sidecars)
-    if preparation.band is not None and preparation.band[1] >= 0.5 / seconds:
+    seconds = preprocessing.seconds or _seconds(image, sidecars)
+    if preprocessing.band is not None and preprocessing.band[1] >= 0.5 / seconds:
         raise image.wrong(
-            f"the band ends at {preparation.band[1]:g} Hz, beyond what the time between volumes of {{}} resolves",
+            f"the band ends at {preprocessing.band[1]:g} Hz, beyond what the time between volumes of {{}} resolves",
             f"{seconds:g} s, so nothing beyond {0.5 / seconds:g} Hz",
         )
-    if preparation.confounds:
+    if preprocessing.confounds:
         if confounds is None:
             raise image.wrong("there is no table of confounds beside {}")
-        if len(preparation.confounds) + 2 >= image.shape[3]:
+        if len(preprocessing.confounds) + 2 >= image.shape[3]:
             found = f"it has {image.shape[3]}"
-            raise image.wrong(f"{{}} has too few volumes for {len(preparation.confounds)} confounds", found)
-    return Scan(image, seconds, confounds if preparation.confounds else None)
+            raise image.wrong(f"{{}} has too few volumes for {len(preprocessing.confounds)} confounds", found)
+    return Scan(image, seconds, confounds if preprocessing.confounds else None)
 
 
-def read_scan(scan: Scan, space: Space, preparation: Preparation, out: Floats | None = None) -> Floats:
+def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floats | None = None) -> Floats:
     """The run's rows (volumes, columns), prepared; into `out` where it is given."""
     rows = np.empty((scan.volumes, len(space.columns))) if out is None else out
     for start, volumes in scan.image.volumes():
         if not np.isfinite(volumes[space.inside]).all():
             raise scan.image.wrong(f"{{}} has values within the {space.kind} that are not finite")
-        if preparation.smoothing_mm is not None:
-            volumes = _smoothed(volumes, space, preparation.smoothing_mm)
-        rows[start : start + volumes.shape[3]] = space.extract(volumes)
+        if preprocessing.smoothing_mm is not None:
+            volumes = _smoothed(volumes, space, preprocessing.smoothing_mm)
+        rows[start : start + volumes.shape[3]] = space.transform(volumes)
     size = np.abs(rows).max(axis=0)
     if size.max() > 1e100:
         raise scan.image.wrong("{} has values beyond 1e100")
-    if preparation.detrend or preparation.band is not None or scan.confounds is not None:
-        rows[:] = _cleaned(rows, scan, preparation)
-    if preparation.standardise:
+    if preprocessing.detrend or preprocessing.band is not None or scan.confounds is not None:
+        rows[:] = _cleaned(rows, scan, preprocessing)
+    if preprocessing.standardise:
         _standardise(rows, size)
     return rows
 
@@ -185,7 +186,7 @@ def _seconds(image: Nifti, sidecars: Sequence[Path]) -> float:
     return image.seconds
 
 
-def _smoothed(volumes: Floats, space: Space, width: float) -> Floats:
+def _smoothed(volumes: Floats, space: Masker, width: float) -> Floats:
     library = nibabel()
     _nilearn()
     from nilearn.image import smooth_img
@@ -194,20 +195,20 @@ def _smoothed(volumes: Floats, space: Space, width: float) -> Floats:
     return np.asarray(smooth_img(library.Nifti1Image(whole, space.affine), width).get_fdata())
 
 
-def _cleaned(rows: Floats, scan: Scan, preparation: Preparation) -> Floats:
+def _cleaned(rows: Floats, scan: Scan, preprocessing: Preprocessing) -> Floats:
     _nilearn()
     from nilearn.signal import clean
 
-    low, high = preparation.band or (0.0, None)
+    low, high = preprocessing.band or (0.0, None)
     confounds = None
     if scan.confounds is not None:
-        confounds = read_confounds(scan.confounds, preparation.confounds, scan.volumes)
+        confounds = read_confounds(scan.confounds, preprocessing.confounds, scan.volumes)
     cleaned = clean(
         rows,
-        detrend=preparation.detrend,
+        detrend=preprocessing.detrend,
         standardize=None,
         confounds=confounds,
-        filter="butterworth" if preparation.band is not None else False,
+        filter="butterworth" if preprocessing.band is not None else False,
         high_pass=low or None,
         low_pass=high,
         t_r=scan.seconds,

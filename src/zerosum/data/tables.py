@@ -27,7 +27,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class TableData:
     """A site's units, and the names of their columns in order."""
 
     units: Units
@@ -40,7 +40,7 @@ def load_units(
     columns: Sequence[str] | None = None,
     unit_column: str | None = None,
     categories: Mapping[str, Sequence[Category]] | None = None,
-) -> Loaded:
+) -> TableData:
     """Load one site's records, or raise `BadData`.
 
     Parameters
@@ -81,7 +81,7 @@ def load_units(
         units.check()
     except BadData as error:
         raise error.about(str(path)) from None
-    return Loaded(units, tuple(table.names[column.position] for column in chosen))
+    return TableData(units, tuple(table.names[column.position] for column in chosen))
 
 
 @dataclass(frozen=True)

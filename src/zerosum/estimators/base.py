@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from zerosum.algorithms import Algorithm
+from zerosum.arrays import Floats
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
@@ -25,7 +26,6 @@ from zerosum.report.record import PrivacyReport, Result
 from zerosum.site.policy import Policy
 from zerosum.study import run
 
-Floats = NDArray[np.float64]
 Tables = dict[str, Units]
 
 
@@ -167,7 +167,7 @@ class JointEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 dropouts=self.dropouts,
                 unit=self.unit,
                 policies=policies,
-                seed=None if self.random_state is None else int(self.random_state),
+                random_state=None if self.random_state is None else int(self.random_state),
             )
 
     def _reproduction_policy(self, name: str, ledger: Path) -> Policy:

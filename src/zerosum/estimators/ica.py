@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from zerosum import algorithms
 from zerosum.algorithms.metrics import Matched, matched
-from zerosum.estimators.base import Floats, JointEstimator, Tables, dimensions
+from zerosum.arrays import Floats
+from zerosum.estimators.base import JointEstimator, Tables, dimensions
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
-from zerosum.statistics.scatter import within_recording
+from zerosum.statistics.scatter import per_recording_rows
 
 _PIECE = 50  # rows that stand for a person in a seeded run that names none, or a quarter of what a site has
 
@@ -42,9 +43,9 @@ class ICA(JointEstimator):
         where a band is given or `seconds` is below 5, since volatility takes rows to be independent.
     basis : array of shape (n_features, k), optional
         Public: maps are looked for in the span of its columns.
-    within : {"nothing", "center", "standardise"}
+    per_recording : {"none", "center", "standardise"}
         What is done first to each recording, column by column.
-    passes, rounds : int, optional
+    n_passes, rounds : int, optional
         Looks in which dimensions are reduced, and rounds of the fixed-point solver; by default the algorithm's own.
     seconds : float, optional
         Between rows. Clocks of `Units` count where this is left out.
@@ -83,8 +84,8 @@ class ICA(JointEstimator):
     --------
     A reproduction run on synthetic data; leave `random_state` out to protect somebody.
 
-    >>> from zerosum.data.brains import brains
-    >>> made_up = brains(60, sites=3, components=3, points=80, side=6, noise=0.1)
+    >>> from zerosum.data.fmri import make_fmri
+    >>> made_up = make_fmri(60, sites=3, components=3, points=80, side=6, noise=0.1)
     >>> ica = ICA(n_components=3, epsilon=20, random_state=0).fit([made_up.observed(s) for s in range(3)])
     >>> bool(ica.match(made_up.maps).correlations.min() > 0.9), ica.privacy_.private
     (True, False)
@@ -101,8 +102,8 @@ class ICA(JointEstimator):
         solver: Literal["auto", "fixed-point", "second-order"] = "auto",
         nonlinearity: Literal["volatility", "tanh"] | None = None,
         basis: ArrayLike | None = None,
-        within: Literal["nothing", "center", "standardise"] = "center",
-        passes: int | None = None,
+        per_recording: Literal["none", "center", "standardise"] = "center",
+        n_passes: int | None = None,
         rounds: int | None = None,
         seconds: float | None = None,
         band: tuple[float, float] | None = None,
@@ -120,8 +121,8 @@ class ICA(JointEstimator):
         self.solver = solver
         self.nonlinearity = nonlinearity
         self.basis = basis
-        self.within = within
-        self.passes = passes
+        self.per_recording = per_recording
+        self.n_passes = n_passes
         self.rounds = rounds
         self.seconds = seconds
         self.band = band
@@ -155,16 +156,16 @@ class ICA(JointEstimator):
         tables = self._tables(X, sites, people, scheme)
         if any(units.offsets is None for units in tables.values()):  # how they were handed in; how many rows is data
             raise ValueError("every person has a single row, which has no time course: keep a person's rows together")
-        given = {name: getattr(self, name) for name in ("basis", "passes", "rounds", "seconds", "band")}
+        given = {name: getattr(self, name) for name in ("basis", "n_passes", "rounds", "seconds", "band")}
         program = algorithms.build(
             "ica",
             {name: value for name, value in given.items() if value is not None}
             | {
                 "columns": self._columns,
-                "components": self.n_components,
+                "n_components": self.n_components,
                 "solver": self.solver,
                 "nonlinearity": self.nonlinearity,
-                "within": self.within,
+                "per_recording": self.per_recording,
                 "bands": self.bands,
             },
         )
@@ -193,7 +194,7 @@ class ICA(JointEstimator):
         units = self._named("this site", people, first=False)
         found = []
         for recordings in units.recordings():
-            own = [np.asarray(within_recording(rows, self.within, np)) for rows, _seconds in recordings]
+            own = [np.asarray(per_recording_rows(rows, self.per_recording, np)) for rows, _seconds in recordings]
             found.append(np.asarray(np.concatenate(own) @ self.components_.T))
         return found
 

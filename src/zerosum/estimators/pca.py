@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
 from zerosum import algorithms
-from zerosum.estimators.base import Floats, JointEstimator, Tables
+from zerosum.arrays import Floats
+from zerosum.estimators.base import JointEstimator, Tables
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.report.record import Result
@@ -34,26 +35,26 @@ class PCA(JointEstimator):
         With ranges, a bound on the rows' norm once mapped to [-1, 1]; without, on the norm of the rows as they are.
         Ranges or a clip must be given, since data must not set their own bounds. Only a seeded run may do without:
         it takes the largest row norm, and says so in `notes_`.
-    centering : {"paid", "ranges", "nothing"}
+    centering : {"dp", "ranges", "none"}
         About a private mean that costs `mean_share` of the budget, the middle of the ranges, or zero.
     mean_share : float
         What the mean costs, as a share of mu squared.
-    scaling : {"nothing", "ranges"}
+    scaling : {"none", "ranges"}
         Whether columns are divided by half their public range, which is free. Components then live in those units.
     shrink : bool
         Whether columns that drown in noise are weighed down before the matrix is decomposed.
-    within : {"nothing", "center", "standardise"}
+    per_recording : {"none", "center", "standardise"}
         What is done first to the rows of a unit that owns several.
     normalise : bool
         Whether every unit's matrix is divided by its norm, so that all weigh the same, or only bounded.
-    matrix_clip : float or "paid", optional
+    matrix_clip : float or "dp", optional
         The bound where matrices are not normalised, by default what rows inside the ranges or the clip reach. A paid
         one is a quantile of a noisy histogram of the matrices' norms, for a twentieth of mu squared.
     solver : {"auto", "matrix", "subspace"}, rounds : int, optional
         Release the matrix once, or its product with the current basis in `rounds` rounds, by default as many as the
         planner finds best.
-    passes : {1, 2}, optional
-        How often the matrix is looked at; twice by default where `within` says that units own many rows.
+    n_passes : {1, 2}, optional
+        How often the matrix is looked at; twice by default where `per_recording` says that units own many rows.
     scheme : str or Scheme
         How sites' noise combines; `secure-sum` unless told.
     colluders, dropouts : int
@@ -103,14 +104,14 @@ class PCA(JointEstimator):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         clip: float | None = None,
-        centering: Literal["paid", "ranges", "nothing"] = "paid",
+        centering: Literal["dp", "ranges", "none"] = "dp",
         mean_share: float = 0.08,
-        scaling: Literal["nothing", "ranges"] = "nothing",
+        scaling: Literal["none", "ranges"] = "none",
         shrink: bool = True,
-        within: Literal["nothing", "center", "standardise"] = "nothing",
+        per_recording: Literal["none", "center", "standardise"] = "none",
         normalise: bool = True,
-        matrix_clip: float | Literal["paid"] | None = None,
-        passes: Literal[1, 2] | None = None,
+        matrix_clip: float | Literal["dp"] | None = None,
+        n_passes: Literal[1, 2] | None = None,
         solver: Literal["auto", "matrix", "subspace"] = "auto",
         rounds: int | None = None,
         scheme: str | Scheme = "secure-sum",
@@ -130,10 +131,10 @@ class PCA(JointEstimator):
         self.mean_share = mean_share
         self.scaling = scaling
         self.shrink = shrink
-        self.within = within
+        self.per_recording = per_recording
         self.normalise = normalise
         self.matrix_clip = matrix_clip
-        self.passes = passes
+        self.n_passes = n_passes
         self.solver = solver
         self.rounds = rounds
         self.scheme = scheme
@@ -163,15 +164,15 @@ class PCA(JointEstimator):
             bounds
             | {
                 "columns": self._columns,
-                "components": self.n_components,
+                "n_components": self.n_components,
                 "centering": self.centering,
                 "mean_share": self.mean_share,
                 "scaling": self.scaling,
                 "shrink": self.shrink,
-                "within": self.within,
+                "per_recording": self.per_recording,
                 "normalise": self.normalise,
                 "matrix_clip": self.matrix_clip,
-                "passes": self.passes,
+                "n_passes": self.n_passes,
                 "solver": self.solver,
                 "rounds": self.rounds,
             },
@@ -236,7 +237,7 @@ class PCA(JointEstimator):
         self.components_: Floats = np.asarray(estimate["components"])
         self.explained_variance_: Floats = np.asarray(estimate["eigenvalues"])
         self.explained_variance_std_: Floats = np.asarray(estimate["eigenvalue_std"])
-        about_zero = self.centering == "nothing"
+        about_zero = self.centering == "none"
         self.mean_: Floats = np.zeros(self.n_features_in_) if about_zero else np.asarray(estimate["mean"])
         self.scale_: Floats = np.asarray(estimate["scale"])
         self.n_components_ = len(self.components_)

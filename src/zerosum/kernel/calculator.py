@@ -9,7 +9,7 @@ import numpy as np
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, published
-from zerosum.kernel.schemes import Law, Scheme, SiteShape
+from zerosum.kernel.schemes import NoiseLaw, Scheme, SiteShape
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
 
 
@@ -91,7 +91,7 @@ def account(
     )
 
 
-def _noise(scheme: Scheme, law: Law, honest: int) -> dict[str, float]:
+def _noise(scheme: Scheme, law: NoiseLaw, honest: int) -> dict[str, float]:
     match scheme.name:
         case "pooled":
             return {"tau": law.central}

@@ -15,7 +15,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from zerosum.arrays import Floats
 
 
 def size(columns: int, order: int = 2) -> int:

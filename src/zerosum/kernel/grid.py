@@ -24,7 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from zerosum.errors import BadParameter
-from zerosum.kernel.schemes import Law, Mixing
+from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 
 STEPS = 2.0**22  # steps in a standard deviation, at least
 FINE = 4096  # rounding adds at most 1/FINE of the sensitivity
@@ -32,7 +32,7 @@ ETA = 2.0**-110  # what the sampler promises for one draw
 MAX_UNITS = 10**7
 BLOCK_ROWS = 1 << 11
 
-GRIDDED = frozenset({Mixing.NONE, Mixing.TRUSTED, Mixing.MASKED})
+GRIDDED = frozenset({NoiseMechanism.NONE, NoiseMechanism.TRUSTED, NoiseMechanism.MASKED})
 
 
 def _gamma(terms: int) -> float:
@@ -49,9 +49,9 @@ def summation_slack(units: int = MAX_UNITS, rows: int = BLOCK_ROWS) -> float:
     return 2 * units * _gamma(rows + 8)
 
 
-def place(law: Law, sensitivity: float, bound: float, size: int) -> Law:
+def place(law: NoiseLaw, sensitivity: float, bound: float, size: int) -> NoiseLaw:
     """The same law on a grid fine enough for its noise and its sensitivity; `calibrate` it afterwards."""
-    noise = law.central if law.mixing is Mixing.TRUSTED else float(np.min(law.own))
+    noise = law.central if law.mechanism is NoiseMechanism.TRUSTED else float(np.min(law.own))
     finest = min(noise / STEPS, sensitivity / (FINE * math.sqrt(size)))
     step = 2.0 ** math.floor(math.log2(finest))
     largest = max(float(np.max(law.own)), law.central)

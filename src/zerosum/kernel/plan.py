@@ -14,20 +14,21 @@ from functools import cached_property
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, published
 from zerosum.kernel.names import check_name
-from zerosum.kernel.schemes import Combine, Floats, Law, Mixing
+from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism
 from zerosum.kernel.terms import PlannedRelease, Terms, computable
 from zerosum.kernel.view import dealer_mu, worst_mu
 
 EXCHANGES = {
-    Mixing.NONE: 1,
-    Mixing.TRUSTED: 1,
-    Mixing.BROADCAST: 3,  # the secure sum of the draws, and the contribution
-    Mixing.HELPER: 1,
-    Mixing.PAIRWISE: 2,
-    Mixing.MASKED: 2,
+    NoiseMechanism.NONE: 1,
+    NoiseMechanism.TRUSTED: 1,
+    NoiseMechanism.BROADCAST: 3,  # the secure sum of the draws, and the contribution
+    NoiseMechanism.HELPER: 1,
+    NoiseMechanism.PAIRWISE: 2,
+    NoiseMechanism.MASKED: 2,
 }
 
 
@@ -71,7 +72,7 @@ class Plan(Terms):
         shared = {each.name: getattr(terms, each.name) for each in fields(Terms)}
         return cls(study=study, algorithm=algorithm, releases=releases, **shared)
 
-    def law(self, round: int) -> Law:
+    def law(self, round: int) -> NoiseLaw:
         """The noise of one release, calibrated to its share of the budget."""
         return self._laws[round]
 
@@ -80,8 +81,8 @@ class Plan(Terms):
         return self._costs[round]
 
     @cached_property
-    def _laws(self) -> tuple[Law, ...]:
-        known: dict[PlannedRelease, Law] = {}
+    def _laws(self) -> tuple[NoiseLaw, ...]:
+        known: dict[PlannedRelease, NoiseLaw] = {}
         for release in self.releases:
             if release not in known:
                 known[release] = self.law_of(release, self.extra_delta)
@@ -124,7 +125,7 @@ class Plan(Terms):
     def coordinator_mus(self) -> Floats:
         """What the whole study costs each site if the coordinator uses the noise it dealt: more than planned where it
         is the helper, and the same everywhere else."""
-        return self.site_mus() if self._shape.mixing is not Mixing.HELPER else self._dealer_mus
+        return self.site_mus() if self._shape.mechanism is not NoiseMechanism.HELPER else self._dealer_mus
 
     @cached_property
     def _dealer_mus(self) -> Floats:
@@ -154,14 +155,14 @@ class Plan(Terms):
     def exchanges(self) -> int:
         """Messages to and from each site in a round."""
         signatures = 1 if self.scheme.secure and self.coalition.dropouts else 0
-        return EXCHANGES[self._shape.mixing] + signatures
+        return EXCHANGES[self._shape.mechanism] + signatures
 
     @property
     def bytes_per_site(self) -> int:
         """What a site sends and receives over the whole study, in bytes; headers left out."""
         numbers = sum(release.size for release in self.releases)
         back = numbers if self.results_to_sites else 0
-        vectors = {Mixing.BROADCAST: 3, Mixing.HELPER: 3}.get(self._shape.mixing, 1)
+        vectors = {NoiseMechanism.BROADCAST: 3, NoiseMechanism.HELPER: 3}.get(self._shape.mechanism, 1)
         return 8 * (vectors * numbers + back) + self._key_bytes
 
     @property
@@ -169,7 +170,7 @@ class Plan(Terms):
         """Keys, shares and signatures: everybody's keys and two shares for and from everybody for each release, then
         a share or a signature of everybody in each round (less where many sites have few neighbours)."""
         S, R = len(self.sites), len(self.releases)
-        if self._shape.mixing is Mixing.PAIRWISE:
+        if self._shape.mechanism is NoiseMechanism.PAIRWISE:
             return 32 * S * R
         if not self.scheme.secure:
             return 0

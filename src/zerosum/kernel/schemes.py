@@ -32,17 +32,15 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import SMALLEST, check_amount, check_count
-
-Floats = NDArray[np.float64]
 
 MAX_RATIO = 1e100  # beyond it variances overflow
 
 
-class Mixing(Enum):
+class NoiseMechanism(Enum):
     """How the cancelling noise comes about, and so what a coalition learns of it."""
 
     NONE = "none"  # no cancelling noise: each message stands alone
@@ -80,10 +78,10 @@ class SiteShape:
 
 
 @dataclass(frozen=True)
-class Law:
+class NoiseLaw:
     """The noise of one release: drawn by the sites and accounted by `zerosum.kernel.view`, from this object."""
 
-    mixing: Mixing
+    mechanism: NoiseMechanism
     factor: Floats  # c_s
     weight: Floats  # p_s
     own: Floats  # standard deviation of g_s
@@ -92,7 +90,7 @@ class Law:
     step: float = 0.0  # of the grid that values and noise live on; 0: double precision
     rounding: float = 0.0  # what rounding adds to how far a unit moves its site's message
 
-    def move(self, sensitivity: float, site: int) -> float:
+    def site_sensitivity(self, sensitivity: float, site: int) -> float:
         """How far one unit moves its site's message, in L2 norm."""
         return float(sensitivity * self.factor[site]) + self.rounding
 
@@ -114,12 +112,12 @@ class Law:
         """Standard deviation of each coordinate of the release."""
         return math.sqrt(float(np.sum((self.weight * self.own) ** 2)) + self.central**2)
 
-    def scaled(self, by: float) -> Law:
+    def scaled(self, by: float) -> NoiseLaw:
         """The same law with all its noise multiplied; mu is divided by as much."""
         return replace(self, own=self.own * by, cancelling=self.cancelling * by, central=self.central * by)
 
 
-def draw_step(law: Law) -> float:
+def draw_step(law: NoiseLaw) -> float:
     """The grid on which BROADCAST sums its draws: fine enough to be no part of the noise, coarse enough not to wrap."""
     return 2.0 ** (math.ceil(math.log2(float(np.max(law.cancelling * law.weight)))) - 45)
 
@@ -152,31 +150,31 @@ class Scheme:
         """Whether the coordinator is trusted with the data themselves."""
         return self.name in ("pooled", "non-private")
 
-    def law(self, shapes: Sequence[SiteShape], honest: int) -> Law:
+    def law(self, shapes: Sequence[SiteShape], honest: int) -> NoiseLaw:
         """The law at unit scale; `honest` sites are left in the worst case, which pairwise streams are sized for."""
         S = len(shapes)
         ones, zeros = np.ones(S), np.zeros(S)
         asked = np.array([shape.scale for shape in shapes])
         match self.name:
             case "non-private":
-                return Law(Mixing.NONE, ones, ones, zeros, zeros)
+                return NoiseLaw(NoiseMechanism.NONE, ones, ones, zeros, zeros)
             case "pooled":
-                return Law(Mixing.TRUSTED, asked, ones, zeros, zeros, central=1.0)
+                return NoiseLaw(NoiseMechanism.TRUSTED, asked, ones, zeros, zeros, central=1.0)
             case "local":
-                return Law(Mixing.NONE, asked, ones, ones, zeros)
+                return NoiseLaw(NoiseMechanism.NONE, asked, ones, ones, zeros)
             case "zero-sum":
-                return Law(Mixing.BROADCAST, asked, ones, ones, self.ratio * ones)
+                return NoiseLaw(NoiseMechanism.BROADCAST, asked, ones, ones, self.ratio * ones)
             case "pairwise":
-                return Law(Mixing.PAIRWISE, asked, ones, ones, self.ratio / math.sqrt(honest) * ones)
+                return NoiseLaw(NoiseMechanism.PAIRWISE, asked, ones, ones, self.ratio / math.sqrt(honest) * ones)
             case "secure-sum":
-                return Law(Mixing.MASKED, asked, ones, ones, np.full(S, math.inf))
-        mixing = Mixing.BROADCAST if self.name == "cape-published" else Mixing.HELPER
+                return NoiseLaw(NoiseMechanism.MASKED, asked, ones, ones, np.full(S, math.inf))
+        mechanism = NoiseMechanism.BROADCAST if self.name == "cape-published" else NoiseMechanism.HELPER
         if self.combine is Combine.SUMS:
-            return Law(mixing, asked, ones, ones / math.sqrt(S), ones)
+            return NoiseLaw(mechanism, asked, ones, ones / math.sqrt(S), ones)
         units = _units(shapes)
         if self.combine is Combine.MEANS:
-            return _average_of_means(mixing, units, asked)
-        return _weighted_means(mixing, units, asked, _weights(shapes, units))
+            return _average_of_means(mechanism, units, asked)
+        return _weighted_means(mechanism, units, asked, _weights(shapes, units))
 
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = {"name": self.name}
@@ -215,28 +213,28 @@ def _weights(shapes: Sequence[SiteShape], units: Floats) -> Floats:
     return weights
 
 
-def _average_of_means(mixing: Mixing, units: Floats, asked: Floats) -> Law:
+def _average_of_means(mechanism: NoiseMechanism, units: Floats, asked: Floats) -> NoiseLaw:
     """Algorithm 2 of papers 000 and 003 with unequal sites: site s adds noise tau_s = 1/(n_s a_s) to its mean.
 
     Scaled by N, so that the release still estimates a sum over units.
     """
     S, N = len(units), float(np.sum(units))
     tau = 1 / (units * asked)
-    return Law(mixing, 1 / units, np.full(S, N / S), tau / math.sqrt(S), tau)
+    return NoiseLaw(mechanism, 1 / units, np.full(S, N / S), tau / math.sqrt(S), tau)
 
 
-def _weighted_means(mixing: Mixing, units: Floats, asked: Floats, p: Floats) -> Law:
+def _weighted_means(mechanism: NoiseMechanism, units: Floats, asked: Floats, p: Floats) -> NoiseLaw:
     """Weighted means whose variances are solved for, so that the release meets the pooled noise tau_c = 1/N."""
     N = float(np.sum(units))
     tau2 = 1 / (units * asked) ** 2
-    solve = _variances_000 if mixing is Mixing.BROADCAST else _variances_002
+    solve = _variances_000 if mechanism is NoiseMechanism.BROADCAST else _variances_002
     cancelling2, own2 = solve(p, tau2, 1 / N**2)
     if np.any(~(cancelling2 >= 0)) or np.any(~(own2 >= 0)):
         raise BadParameter(
             "the papers' equations for unequal sites have no solution here (a variance would be negative); "
             "use combine = 'sums'"
         )
-    return Law(mixing, 1 / units, N * p, np.sqrt(own2), np.sqrt(cancelling2))
+    return NoiseLaw(mechanism, 1 / units, N * p, np.sqrt(own2), np.sqrt(cancelling2))
 
 
 def _variances_000(p: Floats, tau2: Floats, pooled2: float) -> tuple[Floats, Floats]:

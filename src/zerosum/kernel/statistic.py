@@ -14,13 +14,11 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from array_api_compat import is_numpy_array
-from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from zerosum.arrays import Array, Floats
 from zerosum.errors import BadData
-from zerosum.kernel.units import Array, Units
-
-Floats = NDArray[np.float64]
+from zerosum.kernel.units import Units
 
 _log = logging.getLogger(__name__)  # stays at the site
 

@@ -15,7 +15,7 @@ import numpy as np
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, grid, published
 from zerosum.kernel.names import check_name
-from zerosum.kernel.schemes import Combine, Law, Scheme, SiteShape
+from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.view import Coalition, calibrate
 
@@ -123,16 +123,16 @@ class Terms:
         return self.scheme.name != "non-private" and self.seed is None
 
     @cached_property
-    def _shape(self) -> Law:
+    def _shape(self) -> NoiseLaw:
         shapes = [site.shape for site in self.sites]
         return self.scheme.law(shapes, self.coalition.honest(len(self.sites)))
 
-    def law_of(self, release: PlannedRelease, extra_delta: float) -> Law:
+    def law_of(self, release: PlannedRelease, extra_delta: float) -> NoiseLaw:
         """The noise of a release, calibrated to its share of the budget; `extra_delta` is left to finite arithmetic."""
         with computable():
             return self._calibrated(release, extra_delta)
 
-    def _calibrated(self, release: PlannedRelease, extra_delta: float) -> Law:
+    def _calibrated(self, release: PlannedRelease, extra_delta: float) -> NoiseLaw:
         if self.scheme.name == "non-private":
             return self._shape
         if self.calibration == "published":
@@ -150,13 +150,13 @@ class Terms:
             return law
         return calibrate(self._placed(law, release), release.sensitivity, self.coalition, mu)
 
-    def _placed(self, law: Law, release: PlannedRelease) -> Law:
+    def _placed(self, law: NoiseLaw, release: PlannedRelease) -> NoiseLaw:
         return grid.place(law, release.sensitivity, release.bound, release.size) if self.gridded else law
 
     @property
     def gridded(self) -> bool:
         """Whether values and noise live on an integer grid, or are doubles (the zero-sum forms, for comparison)."""
-        return self.scheme.name != "non-private" and self._shape.mixing in grid.GRIDDED
+        return self.scheme.name != "non-private" and self._shape.mechanism in grid.GRIDDED
 
     def distance_of(self, size: int) -> float:
         """Total variation between a release of so many numbers as drawn and as accounted."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
+from zerosum.arrays import Array
 from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
-
-Array = Any  # an array of any array-API namespace (NumPy, PyTorch, CuPy), or a memory map
 
 _BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside the data themselves
 

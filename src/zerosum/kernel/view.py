@@ -30,9 +30,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_amount, check_count
-from zerosum.kernel.schemes import Floats, Law, Mixing
+from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 
 
 @dataclass(frozen=True)
@@ -68,21 +69,21 @@ class Coalition:
 # ---- closed forms ----------------------------------------------------------------------------------------------
 
 
-def mu_squared(law: Law, sensitivity: float, site: int, honest: Sequence[int]) -> float:
+def mu_squared(law: NoiseLaw, sensitivity: float, site: int, honest: Sequence[int]) -> float:
     """mu^2 of one honest site when exactly the sites in `honest` do not collude."""
-    if law.mixing is Mixing.TRUSTED:
-        return _ratio(law.move(sensitivity, site) ** 2, law.central_variance)
+    if law.mechanism is NoiseMechanism.TRUSTED:
+        return _ratio(law.site_sensitivity(sensitivity, site) ** 2, law.central_variance)
     index = np.asarray(honest, dtype=np.intp)
-    if law.mixing is Mixing.PAIRWISE:
+    if law.mechanism is NoiseMechanism.PAIRWISE:
         return _pairwise(law, sensitivity, site, index)
-    if law.mixing is Mixing.HELPER and np.isfinite(law.cancelling[-1]) and np.ptp(law.cancelling) > 0:
+    if law.mechanism is NoiseMechanism.HELPER and np.isfinite(law.cancelling[-1]) and np.ptp(law.cancelling) > 0:
         raise BadParameter("a helper deals alike to all sites or lets the last one take what is left over")
     base, shrink, terms = _terms(law)
     second = _ratio((law.weight[site] * shrink[site]) ** 2, float(np.sum(terms[index])))
-    return float(law.move(sensitivity, site) ** 2 * (base[site] + second))
+    return float(law.site_sensitivity(sensitivity, site) ** 2 * (base[site] + second))
 
 
-def worst_mu(law: Law, sensitivity: float, coalition: Coalition) -> Floats:
+def worst_mu(law: NoiseLaw, sensitivity: float, coalition: Coalition) -> Floats:
     """mu of every site against its own worst coalition, other sites lost included."""
     S, away = law.sites, law.sites - coalition.honest(law.sites)
     order: list[int] = np.argsort(-_removal_value(law), kind="stable").tolist()
@@ -91,18 +92,18 @@ def worst_mu(law: Law, sensitivity: float, coalition: Coalition) -> Floats:
     return np.array([math.sqrt(mu_squared(law, sensitivity, s, honest[s])) for s in range(S)])
 
 
-def dealer_mu(law: Law, sensitivity: float, coalition: Coalition) -> Floats:
+def dealer_mu(law: NoiseLaw, sensitivity: float, coalition: Coalition) -> Floats:
     """mu of every site against a coordinator that uses all it holds, the cancelling noise it dealt included.
 
     Nobody but a helper deals noise, so that this is `worst_mu` elsewhere.
     """
-    if law.mixing is not Mixing.HELPER:
+    if law.mechanism is not NoiseMechanism.HELPER:
         return worst_mu(law, sensitivity, coalition)
-    alone = replace(law, mixing=Mixing.NONE, cancelling=np.zeros(law.sites))
+    alone = replace(law, mechanism=NoiseMechanism.NONE, cancelling=np.zeros(law.sites))
     return worst_mu(alone, sensitivity, coalition)
 
 
-def calibrate(law: Law, sensitivity: float, coalition: Coalition, mu: float) -> Law:
+def calibrate(law: NoiseLaw, sensitivity: float, coalition: Coalition, mu: float) -> NoiseLaw:
     """Scale a law so that no site's mu passes the target, rounded to the private side."""
     if not (mu > 0 and math.isfinite(mu)):
         raise BadParameter(f"mu must be positive and finite, got {mu:g}")
@@ -116,7 +117,7 @@ def calibrate(law: Law, sensitivity: float, coalition: Coalition, mu: float) -> 
     return law.scaled(scale)
 
 
-def _terms(law: Law) -> tuple[Floats, Floats, Floats]:
+def _terms(law: NoiseLaw) -> tuple[Floats, Floats, Floats]:
     """1/(a+b), a/(a+b) and p^2 a b/(a+b) of every site, at a = 0, b = 0 and infinite a too."""
     a, b = law.cancelling**2, law.own_variance
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -125,19 +126,19 @@ def _terms(law: Law) -> tuple[Floats, Floats, Floats]:
     return base, shrink, law.weight**2 * b * shrink
 
 
-def _removal_value(law: Law) -> Floats:
+def _removal_value(law: NoiseLaw) -> Floats:
     """How much a site's absence from the honest ones hurts the rest; the order is the same for every victim."""
-    return law.own if law.mixing is Mixing.PAIRWISE else _terms(law)[2]
+    return law.own if law.mechanism is NoiseMechanism.PAIRWISE else _terms(law)[2]
 
 
-def _pairwise(law: Law, sensitivity: float, site: int, index: NDArray[np.intp]) -> float:
+def _pairwise(law: NoiseLaw, sensitivity: float, site: int, index: NDArray[np.intp]) -> float:
     """Sherman-Morrison on diag(v H + b) - v 11', written so that nothing cancels at large v."""
     if np.ptp(law.cancelling) > 0 or np.any(law.weight != 1):
         raise BadParameter("pairwise streams need one variance for all pairs and equal weights")
     v, b, H = float(law.cancelling[0]) ** 2, law.own_variance[index], len(index)
     own = v * H + float(law.own_variance[site])
     second = _ratio(v / own / own, float(np.sum(b / (v * H + b))) / H) if v > 0 else 0.0
-    return float(law.move(sensitivity, site) ** 2 * (_ratio(1.0, own) + second))
+    return float(law.site_sensitivity(sensitivity, site) ** 2 * (_ratio(1.0, own) + second))
 
 
 def _ratio(top: float, bottom: float) -> float:
@@ -153,7 +154,7 @@ def _ratio(top: float, bottom: float) -> float:
 class View:
     """What a coalition reads, A z + F f, and what it knows, K z; `honest` names the columns of F."""
 
-    law: Law
+    law: NoiseLaw
     read: Floats  # A, one row per number it reads
     data: Floats  # F
     known: Floats  # K
@@ -163,7 +164,7 @@ class View:
     def mu_squared(self, sensitivity: float, site: int) -> float:
         """mu^2 of one honest site by the general solver."""
         moved = self.data[:, self.honest.index(site)]
-        return self.law.move(sensitivity, site) ** 2 * solve(self.read, moved, self.known, self.variance)
+        return self.law.site_sensitivity(sensitivity, site) ** 2 * solve(self.read, moved, self.known, self.variance)
 
 
 def solve(read: Floats, shift: Floats, known: Floats, variance: Floats) -> float:
@@ -199,7 +200,7 @@ def solve(read: Floats, shift: Floats, known: Floats, variance: Floats) -> float
     return float(solution @ solution)
 
 
-def view(law: Law, honest: Sequence[int], *, dealer: bool = False) -> View:
+def view(law: NoiseLaw, honest: Sequence[int], *, dealer: bool = False) -> View:
     """The matrices of a law for the coalition of the coordinator with every site not in `honest`.
 
     As the `dealer` of a helper's noise it knows every site's e_s, not only the colluders'.
@@ -208,21 +209,21 @@ def view(law: Law, honest: Sequence[int], *, dealer: bool = False) -> View:
     colluding = [s for s in range(S) if s not in honest]
     none = np.zeros((0, 0))
     eye = np.eye(S)
-    match law.mixing:
-        case Mixing.TRUSTED:
+    match law.mechanism:
+        case NoiseMechanism.TRUSTED:
             return View(law, np.ones((1, 1)), np.ones((1, len(index))), none, np.array([law.central_variance]), index)
-        case Mixing.MASKED:
+        case NoiseMechanism.MASKED:
             reads = (law.weight * eye[list(index)].sum(axis=0))[None, :]
             return View(law, reads, law.weight[None, list(index)], eye[colluding], law.own_variance, index)
-        case Mixing.NONE:
+        case NoiseMechanism.NONE:
             return View(law, eye[list(index)], np.eye(len(index)), eye[colluding], law.own_variance, index)
-        case Mixing.PAIRWISE:
+        case NoiseMechanism.PAIRWISE:
             mixing, known = _pair_streams(S, colluding)
             variance = np.full(mixing.shape[1], law.cancelling[0] ** 2)
-        case Mixing.BROADCAST:
+        case NoiseMechanism.BROADCAST:
             mixing = eye - np.outer(1 / (law.weight * S), law.weight)
             known, variance = np.vstack([law.weight[None, :], eye[colluding]]), law.cancelling**2
-        case Mixing.HELPER:
+        case NoiseMechanism.HELPER:
             mixing, variance = _dealt(law)
             known = mixing if dealer else mixing[colluding]
     draws = mixing.shape[1]
@@ -237,7 +238,7 @@ def view(law: Law, honest: Sequence[int], *, dealer: bool = False) -> View:
     )
 
 
-def _dealt(law: Law) -> tuple[Floats, Floats]:
+def _dealt(law: NoiseLaw) -> tuple[Floats, Floats]:
     """How a helper makes e: all sites alike, or the last one taking what is left over (infinite variance)."""
     S, eye = law.sites, np.eye(law.sites)
     if not np.isinf(law.cancelling[-1]):

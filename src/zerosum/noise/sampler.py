@@ -15,9 +15,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.noise import discrete_gaussian
-
-Floats = NDArray[np.float64]
 
 _BLOCK = 1 << 17  # numbers made at a time
 

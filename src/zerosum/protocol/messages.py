@@ -44,7 +44,7 @@ class Contribute:
     round: int
     attempt: int
     request: PrivateSum
-    dealt: Any = None
+    noise_input: Any = None
 
 
 Message = Propose | Prepare | Secure | Contribute

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zerosum.data.nifti import Floats, is_nifti, nibabel
-from zerosum.data.space import Space
+from zerosum.arrays import Floats
+from zerosum.data.masker import Masker
+from zerosum.data.nifti import is_nifti, nibabel
 from zerosum.errors import BadInput, BadParameter
 
 _PLANES = ((0, "x"), (1, "y"), (2, "z"))  # the axis a slice is cut across, by what it is called
 _MOST_ROWS = 10  # components below each other in a picture; more stand beside them
 
 
-def write_maps(maps: ArrayLike, space: Space, path: Path) -> None:
+def write_maps(maps: ArrayLike, space: Masker, path: Path) -> None:
     """Write maps (R, columns) as one 4D image of float32 on the study's grid; it appears whole or not at all.
 
     Of an atlas, every voxel of a region gets the region's value. The same maps give the same bytes.
@@ -27,13 +28,13 @@ def write_maps(maps: ArrayLike, space: Space, path: Path) -> None:
     library = nibabel()
     if not is_nifti(path.name):
         raise BadParameter(f"maps are written to .nii or .nii.gz, not to {path.name!r}")
-    image = library.Nifti1Image(space.paint(_finite(maps)).astype(np.float32), space.affine)
+    image = library.Nifti1Image(space.inverse_transform(_finite(maps)).astype(np.float32), space.affine)
     image.header.set_xyzt_units("mm")
     with _atomically(path) as partial:
         library.save(image, partial)
 
 
-def draw_maps(maps: ArrayLike, space: Space, path: Path, *, labels: Sequence[str] | None = None) -> None:
+def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[str] | None = None) -> None:
     """Draw maps (R, columns) as a picture: for each the three slices through its peak, over the outline of the grid.
 
     The right of the body is on the right. Colours go from minus to plus the largest magnitude, map by map.
@@ -46,7 +47,7 @@ def draw_maps(maps: ArrayLike, space: Space, path: Path, *, labels: Sequence[str
     names = [f"{at + 1}" for at in range(len(values))] if labels is None else list(labels)
     if len(names) != len(values):
         raise BadParameter(f"there are {len(values)} maps, but {len(names)} labels")
-    volumes, inside, affine = _upright(space.paint(values), space)
+    volumes, inside, affine = _upright(space.inverse_transform(values), space)
     zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
     blocks = -(-len(values) // _MOST_ROWS)
     rows = -(-len(values) // blocks)
@@ -82,7 +83,7 @@ def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats)
         axis.set_title(f"{called} = {place[cut]:.0f} mm", fontsize=6, color="0.3", pad=2)
 
 
-def _upright(volumes: Floats, space: Space) -> tuple[Floats, Any, Floats]:
+def _upright(volumes: Floats, space: Masker) -> tuple[Floats, Any, Floats]:
     """Turned so that the axes point right, to the front and up, as nearly as the grid allows."""
     library = nibabel()
     image = library.as_closest_canonical(library.Nifti1Image(volumes, space.affine))

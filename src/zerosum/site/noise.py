@@ -12,8 +12,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadData, Malformed, OutOfTurn
-from zerosum.kernel.schemes import Floats, Law, Mixing, draw_step
+from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism, draw_step
 from zerosum.noise.sampler import Sampler, derive
 
 Steps = NDArray[np.int64]
@@ -25,7 +26,7 @@ class NoiseShare:
     `context` binds streams that two sites share to this plan, round and attempt.
     """
 
-    def __init__(self, law: Law, site: int, size: int, sampler: Sampler, context: bytes) -> None:
+    def __init__(self, law: NoiseLaw, site: int, size: int, sampler: Sampler, context: bytes) -> None:
         self._law, self._site, self._size = law, site, size
         self._sampler, self._context = sampler, context
         self._drawn: Steps | None = None
@@ -42,7 +43,7 @@ class NoiseShare:
         self._secret = X25519PrivateKey.generate()
         return self._secret.public_key().public_bytes_raw()
 
-    def noisy(self, total: Floats, dealt: Any) -> Floats | Steps:
+    def noisy(self, total: Floats, noise_input: Any) -> Floats | Steps:
         """A site's message: its sum, scaled and with its noise; in steps where the law lives on a grid."""
         if not np.all(np.isfinite(total)):  # no bounded statistic gives that: nothing may leave
             raise BadData("this site's sum is not finite, so nothing was sent")
@@ -52,11 +53,11 @@ class NoiseShare:
             own = float(law.own[self._site]) / law.step
             return steps + self._sampler.steps(self._size, own) if own > 0 else steps
         own_noise = self._sampler.normal(self._size, float(law.own[self._site]))
-        return np.asarray(scaled + own_noise + self._cancelling(dealt))
+        return np.asarray(scaled + own_noise + self._cancelling(noise_input))
 
-    def _cancelling(self, dealt: Any) -> Floats | float:
+    def _cancelling(self, noise_input: Any) -> Floats | float:
         try:
-            noise = self._combined(dealt)
+            noise = self._combined(noise_input)
         except (TypeError, AttributeError, LookupError, ValueError) as error:
             if isinstance(error, OutOfTurn):
                 raise
@@ -65,15 +66,15 @@ class NoiseShare:
             raise Malformed("what this site was dealt does not fit the plan")
         return noise
 
-    def _combined(self, dealt: Any) -> Floats | float:
-        match self._law.mixing:
-            case Mixing.BROADCAST:
-                return self._centred(*dealt)
-            case Mixing.HELPER:
-                from_helper, from_coordinator = dealt
+    def _combined(self, noise_input: Any) -> Floats | float:
+        match self._law.mechanism:
+            case NoiseMechanism.BROADCAST:
+                return self._centred(*noise_input)
+            case NoiseMechanism.HELPER:
+                from_helper, from_coordinator = noise_input
                 return np.asarray(from_helper + from_coordinator)
-            case Mixing.PAIRWISE:
-                return self._streams(dealt)
+            case NoiseMechanism.PAIRWISE:
+                return self._streams(noise_input)
             case _:
                 return 0.0
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadData, Inconsistent, Misdirected, OutOfTurn, OutsidePlan
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
-from zerosum.kernel.schemes import Law, Mixing
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, Floats
+from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.noise.sampler import Sampler, derive
 from zerosum.protocol.messages import (
@@ -97,7 +98,7 @@ class Site:
             return again
         share = self._shares[round, attempt] = self._share(round, attempt)
         payload: Any = None
-        if plan.law(round).mixing is Mixing.BROADCAST:
+        if plan.law(round).mechanism is NoiseMechanism.BROADCAST:
             drawn = share.draw().view(np.uint64)
             payload = self._masked(plan, round, drawn, None)
         else:
@@ -112,10 +113,10 @@ class Site:
             return again
         statistic = self._built(plan, round, message.request)
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
-        payload: Any = share.noisy(self._total(plan, round, statistic), message.dealt)
+        payload: Any = share.noisy(self._total(plan, round, statistic), message.noise_input)
         if plan.scheme.name != "non-private":
             self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
-        if plan.law(round).mixing is Mixing.MASKED:
+        if plan.law(round).mechanism is NoiseMechanism.MASKED:
             payload = self._masked(plan, round, payload.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
 
@@ -252,7 +253,7 @@ class Site:
         law, size = plan.law(round), plan.releases[round].size
         return self._new_share(law, self._position(plan), size, sampler, context)
 
-    def _new_share(self, law: Law, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+    def _new_share(self, law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
         return NoiseShare(law, position, size, sampler, context)
 
     def _position(self, plan: Plan) -> int:

@@ -11,18 +11,19 @@ import numpy as np
 from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
+from zerosum.arrays import Array, Floats
 from zerosum.errors import BadData
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, Positive, to_numpy
-from zerosum.kernel.units import Array, Units
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
+from zerosum.kernel.units import Units
 from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, sized, whole
-from zerosum.statistics.scatter import Within, within_recording
+from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 
 class BandScatter(BoundedStatistic):
     """The sum over units of their second moments in frequency bands, all divided together by their norm.
 
-    Rows are multiplied by `onto`; the moment of a band is the real part of the sum of f f* over the Fourier
+    Rows are multiplied by `projection`; the moment of a band is the real part of the sum of f f* over the Fourier
     coefficients f of the recording whose frequency lies in it, in hertz by the recording's own clock, so that
     scanners with different times between volumes say the same. Recordings of a unit weigh by their length. Covariances
     at any lag follow from the bands (they are their cosine transform), and all bands add up to the second moment.
@@ -34,15 +35,15 @@ class BandScatter(BoundedStatistic):
 
     name: ClassVar[str] = "band_scatter"
     columns: int = Field(gt=0)
-    onto: FloatArray
+    projection: FloatArray
     edges: FloatArray
     seconds: Positive | None = None
-    within: Within = "center"
+    per_recording: PerRecording = "center"
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
-        if self.onto.ndim != 2 or self.onto.shape[0] != self.columns or not self.onto.size:
-            raise ValueError(f"onto must have {self.columns} rows and some columns, got shape {self.onto.shape}")
+        if self.projection.ndim != 2 or self.projection.shape[0] != self.columns or not self.projection.size:
+            raise ValueError(f"onto must have {self.columns} rows and some columns, got shape {self.projection.shape}")
         if self.edges.ndim != 1 or len(self.edges) < 3 or self.edges[0] < 0 or not np.all(np.diff(self.edges) > 0):
             raise ValueError("edges must rise from zero or more, and make two bands at least")
         return self
@@ -53,11 +54,11 @@ class BandScatter(BoundedStatistic):
 
     @property
     def size(self) -> int:
-        return self.bands * coordinates.size(int(self.onto.shape[1]))
+        return self.bands * coordinates.size(int(self.projection.shape[1]))
 
     @property
     def row_bytes(self) -> int:
-        return 8 * (2 * self.columns + 4 * int(self.onto.shape[1]))
+        return 8 * (2 * self.columns + 4 * int(self.projection.shape[1]))
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
@@ -69,24 +70,24 @@ class BandScatter(BoundedStatistic):
 
     @cached_property
     def _exact(self) -> Exact:
-        return Exact.of(self.onto)
+        return Exact.of(self.projection)
 
     def sum_block(self, block: Units) -> Array:
         xp = array_namespace(block.rows)
         total = np.zeros(self.size)
         for recordings in block.recordings():
             clocks = [self.seconds or clock or math.nan for _rows, clock in recordings]
-            parts = [within_recording(doubles(rows), self.within, xp) for rows, _clock in recordings]
+            parts = [per_recording_rows(doubles(rows), self.per_recording, xp) for rows, _clock in recordings]
             total += self._contribution(self._projected(parts), clocks)
         return total
 
     def _projected(self, parts: list[Array]) -> list[Floats]:
-        """One unit's recordings times `onto`, all divided by its norm."""
+        """One unit's recordings times `projection`, all divided by its norm."""
         xp = array_namespace(parts[0])
         flat, _size, norm = sized(xp.reshape(xp.concat(parts), (1, -1)))
         rows = xp.reshape(flat, (-1, self.columns))
         seen = self._exact.seen(rows, xp.broadcast_to(norm, (rows.shape[0],)))
-        seen = xp.reshape(self._exact.heard(xp.reshape(seen, (1, -1))), seen.shape)
+        seen = xp.reshape(self._exact.valid(xp.reshape(seen, (1, -1))), seen.shape)
         ends = np.cumsum([part.shape[0] for part in parts])[:-1]
         return np.split(to_numpy(seen), ends)
 
@@ -94,8 +95,10 @@ class BandScatter(BoundedStatistic):
         """The moments of one unit in all bands, over their norm. Spectra enter as whole numbers: products are exact."""
         spectra = [_spectrum(part) for part in parts]
         flat, _size, norm = sized(np.concatenate(spectra).reshape(1, -1))
-        numbers = np.split(whole(flat, norm).reshape(-1, self.onto.shape[1]), np.cumsum([len(s) for s in spectra])[:-1])
-        moments = np.zeros((self.bands, self.onto.shape[1], self.onto.shape[1]))
+        numbers = np.split(
+            whole(flat, norm).reshape(-1, self.projection.shape[1]), np.cumsum([len(s) for s in spectra])[:-1]
+        )
+        moments = np.zeros((self.bands, self.projection.shape[1], self.projection.shape[1]))
         for each, part, seconds in zip(numbers, parts, clocks, strict=True):
             frequency = np.repeat(np.fft.rfftfreq(len(part), seconds), 2)
             for band, (low, high) in enumerate(pairwise(self.edges.tolist())):
@@ -108,7 +111,7 @@ class BandScatter(BoundedStatistic):
 
     def split(self, value: Floats) -> Floats:
         """A released sum as one matrix a band."""
-        width = self.onto.shape[1]
+        width = self.projection.shape[1]
         return np.stack([coordinates.unpack(part, width) for part in np.split(value, self.bands)])
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from array_api_compat import array_namespace
 from pydantic import model_validator
 
-from zerosum.kernel.statistic import Adjacency, FloatArray, Floats
-from zerosum.kernel.units import Array, Units
+from zerosum.arrays import Array, Floats
+from zerosum.kernel.statistic import Adjacency, FloatArray
+from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
 from zerosum.statistics.rows import BITS, Exact, clip_rows, like, rounded, whole
 

@@ -8,9 +8,10 @@ from typing import ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from zerosum.arrays import Array
 from zerosum.errors import BadData
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
-from zerosum.kernel.units import Array, Units
+from zerosum.kernel.units import Units
 
 
 class Histogram(BoundedStatistic):

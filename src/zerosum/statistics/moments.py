@@ -9,9 +9,10 @@ import numpy as np
 from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
+from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import SMALLEST, Adjacency, Floats, to_numpy
-from zerosum.kernel.units import Array, Units
+from zerosum.kernel.statistic import SMALLEST, Adjacency, to_numpy
+from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
 from zerosum.statistics.rows import clip_rows
 

@@ -8,8 +8,8 @@ import numpy as np
 from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
+from zerosum.arrays import Array
 from zerosum.kernel.statistic import SMALLEST, BoundedStatistic, FloatArray, Positive
-from zerosum.kernel.units import Array
 from zerosum.statistics.rows import doubles, like
 
 

@@ -13,10 +13,11 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Floats, to_numpy
-from zerosum.kernel.units import Array, Units
+from zerosum.arrays import Array, Floats
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
+from zerosum.kernel.units import Units
 from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized
-from zerosum.statistics.scatter import Within, within_recording
+from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 Nonlinearity = Literal["tanh", "volatility"]
 
@@ -48,7 +49,7 @@ class RotationScore(BoundedStatistic):
     nonlinearity: Nonlinearity = "tanh"
     window: int = Field(default=9, gt=0)
     diagonal: float = Field(default=0.25, ge=1e-6, le=1)
-    within: Within = "nothing"
+    per_recording: PerRecording = "none"
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
@@ -93,11 +94,15 @@ class RotationScore(BoundedStatistic):
         """W x, units x rows x sources, for equally long units, each divided by the unit's norm."""
         xp, rows = array_namespace(rows), doubles(rows)
         length = rows.shape[0] // count
-        if self.within == "standardise":
+        if self.per_recording == "standardise":
             rows = xp.reshape(rows, (count, length, self.columns))
-            each = [within_recording(rows[u, a:b, ...], self.within, xp) for u in range(count) for a, b in _pairs(runs)]
+            each = [
+                per_recording_rows(rows[u, a:b, ...], self.per_recording, xp)
+                for u in range(count)
+                for a, b in _pairs(runs)
+            ]
             rows = xp.concat(each)
-        elif self.within == "center":
+        elif self.per_recording == "center":
             rows = xp.reshape(rows, (count, length, self.columns))
             parts = [rows[:, a:b, ...] for a, b in _pairs(runs)]
             means = [fold(xp.asarray(part, copy=True)) / part.shape[1] for part in parts]
@@ -106,7 +111,7 @@ class RotationScore(BoundedStatistic):
         flat, _size, norm = sized(xp.reshape(rows, (count, -1)))
         norms = xp.reshape(xp.broadcast_to(norm[:, None], (count, length)), (-1,))
         seen = self._exact.seen(xp.reshape(flat, (-1, self.columns)), norms)
-        return to_numpy(self._exact.heard(xp.reshape(seen, (count, -1)))).reshape(count, length, self.sources)
+        return to_numpy(self._exact.valid(xp.reshape(seen, (count, -1)))).reshape(count, length, self.sources)
 
     def _contribution(self, y: Floats, runs: NDArray[np.int64]) -> Floats:
         """The sum of what units of equal length contribute; `y` is units x rows x sources."""

@@ -25,9 +25,8 @@ import numpy as np
 from array_api_compat import array_namespace
 from threadpoolctl import ThreadpoolController
 
+from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter
-from zerosum.kernel.statistic import Floats
-from zerosum.kernel.units import Array
 
 BITS = 26  # of a whole number that stands for a norm of 1: a product has 52, and rounding its factors adds less than 1
 INSIDE = 1 + 2.0**-46  # norms are computed to less than this, so that what is divided by them stays inside its bound
@@ -146,7 +145,7 @@ class Exact:
         seen *= like(self.unit * (INSIDE * 2.0**-BITS), rows)[None, :]
         return seen
 
-    def heard(self, seen: Array) -> Array:
+    def valid(self, seen: Array) -> Array:
         """What was seen of units (one a row), without those of which nothing is left but the rounding of `whole`."""
         xp = array_namespace(seen)
         rounding = math.sqrt(len(self.numbers)) * float(np.max(self.unit))

@@ -11,21 +11,22 @@ import numpy as np
 from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
+from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.grid import summation_slack
-from zerosum.kernel.statistic import SMALLEST, Adjacency, BoundedStatistic, FloatArray, Floats, Positive, to_numpy
-from zerosum.kernel.units import Array, Units
+from zerosum.kernel.statistic import SMALLEST, Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
+from zerosum.kernel.units import Units
 from zerosum.statistics.rows import BITS, INSIDE, Exact, doubles, fold, like, sized, whole
 
-Within = Literal["nothing", "center", "standardise"]
+PerRecording = Literal["none", "center", "standardise"]
 
 
-class OwnMatrix(BoundedStatistic):
+class UnitMoment(BoundedStatistic):
     """What is made of each unit's own matrix Z, the mean of x x' over its rows.
 
     Rows are centred at `center` and divided by `scale` first (public constants or earlier releases), may be centred
     or standardised within each recording of the unit, which uses the unit's own rows only, and are last multiplied by
-    `onto` (columns x k, public or from earlier releases), where that is given. A unit whose rows are lost in the
+    `projection` (columns x k, public or from earlier releases), where that is given. A unit whose rows are lost in the
     rounding of that product counts as zero.
 
     What enters are whole numbers, at most 2^26 in norm for a unit, so that the norm of its Z does not depend on how its
@@ -35,13 +36,15 @@ class OwnMatrix(BoundedStatistic):
     columns: int = Field(gt=0)
     center: FloatArray | None = None
     scale: FloatArray | None = None
-    within: Within = "nothing"
-    onto: FloatArray | None = None
+    per_recording: PerRecording = "none"
+    projection: FloatArray | None = None
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
-        if self.onto is not None and (self.onto.ndim != 2 or self.onto.shape[0] != self.columns or not self.onto.size):
-            raise ValueError(f"onto must have {self.columns} rows and some columns, got shape {self.onto.shape}")
+        if self.projection is not None and (
+            self.projection.ndim != 2 or self.projection.shape[0] != self.columns or not self.projection.size
+        ):
+            raise ValueError(f"onto must have {self.columns} rows and some columns, got shape {self.projection.shape}")
         for what, value in (("center", self.center), ("scale", self.scale)):
             if value is not None and value.shape != (self.columns,):
                 raise ValueError(f"{what} must hold one number for each of the {self.columns} columns")
@@ -52,7 +55,7 @@ class OwnMatrix(BoundedStatistic):
     @property
     def width(self) -> int:
         """The order of Z."""
-        return self.columns if self.onto is None else int(self.onto.shape[1])
+        return self.columns if self.projection is None else int(self.projection.shape[1])
 
     @property
     def row_bytes(self) -> int:
@@ -63,7 +66,7 @@ class OwnMatrix(BoundedStatistic):
 
     @cached_property
     def _exact(self) -> Exact | None:
-        return None if self.onto is None else Exact.of(self.onto)
+        return None if self.projection is None else Exact.of(self.projection)
 
     def _measured(self, block: Units) -> tuple[Array, Array, Array]:
         """The rows as they enter, in whole numbers, and for each unit the norm of its Z in these numbers, and how much
@@ -75,10 +78,10 @@ class OwnMatrix(BoundedStatistic):
         if self.scale is not None:
             rows = rows / like(self.scale, rows)[None, :]
         if block.offsets is None:  # one row has no others to be centred about: nothing of it is left
-            return self._records(rows if self.within == "nothing" else xp.zeros_like(rows))
+            return self._records(rows if self.per_recording == "none" else xp.zeros_like(rows))
         parts = []
         for recordings in Units(rows, block.offsets, block.runs).recordings():
-            own = xp.concat([within_recording(each, self.within, xp) for each, _seconds in recordings])
+            own = xp.concat([per_recording_rows(each, self.per_recording, xp) for each, _seconds in recordings])
             parts.append(self._person(own))
         numbers, norms, sizes = (xp.concat(part) for part in zip(*parts, strict=True))
         return numbers, norms, sizes
@@ -88,7 +91,7 @@ class OwnMatrix(BoundedStatistic):
         scaled, sizes, norm = sized(rows)
         if self._exact is not None:
             sizes = sizes * norm
-            scaled, again, norm = sized(self._exact.heard(self._exact.seen(scaled, norm)))
+            scaled, again, norm = sized(self._exact.valid(self._exact.seen(scaled, norm)))
             sizes = sizes * again
         numbers = whole(scaled, norm)
         return numbers, fold(numbers * numbers), sizes * (norm * 2.0**-BITS)
@@ -100,7 +103,7 @@ class OwnMatrix(BoundedStatistic):
         if self._exact is not None:
             size = size * norm
             seen = self._exact.seen(xp.reshape(flat, (count, -1)), xp.broadcast_to(norm, (count,)))
-            flat, again, norm = sized(self._exact.heard(xp.reshape(seen, (1, -1))))
+            flat, again, norm = sized(self._exact.valid(xp.reshape(seen, (1, -1))))
             size = size * again
         numbers = xp.reshape(whole(flat, norm), (count, -1))
         turned = xp.matrix_transpose(numbers)
@@ -109,17 +112,17 @@ class OwnMatrix(BoundedStatistic):
         return numbers, norms, size * (norm * 2.0**-BITS)
 
 
-def within_recording(rows: Array, within: Within, xp: Any) -> Array:
+def per_recording_rows(rows: Array, per_recording: PerRecording, xp: Any) -> Array:
     """The rows of one recording, each column brought to mean zero and, with "standardise", to variance one."""
-    if within != "nothing":
+    if per_recording != "none":
         rows = rows - xp.mean(rows, axis=0, keepdims=True)
-    if within == "standardise":
+    if per_recording == "standardise":
         spread = xp.std(rows, axis=0, keepdims=True)
         rows = rows / xp.where(spread > 0, spread, xp.ones_like(spread))
     return rows
 
 
-class Scatter(OwnMatrix):
+class Scatter(UnitMoment):
     """The sum over units of Z divided by its Frobenius norm (`normalise`), or by c and then clipped at norm 1.
 
     Released in isometric coordinates. A program that clips multiplies by c again.
@@ -210,7 +213,7 @@ class ScatterProduct(Scatter):
         return xp.reshape(xp.matmul(xp.matrix_transpose(rows), seen), (-1,))
 
 
-class ScatterNorms(OwnMatrix):
+class ScatterNorms(UnitMoment):
     """How many units have a Z whose Frobenius norm lies in each of `bins` bins, evenly spaced in its logarithm.
 
     Smaller and larger norms than `lowest` and `highest` count in the first and last bin. From this a clip is bought.

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
+from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, Floats, Positive
-from zerosum.kernel.units import Array, Units
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, Positive
+from zerosum.kernel.units import Units
 from zerosum.statistics import register
 from zerosum.statistics.rows import clip_rows
 

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from array_api_compat import array_namespace
 
+from zerosum.arrays import Array
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Array, Units
+from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
 from zerosum.statistics.rows import clip_rows
 

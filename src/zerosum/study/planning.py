@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from zerosum.algorithms import Algorithm
-from zerosum.algorithms.program import Outlook
+from zerosum.algorithms.program import PublicFacts
 from zerosum.errors import BadParameter
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.terms import PlannedSite, Terms
@@ -17,18 +17,18 @@ from zerosum.site.site import Site
 
 def make_plan(algorithm: Algorithm, terms: Terms, name: str) -> Plan:
     """A plan under a fresh study name: each run of it is a study of its own."""
-    releases = settle(algorithm, terms).releases(terms.adjacency)
+    releases = resolve(algorithm, terms).releases(terms.adjacency)
     return Plan.of(terms, f"{name} {secrets.token_hex(8)}", algorithm.name, releases)
 
 
-def settle(algorithm: Algorithm, terms: Terms) -> Algorithm:
+def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:
     """The algorithm as it runs on these terms: what it leaves open is chosen from their public facts.
 
     Releases are no part of these, so whoever plans and whoever runs the plan choose the same.
     """
     units = [site.units for site in terms.sites if site.units is not None]
-    return algorithm.settled(
-        Outlook(noise=terms.noise_of_everything, units=sum(units) if len(units) == len(terms.sites) else None)
+    return algorithm.resolve(
+        PublicFacts(noise=terms.noise_of_everything, units=sum(units) if len(units) == len(terms.sites) else None)
     )
 
 

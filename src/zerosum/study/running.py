@@ -22,7 +22,7 @@ from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics import build
-from zerosum.study.planning import coalition_of, identified, make_plan, settle
+from zerosum.study.planning import coalition_of, identified, make_plan, resolve
 
 DEFAULT_SCHEME = "secure-sum"
 
@@ -35,8 +35,8 @@ def quiet(done: int, planned: int) -> None:
 
 def execute(plan: Plan, algorithm: Algorithm, engine: Engine, on_round: OnRound = quiet) -> Result:
     """Run a plan's program over an engine."""
-    settled = settle(algorithm, plan)
-    requests, program = settled.requests(plan.adjacency), settled.program(plan.adjacency)
+    resolved = resolve(algorithm, plan)
+    requests, program = resolved.requests(plan.adjacency), resolved.program(plan.adjacency)
     outcome = conduct(plan, requests, program, engine, on_round)
     return Result(outcome.result, privacy_report(plan), outcome.participants, versions())
 
@@ -55,7 +55,7 @@ def run(
     results_to_sites: bool = True,
     policies: Mapping[str, Policy] | None = None,
     calibration: Calibration = "exact",
-    seed: int | None = None,
+    random_state: int | None = None,
     on_round: OnRound = quiet,
 ) -> Result:
     """Run an algorithm over sites held in memory: arrays (a row per unit), `Units`, or whole `Site` objects.
@@ -89,10 +89,10 @@ def run(
         sites=identified(members, shapes),
         results_to_sites=results_to_sites,
         calibration=calibration,
-        seed=seed,
+        seed=random_state,
     )
     plan = make_plan(algorithm, terms, algorithm.name)
-    for request in settle(algorithm, plan).requests(adjacency):
+    for request in resolve(algorithm, plan).requests(adjacency):
         for site in members:  # whoever calls this holds the data, and may be told
             build(request.statistic, request.params).check_values(site.units)
     with closing(InProcess(members)) as engine:

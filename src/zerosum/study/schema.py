@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm
+from zerosum.arrays import Floats
 from zerosum.data.bases import cosines, load_basis
-from zerosum.data.imaging import Preparation, Selection, Space, load_images
+from zerosum.data.imaging import Masker, Preprocessing, Selection, load_images
 from zerosum.data.tables import load_units
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadStudy, ZerosumError
@@ -32,10 +32,11 @@ from zerosum.site.site import Site
 from zerosum.study.planning import coalition_of, identified, make_plan
 from zerosum.study.running import DEFAULT_SCHEME, OnRound, execute, quiet
 
-Floats = NDArray[np.float64]
-
 # estimates that may be as long as there are columns and are no maps: filters, public scales, numbers a component
 _NO_MAPS = ("unmixing", "scale", "strength", "stability", "eigenvalues", "eigenvalue_std")
+
+
+RENAMED = {"privacy.seed": "privacy.random_state"}  # entries, as they were called in 0.1
 
 
 class _Table(BaseModel):
@@ -52,7 +53,7 @@ class PrivacyTable(_Table):
     epsilon: float
     delta: float
     calibration: Calibration = "exact"
-    seed: int | None = None
+    random_state: int | None = None
 
 
 class CoalitionTable(_Table):
@@ -96,20 +97,20 @@ class ImagingTable(_Table):
     def _sound(self) -> Self:
         if (self.mask is None) == (self.atlas is None):
             raise ValueError("give either a mask or an atlas")
-        _ = self.preparation  # refuses what makes no sense
+        _ = self.preprocessing  # refuses what makes no sense
         return self
 
     @property
-    def preparation(self) -> Preparation:
+    def preprocessing(self) -> Preprocessing:
         names = ("confounds", "detrend", "band", "smoothing_mm", "standardise", "seconds")
-        return Preparation(**{name: getattr(self, name) for name in names})
+        return Preprocessing(**{name: getattr(self, name) for name in names})
 
     @property
     def selection(self) -> Selection:
         return Selection(self.task, self.space, self.desc, self.res)
 
-    def load_space(self, folder: Path) -> Space:
-        return Space.load(folder / (self.mask or self.atlas or ""), "atlas" if self.mask is None else "mask")
+    def load_space(self, folder: Path) -> Masker:
+        return Masker.load(folder / (self.mask or self.atlas or ""), "atlas" if self.mask is None else "mask")
 
 
 class Study(_Table):
@@ -146,6 +147,8 @@ class Study(_Table):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
+            if where in RENAMED and first["type"] == "extra_forbidden":
+                raise BadStudy(f"the study file {path}: {where} is called {RENAMED[where]} since 0.2") from None
             raise BadStudy(f"the study file {path}: {where}: {_reason(first['type'], first['msg'])}") from None
 
     @model_validator(mode="after")
@@ -166,7 +169,7 @@ class Study(_Table):
         return self
 
     @cached_property
-    def space(self) -> Space | None:
+    def space(self) -> Masker | None:
         """The public grid of an imaging study; read once."""
         return None if self.imaging is None else self.imaging.load_space(self.folder)
 
@@ -216,7 +219,7 @@ class Study(_Table):
             sites=identified(sites, shapes),
             results_to_sites=self.results_to_sites,
             calibration=self.privacy.calibration,
-            seed=self.privacy.seed,
+            seed=self.privacy.random_state,
         )
         return make_plan(self.build_algorithm(), terms, self.name)
 
@@ -235,8 +238,8 @@ class Study(_Table):
 
     def _units(self, path: Path, algorithm: Algorithm, on_scan: OnRound) -> Units:
         if self.imaging is not None and self.space is not None:
-            preparation, selection = self.imaging.preparation, self.imaging.selection
-            return load_images(path, self.space, preparation, selection, on_scan=on_scan).units
+            preprocessing, selection = self.imaging.preprocessing, self.imaging.selection
+            return load_images(path, self.space, preprocessing, selection, on_scan=on_scan).units
         return load_units(
             path, columns=algorithm.columns, unit_column=self.unit.column, categories=algorithm.categories
         ).units

@@ -158,7 +158,7 @@ _SENSITIVITIES = [
         ("histogram", "histogram:Histogram", "math.sqrt(2)"),
         ("second_moment", "moments:SecondMoment", "math.sqrt(2)"),
         ("cluster_sums", "clusters:ClusterSums", "2.0"),
-        ("scatter", "scatter:OwnMatrix", "math.sqrt(2)"),
+        ("scatter", "scatter:UnitMoment", "math.sqrt(2)"),
         ("rotation_score", "rotation:RotationScore", "2.0"),
         ("band_scatter", "bands:BandScatter", "math.sqrt(2)"),
         ("user", "user:UserStatistic", "2 * self.clip"),

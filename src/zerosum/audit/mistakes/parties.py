@@ -11,10 +11,10 @@ SITE = [
                 "site.site:Site.handle[Contribute]",
                 """    if plan.scheme.name != "non-private":
         self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
-    if plan.law(round).mixing is Mixing.MASKED:
+    if plan.law(round).mechanism is NoiseMechanism.MASKED:
         payload = self._masked(plan, round, payload.view(np.uint64), message.request)
     return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))""",
-                """    if plan.law(round).mixing is Mixing.MASKED:
+                """    if plan.law(round).mechanism is NoiseMechanism.MASKED:
         payload = self._masked(plan, round, payload.view(np.uint64), message.request)
     reply = self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
     if plan.scheme.name != "non-private":

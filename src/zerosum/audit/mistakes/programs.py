@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from zerosum.algorithms.program import Program, RangedAlgorithm
+from zerosum.arrays import Array
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Array, Units
+from zerosum.kernel.units import Units
 from zerosum.statistics import register
 from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.rows import clip_rows

@@ -1,9 +1,9 @@
 """Figures 1a, 2a, 7a and 3 of paper 000 (and 2 of paper 001): private ICA of made-up fMRI, theirs and Zerosum's.
 
 Four sites, one of them colluding, 20 GARCH time courses of 250 volumes in every person, 30 x 30 maps. The metric is the
-normalized gain index, 0 at best; below 0.1 is held to be usable. The papers' methods run twice: at the same exact total
-epsilon as Zerosum, and as published, with the epsilon that this is truly worth for a person. `zerosum.papers.figures.
-separating` says what they are given for nothing, and how a quick run goes fewer rounds.
+normalized Amari index, 0 at best; below 0.1 is held to be usable. The papers' methods run twice: at the same exact
+total epsilon as Zerosum, and as published, with the epsilon that this is truly worth for a person.
+`zerosum.papers.figures.separating` says what they are given for nothing, and how a quick run goes fewer rounds.
 
 Zerosum looks at people in a public basis, the 64 lowest cosines of the image; in full runs it also finds its subspace
 from all 900 voxels by private PCA (`zerosum-pca`), which takes all volumes in memory. A method with `-tuned` takes a
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from zerosum.data.brains import brains
+from zerosum.arrays import Floats
+from zerosum.data.fmri import make_fmri
 from zerosum.errors import BadParameter
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
 from zerosum.papers.figures.panels import Panel, aligned, draw_panels
@@ -44,8 +44,6 @@ from zerosum.papers.figures.separating import (
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods.ica_costs import SCHEMES
 
-Floats = NDArray[np.float64]
-
 EPSILON, ROUND_EPSILON, DELTA = 2.0, 0.5, 1e-5  # where they do not vary; the papers' are the last two
 USABLE = 0.1
 TRUTH, MAP = "truth", "map"  # the name of what is sought, and the column of a map's values
@@ -59,7 +57,7 @@ COLUMNS = (
     "delta",
     "people",
     "seed",
-    "gain_index",
+    "amari_index",
     "correlation",
 )
 
@@ -77,7 +75,7 @@ class Size:
     slow: bool = True  # whether methods that take long run at all (private PCA), or at every point (DP-djICA)
 
     def setting(self, people: int, seed: int, per_axis: int = 8) -> Separating:
-        study = brains(people, components=self.components, points=self.points, side=self.side, seed=seed)
+        study = make_fmri(people, components=self.components, points=self.points, side=self.side, seed=seed)
         return Separating(study, self.rounds, per_axis)
 
 
@@ -121,7 +119,7 @@ def _row(trial: Trial, people: int, seed: int, found: Separated, setting: Separa
         trial.delta,
         people,
         seed,
-        found.gain_index(truth),
+        found.amari_index(truth),
         found.correlation(truth),
     )
     return dict(zip(COLUMNS, values, strict=True))
@@ -159,7 +157,7 @@ def ica_epsilon(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The gain index against epsilon (paper 000, figure 1a, and paper 001, figure 2a)."""
+    """The Amari index against epsilon (paper 000, figure 1a, and paper 001, figure 2a)."""
     size = FULL if full else QUICK
     totals = (0.5, 1.0, 2.0, 4.0, 8.0) if full else (1.0, 2.0, 4.0)
     rounds = (0.05, 0.1, 0.5, 1.0, 2.0) if full else (0.1, 0.5, 1.0)
@@ -175,7 +173,7 @@ def ica_subjects(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The gain index against the people of all sites (paper 000, figure 2a)."""
+    """The Amari index against the people of all sites (paper 000, figure 2a)."""
     size = FULL if full else QUICK
     parts = (8, 4, 2, 1) if full else (4, 2, 1)
     return _sweep([_Point(people=size.people // part) for part in parts], size, seeds, on_step)
@@ -189,7 +187,7 @@ def ica_delta(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The gain index against delta, which is also in the published noise of a round (paper 000, figure 7a)."""
+    """The Amari index against delta, which is also in the published noise of a round (paper 000, figure 7a)."""
     size = FULL if full else QUICK
     swept = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if full else (1e-7, 1e-5, 1e-3)
     points = [_Point(delta=delta, people=size.people, round_delta=delta) for delta in swept]
@@ -246,8 +244,8 @@ def _map_rows(about: Row, maps: Floats, truth: Floats) -> Table:
 
 
 def summary(rows: Table) -> Table:
-    """Means over seeds and the spread of the gain index, a row for every other setting."""
-    return averages(rows, ["gain_index", "correlation", "rounds"])  # a run may stop early
+    """Means over seeds and the spread of the Amari index, a row for every other setting."""
+    return averages(rows, ["amari_index", "correlation", "rounds"])  # a run may stop early
 
 
 def maps_summary(rows: Table) -> Table:
@@ -292,10 +290,10 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
             shown.sort(key=lambda line: float(line[along]))
             if x != "epsilon":
                 label = f"{label}: ε = {_range(shown, 'exact_epsilon')}"
-            curve(axes, shown, along, "gain_index", label=label, colour=colour, bold=method == OURS)
+            curve(axes, shown, along, "amari_index", label=label, colour=colour, bold=method == OURS)
         for method, (label, colour, style) in _LINES.items():
             shown = sorted((line for line in lines if line["method"] == method), key=lambda line: int(line["people"]))
-            heights = [float(line["gain_index"]) for line in shown]
+            heights = [float(line["amari_index"]) for line in shown]
             if not shown or (method == NOT_PRIVATE and calibration == "exact"):
                 continue
             if x == "people":
@@ -311,7 +309,7 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
         axes.set_xlabel({"epsilon": "exact total ε, a person's", "people": "people at all sites", "delta": "δ"}[x])
         axes.grid(color="#e5e8eb")
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
-    panels[0].set_ylabel("normalized gain index (shaded: usable)")
+    panels[0].set_ylabel("normalized Amari index (shaded: usable)")
     panels[0].set_title(
         "every method at the same exact ε\n(theirs are given the exact subspace and whitening)", loc="left", fontsize=11
     )
@@ -401,7 +399,7 @@ _SHOWN = {
     "with reduction": "with_reduction",
     "delta": "delta",
     "people": "people",
-    "gain index": "gain_index",
+    "Amari index": "amari_index",
     "spread": "spread",
     "correlation": "correlation",
     "runs": "runs",

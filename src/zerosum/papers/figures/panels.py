@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from zerosum.algorithms.metrics import matched
-
-Floats = NDArray[np.float64]
+from zerosum.arrays import Floats
 
 
 @dataclass(frozen=True)

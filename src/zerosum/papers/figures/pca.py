@@ -18,15 +18,13 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from zerosum.algorithms.pca import PCA
+from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import pca as baselines
-
-Floats = NDArray[np.float64]
 
 SITES, COLLUDERS = 5, 1
 EPSILON, DELTA = 0.5, 1e-5  # where they do not vary
@@ -161,7 +159,7 @@ class _Setting:
 def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: int) -> Floats:
     """Zerosum's own components, one a column: the defaults, each record a unit, with noise from a seed."""
     D = sites[0].shape[1]
-    algorithm = PCA(columns=tuple(f"x{i}" for i in range(D)), components=K, lower=np.zeros(D), upper=np.ones(D))
+    algorithm = PCA(columns=tuple(f"x{i}" for i in range(D)), n_components=K, lower=np.zeros(D), upper=np.ones(D))
     named = {f"site {s}": rows for s, rows in enumerate(sites, 1)}
     result = run_trial(algorithm, named, epsilon=epsilon, delta=delta, colluders=COLLUDERS, unit="record", seed=seed)
     return np.asarray(result.estimate["components"]).T

@@ -7,7 +7,7 @@ subspace for nothing; as published they find it by private PCA (`with_reduction`
 
 The papers go 1000 rounds of step 0.015/log R. In fewer rounds the step and the noise are changed so that the way, the
 noise on it and the exact total epsilon stay the same: with a kth of the rounds k times the step, and sqrt(k) times the
-epsilon of a round. capeDJICA of 1024 people at an exact total of 276 has the gain index 0.246 after 1000 rounds (two
+epsilon of a round. capeDJICA of 1024 people at an exact total of 276 has the Amari index 0.246 after 1000 rounds (two
 seeds) and 0.248 or 0.250 after 20. Without noise the papers' tolerance ends djICA after 355 rounds at 0.264; without
 tolerance it comes to 0.247, and compressed to 0.248. DP-djICA, which has no such total, is given the larger step alone.
 """
@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from zerosum.algorithms.ica import ICA
-from zerosum.algorithms.metrics import gain_index, matched
+from zerosum.algorithms.metrics import amari_index, matched
+from zerosum.arrays import Floats
 from zerosum.data.bases import low_frequencies
-from zerosum.data.brains import Brains
+from zerosum.data.fmri import Brains
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.units import Units
@@ -33,8 +33,6 @@ from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs as costs
 from zerosum.papers.methods import pca, reduction
 from zerosum.study import DEFAULT_SCHEME
-
-Floats = NDArray[np.float64]
 
 COLLUDERS = 1
 OURS, OURS_PCA, OURS_ALONE, OURS_OPEN = "zerosum", "zerosum-pca", "zerosum-one-site", "zerosum-non-private"
@@ -67,8 +65,8 @@ class Separated:
     exact_epsilon: float  # of the iteration alone for the papers' methods, as they count; all of it for ours
     with_reduction: float
 
-    def gain_index(self, truth: Floats) -> float:
-        return gain_index(self.unmixing, truth.T)
+    def amari_index(self, truth: Floats) -> float:
+        return amari_index(self.unmixing, truth.T)
 
     def correlation(self, truth: Floats) -> float:
         return float(np.mean(matched(self.maps, truth).correlations))
@@ -113,7 +111,7 @@ class Separating:
         else:
             units = {f"site {s + 1}": self._units(s, basis) for s in range(self.study.sites)}
         columns = self.D if basis is None else basis.shape[1]
-        question = ICA(columns=tuple(f"v{i}" for i in range(columns)), components=self.R, within="nothing")
+        question = ICA(columns=tuple(f"v{i}" for i in range(columns)), n_components=self.R, per_recording="none")
         result = run_trial(
             question,
             units,
@@ -219,13 +217,13 @@ class Separating:
         whole: float,
         white: bool = True,
     ) -> Separated:
-        onto = subspace
+        projection = subspace
         if white:
             moment = self._largest * subspace.T @ np.mean(self._moments, axis=0) @ subspace
-            onto = subspace @ reduction.whitening(moment)
-        sites = [self.study.projected(s, onto).astype(np.float32) for s in range(self.study.sites)]
+            projection = subspace @ reduction.whitening(moment)
+        sites = [self.study.projected(s, projection).astype(np.float32) for s in range(self.study.sites)]
         found = method(sites, self._people, epsilon, rng, settings)
-        unmixing = found.W @ onto.T
+        unmixing = found.W @ projection.T
         maps = np.asarray(np.linalg.pinv(unmixing).T, dtype=np.float64)
         return Separated(unmixing, maps, found.rounds, exact, whole)
 

@@ -52,5 +52,5 @@ def run_trial(
             colluders=colluders,
             unit=unit,
             policies=policies,
-            seed=seed,
+            random_state=seed,
         )

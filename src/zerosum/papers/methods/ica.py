@@ -31,10 +31,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel import amounts
 
-Floats = NDArray[np.float64]
 Reals = NDArray[np.floating[Any]]
 OnRound = Callable[[int, Floats], None]
 

@@ -24,15 +24,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel import amounts
 from zerosum.kernel.calculator import account
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
-
-Floats = NDArray[np.float64]
 
 SENSITIVITY = math.sqrt(2)  # times 1/n, of the distinct entries of a second moment
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel import amounts
 from zerosum.papers.methods import pca
-
-Floats = NDArray[np.float64]
 
 NOT_PRIVATE = (
     "DP-djICA (paper 001) is not differentially private: its reduction adds a Wishart matrix W = E E', which has no "

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 
-Floats = NDArray[np.float64]
 Reals = NDArray[np.floating[Any]]
 Precision = type[np.float64] | type[np.float32]
 Layout = Literal["even", "random", "overlapping"]
@@ -203,7 +203,7 @@ class Brains:
         return np.concatenate([rows @ basis for rows in self.blocks(site)])
 
 
-def brains(
+def make_fmri(
     people: int | Sequence[int] = 1024,
     sites: int = 4,
     components: int = 20,
@@ -235,7 +235,7 @@ def brains(
 
     Examples
     --------
-    >>> study = brains(10, sites=3, components=4, points=20, side=8, seed=1)
+    >>> study = make_fmri(10, sites=3, components=4, points=20, side=8, seed=1)
     >>> study.people, study.maps.shape, study.observed(0).shape
     ((4, 3, 3), (4, 64), (4, 20, 64))
     """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zerosum.data.bases import low_frequencies
-from zerosum.data.brains import Layout, brains, garch_kurtosis, garch_sources, smooth_maps
+from zerosum.data.fmri import Layout, garch_kurtosis, garch_sources, make_fmri, smooth_maps
 from zerosum.errors import BadParameter
 
 
@@ -48,7 +48,7 @@ def test_maps_can_be_told_apart(layout: Layout) -> None:
 
 
 def test_volumes_are_the_same_however_they_are_cut_up() -> None:
-    study = brains([3, 20, 5], components=4, points=12, side=6, site_effects=0.2, noise=0.3, seed=7)
+    study = make_fmri([3, 20, 5], components=4, points=12, side=6, site_effects=0.2, noise=0.3, seed=7)
     assert study.people == (3, 20, 5)
     for site in range(3):
         whole = study.observed(site)
@@ -64,7 +64,7 @@ def test_volumes_are_the_same_however_they_are_cut_up() -> None:
 
 
 def test_without_noise_the_shortcuts_agree_with_the_volumes() -> None:
-    study = brains(9, sites=2, components=3, points=15, side=5, seed=1)
+    study = make_fmri(9, sites=2, components=3, points=15, side=5, seed=1)
     rows = study.observed(1).reshape(-1, 25)
     assert np.allclose(rows, study.sources[1].reshape(-1, 3) @ study.maps)
     assert np.allclose(study.second_moment(1), rows.T @ rows / len(rows))
@@ -75,7 +75,7 @@ def test_without_noise_the_shortcuts_agree_with_the_volumes() -> None:
 
 
 def test_a_seed_makes_the_same_study_and_another_one_does_not() -> None:
-    first, again, other = (brains(4, 2, 2, points=5, side=4, layout="random", seed=seed) for seed in (1, 1, 2))
+    first, again, other = (make_fmri(4, 2, 2, points=5, side=4, layout="random", seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(first.observed(0), again.observed(0))
     assert not np.allclose(first.observed(0), other.observed(0))
 
@@ -87,13 +87,13 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(BadParameter, match="at least one person"):
         garch_sources(0, rng=rng)
     with pytest.raises(BadParameter, match="every site must have a person"):
-        brains(3, sites=4)
+        make_fmri(3, sites=4)
     with pytest.raises(BadParameter, match="give a generator"):
         smooth_maps(layout="random")
     with pytest.raises(BadParameter, match="unknown layout"):
         smooth_maps(layout="round")  # type: ignore[arg-type]
     with pytest.raises(BadParameter, match="must not be negative"):
-        brains(8, noise=-1)
+        make_fmri(8, noise=-1)
     with pytest.raises(BadParameter, match="2 x 2"):
         smooth_maps(3, 1)
 

@@ -11,23 +11,24 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zerosum.data.nifti import Floats, Nifti
+from zerosum.arrays import Floats
+from zerosum.data.nifti import Nifti
 from zerosum.errors import BadData
 
 _TOLERANCE_MM = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class Masker:
     """A mask (a column is a voxel) or an atlas (a column is the mean over a region), on a grid of voxels.
 
     It is public: taken from a template, never from the records. `labels` (x, y, z) says for each voxel which column
     it belongs to, counted from 1, and 0 outside.
 
-    >>> space = Space.from_array(np.array([[[0, 7, 7, 3]]]), np.eye(4), "atlas")
-    >>> space.columns, space.extract(np.array([[[9.0, 1.0, 2.0, 4.0]]])).tolist()
+    >>> space = Masker.from_array(np.array([[[0, 7, 7, 3]]]), np.eye(4), "atlas")
+    >>> space.columns, space.transform(np.array([[[9.0, 1.0, 2.0, 4.0]]])).tolist()
     (('r3', 'r7'), [4.0, 1.5])
-    >>> space.paint(np.array([[5.0, 6.0]])).tolist()
+    >>> space.inverse_transform(np.array([[5.0, 6.0]])).tolist()
     [[[[0.0], [6.0], [6.0], [5.0]]]]
     """
 
@@ -37,7 +38,7 @@ class Space:
     kind: Literal["mask", "atlas"]
 
     @classmethod
-    def load(cls, path: Path, kind: Literal["mask", "atlas"]) -> Space:
+    def load(cls, path: Path, kind: Literal["mask", "atlas"]) -> Masker:
         """From a 3D NIfTI file: a mask of zeros and one other value, or an atlas of whole numbers, 0 outside."""
         image = Nifti.open(path)
         if len(image.shape) != 3:
@@ -48,7 +49,7 @@ class Space:
             raise error if str(path) in str(error) else BadData(f"{path}: {error}") from None
 
     @classmethod
-    def from_array(cls, values: ArrayLike, affine: ArrayLike, kind: Literal["mask", "atlas"]) -> Space:
+    def from_array(cls, values: ArrayLike, affine: ArrayLike, kind: Literal["mask", "atlas"]) -> Masker:
         """From the voxels' values (x, y, z) and the 4 x 4 matrix that takes their indices to mm."""
         volume, matrix = np.asarray(values), np.array(affine, dtype=np.float64)
         if volume.ndim != 3 or matrix.shape != (4, 4) or not np.isfinite(matrix).all():
@@ -116,14 +117,14 @@ class Space:
                 "the study's grid"
             )
 
-    def extract(self, volumes: Floats) -> Floats:
+    def transform(self, volumes: Floats) -> Floats:
         """Volumes (x, y, z, T) as rows (T, columns); one volume (x, y, z) as one row."""
         voxels = volumes[self.inside]
         if self.kind == "atlas":
             voxels = self._average @ voxels
         return np.asarray(voxels.T)
 
-    def paint(self, maps: ArrayLike) -> Floats:
+    def inverse_transform(self, maps: ArrayLike) -> Floats:
         """Maps (R, columns) as volumes (x, y, z, R), 0 outside."""
         values = np.asarray(maps, dtype=np.float64)
         if values.ndim != 2 or values.shape[1] != len(self.columns):
