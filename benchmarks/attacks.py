@@ -29,13 +29,15 @@ from zerosum.engines.in_process import InProcess
 from zerosum.errors import Refused
 from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
-from zerosum.protocol.messages import Contribute
+from zerosum.protocol.codec import decode_message, decode_reply
+from zerosum.protocol.messages import Contribute, DealtNoise
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics import build
@@ -79,11 +81,11 @@ class OneLook(Algorithm):
     name: ClassVar[str] = "one-look"
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        return (PrivateSum("cluster_sums", CLUSTERS),)
+        return (PrivateSum(build("cluster_sums", CLUSTERS)),)
 
     def program(self, adjacency: Adjacency) -> Program:
         release = yield self.requests(adjacency)[0]
-        return {"sums": release.value}
+        return {"sums": Quantity(release.value)}
 
 
 def guesses(crowd: Floats, tries: int = 60) -> int:
@@ -169,10 +171,10 @@ class Recorded:
     def __init__(self, engine: InProcess) -> None:
         self._engine, self.seen = engine, []  # type: ignore[var-annotated]
 
-    def exchange(self, messages: Mapping[str, Any]) -> Iterator[Any]:
-        for reply in self._engine.exchange(messages):
-            self.seen.append((messages[reply.site], reply))
-            yield reply
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+        for site, reply in self._engine.exchange(frames):
+            self.seen.append((decode_message(frames[site]), decode_reply(reply or b"")))
+            yield site, reply
 
 
 def fourth() -> str:
@@ -187,11 +189,11 @@ def fourth() -> str:
         terms = Terms(sites=tuple(shapes), epsilon=1.0, delta=1e-5, scheme=scheme, coalition=coalition)
         plan = make_plan(question, terms, "h")
         engine = Recorded(InProcess(sites))
-        conduct(pin(plan, sites), question.requests(plan.adjacency), question.program(plan.adjacency), engine)
+        conduct(pin(plan, sites), question.program(plan.adjacency), engine)
         left = [
-            reply.payload - sum(message.noise_input)
+            reply.payload - message.noise_input.from_helper - message.noise_input.from_coordinator
             for message, reply in engine.seen
-            if isinstance(message, Contribute)
+            if isinstance(message, Contribute) and isinstance(message.noise_input, DealtNoise)
         ]
         told.append(f"{accountant.epsilon(2.0 / float(np.std(left[0])), 1e-5):.2f}")
     data = {name: np.zeros((20, 2)) for name in "abcd"}

@@ -18,14 +18,13 @@ import numpy as np
 os.environ["ZEROSUM_STATE"] = tempfile.mkdtemp()
 
 import zerosum
-from zerosum import statistics
 from zerosum.algorithms.ica import ICA
+from zerosum.coordinator import conduct
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.units import Units
+from zerosum.protocol import codec
 from zerosum.protocol.messages import Propose
-from zerosum.site import site as site_module
 from zerosum.site.ledger import Ledger
-from zerosum.site.site import Site
 
 COUNTS: Counter[str] = Counter()
 
@@ -36,12 +35,6 @@ def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments, **named)
 
     return wrapped
-
-
-def bytes_of(message: Propose) -> int:
-    """What a proposal would weigh: the plan as JSON, and the arrays of the requests' templates."""
-    arrays = [np.asarray(value).nbytes for request in message.requests for value in request.params.values()]
-    return len(message.plan.to_json()) + sum(arrays)
 
 
 def traced(what: str, run: Callable[[], Any]) -> None:
@@ -56,14 +49,16 @@ def main() -> None:
     Units.check = counted("data scans", Units.check)  # type: ignore[method-assign]
     Ledger.verify = counted("ledgers verified", Ledger.verify)  # type: ignore[method-assign]
     Ledger.record = counted("ledger records", Ledger.record)  # type: ignore[method-assign]
-    site_module.build = counted("statistics built by sites", statistics.build)  # type: ignore[attr-defined]
-    review = Site._review
+    codec.build = counted("statistics built by sites", codec.build)  # type: ignore[attr-defined]
+    encode = codec.encode
 
-    def weighed(self: Site, plan: Plan, requests: Any) -> None:
-        COUNTS["bytes proposed to a site"] = bytes_of(Propose(plan, requests))
-        review(self, plan, requests)
+    def weighed(message: Any) -> bytes:
+        frame = encode(message)
+        if isinstance(message, Propose):
+            COUNTS["bytes proposed to a site"] = len(frame)
+        return frame
 
-    Site._review = weighed  # type: ignore[method-assign]
+    conduct.encode = weighed  # type: ignore[attr-defined]
     rng = np.random.default_rng(0)
     tables = {name: rng.normal(size=(50, 3)) for name in "abc"}
     mean = zerosum.Mean(columns=("x", "y", "z"), clip=1.0)

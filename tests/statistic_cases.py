@@ -16,6 +16,8 @@ SMALL: list[Case] = [
     ("vector_sum", {"columns": 3, "clip": 1.7}),
     ("vector_sum", {"columns": 3, "clip": 0.4, "count": True}),
     ("vector_sum", {"columns": 2, "clip": math.sqrt(2), "lower": [0, -3], "upper": [1, 5]}),
+    ("clipped_records", {"columns": 3, "clip": 1.7}),
+    ("clipped_records", {"columns": 2, "clip": 0.9, "lower": [0, -3], "upper": [1, 5]}),
     ("histogram", {"bins": 4}),
     ("histogram", {"bins": 3, "edges": [-1, 0, 0.5, 2]}),
     ("second_moment", {"columns": 3, "clip": 1.0}),
@@ -54,6 +56,7 @@ def _wide() -> list[Case]:
     bounds = {"lower": -np.ones(D), "upper": np.linspace(1, 2, D)}
     return [
         ("vector_sum", {"columns": D, "clip": 1.0, **bounds}),
+        ("clipped_records", {"columns": D, "clip": 1.0, **bounds}),
         ("second_moment", {"columns": D, "clip": 1.0, "mean_weight": 0.5}),
         ("cluster_sums", {"columns": D, "clip": 1.0, "centers": rng.normal(size=(7, D)) / 8}),
         ("cluster_sums", {"columns": D, "clip": 2.0, "centers": twins, **bounds}),

@@ -29,7 +29,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engines": {"errors", "kernel", "protocol", "site"},
     "data": {"errors", "kernel"},
     "report": {"errors", "version", "kernel", "data"},
-    "study": {"errors", "kernel", "statistics", "site", "algorithms", "coordinator", "engines", "data", "report"},
+    "study": {
+        "errors",
+        "kernel",
+        "statistics",
+        "protocol",
+        "site",
+        "algorithms",
+        "coordinator",
+        "engines",
+        "data",
+        "report",
+    },
     "estimators": {"errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
     "audit": {
         *(
@@ -48,7 +59,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "papers": {"errors", "kernel", "statistics", "site", "algorithms", "data", "study", "report"},
     "demo": {"errors", "kernel", "site", "algorithms", "data", "report", "study"},
     "demo_maps": {"data", "papers"},
-    "cli": {"errors", "kernel", "site", "algorithms", "report", "study", "demo", "demo_maps", "audit", "papers", ""},
+    "cli": {
+        "errors",
+        "kernel",
+        "protocol",
+        "site",
+        "algorithms",
+        "report",
+        "study",
+        "demo",
+        "demo_maps",
+        "audit",
+        "papers",
+        "",
+    },
     "": {"errors", "kernel", "statistics", "site", "algorithms", "report", "study", "estimators"},
 }
 IO = {"pathlib", "sqlite3", "socket", "subprocess", "tempfile", "requests", "secrets", "random"}

@@ -66,5 +66,9 @@ def test_a_study_file_on_a_page_can_be_planned(page: str, tmp_path: Path) -> Non
 
 def test_the_policy_file_on_a_page_can_be_read(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text(blocks("docs/study.md", "toml")[1])
+    _study, site, text = blocks("docs/study.md", "toml")[:3]
+    policy.write_text(text)
     assert Policy.load(policy).ledger_path.parent.parent == tmp_path
+    file = tmp_path / "site.toml"
+    file.write_text(site)
+    assert SiteFile.load(file).unit_column == "patient"

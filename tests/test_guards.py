@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,13 +23,16 @@ from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.noise.sampler import Sampler
+from zerosum.protocol.codec import decode_message, encode
 from zerosum.protocol.messages import Contribute, Contribution, Message, Prepare, Propose, Reply
 from zerosum.site.account import Spend, Total
 from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
+from zerosum.statistics import BUILTIN
 from zerosum.statistics.rows import clip_rows
+from zerosum.statistics.vectors import VectorSum
 from zerosum.study import execute, make_plan, pin
 
 QUESTION = Mean(columns=("a", "b"), clip=1.0)
@@ -65,9 +69,9 @@ class Asks(InProcess):
         self.sites = {site.name: site for site in sites}
         self.answers: list[Reply | ZerosumError] = []
 
-    def exchange(self, messages):  # type: ignore[no-untyped-def]
-        for name, message in messages.items():
-            yield self._answer(self.sites[name], message)
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+        for name, frame in frames.items():
+            yield name, encode(self._answer(self.sites[name], decode_message(frame)))
 
     def _answer(self, site: Site, message: Message) -> Reply:
         for _ in range(2):
@@ -133,7 +137,6 @@ def test_a_site_agrees_to_what_all_releases_cost_together(tmp_path: Path) -> Non
     """One release is within the cap, four are not: the site says so before anything is asked."""
     plan = make("local", epsilon=5.0)
     several = replace(plan, releases=tuple(replace(plan.releases[0], share=0.25) for _ in range(4)))
-    request = replace(QUESTION.requests(Adjacency.REPLACE_ONE)[0], share=0.25)
     site = make_site(0, tmp_path)
     for epsilon, agrees in ((5.01, True), (4.5, False)):
         policy = site.policy.model_copy(update={"epsilon": epsilon})
@@ -141,16 +144,16 @@ def test_a_site_agrees_to_what_all_releases_cost_together(tmp_path: Path) -> Non
         with policy.open_ledger() as ledger:
             ledger.check([asked._spend(several, 0, 0, "")], policy.cap)
         if agrees:
-            asked.handle(Propose(several, (request,) * 4))
+            asked.handle(Propose(several))
         else:
             with pytest.raises(BudgetExceeded):
-                asked.handle(Propose(several, (request,) * 4))
+                asked.handle(Propose(several))
 
 
 def test_a_site_prepares_a_round_once(tmp_path: Path) -> None:
     """A second key or a second draw for one round would be noise that others do not know of."""
     sites = [make_site(s, tmp_path) for s in range(3)]
-    sites[0].handle(Propose(pin(make("pairwise"), sites), QUESTION.requests(Adjacency.REPLACE_ONE)))
+    sites[0].handle(Propose(pin(make("pairwise"), sites)))
     assert sites[0].handle(Prepare(0, 0)) is sites[0].handle(Prepare(0, 0))
 
 
@@ -255,10 +258,14 @@ def test_a_study_of_records_is_not_for_people_with_several_rows(tmp_path: Path) 
 
 def test_a_roster_wants_every_identity_pinned() -> None:
     policy = Policy(population="p", epsilon=1.0, data="synthetic", roster={"a": "00" * 32, "b": "11" * 32})
-    policy.review_roster({"a": "00" * 32, "b": "11" * 32})
+
+    def proposed(identity: str | None) -> Plan:
+        return replace(make("local"), sites=(PlannedSite("a", identity="00" * 32), PlannedSite("b", identity=identity)))
+
+    policy.review(proposed("11" * 32), 20, BUILTIN)
     for identity in (None, "22" * 32):
         with pytest.raises(PolicyRefused, match="another identity for 'b'"):
-            policy.review_roster({"a": "00" * 32, "b": identity})
+            policy.review(proposed(identity), 20, BUILTIN)
 
 
 def test_two_sites_of_one_study_cannot_charge_one_ledger(tmp_path: Path) -> None:
@@ -273,6 +280,6 @@ def test_a_request_that_is_more_sensitive_than_planned_is_refused(tmp_path: Path
     site = make_site(0, tmp_path)
     plan = pin(make("local"), [site])
     request = QUESTION.requests(Adjacency.REPLACE_ONE)[0]
-    wider = PrivateSum(request.statistic, {**request.params, "clip": 1.5}, request.share)
+    wider = PrivateSum(VectorSum(**request.statistic.parameters() | {"clip": 1.5}), request.share)
     with pytest.raises(OutsidePlan, match="sensitivity"):
-        site._built(plan, 0, wider)
+        site._fits(plan, 0, wider)

@@ -105,14 +105,7 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
 
 def _policy(hospital: str, folder: Path) -> Policy:
     ledger = folder / f"{hospital}.sqlite"
-    return Policy(
-        population=hospital,
-        epsilon=1000.0,
-        delta=DELTA,
-        data="synthetic",
-        trusted_coordinator=True,
-        ledger=ledger,
-    )
+    return Policy.throwaway(hospital, ledger, delta=DELTA)
 
 
 def _trusts(scheme: str) -> str:

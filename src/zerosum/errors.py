@@ -5,7 +5,14 @@ ZerosumError
 │   ├── BadData             a site's records: not finite, empty, cut short
 │   ├── BadParameter        a number or name outside its range
 │   ├── BadStudy            a study or policy file that does not say what is needed
-│   └── UnknownStatistic    a name no registry here knows
+│   ├── UnknownStatistic    a name no registry here knows
+│   └── BadMessage          something that arrived from another party
+│       ├── Malformed         it cannot be read
+│       ├── Unsupported       it is of another version
+│       ├── Forged            a signature or a seal does not fit
+│       ├── Misdirected       it is meant for somebody else
+│       ├── OutOfTurn         it came before or after its time
+│       └── Inconsistent      it contradicts what was said before
 ├── Refused               well-formed, but it must not happen                 exit code 2
 │   ├── BudgetExceeded      the population's lifetime cap would be passed
 │   ├── LedgerRefused       the ledger is damaged, older than its counter, or cannot be written
@@ -17,7 +24,10 @@ ZerosumError
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class ZerosumError(Exception):
@@ -28,6 +38,11 @@ class ZerosumError(Exception):
     """
 
     exit_code = 2
+
+    @property
+    def code(self) -> str:
+        """What an error is called on the wire."""
+        return type(self).__name__
 
     def __init__(self, message: str = "", *, detail: str = "") -> None:
         super().__init__(message)
@@ -42,6 +57,13 @@ class ZerosumError(Exception):
     def public(self) -> Self:
         """The same error as it may travel."""
         return type(self)(str(self))
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first thing pydantic found wrong, in one sentence."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where, reason = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
+    return f"{where}: {reason}" if where else reason
 
 
 class BadInput(ZerosumError, ValueError):
@@ -118,3 +140,19 @@ class Abandoned(ZerosumError):
 
 class CheckFailed(ZerosumError):
     exit_code = 4
+
+
+def by_code(code: str) -> type[ZerosumError]:
+    """The kind of error that goes by this name on the wire; one that is not known here is a refusal.
+
+    >>> by_code("BudgetExceeded").__name__, by_code("NotYetInvented").__name__
+    ('BudgetExceeded', 'Refused')
+    """
+    return _CODES.get(code, Refused)
+
+
+def _tree(kind: type[ZerosumError]) -> dict[str, type[ZerosumError]]:
+    return {kind.__name__: kind} | {code: each for sub in kind.__subclasses__() for code, each in _tree(sub).items()}
+
+
+_CODES = _tree(ZerosumError)

@@ -18,7 +18,7 @@ from zerosum.audit import audit
 from zerosum.coordinator.rehearse import drive
 from zerosum.data.fmri import garch_sources, make_fmri
 from zerosum.errors import BadData
-from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.request import Release, Request
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
@@ -43,15 +43,15 @@ def played(algorithm: ICA, units: Units, noise: float = 0.0, seed: int = 0) -> d
     """The estimate, and a check that what was asked for is what was planned. `noise`: of a sum of sensitivity 1."""
     rng = np.random.default_rng(seed)
 
-    def answer(request: PrivateSum) -> Release:
-        statistic = build(request.statistic, request.params)
+    def answer(request: Request) -> Release:
+        statistic = request.statistic
         total = statistic.total(units)
         std = noise * statistic.sensitivity(Adjacency.REPLACE_ONE) / np.sqrt(request.share)
         return Release(total + std * rng.normal(size=total.shape), std, float(len(units)), ("a", "b"))
 
     estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), answer)
     planned = algorithm.releases(Adjacency.REPLACE_ONE)
-    assert [(request.statistic, build(request.statistic, request.params).size) for request in asked] == [
+    assert [(request.statistic.name, request.statistic.size) for request in asked] == [
         (release.statistic, release.size) for release in planned
     ]
     assert [request.share for request in asked] == pytest.approx([release.share for release in planned])
@@ -236,7 +236,7 @@ def test_a_private_run_end_to_end(tmp_path: Path) -> None:
     for policy in policies.values():
         with policy.open_ledger() as ledger:
             assert [entry.spend.statistic for entry in ledger.entries()] == [
-                request.statistic for request in algorithm.requests(Adjacency.REPLACE_ONE)
+                request.statistic.name for request in algorithm.requests(Adjacency.REPLACE_ONE)
             ]
 
 

@@ -12,12 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum.algorithms import PCA
-from zerosum.algorithms.pca import leading, matrix_edge
 from zerosum.algorithms.program import PublicFacts
+from zerosum.algorithms.spectral import leading, matrix_edge
 from zerosum.audit import audit
 from zerosum.coordinator.rehearse import drive
 from zerosum.kernel import coordinates
-from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.request import Release, Request
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
@@ -29,8 +29,8 @@ Floats = NDArray[np.float64]
 
 
 def without_noise(units: Units) -> object:
-    def answer(request: PrivateSum) -> Release:
-        total = build(request.statistic, request.params).total(units)
+    def answer(request: Request) -> Release:
+        total = request.statistic.total(units)
         return Release(total, 0.0, float(len(units)), ("a", "b"))
 
     return answer
@@ -57,7 +57,7 @@ def test_both_solvers_find_the_components_of_the_normalised_rows(solver: str) ->
     assert np.allclose(np.abs(np.sum(found * vectors[:, ::-1][:, :3].T, axis=1)), 1, atol=1e-6)
     assert np.allclose(estimate["eigenvalues"], values[::-1][:3], rtol=1e-6)
     assert np.all(found[np.arange(3), np.argmax(np.abs(found), axis=1)] > 0)  # a fixed sign
-    assert [request.statistic for request in asked][1:] == (
+    assert [request.statistic.name for request in asked][1:] == (
         ["scatter"] if solver == "matrix" else ["scatter_product"] * 40
     )
     assert len(algorithm.releases(Adjacency.REPLACE_ONE)) == len(asked)
@@ -102,8 +102,8 @@ def test_the_planned_schedule_captures_more_than_equal_rounds_without_extra_colu
     found: dict[str, list[float]] = {"planned": [], "plain": []}
     for which, algorithm in (("planned", open_.resolve(PublicFacts(5.0, 6000))), ("plain", plain)):
 
-        def noisy(request: PrivateSum) -> Release:
-            total, std = build(request.statistic, request.params).total(units), 5 * np.sqrt(2 / request.share)
+        def noisy(request: Request) -> Release:
+            total, std = request.statistic.total(units), 5 * np.sqrt(2 / request.share)
             return Release(total + std * rng.normal(size=total.shape), std, 6000.0, ("a", "b"))
 
         for _ in range(8):
@@ -224,7 +224,10 @@ def test_a_clip_is_bought_and_the_eigenvalues_are_those_of_the_clipped_matrices(
     units = people(3000)
     algorithm = PCA(columns=names(6), n_components=3, clip=40.0, centering="none", normalise=False, matrix_clip="dp")
     estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_list(units)))  # type: ignore[arg-type]
-    assert [(request.statistic, request.share) for request in asked] == [("scatter_norms", 0.05), ("scatter", 0.95)]
+    assert [(request.statistic.name, request.share) for request in asked] == [
+        ("scatter_norms", 0.05),
+        ("scatter", 0.95),
+    ]
     matrices = own_matrices(units)
     norms = np.linalg.norm(matrices, axis=(1, 2))
     clip = float(estimate["matrix_clip"][0])
@@ -323,8 +326,8 @@ def test_a_second_look_finds_weak_components_of_people() -> None:
         assert algorithm.looks == n_passes
         assert ("damped" in algorithm.describe) == (n_passes == 2)
 
-        def noisy(request: PrivateSum) -> Release:
-            total, std = build(request.statistic, request.params).total(people), 1.5 / np.sqrt(request.share)
+        def noisy(request: Request) -> Release:
+            total, std = request.statistic.total(people), 1.5 / np.sqrt(request.share)
             return Release(total + std * rng.normal(size=total.shape), std, 150.0, ("a", "b"))
 
         for _ in range(6):

@@ -11,10 +11,9 @@ from zerosum.algorithms import Algorithm, Covariance, CustomStatistic, Histogram
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
-from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.request import Release, Request
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
-from zerosum.statistics import build
 
 Floats = NDArray[np.float64]
 
@@ -23,8 +22,8 @@ def exact(units: Units, adjacency: Adjacency = Adjacency.REPLACE_ONE, noise: flo
     """Answer a program's requests from data, with a fixed perturbation instead of noise."""
     rng = np.random.default_rng(0)
 
-    def answer(request: PrivateSum) -> Release:
-        total = build(request.statistic, request.params).total(units)
+    def answer(request: Request) -> Release:
+        total = request.statistic.total(units)
         public = float(len(units)) if adjacency is Adjacency.REPLACE_ONE else None
         return Release(total + noise * rng.normal(size=total.shape), noise, public, ("a", "b"))
 
@@ -36,8 +35,8 @@ def result_of(algorithm: Algorithm, units: Units, adjacency: Adjacency = Adjacen
     declared = algorithm.releases(adjacency)
     assert len(asked) == len(declared)
     for request, planned in zip(asked, declared, strict=True):
-        statistic = build(request.statistic, request.params)
-        assert (request.statistic, statistic.size, request.share) == (
+        statistic = request.statistic
+        assert (statistic.name, statistic.size, request.share) == (
             planned.statistic,
             planned.size,
             planned.share,
@@ -110,8 +109,8 @@ def test_a_noisy_covariance_is_positive_and_its_means_noise_is_taken_out() -> No
     for seed in range(400):
         rng = np.random.default_rng(seed)
 
-        def answer(request: PrivateSum, rng: np.random.Generator = rng) -> Release:
-            total = build(request.statistic, request.params).total(Units.from_rows(rows))
+        def answer(request: Request, rng: np.random.Generator = rng) -> Release:
+            total = request.statistic.total(Units.from_rows(rows))
             return Release(total + 20 * rng.normal(size=total.shape), 20.0, 500.0, ())
 
         estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), answer)

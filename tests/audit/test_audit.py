@@ -16,6 +16,7 @@ from zerosum.audit import audit
 from zerosum.audit.adversary import candidates, worst_pair
 from zerosum.audit.mistakes import Mistaken, mistaken, seeded
 from zerosum.errors import BadParameter
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
@@ -260,7 +261,7 @@ def test_unequal_sites_as_the_papers_combine_them() -> None:
 def test_the_search_finds_the_worst_pair() -> None:
     algorithm = Covariance(columns=("a", "b", "c"), clip=1.3)
     request = algorithm.requests(Adjacency.REPLACE_ONE)[0]
-    statistic = build(request.statistic, request.params)
+    statistic = request.statistic
     one, other = worst_pair([(statistic, 1.0)], candidates(algorithm))
     apart: Floats = statistic.total(Units.from_list([one])) - statistic.total(Units.from_list([other]))
     assert np.linalg.norm(apart) == pytest.approx(statistic.sensitivity(Adjacency.REPLACE_ONE), rel=0.02)
@@ -288,11 +289,11 @@ class AsksForIt(Algorithm):
     name: ClassVar[str] = "asks-for-it"
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        return (PrivateSum("coupled_by_tests", {"columns": len(self.columns)}),)
+        return (PrivateSum(build("coupled_by_tests", {"columns": len(self.columns)})),)
 
     def program(self, adjacency: Adjacency) -> Program:
         release = yield self.requests(adjacency)[0]
-        return {"sum": release.value}
+        return {"sum": Quantity(release.value)}
 
 
 def test_a_unit_that_changes_what_others_say_is_found_out() -> None:

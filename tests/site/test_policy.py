@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import ValidationError
 
 from zerosum.errors import BadStudy, LedgerRefused, PolicyRefused
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
+from zerosum.kernel.view import Coalition
 from zerosum.site.account import Account, Cap, Spend
 from zerosum.site.policy import Policy
 
@@ -18,19 +23,34 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def review(policy: Policy, **study: Any) -> None:
-    planned: dict[str, Any] = {
-        "scheme": "secure-sum",
-        "calibration": "exact",
-        "seeded": False,
-        "statistics": ["mean"],
-        "units": 100,
-        "unit": "person",
-        "colluders": 1,
-        "adjacency": Adjacency.REPLACE_ONE,
-        "builtin": frozenset({"mean", "histogram"}),
-    }
-    policy.review(**planned | study)
+def review(
+    policy: Policy,
+    *,
+    scheme: str = "secure-sum",
+    calibration: Literal["exact", "published"] | None = None,
+    seed: int | None = None,
+    statistics: Sequence[str] = ("mean",),
+    units: int = 100,
+    unit: str = "person",
+    colluders: int = 1,
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    kind: Literal["sum", "publication"] = "sum",
+) -> None:
+    counted = 100 if adjacency is Adjacency.REPLACE_ONE else None
+    terms = Terms(
+        sites=tuple(PlannedSite(name, counted) for name in "abcd"),
+        epsilon=1.0,
+        delta=1e-5,
+        scheme=Scheme("local" if calibration == "published" else scheme),
+        coalition=Coalition(colluders),
+        unit=unit,
+        adjacency=adjacency,
+        results_to_sites=False,
+        calibration=calibration or "exact",
+        seed=seed,
+    )
+    releases = [PlannedRelease(name, 2.0, 1 / len(statistics), 3, 1.0, kind=kind) for name in statistics]
+    policy.review(Plan.of(terms, "s", "mean", tuple(releases)), units, frozenset({"mean", "histogram"}))
 
 
 def refused(policy: Policy, message: str, **study: Any) -> None:
@@ -187,7 +207,7 @@ def test_a_record_level_study_needs_the_rows_of_a_person() -> None:
         ({"scheme": "pooled"}, "the coordinator sees them"),
         ({"scheme": "cape-helper"}, "the coordinator deals the noise"),
         ({"calibration": "published"}, "calibration 'published': choose 'exact'"),
-        ({"seeded": True}, "noise that a seed predicts"),
+        ({"seed": 1}, "noise that a seed predicts"),
     ],
 )
 def test_private_data_are_not_for_reproductions(study: dict[str, Any], message: str) -> None:
@@ -205,3 +225,8 @@ def test_a_site_may_ask_for_more_colluders_than_a_study_plans_for() -> None:
     refused(Policy(population="c", minimum_colluders=2), "at least 2 colluding sites", colluders=1)
     refused(Policy(population="c"), "at least 1 colluding", colluders=0)
     review(Policy(population="c", minimum_colluders=0), colluders=0)
+
+
+def test_records_are_published_only_where_the_policy_says_so() -> None:
+    refused(Policy(population="c"), "publishes a noisy record of every unit", kind="publication")
+    review(Policy(population="c", publications=True), kind="publication")

@@ -16,6 +16,7 @@ from zerosum.arrays import Array
 from zerosum.errors import (
     BadData,
 )
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.terms import PlannedRelease
@@ -49,11 +50,11 @@ class AsksForMore(Algorithm):
     name: ClassVar[str] = "asks-for-more"
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        return (PrivateSum("overstated_by_tests", {"columns": len(self.columns)}),)
+        return (PrivateSum(build("overstated_by_tests", {"columns": len(self.columns)})),)
 
     def program(self, adjacency: Adjacency) -> Program:
         release = yield self.requests(adjacency)[0]
-        return {"sum": release.value}
+        return {"sum": Quantity(release.value)}
 
 
 @pytest.mark.parametrize(("kind", "sent"), [(0.0, 0.1 * math.sqrt(2)), (1.0, 1.0), (2.0, 0.0), (3.0, 0.0)])
@@ -67,7 +68,7 @@ def test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that(
     sites = [Site(site.name, units, site.policy) for site in sites]
     plan = make("local", releases=question.releases(Adjacency.REPLACE_ONE))
     for site in sites:
-        total = site._total(plan, 0, build("overstated_by_tests", {"columns": 2}))
+        total = site._total(site.units, build("overstated_by_tests", {"columns": 2}), plan.releases[0].bound)
         assert np.linalg.norm(total) == pytest.approx(20 * sent)
     carry_out(plan, sites, question=question)  # no refusal, and every site is charged, whatever its data are
     assert [entries(site) for site in sites] == [1, 1, 1, 1]
@@ -87,7 +88,7 @@ def test_no_proposal_after_another_finds_the_largest_code(tmp_path: Path) -> Non
     sites = [Site(site.name, Units.from_rows(rows), site.policy) for site in make_sites(tmp_path)]
     for bins in (5, 19, 20, 100):
         plan = make("local", releases=(PlannedRelease("histogram", math.sqrt(2), 1.0, bins, 1.0),))
-        reply = sites[0].handle(Propose(pin(plan, sites), (PrivateSum("histogram", {"bins": bins}),)))
+        reply = sites[0].handle(Propose(pin(plan, sites)))
         assert isinstance(reply, Consent)
     with pytest.raises(BadData, match="outside the 2 declared categories"):  # whoever holds the data is told
         run(Histogram(columns=("x",), values=("a", "b")), dict.fromkeys("abc", rows), epsilon=1.0, delta=1e-5)

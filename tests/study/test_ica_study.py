@@ -163,7 +163,7 @@ def test_a_basis_of_public_maps(tmp_path: Path) -> None:
     save(tmp_path / "grid" / "networks.nii.gz", np.concatenate([planted(), extra], axis=3))
     study = Study.load(path)
     assert study.plan().releases[0].size == 5 * 6 // 2
-    maps = study.run().estimate["maps"]
+    maps = study.run().estimate["maps"].value
     assert study.public_basis is not None
     inside = np.linalg.qr(study.public_basis)[0]
     assert np.allclose(inside @ (inside.T @ maps.T), maps.T)

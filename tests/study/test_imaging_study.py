@@ -15,6 +15,7 @@ import pytest
 from brains import AFFINE, SHAPE, atlas, mask, nib, participants, save, table, volumes
 from zerosum import Study
 from zerosum.errors import BadData, BadInput, BadStudy
+from zerosum.protocol.progress import Progress
 from zerosum.report.record import privacy_report
 
 STUDY = """
@@ -80,9 +81,10 @@ def _study(folder: Path, imaging: str = IMAGING, epsilon: float = 30.0, text: st
 @pytest.mark.parametrize("kind", ["mask", "atlas"])
 def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
     study = Study.load(_study(tmp_path, f'{kind} = "grid/{kind}.nii.gz"\ndetrend = true'))
-    read: list[tuple[int, int]] = []
-    result = study.run(on_scan=lambda done, planned: read.append((done, planned)))
-    assert read == [*((at, 6) for at in range(1, 7)), *((at, 7) for at in range(1, 8))]
+    seen: list[Progress] = []
+    result = study.run(seen.append)
+    read = [(each.site, each.done, each.planned) for each in seen if each.stage == "loading"]
+    assert read == [*(("north", at, 6) for at in range(1, 7)), *(("south", at, 7) for at in range(1, 8))]
     assert study.space is not None
     expected = study.space.transform(_pattern())
     found = result.estimate["components"]

@@ -14,9 +14,11 @@ from zerosum.algorithms.program import Program, PublicFacts, RangedAlgorithm
 from zerosum.audit import audit
 from zerosum.errors import BadStudy
 from zerosum.kernel import accountant
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.vectors import VectorSum
 from zerosum.study import Study, resolve, run
 
 
@@ -35,12 +37,12 @@ class Open(RangedAlgorithm):
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         assert self.rounds is not None, "only a settled program is planned or run"
-        return (PrivateSum("vector_sum", self.bounds, 1 / self.rounds),) * self.rounds
+        return (PrivateSum(VectorSum(**self.bounds), 1 / self.rounds),) * self.rounds
 
     def program(self, adjacency: Adjacency) -> Program:
         for request in self.requests(adjacency):
             release = yield request
-        return {"sum": release.value}
+        return {"sum": Quantity(release.value)}
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +51,7 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> None:
     Open.seen.clear()
 
 
-def study(units: int | None = None, adjacency: str = "replace-one", **privacy: Any) -> Study:
+def study(units: int | None = None, adjacency: str = "replace-one", folder: Path = Path(), **privacy: Any) -> Study:
     sites = [{"name": name, "data": f"{name}.npy", "units": units} for name in ("a", "b", "c")]
     return Study(
         name="s",
@@ -58,6 +60,7 @@ def study(units: int | None = None, adjacency: str = "replace-one", **privacy: A
         unit={"adjacency": adjacency},
         privacy={"epsilon": 1.0, "delta": 1e-5, **privacy},
         sites=sites,
+        folder=folder,
     )
 
 
@@ -98,7 +101,7 @@ def test_a_study_file_runs_what_it_planned(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         np.save(tmp_path / f"{name}.npy", np.full((1000, 1), 0.5))
     for units, rounds in ((1000, 3), (None, 1)):
-        asked = study(units=units).model_copy(update={"folder": tmp_path})
+        asked = study(units=units, folder=tmp_path)
         assert asked.run().report.rounds == rounds
 
 

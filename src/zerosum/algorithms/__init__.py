@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from zerosum.algorithms.covariance import Covariance
 from zerosum.algorithms.custom import CustomStatistic
 from zerosum.algorithms.histogram import Histogram
@@ -35,13 +33,7 @@ def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
             raise BadParameter(f"algorithm {name!r}: {old!r} is called {new!r} since 0.2")
         if isinstance(value, str) and value in RENAMED_VALUES and old in kind.model_fields:
             raise BadParameter(f"algorithm {name!r}: {old} = {value!r} is called {RENAMED_VALUES[value]!r} since 0.2")
-    try:
-        return kind(**parameters)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
-        raise BadParameter(f"algorithm {name!r}: {where + ': ' if where else ''}{reason}") from None
+    return kind(**parameters)
 
 
 def fields(name: str) -> frozenset[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from zerosum.algorithms.program import Program, RangedAlgorithm
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.moments import SecondMoment
@@ -27,13 +28,11 @@ class Covariance(RangedAlgorithm):
         return SecondMoment(**self.bounds, mean_weight=weight, count=adjacency is Adjacency.ADD_REMOVE)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        statistic = self._statistic(adjacency)
-        extra = {"mean_weight": statistic.mean_weight, "count": statistic.count}
-        return (PrivateSum("second_moment", self.bounds | extra, 1.0),)
+        return (PrivateSum(self._statistic(adjacency)),)
 
     def program(self, adjacency: Adjacency) -> Program:
         statistic = self._statistic(adjacency)
-        release = yield self.requests(adjacency)[0]
+        release = yield PrivateSum(statistic)
         second, first, counted = statistic.split(release.value)
         units = release.units if release.units is not None else max(counted or 1.0, 1.0)
         noise = release.noise_std / units
@@ -46,11 +45,13 @@ class Covariance(RangedAlgorithm):
         covariance = (vectors * np.maximum(values, 0)) @ vectors.T
         deviation = np.sqrt(np.diag(covariance))
         scale = np.where(deviation > 0, deviation, 1.0)
+        mean_std = self.half * np.hypot(mean_noise, mean * count_noise)
+        moment_std = np.outer(self.half, self.half) * np.where(np.eye(len(mean)) > 0, noise, noise / np.sqrt(2))
+        axis = self.column_axis
         return {
-            "mean": self.middle + self.half * mean,
-            "covariance": covariance * np.outer(self.half, self.half),
-            "correlation": covariance / np.outer(scale, scale),
-            "mean_noise_std": self.half * np.hypot(mean_noise, mean * count_noise),
-            "moment_noise_std": np.outer(self.half, self.half)
-            * np.where(np.eye(len(mean)) > 0, noise, noise / np.sqrt(2)),
+            "mean": Quantity(self.middle + self.half * mean, "mean", (axis,), mean_std),
+            "covariance": Quantity(covariance * np.outer(self.half, self.half), "covariance", (axis, axis)),
+            "correlation": Quantity(covariance / np.outer(scale, scale), "covariance", (axis, axis)),
+            "mean_noise_std": Quantity(mean_std, "diagnostic", (axis,)),
+            "moment_noise_std": Quantity(moment_std, "diagnostic", (axis, axis)),
         }

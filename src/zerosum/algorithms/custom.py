@@ -8,8 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from zerosum.algorithms.program import Algorithm, Program
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics import build
 
 
 class CustomStatistic(Algorithm):
@@ -22,11 +24,14 @@ class CustomStatistic(Algorithm):
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         params = {"columns": len(self.columns), "clip": self.clip, "options": self.options}
-        return (PrivateSum(self.statistic, params, 1.0),)
+        return (PrivateSum(build(self.statistic, params)),)
 
     def program(self, adjacency: Adjacency) -> Program:
         release = yield self.requests(adjacency)[0]
-        estimate = {"sum": release.value, "noise_std": np.array([release.noise_std])}
+        estimate = {
+            "sum": Quantity(release.value, std=release.noise_std),
+            "noise_std": Quantity(np.array([release.noise_std]), "diagnostic"),
+        }
         if release.units is not None:
-            estimate["mean"] = release.value / release.units
+            estimate["mean"] = Quantity(release.value / release.units, std=release.noise_std / release.units)
         return estimate

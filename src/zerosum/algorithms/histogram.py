@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from itertools import pairwise
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.arrays import Floats
+from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency, FloatArray
+from zerosum.statistics.histogram import Histogram as CountsStatistic
 
 
 class Histogram(Algorithm):
@@ -41,18 +44,24 @@ class Histogram(Algorithm):
         return {} if self.values is None else {self.columns[0]: self.values}
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        params: dict[str, Any] = {"bins": len(self.values)} if self.values is not None else {}
-        if self.edges is not None:
-            params = {"bins": self.edges.size - 1, "edges": self.edges}
-        return (PrivateSum("histogram", params, 1.0),)
+        bins = len(self.values or ()) if self.edges is None else self.edges.size - 1
+        return (PrivateSum(CountsStatistic(bins=bins, edges=self.edges)),)
 
     def program(self, adjacency: Adjacency) -> Program:
         release = yield self.requests(adjacency)[0]
+        axes = (Axis("category" if self.edges is None else "bin", self.labels),)
         return {
-            "counts": release.value,
-            "shares": nearest_probabilities(release.value),
-            "noise_std": np.array([release.noise_std]),
+            "counts": Quantity(release.value, "count", axes, release.noise_std),
+            "shares": Quantity(nearest_probabilities(release.value), "share", axes),
+            "noise_std": Quantity(np.array([release.noise_std]), "diagnostic"),
         }
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each count is of."""
+        if self.edges is None:
+            return tuple(map(str, self.values or ()))
+        return tuple(f"{low:g} to {high:g}" for low, high in pairwise(self.edges.tolist()))
 
 
 def nearest_probabilities(counts: Floats, total: float | None = None) -> Floats:

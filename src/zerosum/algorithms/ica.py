@@ -13,14 +13,15 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.joint_diagonalization import joint_rotation
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.schedule import Schedule, best
-from zerosum.algorithms.spectral import Coordinates, NoisySpectrum, refined
+from zerosum.algorithms.spectral import Coordinates, NoisySpectrum, first_basis, refined, signs, subspace_iteration
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
-from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.quantity import Axis, Kind, Quantity
+from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.rotation import Nonlinearity, RotationScore
-from zerosum.statistics.scatter import PerRecording
+from zerosum.statistics.scatter import PerRecording, Scatter, ScatterProduct
 
 _MATRIX_COLUMNS = 2000  # beyond, a few more dimensions than components are found by subspace iteration first
 _FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
@@ -179,9 +180,10 @@ class ICA(Algorithm):
             else:
                 asked.append(self._moment(inside, share))
         if self.chosen == "second-order":
-            return (*asked, self._spectrum(white))
+            return (*asked, PrivateSum(self._by_band(white), 1 - self._reduction))
         turn = _shaped(R, R).projection
-        return (*asked, self._moment(white, self._whitening), *[self._turn(turn, white, s) for s in self._turns])
+        score = self._score(turn, white)
+        return (*asked, self._moment(white, self._whitening), *[PrivateSum(score, s) for s in self._turns])
 
     def program(self, adjacency: Adjacency) -> Program:
         inside, values, above, held = yield from self._reduced()
@@ -193,13 +195,21 @@ class ICA(Algorithm):
         inside, made_of = inside.then(white, reconstruction), (reconstruction @ rotation.T) ** 2
         unmixing, maps = rotation @ inside.projection.T, inside.reconstruction @ rotation.T
         stability = stability * np.sqrt(held @ made_of / np.sum(made_of, axis=0))
-        return _ordered(maps, unmixing, stability) | {"eigenvalues": values, "above_noise": np.array([float(above)])}
+        axis = Axis.numbered("component", self.n_components)
+        estimate = {
+            name: Quantity(value, kind, (axis, self.column_axis)[: value.ndim])
+            for name, (value, kind) in _ordered(maps, unmixing, stability).items()
+        }
+        return estimate | {
+            "eigenvalues": Quantity(values, "eigenvalue", (axis,)),
+            "above_noise": Quantity(np.array([float(above)]), "diagnostic"),
+        }
 
     @cached_property
     def _start(self) -> Coordinates:
         return Coordinates.of(self.basis) if self.basis is not None else Coordinates.all(len(self.columns))
 
-    def _reduced(self) -> Generator[PrivateSum, Release, tuple[Coordinates, Floats, int, Floats]]:
+    def _reduced(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, Floats]]:
         """The space of the components, the last pass's eigenvalues, how many stand above the noise, and what share of
         each direction is real."""
         R, shares = self.n_components, self._pass_shares
@@ -221,27 +231,24 @@ class ICA(Algorithm):
             inside = inside.then(*(spectrum.leading(R) if last else spectrum.damped(R)))
         return inside, values, above, real
 
-    def _subspace(self, share: float) -> Generator[PrivateSum, Release, Coordinates]:
-        Q = self._first_basis()
-        for part in self._schedule.shares:
-            release = yield self._product(Q, share * part)
-            Q = np.linalg.qr(np.linalg.svd(release.value.reshape(Q.shape), full_matrices=False)[0])[0]
+    def _subspace(self, share: float) -> Generator[Request, Release, Coordinates]:
+        parts = [share * part for part in self._schedule.shares]
+        Q, _values, _release = yield from subspace_iteration(self._first_basis(), parts, self._product)
         return Coordinates(Q, Q) if self.basis is None else self._start.then(Q, Q)
 
-    def _whitened(self, inside: Coordinates) -> Generator[PrivateSum, Release, tuple[Floats, Floats]]:
+    def _whitened(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats]]:
         release = yield self._moment(inside, self._whitening)
         return refined(coordinates.unpack(release.value, self.n_components), release.noise_std)
 
-    def _turned(self, inside: Coordinates) -> Generator[PrivateSum, Release, tuple[Floats, Floats]]:
+    def _turned(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats]]:
         """Rotations by Newton's steps: those of the last third are averaged, by taking less and less of each."""
         R, shares = self.n_components, self._turns
-        rotation = np.linalg.qr(np.random.default_rng(self.start).normal(size=(R, R)))[0]
-        signs, settling = np.ones(R), self.rounds - max(1, self.rounds // 3)
+        rotation = first_basis(R, R, self.start)
+        turned, settling = np.ones(R), self.rounds - max(1, self.rounds // 3)
         slopes, doubt, precision = np.zeros(R), 0.0, 0.0  # the mean slope of the last third, and its variance
         for number, share in enumerate(shares):
-            request = self._turn(rotation, inside, share, signs)
-            release = yield request
-            statistic = RotationScore(**request.params)
+            statistic = self._score(rotation, inside, turned)
+            release = yield PrivateSum(statistic, share)
             skew, slope = statistic.split(release.value)
             if number < settling:
                 step = _FIRST_STEP + (1 - _FIRST_STEP) * number / settling
@@ -252,17 +259,15 @@ class ICA(Algorithm):
                 precision += 1 / max(2 * release.noise_std**2, 1e-300)
             rotation = _polar(np.diag(slope) - step * skew) @ rotation
             wrong = slope < -2 * release.noise_std / statistic.diagonal
-            signs = np.where(wrong, -signs, signs)
+            turned = np.where(wrong, -turned, turned)
         gains = np.maximum((slopes[:, None] + slopes[None, :]) ** 2 - 2 * doubt, 0.0)  # squared
         angles = 1 / np.maximum(gains * precision, 1e-12)  # their variances
         return rotation, 1 / np.sqrt(1 + np.sum(angles, axis=1) - np.diag(angles))
 
-    def _by_frequency(
-        self, inside: Coordinates
-    ) -> Generator[PrivateSum, Release, tuple[Floats, Floats, Floats, Floats]]:
-        request = self._spectrum(inside)
-        release = yield request
-        moments, noise = BandScatter(**request.params).split(release.value), release.noise_std
+    def _by_frequency(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats]]:
+        statistic = self._by_band(inside)
+        release = yield PrivateSum(statistic, 1 - self._reduction)
+        moments, noise = statistic.split(release.value), release.noise_std
         white, reconstruction = refined(np.sum(moments, axis=0), noise * math.sqrt(self.bands))
         moments = white.T @ moments @ white
         rotation = joint_rotation(moments).T
@@ -285,26 +290,22 @@ class ICA(Algorithm):
         return {"columns": len(self.columns), "per_recording": self.per_recording}
 
     def _moment(self, inside: Coordinates, share: float) -> PrivateSum:
-        return PrivateSum("scatter", self._common | ({} if inside.whole else {"projection": inside.projection}), share)
+        return PrivateSum(Scatter(**self._common, projection=None if inside.whole else inside.projection), share)
 
     def _first_basis(self) -> Floats:
-        rng = np.random.default_rng(self.start)
-        return np.linalg.qr(rng.normal(size=(self.width, self.n_components + self._schedule.extra)))[0]
+        return first_basis(self.width, self.n_components + self._schedule.extra, self.start)
 
     def _product(self, Q: Floats, share: float) -> PrivateSum:
-        projection = {} if self.basis is None else {"projection": self._start.projection}
-        return PrivateSum("scatter_product", self._common | projection | {"basis": Q}, share)
+        projection = None if self.basis is None else self._start.projection
+        return PrivateSum(ScatterProduct(**self._common, projection=projection, basis=Q), share)
 
-    def _turn(self, rotation: Floats, inside: Coordinates, share: float, signs: Floats | None = None) -> PrivateSum:
+    def _score(self, rotation: Floats, inside: Coordinates, turned: Floats | None = None) -> RotationScore:
+        unmixing = rotation @ inside.projection.T
         shape = {"nonlinearity": self.score, "window": self.window}
-        known = {} if signs is None else {"signs": signs}
-        asked = self._common | {"unmixing": rotation @ inside.projection.T} | shape | known
-        return PrivateSum("rotation_score", asked, share)
+        return RotationScore(**self._common, unmixing=unmixing, signs=turned, **shape)
 
-    def _spectrum(self, inside: Coordinates) -> PrivateSum:
-        clock = {} if self.seconds is None else {"seconds": self.seconds}
-        asked = self._common | {"projection": inside.projection, "edges": self.edges} | clock
-        return PrivateSum("band_scatter", asked, 1 - self._reduction)
+    def _by_band(self, inside: Coordinates) -> BandScatter:
+        return BandScatter(**self._common, projection=inside.projection, edges=self.edges, seconds=self.seconds)
 
 
 def _shaped(columns: int, width: int) -> Coordinates:
@@ -318,15 +319,14 @@ def _polar(matrix: Floats) -> Floats:
     return np.asarray(left @ right)
 
 
-def _ordered(maps: Floats, unmixing: Floats, stability: Floats) -> dict[str, Floats]:
+def _ordered(maps: Floats, unmixing: Floats, stability: Floats) -> dict[str, tuple[Floats, Kind]]:
     """The strongest first, every map with norm 1 and its largest entry positive."""
     norms = np.linalg.norm(maps, axis=0)
     order = np.argsort(-norms, kind="stable")
-    largest = np.argmax(np.abs(maps), axis=0)
-    scale = np.where(norms > 0, norms, 1.0) * np.where(maps[largest, np.arange(len(norms))] < 0, -1.0, 1.0)
+    scale = np.where(norms > 0, norms, 1.0) * signs(maps)
     return {
-        "maps": (maps / scale).T[order],
-        "unmixing": (unmixing * scale[:, None])[order],
-        "strength": (norms**2 / max(float(np.sum(norms**2)), 1e-300))[order],
-        "stability": stability[order],
+        "maps": ((maps / scale).T[order], "map"),
+        "unmixing": ((unmixing * scale[:, None])[order], "filter"),
+        "strength": ((norms**2 / max(float(np.sum(norms**2)), 1e-300))[order], "share"),
+        "stability": (stability[order], "diagnostic"),
     }

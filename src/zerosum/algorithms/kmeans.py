@@ -9,6 +9,7 @@ from pydantic import Field
 
 from zerosum.algorithms.program import Program, RangedAlgorithm
 from zerosum.arrays import Floats
+from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.clusters import ClusterSums
@@ -32,7 +33,7 @@ class KMeans(RangedAlgorithm):
         return ClusterSums(**self.bounds, centers=centers)
 
     def _request(self, centers: Floats) -> PrivateSum:
-        return PrivateSum("cluster_sums", self.bounds | {"centers": centers}, 1 / self.rounds)
+        return PrivateSum(self._statistic(centers), 1 / self.rounds)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         cells = self.cells()
@@ -65,10 +66,11 @@ class KMeans(RangedAlgorithm):
             release = yield self._request(centers)
             counts, _sums = self._statistic(centers).split(release.value)
             centers, _heard = self._moved(centers, release.value, release.noise_std)
+        axis = Axis.numbered("cluster", self.n_clusters)
         return {
-            "centers": self.middle + self.half * centers,
-            "counts": counts,
-            "count_noise_std": np.array([release.noise_std]),
+            "centers": Quantity(self.middle + self.half * centers, "center", (axis, self.column_axis)),
+            "counts": Quantity(counts, "count", (axis,), release.noise_std),
+            "count_noise_std": Quantity(np.array([release.noise_std]), "diagnostic"),
         }
 
     def _moved(self, centers: Floats, value: Floats, noise: float) -> tuple[Floats, Floats]:

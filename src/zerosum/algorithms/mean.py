@@ -7,8 +7,10 @@ from typing import ClassVar
 import numpy as np
 
 from zerosum.algorithms.program import Program, RangedAlgorithm
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.vectors import VectorSum
 
 
 class Mean(RangedAlgorithm):
@@ -17,8 +19,7 @@ class Mean(RangedAlgorithm):
     name: ClassVar[str] = "mean"
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        count = {"count": True} if adjacency is Adjacency.ADD_REMOVE else {}
-        return (PrivateSum("vector_sum", self.bounds | count, 1.0),)
+        return (PrivateSum(VectorSum(**self.bounds, count=adjacency is Adjacency.ADD_REMOVE)),)
 
     def program(self, adjacency: Adjacency) -> Program:
         release = yield self.requests(adjacency)[0]
@@ -27,4 +28,9 @@ class Mean(RangedAlgorithm):
         if units is None:  # the count is noisy too, and a mean m feels it m times
             units, total = max(float(total[0]), 1.0), total[1:]
             noise = noise * np.sqrt(1 + (total / units) ** 2)
-        return {"mean": self.middle + self.half * total / units, "noise_std": self.half * noise / units}
+        std = self.half * noise / units
+        axes = (self.column_axis,)
+        return {
+            "mean": Quantity(self.middle + self.half * total / units, "mean", axes, std),
+            "noise_std": Quantity(std, "diagnostic", axes),
+        }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,12 +13,23 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.program import Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.schedule import Schedule, best
-from zerosum.algorithms.spectral import NoisySpectrum
+from zerosum.algorithms.spectral import (
+    NoisySpectrum,
+    debiased,
+    first_basis,
+    leading,
+    matrix_edge,
+    product_edge,
+    signs,
+    subspace_iteration,
+)
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
+from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.scatter import ScatterNorms
+from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
+from zerosum.statistics.vectors import VectorSum
 
 _FIRST_LOOK = 0.3  # of two looks, the share of the one that tells which directions are strong
 _MATRIX_COLUMNS = 2000  # up to here the whole second moment is released
@@ -180,31 +192,28 @@ class PCA(RangedAlgorithm):
                 highest = edge
             above = int(np.sum(seen > highest)) if edge > 0 else self.n_components
         else:
-            basis, values, vectors = self._first_basis(), np.zeros(0), np.zeros((0, 0))
-            for share in self.schedule.shares:
-                release = yield self._product(center, clip, basis, share)
-                product = release.value.reshape(basis.shape)
-                vectors, values, _right = np.linalg.svd(product, full_matrices=False)
-                basis = np.linalg.qr(vectors)[0]
+            ask = partial(self._product, center, clip)
+            basis, values, release = yield from subspace_iteration(self._first_basis(), self.schedule.shares, ask)
             vectors, values = basis[:, : self.n_components], values[: self.n_components]
-            # singular values of pure noise pass this once in 270 000 releases (Gaussian concentration)
-            edge = release.noise_std * (np.sqrt(len(self.columns)) + np.sqrt(basis.shape[1]) + 5)
+            edge = product_edge(len(self.columns), basis.shape[1], release.noise_std)
             above = int(np.sum(values > edge)) if edge > 0 else self.n_components
         worth = clip / (release.units if release.units is not None else 1.0)
+        eigenvalues = np.where(np.arange(self.n_components) < above, debiased(values, edge), 0.0) * worth
+        std = np.full(self.n_components, release.noise_std * worth)
+        axis, columns = Axis.numbered("component", self.n_components), self.column_axis
         return {
-            "components": _signed(vectors).T,
-            "eigenvalues": np.where(np.arange(self.n_components) < above, _corrected(values, edge), 0.0) * worth,
-            "eigenvalue_std": np.full(self.n_components, release.noise_std * worth),
-            "noise_edge": np.array([edge * worth]),
-            "above_noise": np.array([float(min(above, self.n_components))]),
-            "mean": center,
-            "scale": self.scale,
-            "matrix_clip": np.array([clip]),
+            "components": Quantity((vectors * signs(vectors)).T, "component", (axis, columns)),
+            "eigenvalues": Quantity(eigenvalues, "eigenvalue", (axis,), std),
+            "eigenvalue_std": Quantity(std, "diagnostic", (axis,)),
+            "noise_edge": Quantity(np.array([edge * worth]), "diagnostic"),
+            "above_noise": Quantity(np.array([float(min(above, self.n_components))]), "diagnostic"),
+            "mean": Quantity(center, "mean", (columns,)),
+            "scale": Quantity(self.scale, "scale", (columns,)),
+            "matrix_clip": Quantity(np.array([clip]), "diagnostic"),
         }
 
     def _mean_request(self, adjacency: Adjacency) -> PrivateSum:
-        count = {"count": True} if adjacency is Adjacency.ADD_REMOVE else {}
-        return PrivateSum("vector_sum", self.bounds | count, self.mean_share)
+        return PrivateSum(VectorSum(**self.bounds, count=adjacency is Adjacency.ADD_REMOVE), self.mean_share)
 
     def _unit(self, center: Floats) -> dict[str, Any]:
         scale = {"scale": self.scale} if self.scaling != "none" else {}
@@ -233,58 +242,19 @@ class PCA(RangedAlgorithm):
         return float(ScatterNorms(columns=len(self.columns), **self._bins).edges[min(found, _BINS - 1) + 1])
 
     def _norms(self, center: Floats) -> PrivateSum:
-        return PrivateSum("scatter_norms", self._unit(center) | self._bins, self.clip_share)
+        return PrivateSum(ScatterNorms(**self._unit(center), **self._bins), self.clip_share)
 
     def _matrix(self, center: Floats, clip: float, damped: Floats | None = None) -> PrivateSum:
         if self.looks == 1:
-            return PrivateSum("scatter", self._clipped(center, clip), self._left)
+            return PrivateSum(Scatter(**self._clipped(center, clip)), self._left)
         share = _FIRST_LOOK if damped is None else 1 - _FIRST_LOOK
-        projection = {} if damped is None else {"projection": damped}
-        return PrivateSum("scatter", self._clipped(center, clip) | projection, self._left * share)
+        return PrivateSum(Scatter(**self._clipped(center, clip), projection=damped), self._left * share)
 
     def _product(self, center: Floats, clip: float, basis: Floats, share: float) -> PrivateSum:
-        return PrivateSum("scatter_product", self._clipped(center, clip) | {"basis": basis}, self._left * share)
+        return PrivateSum(ScatterProduct(**self._clipped(center, clip), basis=basis), self._left * share)
 
     def _clipped(self, center: Floats, clip: float) -> dict[str, Any]:
         return self._unit(center) | {"clip": clip, "normalise": self.normalise}
 
     def _first_basis(self) -> Floats:
-        rng = np.random.default_rng(self.start)
-        return np.linalg.qr(rng.normal(size=(len(self.columns), self.n_components + self.schedule.extra)))[0]
-
-
-def matrix_edge(columns: int, noise: float) -> float:
-    """What the largest eigenvalue of pure noise in isometric coordinates passes about once in 100 000 releases.
-
-    The semicircle ends at noise sqrt(2 columns); beyond it the largest eigenvalue follows Tracy and Widom's law.
-    """
-    return float(noise * np.sqrt(2 * columns) * (1 + 3 * columns ** (-2 / 3)))
-
-
-def leading(matrix: Floats, noise: float, count: int, *, shrink: bool) -> Floats:
-    """The leading eigenvectors of a noisy symmetric matrix.
-
-    `noise` is the standard deviation in isometric coordinates. With `shrink`, column j is weighed by d^2/(d^2 +
-    noise^2), Wiener's filter, where d is its noisy diagonal entry, drawn towards the mean of all as far as their
-    spread is noise (James and Stein): columns that hold nothing but noise no longer take part, and columns that are
-    alike are weighed alike. That is free post-processing.
-    """
-    weights = np.ones(len(matrix))
-    if shrink and noise > 0:
-        diagonal = np.diag(matrix)
-        kept = max(0.0, 1 - noise**2 / max(float(np.var(diagonal)), 1e-300))
-        signal = np.maximum(np.mean(diagonal) + kept * (diagonal - np.mean(diagonal)), 0) ** 2
-        weights = signal / (signal + noise**2) if np.any(signal > 0) else weights
-    values, vectors = np.linalg.eigh(weights[:, None] * matrix * weights[None, :])
-    return np.asarray(vectors[:, np.argsort(-values)[:count]])
-
-
-def _signed(vectors: Floats) -> Floats:
-    """Each column with its largest entry positive."""
-    largest = np.argmax(np.abs(vectors), axis=0)
-    return np.asarray(vectors * np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0))
-
-
-def _corrected(values: Floats, edge: float) -> Floats:
-    """Eigenvalues without what noise adds: l above the edge e of pure noise came from (l + sqrt(l^2 - e^2))/2."""
-    return np.asarray((values + np.sqrt(np.maximum(values**2 - edge**2, 0))) / 2)
+        return first_basis(len(self.columns), self.n_components + self.schedule.extra, self.start)

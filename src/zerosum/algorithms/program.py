@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zerosum.arrays import Floats
-from zerosum.kernel.request import PrivateSum, Release
+from zerosum.errors import BadParameter, first_fault
+from zerosum.kernel.quantity import Axis, Quantity, columns_axis
+from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.kernel.terms import PlannedRelease
-from zerosum.statistics import build
 
-Estimate = Mapping[str, Floats]
-Program = Generator[PrivateSum, Release, Estimate]
+Estimate = Mapping[str, Quantity]
+Program = Generator[Request, Release, Estimate]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Algorithm(BaseModel, ABC):
     """A family of programs. Fields are its public parameters; unknown ones are refused.
 
     `requests` lists a template of every request `program` will yield, in order: the same statistic, size,
-    sensitivity and share, whatever the data turn out to be.
+    sensitivity and share, whatever the data turn out to be. A phase of sub-sampled sums has one template.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -41,8 +42,14 @@ class Algorithm(BaseModel, ABC):
 
     columns: tuple[str, ...] = Field(min_length=1)
 
+    def __init__(self, **parameters: Any) -> None:
+        try:
+            super().__init__(**parameters)
+        except ValidationError as error:
+            raise BadParameter(f"algorithm {self.name!r}: {first_fault(error)}") from None
+
     @abstractmethod
-    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+    def requests(self, adjacency: Adjacency) -> tuple[Request, ...]:
         """What will be asked for, before anything runs."""
 
     @abstractmethod
@@ -62,25 +69,33 @@ class Algorithm(BaseModel, ABC):
         return ""
 
     @property
+    def column_axis(self) -> Axis:
+        """The axis along which an estimate has a place for every column."""
+        return columns_axis(self.columns)
+
+    @property
     def categories(self) -> dict[str, Sequence[str | float | bool]]:
         """Columns that hold public categories rather than numbers."""
         return {}
 
     def releases(self, adjacency: Adjacency) -> tuple[PlannedRelease, ...]:
-        """The plan's entries for `requests`, with sizes and sensitivities from the registry."""
-        planned = []
-        for request in self.requests(adjacency):
-            statistic = build(request.statistic, request.params)
-            planned.append(
-                PlannedRelease(
-                    request.statistic,
-                    statistic.sensitivity(adjacency),
-                    request.share,
-                    statistic.size,
-                    statistic.sensitivity(Adjacency.ADD_REMOVE),  # how far a unit is from none: its norm
-                )
-            )
-        return tuple(planned)
+        """The plan's entries for `requests`."""
+        return tuple(planned(request, adjacency) for request in self.requests(adjacency))
+
+
+def planned(request: Request, adjacency: Adjacency) -> PlannedRelease:
+    """What a plan says of a request; how far a unit is from none is the bound on its norm."""
+    statistic = request.statistic
+    return PlannedRelease(
+        statistic.name,
+        statistic.sensitivity(adjacency),
+        request.share,
+        statistic.size,
+        statistic.sensitivity(Adjacency.ADD_REMOVE),
+        statistic.columns,
+        "publication" if isinstance(request, PrivatePublication) else "sum",
+        request.sampling if isinstance(request, PrivateSum) else None,
+    )
 
 
 class RangedAlgorithm(Algorithm):

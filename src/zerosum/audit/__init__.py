@@ -42,7 +42,7 @@ from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.request import Release, Request
 from zerosum.kernel.schemes import NoiseMechanism, Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.units import Units
@@ -50,7 +50,6 @@ from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.protocol.messages import Contribute, Message, Prepare, Secure
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
-from zerosum.statistics import build
 from zerosum.study import make_plan, pin, resolve
 
 Z = 5.0
@@ -124,7 +123,7 @@ def audit(
     nobody colluded, one of the mistakes an audit must find. `helper_apart` takes what a trusted helper deals out of
     the coordinator's hands, as paper 002 has it; here the coordinator is the helper.
     """
-    if scheme.name == "non-private":
+    if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme claims nothing that could be audited")
     chosen = algorithm or Mean(columns=tuple(f"x{i}" for i in range(8000)), clip=1.0)
     coalition = Coalition(colluders, dropouts)
@@ -257,15 +256,8 @@ class _Run:
             rows = [draw(rng)[0] for _ in range(units)]
             if s == VICTIM:
                 rows[0] = world[0]
-            policy = Policy(
-                population=planned.name,
-                data="synthetic",
-                epsilon=1e6,
-                minimum_units=1,
-                minimum_colluders=0,
-                statistics=tuple({release.statistic for release in plan.releases}),
-                ledger=folder / f"{s} {plan.study}.sqlite",
-            )
+            asked = tuple({release.statistic for release in plan.releases})
+            policy = Policy.throwaway(planned.name, folder / f"{s} {plan.study}.sqlite", statistics=asked)
             if s >= S - colluders:
                 self._colluding.append(ColludingSite(planned.name, Units.from_list(rows), policy))
                 self._sites.append(self._colluding[-1])
@@ -300,12 +292,12 @@ class _Run:
 
     def attack(self) -> Iterator[tuple[Attack, float]]:
         """For each round: what the attack came to, and how far the two worlds are apart."""
-        releases: list[tuple[PrivateSum, Release]] = []
+        releases: list[tuple[Request, Release]] = []
         recorder = Recorder(InProcess(self._sites, self._loses))
-        conduct(self._plan, self._algorithm.requests(self._plan.adjacency), self._watched(releases), recorder)
+        conduct(self._plan, self._watched(releases), recorder)
         for round, (request, release) in enumerate(releases):
             law = self._plan.law(round)
-            statistic = build(request.statistic, request.params)
+            statistic = request.statistic
             present = [s for s in self._sites if s.name in release.participants and s not in self._colluding]
             sums = [law.factor[self._sites.index(s)] * statistic.total(s.units) for s in present]
             seen = view(self._plan, round, recorder, self._colluding, release.value, self._helper_apart)
@@ -332,7 +324,7 @@ class _Run:
             and not (isinstance(message, Secure) and message.step in ("advertise", "share", "receive"))
         )
 
-    def _watched(self, releases: list[tuple[PrivateSum, Release]]) -> Any:
+    def _watched(self, releases: list[tuple[Request, Release]]) -> Any:
         """The program, with its requests and releases written down."""
         program = self._algorithm.program(self._plan.adjacency)
         request = next(program)

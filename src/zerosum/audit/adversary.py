@@ -13,10 +13,9 @@ from zerosum.algorithms.program import RangedAlgorithm
 from zerosum.arrays import Floats
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
-from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.request import Release, Request
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
-from zerosum.statistics import build
 
 Draw = Callable[[np.random.Generator], list[Floats]]
 
@@ -93,8 +92,8 @@ def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, s
         return float(np.linalg.norm(one - other))
 
     best, width = distance(pair), 0.3
-    for site_sensitivity in range(150):
-        which = site_sensitivity % 2
+    for turn in range(150):
+        which = turn % 2
         tried = list(pair)
         scale = float(np.max(np.abs(pair[which]))) or 1.0
         tried[which] = pair[which] + width * scale * rng.normal(size=pair[which].shape)
@@ -113,8 +112,8 @@ def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[Bounde
     table = Units.from_list([draw(rng)[0] for _ in range(units)])
     asked: list[tuple[BoundedStatistic, float]] = []
 
-    def answer(request: PrivateSum) -> Release:
-        statistic = build(request.statistic, request.params)
+    def answer(request: Request) -> Release:
+        statistic = request.statistic
         asked.append((statistic, request.share))
         return Release(statistic.total(table), 0.0, float(units), ())
 

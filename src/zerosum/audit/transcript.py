@@ -16,8 +16,9 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism, draw_step
 from zerosum.kernel.units import Units
 from zerosum.noise.sampler import Sampler
-from zerosum.protocol.messages import Contribute, Contribution, Lost, Message, Reply
-from zerosum.site.noise import NoiseShare, Steps
+from zerosum.protocol.codec import decode_message, decode_reply
+from zerosum.protocol.messages import Contribute, Contribution, DealtNoise, DrawSum, Message, NoiseInput, Reply, Steps
+from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 
@@ -35,10 +36,10 @@ class _ColludingShare(NoiseShare):
         self.handed.append(np.asarray(drawn * draw_step(self._law), dtype=np.float64))
         return drawn
 
-    def noisy(self, total: Floats, dealt: Any) -> Floats | Steps:
-        if self._law.mechanism is NoiseMechanism.HELPER:
-            self.handed.append(dealt[0])
-        self.last = super().noisy(total, dealt)
+    def noisy(self, total: Floats, noise_input: NoiseInput) -> Floats | Steps:
+        if isinstance(noise_input, DealtNoise):
+            self.handed.append(noise_input.from_helper)
+        self.last = super().noisy(total, noise_input)
         return self.last  # type: ignore[no-any-return]  # what super returns
 
     def _stream(self, other: int, key: bytes) -> Floats:
@@ -112,7 +113,7 @@ def overhear(site: Site) -> list[Heard]:
         share = make(law, position, size, _Overheard(sampler, note), context)
         expand, send = share._stream, share.noisy
 
-        def noisy(total: Floats, noise_input: Any) -> Floats | Steps:
+        def noisy(total: Floats, noise_input: NoiseInput) -> Floats | Steps:
             sent = send(total, noise_input)
             if law.step > 0:  # on the grid it can be told what a message has in it, whatever was drawn
                 heard.draws["noise"] = sent - np.rint(float(law.factor[position]) * total / law.step).astype(np.int64)
@@ -146,11 +147,11 @@ class Recorder:
         self._engine = engine
         self.seen: list[tuple[Message, Reply]] = []
 
-    def exchange(self, messages: Mapping[str, Message]) -> Iterator[Reply]:
-        for reply in self._engine.exchange(messages):
-            if not isinstance(reply, Lost):
-                self.seen.append((messages[reply.site], reply))
-            yield reply
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+        for site, reply in self._engine.exchange(frames):
+            if reply is not None:
+                self.seen.append((decode_message(frames[site]), decode_reply(reply)))
+            yield site, reply
 
 
 def view(
@@ -169,12 +170,13 @@ def view(
     rows, known = [], []
     for message, reply in recorder.seen:
         if isinstance(message, Contribute) and message.round == round and isinstance(reply, Contribution):
-            if law.mechanism is NoiseMechanism.HELPER:
-                known.append(message.noise_input[1])
+            dealt = message.noise_input
+            if isinstance(dealt, DealtNoise):
+                known.append(dealt.from_coordinator)
                 if not helper_apart and reply.site not in names:
-                    known.append(message.noise_input[0])
-            if law.mechanism is NoiseMechanism.BROADCAST and not known:
-                known.append(np.asarray(message.noise_input[0], dtype=np.float64) * draw_step(law))
+                    known.append(dealt.from_helper)
+            if isinstance(dealt, DrawSum) and not known:
+                known.append(np.asarray(dealt.total, dtype=np.float64) * draw_step(law))
             if reply.site not in names:
                 rows.append(np.asarray(reply.payload, dtype=np.float64) * (law.step or 1.0))
     return np.vstack([*rows, *known, *(row for share in shares for row in share.handed)])

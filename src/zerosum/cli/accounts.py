@@ -46,7 +46,7 @@ def account(
     from zerosum.kernel.view import Coalition
 
     noise, ratio = tau, 100.0
-    if scheme in ("zero-sum", "pairwise"):
+    if Scheme(scheme).facts.ratio:
         if tau is not None:
             raise BadParameter(f"{scheme} takes --sigma-g and --sigma-e, not --tau")
         if (sigma_g is None) != (sigma_e is None):

@@ -42,13 +42,15 @@ def audit(
     program = Study.load(study).build_algorithm() if study is not None else None
     if mistake in ("spectral", "triangles"):
         program = mistaken(mistake)
-    names = [name for name in SCHEMES if name != "non-private"] if scheme == "all" else [scheme]
+    names = [name for name, facts in SCHEMES.items() if facts.noisy] if scheme == "all" else [scheme]
     if mistake == "colluder" and scheme == "all":
         names = [
             name for name in names if name not in ("pooled", "local")
         ]  # where no draw is shared, none is forgotten
     # the coordinator is the helper of cape-helper; what is planned holds if somebody else were
-    attacks = [(name, apart) for name in names for apart in ((False, True) if name == "cape-helper" else (False,))]
+    attacks = [
+        (name, apart) for name in names for apart in ((False, True) if Scheme(name).facts.deals_noise else (False,))
+    ]
     found = []
     with terminal.progress("attacking") as on_step, seeded(mistake) if mistake in FAULTS else nullcontext():
         for number, (name, apart) in enumerate(attacks):
@@ -58,7 +60,7 @@ def audit(
                     program,
                     sites=sites,
                     colluders=colluders,
-                    dropouts=dropouts if name not in ("pairwise", "cape-helper") else 0,
+                    dropouts=dropouts if Scheme(name).facts.tolerates_losses else 0,
                     mu=mu,
                     samples=samples,
                     forget_colluders=mistake == "colluder",

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
-from zerosum.report.record import check_target, finite, privacy_report, versions
+from zerosum.protocol.progress import Progress
+from zerosum.report.record import check_target, finite, privacy_report, read_plan, versions, write_whole
 
 
 @app.command()
@@ -66,6 +67,7 @@ def demo(
 @app.command()
 def plan(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    out: Annotated[Path | None, typer.Option(help="Write the plan to this file, to be approved and run.")] = None,
     json_: Json = False,
 ) -> None:
     """What a study will release and what that costs each site, before any data is read."""
@@ -74,34 +76,49 @@ def plan(
     loaded = Study.load(study)
     planned = loaded.plan()
     report, describe = privacy_report(planned), resolve(loaded.build_algorithm(), planned).describe
+    if out is not None:
+        write_whole(out, planned.to_json())
     if json_:
         terminal.print_json(report.as_record() | {"describe": describe})
         return
     if describe:
         terminal.titled(report.algorithm, f": {describe}")
     terminal.show_report(report)
+    if out is not None:
+        terminal.out.print(f"\nwritten to {out}, digest {planned.digest()}")
 
 
 @app.command()
 def run(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
+    plan: Annotated[
+        Path | None, typer.Option(help="Run this approved plan; refused if the study is no longer what it was made of.")
+    ] = None,
+    site: Annotated[
+        list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
-    from zerosum.study import Study
+    from zerosum.study import SiteFile, Study
 
     loaded = Study.load(study)
+    if site:
+        loaded = loaded.with_sites([SiteFile.load(path) for path in site])
+    approved = None if plan is None else read_plan(plan)
     check_target(out)
-    with terminal.progress("rounds" if loaded.imaging is None else "runs of images, then rounds") as on_step:
-        result = loaded.run(on_round=on_step, on_scan=on_step)
-    result.write(out)
-    maps = loaded.write_maps(result, out)
+    with terminal.observed() as observer:
+        result = loaded.run(observer, approved)
+        observer(Progress("writing", 0, 1))
+        result.write(out)
+        maps = loaded.write_maps(result, out)
+        observer(Progress("writing", 1, 1))
     if json_:
         terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
         return
-    for name, value in result.estimate.items():
-        terminal.titled(name, f": {terminal.short(value.tolist())}")
+    for name, quantity in result.estimate.items():
+        terminal.titled(name, f": {terminal.short(quantity.tolist())}")
     terminal.show_report(result.report)
     terminal.out.print(f"\nwritten to {out}")
 

@@ -17,7 +17,17 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from zerosum.kernel.names import visible
+from zerosum.protocol.progress import Observer
+from zerosum.protocol.progress import Progress as Seen
 from zerosum.report.record import PrivacyReport, finite
+
+_STAGES = {
+    "loading": "loading data",
+    "consent": "consent",
+    "set-up": "setting up the secure sum",
+    "round": "rounds",
+    "writing": "writing",
+}
 
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -27,12 +37,29 @@ def print_json(record: Any) -> None:
     print(json.dumps(finite(record), indent=2))
 
 
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=err, transient=True)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
+    with _bar() as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, planned: bar.update(task, completed=done, total=planned)
+
+
+@contextmanager
+def observed() -> Iterator[Observer]:
+    """A bar that follows a study from stage to stage."""
+    with _bar() as bar:
+        task = bar.add_task("starting", total=None)
+
+        def follow(seen: Seen) -> None:
+            what = _STAGES[seen.stage] + (f" of {visible(seen.site)}" if seen.site and seen.stage == "loading" else "")
+            bar.update(task, description=what, completed=seen.done, total=seen.planned)
+
+        yield follow
 
 
 def titled(title: str, rest: str) -> None:
@@ -73,6 +100,7 @@ def show_report(report: PrivacyReport) -> None:
         shown = ["" if value is None else f"{value:.4f}" for value in others]
         table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", *shown)
     out.print(table)
+    out.print(f"public digest {report.public_digest}")
     out.print(
         f"{report.rounds} round{'s' if report.rounds > 1 else ''} of {report.exchanges} exchange"
         f"{'s' if report.exchanges > 1 else ''}, {report.bytes_per_site} bytes to and from each site."

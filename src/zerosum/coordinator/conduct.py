@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -12,16 +12,18 @@ from zerosum.arrays import Floats
 from zerosum.coordinator.mixing import Mixer, noise_std
 from zerosum.coordinator.secure import SecureSums
 from zerosum.engines.base import Engine
-from zerosum.errors import Abandoned, BadInput, OutsidePlan, Refused
+from zerosum.errors import Abandoned, BadInput, BadMessage, OutsidePlan, Refused
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.schemes import NoiseMechanism
 from zerosum.kernel.statistic import Adjacency
 from zerosum.noise.sampler import Sampler, derive
+from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import (
     Consent,
     Contribute,
     Contribution,
+    DrawSum,
     Lost,
     Message,
     Prepare,
@@ -30,6 +32,7 @@ from zerosum.protocol.messages import (
     Refusal,
     Reply,
 )
+from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.protocol.roster import mask_context
 
 T = TypeVar("T")
@@ -45,19 +48,15 @@ class Outcome(Generic[T]):
 
 
 def conduct(
-    plan: Plan,
-    requests: Iterable[PrivateSum],
-    program: Generator[PrivateSum, Release, T],
-    engine: Engine,
-    on_round: Callable[[int, int], None] = lambda done, planned: None,
+    plan: Plan, program: Generator[Request, Release, T], engine: Engine, observer: Observer = nobody
 ) -> Outcome[T]:
     """Propose the plan to every site, then answer the program's requests until it returns.
 
     A round that must be abandoned is thrown into the program as `Abandoned`: one that catches it goes on with its next
     planned release, any other ends the study. What was spent stays spent either way.
     """
-    coordinator = _Coordinator(plan, engine)
-    coordinator.propose(tuple(requests))
+    coordinator = _Coordinator(plan, engine, observer)
+    coordinator.propose()
     rounds: list[tuple[str, ...]] = []
     try:
         request = next(program)
@@ -69,7 +68,7 @@ def conduct(
                 request = program.throw(loss)
                 continue
             rounds.append(release.participants)
-            on_round(len(rounds), len(plan.releases))
+            observer(Progress("round", len(rounds), plan.rounds))
             request = program.send(release)
     except StopIteration as stop:
         return Outcome(stop.value, plan, tuple(rounds))
@@ -78,38 +77,47 @@ def conduct(
 
 
 class _Coordinator:
-    def __init__(self, plan: Plan, engine: Engine) -> None:
-        self._plan, self._engine = plan, engine
+    def __init__(self, plan: Plan, engine: Engine, observer: Observer) -> None:
+        self._plan, self._engine, self._observer = plan, engine, observer
         self._index = {site.name: s for s, site in enumerate(plan.sites)}
         self._units: dict[str, int] = {}
-        self._secure = SecureSums(plan, self._exchange) if plan.scheme.secure else None
+        self._secure = SecureSums(plan, self._exchange) if plan.scheme.facts.secure else None
 
-    def propose(self, requests: tuple[PrivateSum, ...]) -> None:
+    def propose(self) -> None:
         """Every site must agree before any contributes; one refusal ends the study, with nothing released."""
-        message = Propose(self._plan, requests)
-        lost = []
-        for reply in self._exchange(dict.fromkeys(self._index, message)):
-            if isinstance(reply, Consent) and reply.units is not None:
-                self._units[reply.site] = reply.units
-            if isinstance(reply, Lost):
+        lost, agreed = [], 0
+        for reply in self._exchange(dict.fromkeys(self._index, Propose(self._plan))):
+            if isinstance(reply, Consent):
+                agreed += 1
+                if reply.units is not None:
+                    self._units[reply.site] = reply.units
+                self._observer(Progress("consent", agreed, len(self._index), reply.site))
+            else:
                 lost.append(reply.site)
         if lost:
             raise Abandoned(f"no answer from {_names(lost)}; the study did not start and nothing was released")
         if self._secure is not None:
+            self._observer(Progress("set-up", 0, 1))
             self._secure.set_up()
+            self._observer(Progress("set-up", 1, 1))
 
-    def release(self, round: int, request: PrivateSum) -> Release:
-        """One planned release."""
+    def release(self, round: int, request: Request) -> Release:
+        """One planned round."""
         plan = self._plan
-        if round >= len(plan.releases):
-            raise OutsidePlan(f"the program asks for release {round + 1}, the plan has {len(plan.releases)}")
-        planned = plan.releases[round]
-        if request.statistic != planned.statistic or request.share != planned.share:
+        if round >= plan.rounds:
+            raise OutsidePlan(f"the program asks for release {round + 1}, the plan has {plan.rounds}")
+        planned, asked = plan.release(round), request.statistic.name
+        sampling = request.sampling if isinstance(request, PrivateSum) else None
+        kind = "sum" if isinstance(request, PrivateSum) else "publication"
+        wanted = planned.statistic, planned.share, planned.kind, planned.sampling
+        if (asked, request.share, kind, sampling) != wanted:
             raise OutsidePlan(
                 f"release {round + 1} was planned as {planned.statistic!r} with share {planned.share:g}, "
-                f"the program asks for {request.statistic!r} with share {request.share:g}"
+                f"the program asks for {asked!r} with share {request.share:g}, or for another kind of request"
             )
         try:
+            if isinstance(request, PrivatePublication):
+                return self._published(round, request)
             if plan.law(round).mechanism is NoiseMechanism.MASKED:
                 value, arrived = self._hidden(round, request)
             else:
@@ -119,15 +127,36 @@ class _Coordinator:
         names = tuple(sorted(arrived, key=self._index.__getitem__))
         spread = noise_std(plan.law(round), [self._index[name] for name in names])
         units = None if plan.adjacency is Adjacency.ADD_REMOVE else plan.effective_units(names, self._units)
+        if units is not None and sampling is not None:
+            units *= sampling.rate
         return Release(value, spread, units, names)
+
+    def _published(self, round: int, request: PrivatePublication) -> Release:
+        """Everybody's own rows, each under the noise of its own site."""
+        plan, law = self._plan, self._plan.law(round)
+        rows: dict[str, Floats] = {}
+        for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, 0, request))):
+            if isinstance(reply, Contribution) and isinstance(reply.payload, np.ndarray):
+                shape = self._units[reply.site], plan.release(round).size
+                factor = float(law.factor[self._index[reply.site]])
+                if reply.payload.shape != shape or not np.all(np.isfinite(reply.payload)):
+                    raise BadInput(
+                        f"a publication of site {reply.site!r} must be {shape[0]} rows of {shape[1]} numbers"
+                    )
+                rows[reply.site] = np.asarray(reply.payload * ((law.step or 1.0) / factor))
+        self._enough(list(rows))
+        names = tuple(sorted(rows, key=self._index.__getitem__))
+        noise = float(max(law.own[self._index[n]] / law.factor[self._index[n]] for n in names))
+        counts = tuple(len(rows[name]) for name in names)
+        return Release(np.concatenate([rows[name] for name in names]), noise, float(sum(counts)), names, counts)
 
     def _hidden(self, round: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
         """Only the sum is readable: masked contributions, and what opens their sum."""
         plan, law = self._plan, self._plan.law(round)
         secure = self._secured()
-        secure.begin(round, plan.releases[round].size, mask_context(plan, round, request))
+        secure.begin(round, plan.release(round).size, mask_context(plan, round, request))
         for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, 0, request))):
-            if isinstance(reply, Contribution):
+            if isinstance(reply, Contribution) and isinstance(reply.payload, bytes):
                 secure.take(round, reply.payload)
         total, present = secure.finish(round)
         return np.asarray(total * law.step, dtype=np.float64), present
@@ -135,7 +164,7 @@ class _Coordinator:
     def _readable(self, round: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
         """Each message is readable: gather what must be prepared, then the contributions, and add them up."""
         plan, law = self._plan, self._plan.law(round)
-        mixer = Mixer(law, plan.releases[round].size, self._sampler(round))
+        mixer = Mixer(law, plan.release(round).size, self._sampler(round))
         present = list(self._index)
         if law.mechanism is NoiseMechanism.BROADCAST:
             present = self._draws(round, mixer)
@@ -144,7 +173,7 @@ class _Coordinator:
         messages = {name: Contribute(round, 0, request, mixer.deal(self._index[name])) for name in present}
         arrived = []
         for reply in self._exchange(messages):
-            if isinstance(reply, Contribution):
+            if isinstance(reply, Contribution) and isinstance(reply.payload, np.ndarray):
                 mixer.add(self._index[reply.site], reply.payload)
                 arrived.append(reply.site)
         if mixer.needs_everyone and len(arrived) < len(present):
@@ -158,12 +187,12 @@ class _Coordinator:
     def _draws(self, round: int, mixer: Mixer) -> list[str]:
         """Algorithm 1 of papers 000 and 003: the sum of the sites' draws by a secure sum, for everybody."""
         secure = self._secured()
-        secure.begin(round, self._plan.releases[round].size, mask_context(self._plan, round, None))
+        secure.begin(round, self._plan.release(round).size, mask_context(self._plan, round, None))
         for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, 0))):
             if isinstance(reply, Prepared):
                 secure.take(round, reply.payload)
         total, present = secure.finish(round)
-        mixer.draws = (total, len(present))
+        mixer.draws = DrawSum(total, len(present))
         return list(present)
 
     def _keys(self, round: int, mixer: Mixer) -> list[str]:
@@ -184,8 +213,12 @@ class _Coordinator:
         if lost > most:
             raise Abandoned(f"{lost} of {len(self._index)} sites were lost, the plan tolerates {most}")
 
-    def _exchange(self, messages: Mapping[str, Message]) -> Iterable[Reply]:
-        for reply in self._engine.exchange(messages):
+    def _exchange(self, messages: Mapping[str, Message]) -> Iterable[Reply | Lost]:
+        """Replies as they arrive; one that cannot be read, or speaks for another site, is a loss."""
+        known: dict[int, bytes] = {}  # a message to all is written once
+        frames = {name: known.get(id(m)) or known.setdefault(id(m), encode(m)) for name, m in messages.items()}
+        for name, frame in self._engine.exchange(frames):
+            reply: Reply | Lost = Lost(name) if frame is None else _read(name, frame)
             if isinstance(reply, Refusal):
                 error = reply.error if isinstance(reply.error, BadInput | Refused) else Refused(str(reply.error))
                 raise error.about(f"site {reply.site!r}") from reply.error
@@ -195,6 +228,14 @@ class _Coordinator:
         if self._plan.seed is None:
             return Sampler.system()
         return Sampler.seeded(derive(str(self._plan.seed).encode(), f"coordinator {round}".encode()))
+
+
+def _read(name: str, frame: bytes) -> Reply | Lost:
+    try:
+        reply = decode_reply(frame)
+    except BadMessage:
+        return Lost(name)
+    return reply if reply.site == name else Lost(name)
 
 
 def _names(sites: Iterable[str]) -> str:

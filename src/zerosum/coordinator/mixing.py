@@ -16,6 +16,7 @@ from zerosum.arrays import Floats
 from zerosum.errors import BadInput
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 from zerosum.noise.sampler import Sampler
+from zerosum.protocol.messages import DealtNoise, DrawSum, NoiseInput, PublicKeys
 
 
 class Mixer:
@@ -24,7 +25,7 @@ class Mixer:
     def __init__(self, law: NoiseLaw, size: int, sampler: Sampler) -> None:
         self._law, self._size, self._sampler = law, size, sampler
         self.keys: dict[int, bytes] = {}  # PAIRWISE: the sites' public keys
-        self.draws: tuple[NDArray[np.int64], int] | None = None  # BROADCAST: the sum of the draws, and of how many
+        self.draws: DrawSum | None = None  # BROADCAST
         self._own_deals: dict[int, Floats] = {}
         self._helper_deals: Floats | None = None
         self._sum: NDArray[Any] = np.zeros(size, dtype=np.int64 if law.step > 0 else np.float64)
@@ -34,15 +35,15 @@ class Mixer:
         """Whether a site lost after the noise was fixed leaves its cancelling noise in the sum."""
         return self._law.mechanism in (NoiseMechanism.BROADCAST, NoiseMechanism.PAIRWISE, NoiseMechanism.HELPER)
 
-    def deal(self, site: int) -> Any:
+    def deal(self, site: int) -> NoiseInput:
         """What a site needs to make its noise."""
         match self._law.mechanism:
             case NoiseMechanism.BROADCAST:
                 return self.draws
             case NoiseMechanism.PAIRWISE:
-                return dict(self.keys)
+                return PublicKeys(dict(self.keys))
             case NoiseMechanism.HELPER:
-                return self._helper()[site], self._coordinator(site)
+                return DealtNoise(self._helper()[site], self._coordinator(site))
             case _:
                 return None
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
-from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.request import Release, Request
 
 T = TypeVar("T")
 
 
 def drive(
-    program: Generator[PrivateSum, Release, T], answers: Sequence[Release] | Callable[[PrivateSum], Release]
-) -> tuple[T, list[PrivateSum]]:
+    program: Generator[Request, Release, T], answers: Sequence[Release] | Callable[[Request], Release]
+) -> tuple[T, list[Request]]:
     """Run a program against scripted releases; returns its result and what it asked for."""
-    asked: list[PrivateSum] = []
+    asked: list[Request] = []
     try:
         request = next(program)
         while True:

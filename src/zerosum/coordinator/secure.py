@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from zerosum.errors import Abandoned
 from zerosum.kernel.plan import Plan
-from zerosum.protocol.messages import Message, Reply, Secure, Secured
+from zerosum.protocol.messages import Lost, Message, Reply, Secure, Secured
 from zerosum.protocol.roster import roster
 from zerosum.secagg.collector import Collector
 
-Exchange = Callable[[Mapping[str, Message]], Iterable[Reply]]
+Exchange = Callable[[Mapping[str, Message]], Iterable[Reply | Lost]]
 Step = Literal["advertise", "share", "receive", "sign", "open"]
 
 

@@ -98,7 +98,7 @@ class JointEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             check_consistent_length(range(len(units)), labels)
             names = np.array([str(label) for label in labels.tolist()])
             return {str(name): _chosen(units, np.flatnonzero(names == name)) for name in np.unique(names)}
-        if not scheme.trusted:
+        if not scheme.facts.sees_data:
             raise ValueError(
                 f"whose rows are these? The scheme {scheme.name!r} runs between sites: pass sites= with a label for "
                 f"each {each}, or X as a list or dict with the data of each site"
@@ -172,16 +172,7 @@ class JointEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _reproduction_policy(self, name: str, ledger: Path) -> Policy:
         """For data that are nobody's: any study goes, and the ledger does not outlive it."""
-        return Policy(
-            population=name,
-            unit=self.unit,
-            epsilon=2 * float(self.epsilon),
-            delta=float(self.delta),
-            minimum_units=1,
-            minimum_colluders=0,
-            data="synthetic",
-            ledger=ledger,
-        )
+        return Policy.throwaway(name, ledger, unit=self.unit, delta=float(self.delta))
 
     def _keep(self, result: Result, notes: Sequence[str]) -> Self:
         """Keep the study's record."""

@@ -57,7 +57,7 @@ def account(
     amounts.check_delta(delta)
     if (tau is None) == (epsilon is None):
         raise BadParameter("give either the noise or epsilon")
-    if scheme.name == "non-private":
+    if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme has no noise to account for")
     honest = coalition.honest(sites)
     law = scheme.law([SiteShape()] * sites, honest)

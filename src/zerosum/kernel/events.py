@@ -1,4 +1,8 @@
-"""What a ledger records besides plain releases: one type per mechanism."""
+"""What a release is to the accountant, one type per mechanism.
+
+A `Sum` over the sites and a `Publication` of one site's units are Gaussian mechanisms of some mu: they compose by
+adding squares. `Subsampled` sums compose by their privacy loss distributions.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,40 @@ from dataclasses import dataclass
 
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_mu
+
+
+@dataclass(frozen=True)
+class Sum:
+    """One noisy sum over the sites; `mu` is what it costs the units of one site."""
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        check_mu(self.mu)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One noisy vector for every unit of a site; `mu` is what it costs each of them."""
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        check_mu(self.mu)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """A phase of `steps` sums, each over a Poisson sample of the units: everyone takes part with probability `rate`."""
+
+    rate: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise BadParameter(f"the sampling rate must lie in (0, 1], got {self.rate:g}")
+        if not 1 <= self.steps <= 1_000_000:
+            raise BadParameter(f"steps must be a whole number from 1 to 1000000, got {self.steps}")
 
 
 @dataclass(frozen=True)
@@ -23,7 +61,7 @@ class Subsampled:
 
     def __post_init__(self) -> None:
         check_mu(self.mu)
-        if not 0 < self.rate <= 1:
-            raise BadParameter(f"the sampling rate must lie in (0, 1], got {self.rate:g}")
-        if self.steps < 1:
-            raise BadParameter(f"steps must be at least 1, got {self.steps}")
+        Sampling(self.rate, self.steps)
+
+
+Event = Sum | Subsampled | Publication

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, fields
+from bisect import bisect_right
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from zerosum.arrays import Floats
-from zerosum.errors import BadParameter
+from zerosum.errors import BadParameter, first_fault
 from zerosum.kernel import accountant, published
+from zerosum.kernel.events import Event, Publication, Subsampled, Sum
 from zerosum.kernel.names import check_name
+from zerosum.kernel.phases import step_mus
+from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism
-from zerosum.kernel.terms import PlannedRelease, Terms, computable
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PRIVATE_SIDE, PlannedRelease, Terms, computable
 from zerosum.kernel.view import dealer_mu, worst_mu
 
 EXCHANGES = {
@@ -49,15 +55,16 @@ class Plan(Terms):
     study: str
     algorithm: str
     releases: tuple[PlannedRelease, ...]
+    question: Question = field(default_factory=Question)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for what, name in (("a study", self.study), ("an algorithm", self.algorithm)):
             check_name(what, name)
-        for release in self.releases:
-            check_name("a statistic", release.statistic)
         if not self.releases:
             raise BadParameter("a plan needs at least one release")
+        for release in self.releases:
+            self._check(release)
         if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
             raise BadParameter("the releases' shares of the budget add up to more than 1")
         if self.extra_delta > self.delta / 100:
@@ -66,82 +73,160 @@ class Plan(Terms):
                 f"{self.delta:g}: ask for fewer numbers, a smaller epsilon or a larger delta"
             )
 
+    def _check(self, release: PlannedRelease) -> None:
+        check_name("a statistic", release.statistic)
+        if release.kind == "sum" and release.sampling is None:
+            return
+        what = "a publication" if release.kind == "publication" else "a sub-sampled sum"
+        if self.adjacency is not Adjacency.REPLACE_ONE:
+            raise BadParameter(f"{what} is accounted for replaced units: plan it with replace-one neighbours")
+        if self.calibration != "exact":
+            raise BadParameter(f"the papers have no calibration for {what}")
+        if release.kind == "publication" and any(site.units is None for site in self.sites):
+            raise BadParameter("a publication needs every site's number of units, declared in the study")
+
     @classmethod
-    def of(cls, terms: Terms, study: str, algorithm: str, releases: tuple[PlannedRelease, ...]) -> Plan:
+    def of(
+        cls,
+        terms: Terms,
+        study: str,
+        algorithm: str,
+        releases: tuple[PlannedRelease, ...],
+        question: Question | None = None,
+    ) -> Plan:
         """What a study on these terms releases."""
         shared = {each.name: getattr(terms, each.name) for each in fields(Terms)}
-        return cls(study=study, algorithm=algorithm, releases=releases, **shared)
+        return cls(study=study, algorithm=algorithm, releases=releases, question=question or Question(), **shared)
+
+    # ---- rounds ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _firsts(self) -> tuple[int, ...]:
+        """The first round of every release, and how many rounds there are."""
+        return tuple(accumulate((release.steps for release in self.releases), initial=0))
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are: one for every release, and for every step of a phase."""
+        return self._firsts[-1]
+
+    def position(self, round: int) -> int:
+        """Which release a round belongs to."""
+        return bisect_right(self._firsts, round) - 1
+
+    def first_round(self, release: int) -> int:
+        return self._firsts[release]
+
+    def release(self, round: int) -> PlannedRelease:
+        """What a round releases."""
+        return self.releases[self.position(round)]
 
     def law(self, round: int) -> NoiseLaw:
-        """The noise of one release, calibrated to its share of the budget."""
-        return self._laws[round]
+        """The noise of one round, calibrated to its release's share of the budget."""
+        return self._laws[self.position(round)]
 
     def mus(self, round: int) -> Floats:
-        """What one release costs each site, against its own worst coalition."""
-        return self._costs[round]
+        """What one round costs each site, against its own worst coalition."""
+        return self._costs[self.position(round)]
+
+    def distance(self, round: int) -> float:
+        """Total variation between one round as drawn and as accounted."""
+        return self.distance_of(self.release(round))
+
+    # ---- noise and cost ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _targets(self) -> tuple[float, ...]:
+        """The mu of a round of every release: in proportion to the root of its share, or by its phase's accounting."""
+        whole = self.whole_mu(self.extra_delta)
+        shares = [min(release.share, 1.0) for release in self.releases]
+        targets = [whole * math.sqrt(share) * PRIVATE_SIDE for share in shares]
+        phases = [r for r, release in enumerate(self.releases) if release.sampling is not None]
+        if phases:
+            plain = math.sqrt(math.fsum(mu**2 for r, mu in enumerate(targets) if r not in phases))
+            asked = [(shares[r], self.releases[r].sampling) for r in phases]
+            steps = step_mus(whole, plain, asked, self.epsilon, self.delta - self.extra_delta)  # type: ignore[arg-type]
+            for r, mu in zip(phases, steps, strict=True):
+                targets[r] = mu * PRIVATE_SIDE
+        return tuple(targets)
 
     @cached_property
     def _laws(self) -> tuple[NoiseLaw, ...]:
-        known: dict[PlannedRelease, NoiseLaw] = {}
-        for release in self.releases:
-            if release not in known:
-                known[release] = self.law_of(release, self.extra_delta)
-        return tuple(known[release] for release in self.releases)
+        known: dict[tuple[PlannedRelease, float], NoiseLaw] = {}
+        asked = list(zip(self.releases, self._targets, strict=True))
+        for release, mu in asked:
+            if (release, mu) not in known:
+                known[release, mu] = self.law_for(release, mu)
+        return tuple(known[each] for each in asked)
 
     @cached_property
     def _costs(self) -> tuple[Floats, ...]:
-        known: dict[PlannedRelease, Floats] = {}
-        for release, law in zip(self.releases, self._laws, strict=True):
-            if release not in known:
+        known: dict[tuple[PlannedRelease, float], Floats] = {}
+        for release, mu, law in zip(self.releases, self._targets, self._laws, strict=True):
+            if (release, mu) not in known:
                 with computable():
-                    known[release] = worst_mu(law, release.sensitivity, self.coalition)
-        return tuple(known[release] for release in self.releases)
+                    known[release, mu] = worst_mu(law, release.accounted, self.coalition)
+        return tuple(known[each] for each in zip(self.releases, self._targets, strict=True))
 
-    def distance(self, round: int) -> float:
-        """Total variation between a release as drawn and as accounted."""
-        return self.distance_of(self.releases[round].size)
+    @cached_property
+    def _distance(self) -> float:
+        return math.fsum(self.distance_of(release) * release.steps for release in self.releases)
 
     @property
     def extra_delta(self) -> float:
         """What finite arithmetic adds to delta, over the whole study."""
-        return self.paid_for(math.fsum(self.distance(r) for r in range(len(self.releases))))
+        return self.paid_for(self._distance)
+
+    def event(self, release: int, site: int) -> Event:
+        """What a release is to one site's accountant."""
+        planned, mu = self.releases[release], float(self._costs[release][site])
+        if planned.sampling is not None:
+            return Subsampled(mu, planned.sampling.rate, planned.sampling.steps)
+        return Publication(mu) if planned.kind == "publication" else Sum(mu)
 
     def site_epsilon(self, site: int) -> float:
         """The exact epsilon of a whole study for one site's units, at the study's delta."""
-        return self._epsilon(float(self.site_mus()[site]))
+        events = [self.event(r, site) for r in range(len(self.releases))]
+        sampled = tuple(event for event in events if isinstance(event, Subsampled))
+        plain = math.sqrt(math.fsum(event.mu**2 for event in events if not isinstance(event, Subsampled)))
+        return self._epsilon(plain, sampled)
 
     def coordinator_epsilon(self, site: int) -> float:
         """What the coordinator could reach with everything it holds; see `coordinator_mus`."""
         return self._epsilon(float(self.coordinator_mus()[site]))
 
-    def _epsilon(self, mu: float) -> float:
-        distance = math.fsum(self.distance(r) for r in range(len(self.releases)))
-        return accountant.with_distance(lambda delta: accountant.epsilon(mu, delta), distance, self.delta)
+    def _epsilon(self, mu: float, sampled: tuple[Subsampled, ...] = ()) -> float:
+        return accountant.with_distance(
+            lambda delta: accountant.mixed_epsilon(mu, sampled, delta), self._distance, self.delta
+        )
 
     def site_mus(self) -> Floats:
-        """What the whole study costs each site."""
-        return np.asarray(np.sqrt(np.sum([self.mus(r) ** 2 for r in range(len(self.releases))], axis=0)))
+        """What the whole study costs each site; with sub-sampled phases, the mu of one sum of the same epsilon."""
+        if any(release.sampling is not None for release in self.releases):
+            worth = [self.site_epsilon(s) for s in range(len(self.sites))]
+            return np.array([accountant.mu_for(eps, self.delta) if eps < math.inf else eps for eps in worth])
+        return np.asarray(np.sqrt(np.sum([mus**2 for mus in self._costs], axis=0)))
 
     def coordinator_mus(self) -> Floats:
         """What the whole study costs each site if the coordinator uses the noise it dealt: more than planned where it
         is the helper, and the same everywhere else."""
-        return self.site_mus() if self._shape.mechanism is not NoiseMechanism.HELPER else self._dealer_mus
+        return self._dealer_mus if self.scheme.facts.deals_noise else self.site_mus()
 
     @cached_property
     def _dealer_mus(self) -> Floats:
         rounds = zip(self._laws, self.releases, strict=True)
-        squares = [dealer_mu(law, release.sensitivity, self.coalition) ** 2 for law, release in rounds]
+        squares = [dealer_mu(law, release.accounted, self.coalition) ** 2 for law, release in rounds]
         return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
     def claimed_mus(self) -> Floats | None:
         """What the papers' theorems would claim for the same noise, where they have one and it applies."""
         S = len(self.sites)
         claimed = published.claimed_mu_squared(self.scheme.name, S, self.coalition.colluders)
-        if claimed is None or self.coalition.dropouts or self.scheme.combine is not Combine.SUMS:
+        usual = all(release.kind == "sum" and release.sampling is None for release in self.releases)
+        if claimed is None or self.coalition.dropouts or self.scheme.combine is not Combine.SUMS or not usual:
             return None
         total = np.zeros(S)
-        for r, release in enumerate(self.releases):
-            law = self.law(r)
+        for release, law in zip(self.releases, self._laws, strict=True):
             total += claimed * (release.sensitivity * law.factor / law.cancelling) ** 2
         return np.sqrt(total)
 
@@ -154,28 +239,33 @@ class Plan(Terms):
     @property
     def exchanges(self) -> int:
         """Messages to and from each site in a round."""
-        signatures = 1 if self.scheme.secure and self.coalition.dropouts else 0
-        return EXCHANGES[self._shape.mechanism] + signatures
+        signatures = 1 if self.scheme.facts.secure and self.coalition.dropouts else 0
+        return EXCHANGES[self.scheme.facts.mechanism] + signatures
 
     @property
     def bytes_per_site(self) -> int:
         """What a site sends and receives over the whole study, in bytes; headers left out."""
-        numbers = sum(release.size for release in self.releases)
+        units = max(site.units or 1 for site in self.sites)
+        numbers = sum(
+            release.size * (units if release.kind == "publication" else release.steps) for release in self.releases
+        )
         back = numbers if self.results_to_sites else 0
-        vectors = {NoiseMechanism.BROADCAST: 3, NoiseMechanism.HELPER: 3}.get(self._shape.mechanism, 1)
+        vectors = {NoiseMechanism.BROADCAST: 3, NoiseMechanism.HELPER: 3}.get(self.scheme.facts.mechanism, 1)
         return 8 * (vectors * numbers + back) + self._key_bytes
 
     @property
     def _key_bytes(self) -> int:
         """Keys, shares and signatures: everybody's keys and two shares for and from everybody for each release, then
         a share or a signature of everybody in each round (less where many sites have few neighbours)."""
-        S, R = len(self.sites), len(self.releases)
-        if self._shape.mechanism is NoiseMechanism.PAIRWISE:
+        S, R = len(self.sites), self.rounds
+        if self.scheme.facts.mechanism is NoiseMechanism.PAIRWISE:
             return 32 * S * R
-        if not self.scheme.secure:
+        if not self.scheme.facts.secure:
             return 0
         opening = (33 + 68) * S if self.coalition.dropouts else 32
         return S * 32 * (R + 1) + 2 * S * 2 * 33 * R + opening * R
+
+    # ---- as text -----------------------------------------------------------------------------------------------
 
     def to_json(self) -> bytes:
         return _ADAPTER.dump_json(self)
@@ -186,17 +276,22 @@ class Plan(Terms):
         try:
             return _ADAPTER.validate_json(text)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-            raise BadParameter(f"the plan{' at ' + where if where else ''}: {what}") from None
+            raise BadParameter(f"the plan: {first_fault(error)}") from None
 
     def digest(self) -> str:
-        """SHA-256 of the plan: what a site agrees to."""
+        """SHA-256 of the plan, its roster's keys and the study's random name included: what a site agrees to."""
         return self._digest
 
     @cached_property
     def _digest(self) -> str:
         return hashlib.sha256(self.to_json()).hexdigest()
+
+    @cached_property
+    def public_digest(self) -> str:
+        """SHA-256 of what is public about the study: the same whenever the same is asked of the same sites on the same
+        terms, whatever the run is called and whichever keys its sites hold."""
+        keyless = tuple(replace(site, identity=None) for site in self.sites)
+        return hashlib.sha256(replace(self, study="study", sites=keyless).to_json()).hexdigest()
 
 
 _ADAPTER = TypeAdapter(Plan)

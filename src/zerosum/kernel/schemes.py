@@ -123,6 +123,40 @@ def draw_step(law: NoiseLaw) -> float:
 
 
 @dataclass(frozen=True)
+class SchemeFacts:
+    """What is so of a scheme by its name alone. Whoever must know asks here."""
+
+    mechanism: NoiseMechanism
+    noisy: bool = True
+    sees_data: bool = False  # whether the coordinator is trusted with the data themselves
+    deals_noise: bool = False  # whether the coordinator deals noise that it is trusted not to use
+    secure: bool = False  # whether a secure sum runs underneath: of contributions, or of draws that make noise cancel
+    ratio: bool = False  # whether `Scheme.ratio` is a setting of it
+    combines: tuple[Combine, ...] = (Combine.SUMS,)
+    published: bool = False  # whether the papers have a calibration for it
+    tolerates_losses: bool = True
+
+
+SCHEMES: dict[str, SchemeFacts] = {
+    "non-private": SchemeFacts(NoiseMechanism.NONE, noisy=False, sees_data=True),
+    "pooled": SchemeFacts(NoiseMechanism.TRUSTED, sees_data=True, published=True),
+    "local": SchemeFacts(NoiseMechanism.NONE, published=True),
+    "cape-published": SchemeFacts(NoiseMechanism.BROADCAST, secure=True, combines=tuple(Combine), published=True),
+    "cape-helper": SchemeFacts(
+        NoiseMechanism.HELPER,
+        deals_noise=True,
+        combines=(Combine.SUMS, Combine.WEIGHTED),
+        published=True,
+        tolerates_losses=False,
+    ),
+    "zero-sum": SchemeFacts(NoiseMechanism.BROADCAST, secure=True, ratio=True),
+    "pairwise": SchemeFacts(NoiseMechanism.PAIRWISE, ratio=True, tolerates_losses=False),
+    "secure-sum": SchemeFacts(NoiseMechanism.MASKED, secure=True),
+}
+DEFAULT_SCHEME = "secure-sum"
+
+
+@dataclass(frozen=True)
 class Scheme:
     """A named scheme and its few settings; `law` makes it concrete for given sites."""
 
@@ -135,20 +169,15 @@ class Scheme:
             raise BadParameter(f"unknown scheme {self.name!r}; there are {', '.join(SCHEMES)}")
         if not 0 <= self.ratio <= MAX_RATIO:
             raise BadParameter(f"the ratio sigma_e/sigma_g must lie between 0 and {MAX_RATIO:g}, got {self.ratio:g}")
-        if self.combine is not Combine.SUMS and self.name not in ("cape-published", "cape-helper"):
-            raise BadParameter(f"combine = {self.combine.value!r} belongs to the cape schemes, not to {self.name}")
-        if self.combine is Combine.MEANS and self.name == "cape-helper":
+        if self.combine not in self.facts.combines:
+            if len(self.facts.combines) == 1:
+                raise BadParameter(f"combine = {self.combine.value!r} belongs to the cape schemes, not to {self.name}")
             raise BadParameter("paper 002 has no plain average of unequal means; use combine = 'weighted'")
 
     @property
-    def secure(self) -> bool:
-        """Whether a secure sum runs underneath: of the contributions, or of the draws that make noise cancel."""
-        return self.name in ("secure-sum", "zero-sum", "cape-published")
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the coordinator is trusted with the data themselves."""
-        return self.name in ("pooled", "non-private")
+    def facts(self) -> SchemeFacts:
+        """What is so of this scheme by its name alone."""
+        return SCHEMES[self.name]
 
     def law(self, shapes: Sequence[SiteShape], honest: int) -> NoiseLaw:
         """The law at unit scale; `honest` sites are left in the worst case, which pairwise streams are sized for."""
@@ -168,7 +197,7 @@ class Scheme:
                 return NoiseLaw(NoiseMechanism.PAIRWISE, asked, ones, ones, self.ratio / math.sqrt(honest) * ones)
             case "secure-sum":
                 return NoiseLaw(NoiseMechanism.MASKED, asked, ones, ones, np.full(S, math.inf))
-        mechanism = NoiseMechanism.BROADCAST if self.name == "cape-published" else NoiseMechanism.HELPER
+        mechanism = self.facts.mechanism
         if self.combine is Combine.SUMS:
             return NoiseLaw(mechanism, asked, ones, ones / math.sqrt(S), ones)
         units = _units(shapes)
@@ -178,23 +207,11 @@ class Scheme:
 
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = {"name": self.name}
-        if self.name in ("zero-sum", "pairwise"):
+        if self.facts.ratio:
             record["ratio"] = self.ratio
         if self.combine is not Combine.SUMS:
             record["combine"] = self.combine.value
         return record
-
-
-SCHEMES = (
-    "non-private",
-    "pooled",
-    "local",
-    "cape-published",
-    "cape-helper",
-    "zero-sum",
-    "pairwise",
-    "secure-sum",
-)
 
 
 def _units(shapes: Sequence[SiteShape]) -> Floats:

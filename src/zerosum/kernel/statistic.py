@@ -13,11 +13,11 @@ from enum import Enum
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from array_api_compat import is_numpy_array
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from array_api_compat import array_namespace, is_numpy_array
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from zerosum.arrays import Array, Floats
-from zerosum.errors import BadData
+from zerosum.errors import BadData, BadParameter, first_fault
 from zerosum.kernel.units import Units
 
 _log = logging.getLogger(__name__)  # stays at the site
@@ -52,6 +52,12 @@ class BoundedStatistic(BaseModel, ABC):
 
     columns: int
 
+    def __init__(self, **parameters: Any) -> None:
+        try:
+            super().__init__(**parameters)
+        except ValidationError as error:
+            raise BadParameter(f"statistic {self.name!r}: {first_fault(error)}") from None
+
     @property
     @abstractmethod
     def size(self) -> int:
@@ -68,6 +74,10 @@ class BoundedStatistic(BaseModel, ABC):
         What is computed for a unit up to the last decision about it must be the same whoever else is in the block
         (`zerosum.statistics.rows`).
         """
+
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters by name: what travels, with the statistic's name."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
 
     def check(self, units: Units) -> None:
         """Refuse data of another shape, before the site consents to a study. Values are not looked at: parameters come
@@ -109,6 +119,40 @@ class BoundedStatistic(BaseModel, ABC):
     def row_bytes(self) -> int:
         """Working memory a row needs in `sum_block`; blocks are cut accordingly."""
         return 8 * (2 * self.columns + self.size)
+
+
+class BoundedMap(BoundedStatistic):
+    """A statistic whose contributions can be published one by one, since each is bounded by itself."""
+
+    @abstractmethod
+    def map_block(self, block: Units) -> Array:
+        """The bounded contributions of some units, one a row; one that is not finite is zero."""
+
+    def sum_block(self, block: Units) -> Array:
+        rows = self.map_block(block)
+        return array_namespace(rows).sum(rows, axis=0)
+
+    @np.errstate(all="ignore")
+    def rows(self, units: Units) -> Floats:
+        """One row for every unit, as a NumPy table. Whatever a unit holds, this does not fail."""
+        parts = [self._rows(block) for block in units.blocks(row_bytes=self.row_bytes)]
+        return np.concatenate(parts) if parts else np.zeros((0, self.size))
+
+    def _rows(self, block: Units) -> Floats:
+        """As `_part` does: a unit that fails is left out, and no other."""
+        try:
+            rows = to_numpy(self.map_block(block))
+            if rows.shape == (len(block), self.size) and np.all(np.isfinite(rows)):
+                return rows
+        except MemoryError:
+            raise
+        except Exception:
+            _log.warning("%s failed for a block of units; only the one at fault is left out", self.name, exc_info=True)
+        if len(block) == 1:
+            return np.zeros((1, self.size))
+        middle = len(block) // 2
+        halves = block.between(0, middle), block.between(middle, len(block))
+        return np.concatenate([self._rows(half) for half in halves])
 
 
 def to_numpy(vector: Array) -> Floats:

@@ -14,6 +14,7 @@ import numpy as np
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, grid, published
+from zerosum.kernel.events import Sampling
 from zerosum.kernel.names import check_name
 from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
@@ -22,7 +23,7 @@ from zerosum.kernel.view import Coalition, calibrate
 Calibration = Literal["exact", "published"]
 
 RUNNABLE_RATIO = 1e10
-_PRIVATE_SIDE = 1 - 1e-14  # so that shares, added up again, do not pass the whole by a rounding
+PRIVATE_SIDE = 1 - 1e-14  # so that shares, added up again, do not pass the whole by a rounding
 
 
 @dataclass(frozen=True)
@@ -47,16 +48,31 @@ class PlannedSite:
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """One private sum: its statistic, L2 sensitivity, share of the study's mu^2, how many numbers it has, and the
-    bound on the norm of one unit's contribution."""
+    """One release, or one phase of sub-sampled sums: its statistic, L2 sensitivity, share of the study's budget, how
+    many numbers it has (of a publication: for each unit), and the bound on the norm of one unit's contribution."""
 
     statistic: str
     sensitivity: float
     share: float
     size: int
     bound: float
+    columns: int | None = None  # that data must have; plans of 0.1 do not say
+    kind: Literal["sum", "publication"] = "sum"
+    sampling: Sampling | None = None
+
+    @property
+    def steps(self) -> int:
+        """How many rounds it takes."""
+        return 1 if self.sampling is None else self.sampling.steps
+
+    @property
+    def accounted(self) -> float:
+        """What mu is this over the noise: under sampling a unit is there or not, which moves a sum by its bound."""
+        return self.sensitivity if self.sampling is None else self.bound
 
     def __post_init__(self) -> None:
+        if self.sampling is not None and self.kind != "sum":
+            raise BadParameter("only sums can be sub-sampled")
         amounts.check_amount("a release's sensitivity", self.sensitivity)
         amounts.check_amount("a release's bound", self.bound)
         amounts.check_amount("a release's share of the budget", self.share)
@@ -90,25 +106,20 @@ class Terms:
             check_name("a site", name)
         if len(set(names)) < len(names):
             raise BadParameter("two sites have the same name")
-        if self.results_to_sites and self.coalition.colluders == 0 and not self.scheme.trusted:
+        if self.results_to_sites and self.coalition.colluders == 0 and not self.scheme.facts.sees_data:
             raise BadParameter(
                 "results go back to the sites, and any of them can subtract its own noise from a result: "
                 "plan for at least one colluder, or keep the results from the sites"
             )
-        if self.scheme.ratio > RUNNABLE_RATIO and self.scheme.name in ("zero-sum", "pairwise"):
+        if self.scheme.ratio > RUNNABLE_RATIO and self.scheme.facts.ratio:
             raise BadParameter(
                 f"cancelling noise {self.scheme.ratio:g} times the rest would leave its rounding errors in the sum; "
                 f"a ratio of at most {RUNNABLE_RATIO:g} can be run"
             )
-        if self.calibration == "published" and self.scheme.name not in (
-            "pooled",
-            "local",
-            "cape-published",
-            "cape-helper",
-        ):
+        if self.calibration == "published" and not self.scheme.facts.published:
             raise BadParameter(f"the papers have no calibration for the scheme {self.scheme.name!r}")
         S, C, L = len(self.sites), self.coalition.colluders, self.coalition.dropouts
-        if self.scheme.secure and C + 2 * L >= S:
+        if self.scheme.facts.secure and C + 2 * L >= S:
             raise BadParameter(
                 f"{C} colluders and {L} dropouts are too many for a secure sum over {S} sites: "
                 "colluders + 2 dropouts must be less than the number of sites"
@@ -120,47 +131,61 @@ class Terms:
     @property
     def private(self) -> bool:
         """Whether a run on these terms protects anybody: not without noise, and not with noise from a seed."""
-        return self.scheme.name != "non-private" and self.seed is None
+        return self.scheme.facts.noisy and self.seed is None
 
     @cached_property
     def _shape(self) -> NoiseLaw:
-        shapes = [site.shape for site in self.sites]
-        return self.scheme.law(shapes, self.coalition.honest(len(self.sites)))
+        return self._shape_of(self.scheme)
 
-    def law_of(self, release: PlannedRelease, extra_delta: float) -> NoiseLaw:
-        """The noise of a release, calibrated to its share of the budget; `extra_delta` is left to finite arithmetic."""
+    def _shape_of(self, scheme: Scheme) -> NoiseLaw:
+        return scheme.law([site.shape for site in self.sites], self.coalition.honest(len(self.sites)))
+
+    def shape(self, release: PlannedRelease) -> NoiseLaw:
+        """The noise of a release at unit scale. What is published one by one has noise that nobody else shares."""
+        if release.kind == "publication" and self.scheme.facts.noisy:
+            return self._local_shape
+        return self._shape
+
+    @cached_property
+    def _local_shape(self) -> NoiseLaw:
+        return self._shape_of(Scheme("local"))
+
+    def whole_mu(self, extra_delta: float) -> float:
+        """The mu of the whole study; `extra_delta` is left to finite arithmetic."""
         with computable():
-            return self._calibrated(release, extra_delta)
+            return accountant.mu_for(self.epsilon, self.delta - extra_delta)
 
-    def _calibrated(self, release: PlannedRelease, extra_delta: float) -> NoiseLaw:
-        if self.scheme.name == "non-private":
-            return self._shape
-        if self.calibration == "published":
-            # basic composition and the textbook formula, as in the papers
-            eps, delta = self.epsilon * release.share, self.delta * release.share
-            law = self._shape.scaled(published.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
-            return self._placed(law, release)
-        mu = (
-            accountant.mu_for(self.epsilon, self.delta - extra_delta)
-            * math.sqrt(min(release.share, 1.0))
-            * _PRIVATE_SIDE
-        )
-        law = calibrate(self._shape, release.sensitivity, self.coalition, mu)
-        if not self.gridded:
-            return law
-        return calibrate(self._placed(law, release), release.sensitivity, self.coalition, mu)
+    def law_for(self, release: PlannedRelease, mu: float) -> NoiseLaw:
+        """The noise with which a release costs no site more than this."""
+        shape, moved = self.shape(release), release.accounted
+        with computable():
+            if not self.scheme.facts.noisy:
+                return shape
+            if self.calibration == "published":
+                # basic composition and the textbook formula, as in the papers
+                eps, delta = self.epsilon * release.share, self.delta * release.share
+                law = shape.scaled(published.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
+                return self._placed(law, release)
+            law = calibrate(shape, moved, self.coalition, mu)
+            if not self.gridded(release):
+                return law
+            return calibrate(self._placed(law, release), moved, self.coalition, mu)
 
     def _placed(self, law: NoiseLaw, release: PlannedRelease) -> NoiseLaw:
-        return grid.place(law, release.sensitivity, release.bound, release.size) if self.gridded else law
+        if not self.gridded(release):
+            return law
+        return grid.place(law, release.accounted, release.bound, release.size)
 
-    @property
-    def gridded(self) -> bool:
+    def gridded(self, release: PlannedRelease) -> bool:
         """Whether values and noise live on an integer grid, or are doubles (the zero-sum forms, for comparison)."""
-        return self.scheme.name != "non-private" and self._shape.mechanism in grid.GRIDDED
+        return self.scheme.facts.noisy and self.shape(release).mechanism in grid.GRIDDED
 
-    def distance_of(self, size: int) -> float:
-        """Total variation between a release of so many numbers as drawn and as accounted."""
-        return grid.worst_distance(size, len(self.sites)) if self.gridded else 0.0
+    def distance_of(self, release: PlannedRelease) -> float:
+        """Total variation between one round of a release as drawn and as accounted."""
+        if not self.gridded(release):
+            return 0.0
+        units = max(site.units or 1 for site in self.sites) if release.kind == "publication" else 1
+        return grid.worst_distance(release.size * units, len(self.sites))
 
     def paid_for(self, distance: float) -> float:
         """What a distance adds to delta."""
@@ -169,7 +194,8 @@ class Terms:
     @property
     def noise_of_everything(self) -> float:
         """The noise that a sum of sensitivity 1 would have if the whole budget went into it."""
-        return self.law_of(_WHOLE, self.paid_for(self.distance_of(1))).noise_std
+        mu = self.whole_mu(self.paid_for(self.distance_of(_WHOLE)))
+        return self.law_for(_WHOLE, mu * PRIVATE_SIDE).noise_std
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class Units:
             raise BadData("a unit has no rows")
         if len({table.shape[1] for table in tables}) > 1:
             raise BadData("the units' tables disagree in their number of columns")
-        offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables])]).astype(np.int64)
+        offsets = _ends([len(table) for table in tables])
         return cls(np.vstack(tables), offsets)
 
     @classmethod
@@ -80,8 +80,8 @@ class Units:
         if any(len(unit) == 0 for unit in units):
             raise BadData("a unit has no recordings")
         rows = cls.from_list(flat).rows
-        begins = np.concatenate([[0], np.cumsum([len(np.atleast_2d(table)) for table in flat])]).astype(np.int64)
-        counts = np.concatenate([[0], np.cumsum([len(unit) for unit in units])]).astype(np.int64)
+        begins = _ends([len(np.atleast_2d(table)) for table in flat])
+        counts = _ends([len(unit) for unit in units])
         steps = np.array([step for unit in seconds for step in unit], dtype=np.float64)
         return cls(rows, begins[counts], Runs(begins, steps))
 
@@ -98,7 +98,7 @@ class Units:
         _, codes = np.unique(groups, return_inverse=True)
         order = np.argsort(codes, kind="stable")
         sizes = np.bincount(codes)
-        return cls(table[order], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+        return cls(table[order], _ends(sizes))
 
     def __len__(self) -> int:
         return int(self.rows.shape[0]) if self.offsets is None else len(self.offsets) - 1
@@ -132,6 +132,18 @@ class Units:
         first, last = int(self.offsets[start]), int(self.offsets[end])
         runs = None if self.runs is None else self.runs.within(first, last)
         return Units(self.rows[first:last, ...], self.offsets[start : end + 1] - first, runs)
+
+    def chosen(self, which: NDArray[np.bool_]) -> Units:
+        """Those units for which `which` is true, in their order."""
+        if self.offsets is None:
+            return Units(self.rows[which, ...])
+        sizes = np.diff(self.offsets)
+        runs = None
+        if self.runs is not None:
+            whose = np.searchsorted(self.offsets, self.runs.offsets[:-1], side="right") - 1
+            lengths = np.diff(self.runs.offsets)[which[whose]]
+            runs = Runs(_ends(lengths), self.runs.seconds[which[whose]])
+        return Units(self.rows[np.repeat(which, sizes), ...], _ends(sizes[which]), runs)
 
     def each(self) -> Iterator[NDArray[np.float64]]:
         """One unit's rows after another, as NumPy arrays."""
@@ -194,3 +206,8 @@ class Units:
         rising = bool(np.all(np.diff(runs.offsets) > 0))
         if not rising or not np.all(np.isin(ends, runs.offsets)) or runs.offsets[-1] != self.rows.shape[0]:
             raise BadData("a recording must lie within the rows of one unit")
+
+
+def _ends(sizes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where parts of these sizes begin and, last, end."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

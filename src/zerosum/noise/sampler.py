@@ -7,6 +7,7 @@ end at 8.2 standard deviations and whose values are not equidistant (`docs/limit
 
 from __future__ import annotations
 
+import math
 import os
 
 import numpy as np
@@ -56,6 +57,10 @@ class Sampler:
         if self._rekey and os.getpid() != self._pid:
             self._start(os.urandom(32))
         return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8")
+
+    def bernoulli(self, size: int, rate: float) -> NDArray[np.bool_]:
+        """Independent coins that fall on true with probability `rate`, less at most 2^-53."""
+        return np.asarray((self.words(size) >> np.uint64(11)) < np.uint64(math.floor(rate * 2.0**53)))
 
     def steps(self, size: int, std: float) -> NDArray[np.int64]:
         """Independent discrete Gaussians of standard parameter `std`, in steps of the grid."""

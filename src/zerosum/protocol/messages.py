@@ -1,23 +1,29 @@
-"""The frozen messages between coordinator and site."""
+"""The frozen messages between coordinator and site. `codec` makes bytes of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.arrays import Floats
 from zerosum.errors import ZerosumError
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.request import Request
+
+Steps = NDArray[np.int64]  # of a grid
 
 # ---- coordinator to site ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Propose:
-    """The whole plan, and a template of each planned request; asked once, before any data is used."""
+    """The whole plan; asked once, before any data is used."""
 
     plan: Plan
-    requests: tuple[PrivateSum, ...]
 
 
 @dataclass(frozen=True)
@@ -38,13 +44,39 @@ class Secure:
 
 
 @dataclass(frozen=True, eq=False)
+class DrawSum:
+    """The sum of all sites' draws, and of how many sites."""
+
+    total: Steps
+    sites: int
+
+
+@dataclass(frozen=True, eq=False)
+class PublicKeys:
+    """The fresh keys of the sites, by their places on the roster."""
+
+    keys: Mapping[int, bytes]
+
+
+@dataclass(frozen=True, eq=False)
+class DealtNoise:
+    """What a trusted helper and the coordinator deal to one site."""
+
+    from_helper: Floats
+    from_coordinator: Floats
+
+
+NoiseInput = DrawSum | PublicKeys | DealtNoise | None
+
+
+@dataclass(frozen=True, eq=False)
 class Contribute:
-    """Send the noisy sum. `dealt` is what the other parties' part of the cancelling noise came to."""
+    """Send what is asked for, under noise. `noise_input` is what the others' part of the cancelling noise came to."""
 
     round: int
     attempt: int
-    request: PrivateSum
-    noise_input: Any = None
+    request: Request
+    noise_input: NoiseInput = None
 
 
 Message = Propose | Prepare | Secure | Contribute
@@ -63,8 +95,10 @@ class Consent:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
+    """A masked vector of draws, or a fresh public key."""
+
     site: str
-    payload: Any
+    payload: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +111,10 @@ class Secured:
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """Floats, steps of the grid, or a masked vector as bytes."""
+    """Numbers, steps of the grid, or a masked vector as bytes; of a publication one row a unit."""
 
     site: str
-    payload: Any
+    payload: Floats | Steps | bytes
 
 
 @dataclass(frozen=True)
@@ -93,9 +127,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Lost:
-    """No reply from this site."""
+    """No reply from this site; made by an engine, never sent."""
 
     site: str
 
 
-Reply = Consent | Prepared | Secured | Contribution | Refusal | Lost
+Reply = Consent | Prepared | Secured | Contribution | Refusal

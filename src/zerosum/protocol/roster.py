@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from zerosum.errors import OutsidePlan
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.request import Request
 from zerosum.secagg.session import Roster
 
 
 def roster(plan: Plan) -> Roster:
-    """Whom the secure sum of a plan is between: the pinned identities, an attempt for every release."""
+    """Whom the secure sum of a plan is between: the pinned identities, an attempt for every round."""
     pinned = [site.identity for site in plan.sites]
     if None in pinned:
         raise OutsidePlan("the plan pins no identity for some of its sites")
     identities = tuple(bytes.fromhex(identity or "") for identity in pinned)
     study = bytes.fromhex(plan.digest())[:16]
-    return Roster(study, identities, len(plan.releases), plan.coalition.colluders, plan.coalition.dropouts)
+    return Roster(study, identities, plan.rounds, plan.coalition.colluders, plan.coalition.dropouts)
 
 
-def mask_context(plan: Plan, round: int, request: PrivateSum | None) -> bytes:
+def mask_context(plan: Plan, round: int, request: Request | None) -> bytes:
     """What a masked vector is about; sites that were asked different things do not cancel."""
     law = plan.law(round)
     asked = "draws" if request is None else request.digest()

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from zerosum.errors import BadInput
 from zerosum.kernel import published
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.schemes import Combine
+from zerosum.kernel.quantity import Quantity
+from zerosum.kernel.question import Question
+from zerosum.kernel.schemes import SCHEMES, Combine
 from zerosum.version import VERSION
 
 
@@ -46,6 +47,9 @@ class ReleaseLine:
     share: float
     noise_std: float
     mu: float
+    kind: str = "sum"
+    rate: float | None = None  # of a phase of sub-sampled sums
+    steps: int = 1
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class PrivacyReport:
     bytes_per_site: int
     extra_delta: float
     plan_digest: str
+    public_digest: str
+    question: Question
     notes: tuple[str, ...]
 
     @property
@@ -87,8 +93,9 @@ class PrivacyReport:
         change = "replaced by another" if self.adjacency == "replace-one" else "added or removed"
         if not self.private:
             return ["This run protects nobody: " + "; ".join(self.notes) + "."]
-        who = "an outsider" if self.scheme["name"] == "pooled" else _coalition(self.colluders)
-        if self.scheme["name"] == "cape-helper":
+        facts = SCHEMES[self.scheme["name"]]
+        who = "an outsider" if facts.sees_data else _coalition(self.colluders)
+        if facts.deals_noise:
             who = f"{who}, without the noise that it dealt itself,"
         loss = f", even if {self.dropouts} further sites drop out," if self.dropouts else ""
         return [
@@ -115,7 +122,7 @@ def _coalition(colluders: int) -> str:
 def privacy_report(plan: Plan) -> PrivacyReport:
     """The report of a plan, which is also the report of a run of it."""
     mus, claimed = plan.site_mus(), plan.claimed_mus()
-    helper = plan.coordinator_mus() if plan.scheme.name == "cape-helper" else None
+    helper = plan.coordinator_mus() if plan.scheme.facts.deals_noise else None
     per_site = []
     for s, site in enumerate(plan.sites):
         mu = float(mus[s])
@@ -139,8 +146,11 @@ def privacy_report(plan: Plan) -> PrivacyReport:
             release.size,
             release.sensitivity,
             release.share,
-            plan.law(r).noise_std,
-            float(np.max(plan.mus(r))),
+            plan.law(plan.first_round(r)).noise_std,
+            float(np.max(plan.mus(plan.first_round(r)))),
+            release.kind,
+            None if release.sampling is None else release.sampling.rate,
+            release.steps,
         )
         for r, release in enumerate(plan.releases)
     )
@@ -160,33 +170,37 @@ def privacy_report(plan: Plan) -> PrivacyReport:
         private=plan.private,
         per_site=tuple(per_site),
         releases=releases,
-        rounds=len(plan.releases),
+        rounds=plan.rounds,
         exchanges=plan.exchanges,
         bytes_per_site=plan.bytes_per_site,
         extra_delta=plan.extra_delta,
         plan_digest=plan.digest(),
+        public_digest=plan.public_digest,
+        question=plan.question,
         notes=tuple(_notes(plan)),
     )
 
 
 def _notes(plan: Plan) -> list[str]:
     notes = []
-    if plan.scheme.name == "non-private":
+    if not plan.scheme.facts.noisy:
         notes.append("no noise was added")
-    elif not plan.gridded:
+    elif not all(plan.gridded(release) for release in plan.releases):
         notes.append("the noise is a double-precision normal, for comparison; docs/limitations.md says what it lacks")
     if plan.seed is not None:
         notes.append("the noise came from a seed, so whoever knows the seed can take it away again")
-    if plan.scheme.name == "pooled":
+    if plan.scheme.facts.noisy and plan.scheme.facts.sees_data:
         notes.append("the coordinator sees the data and is trusted with them")
     if plan.calibration == "published":
         notes.append("the noise follows the papers' formula, so the exact epsilon may exceed the one asked for")
-    if plan.scheme.name == "cape-helper":
+    if plan.scheme.facts.deals_noise:
         worst = max(plan.coordinator_epsilon(s) for s in range(len(plan.sites)))
         notes.append(
             "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
             f"could reach epsilon {_up(worst)} at delta {plan.delta:g}"
         )
+    if any(release.kind == "publication" for release in plan.releases):
+        notes.append(f"a noisy record of every {plan.unit} is published, and stays published")
     if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):
         notes.append("sites weigh differently: a mean is a weighted mean over units")
     return notes
@@ -196,7 +210,7 @@ def _notes(plan: Plan) -> list[str]:
 class Result:
     """One study's result: the estimate, what it cost, and who took part."""
 
-    estimate: Mapping[str, NDArray[np.float64]]
+    estimate: Mapping[str, Quantity]
     report: PrivacyReport
     participants: tuple[tuple[str, ...], ...]
     versions: Mapping[str, str]
@@ -206,7 +220,8 @@ class Result:
             {
                 "study": self.report.study,
                 "algorithm": self.report.algorithm,
-                "estimate": {key: np.asarray(value).tolist() for key, value in self.estimate.items()},
+                "estimate": {key: quantity.tolist() for key, quantity in self.estimate.items()},
+                "quantities": {key: quantity.as_record() for key, quantity in self.estimate.items()},
                 "privacy": self.report.as_record(),
                 "participants": [list(names) for names in self.participants],
                 "versions": dict(self.versions),
@@ -223,7 +238,8 @@ class Result:
             try:
                 (partial / "result.json").write_text(json.dumps(self.as_record(), indent=2) + "\n")
                 (partial / "privacy.json").write_text(json.dumps(self.report.as_record(), indent=2) + "\n")
-                np.savez(partial / "estimate.npz", allow_pickle=False, **dict(self.estimate))
+                values = {key: quantity.value for key, quantity in self.estimate.items()}
+                np.savez(partial / "estimate.npz", allow_pickle=False, **values)
                 partial.chmod(0o755)
                 if folder.exists():
                     folder.rmdir()
@@ -232,6 +248,30 @@ class Result:
                 shutil.rmtree(partial, ignore_errors=True)
         except OSError as error:
             raise BadInput(f"the result could not be written to {folder}: {error.strerror}") from error
+
+
+def write_whole(path: Path, text: bytes) -> None:
+    """Write a file that appears whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise BadInput(f"{path} could not be written: {error.strerror}") from error
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan from its file."""
+    try:
+        return Plan.from_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"the plan {path} cannot be read: {error.strerror}") from None
 
 
 def check_target(folder: Path) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from zerosum.errors import BadParameter, LedgerRefused
 from zerosum.kernel.accountant import mixed_epsilon, with_distance
@@ -32,6 +33,7 @@ class Spend:
     request: str  # hex digest of the request that is answered; empty as long as there is none
     rate: float | None = None
     steps: int = 1
+    kind: Literal["sum", "publication"] = "sum"
     distance: float = 0.0  # total variation between the release as drawn and as accounted
 
     def __post_init__(self) -> None:
@@ -43,6 +45,8 @@ class Spend:
                 raise BadParameter(f"{name} must be finite and not negative, got {value:g}")
         if not re.fullmatch("[0-9a-f]*", self.request):
             raise BadParameter(f"the request is named by its digest in hex, got {self.request!r}")
+        if self.kind not in ("sum", "publication"):
+            raise BadParameter(f"a spend is for a sum or a publication, got {self.kind!r}")
         if self.rate is not None:
             Subsampled(self.mu, self.rate, self.steps)  # checks both
         elif self.steps != 1:

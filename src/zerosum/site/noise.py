@@ -6,18 +6,15 @@ One object serves one attempt at one round. The coordinator's half is `zerosum.c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, Malformed, OutOfTurn
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism, draw_step
 from zerosum.noise.sampler import Sampler, derive
-
-Steps = NDArray[np.int64]
+from zerosum.protocol.messages import DealtNoise, DrawSum, NoiseInput, PublicKeys, Steps
 
 
 class NoiseShare:
@@ -43,7 +40,7 @@ class NoiseShare:
         self._secret = X25519PrivateKey.generate()
         return self._secret.public_key().public_bytes_raw()
 
-    def noisy(self, total: Floats, noise_input: Any) -> Floats | Steps:
+    def noisy(self, total: Floats, noise_input: NoiseInput) -> Floats | Steps:
         """A site's message: its sum, scaled and with its noise; in steps where the law lives on a grid."""
         if not np.all(np.isfinite(total)):  # no bounded statistic gives that: nothing may leave
             raise BadData("this site's sum is not finite, so nothing was sent")
@@ -55,10 +52,10 @@ class NoiseShare:
         own_noise = self._sampler.normal(self._size, float(law.own[self._site]))
         return np.asarray(scaled + own_noise + self._cancelling(noise_input))
 
-    def _cancelling(self, noise_input: Any) -> Floats | float:
+    def _cancelling(self, noise_input: NoiseInput) -> Floats | float:
         try:
             noise = self._combined(noise_input)
-        except (TypeError, AttributeError, LookupError, ValueError) as error:
+        except (LookupError, ValueError) as error:
             if isinstance(error, OutOfTurn):
                 raise
             raise Malformed("what this site was dealt does not fit the plan") from None
@@ -66,17 +63,17 @@ class NoiseShare:
             raise Malformed("what this site was dealt does not fit the plan")
         return noise
 
-    def _combined(self, noise_input: Any) -> Floats | float:
-        match self._law.mechanism:
-            case NoiseMechanism.BROADCAST:
-                return self._centred(*noise_input)
-            case NoiseMechanism.HELPER:
-                from_helper, from_coordinator = noise_input
+    def _combined(self, noise_input: NoiseInput) -> Floats | float:
+        match self._law.mechanism, noise_input:
+            case NoiseMechanism.BROADCAST, DrawSum(total, sites) if sites > 0:
+                return self._centred(total, sites)
+            case NoiseMechanism.HELPER, DealtNoise(from_helper, from_coordinator):
                 return np.asarray(from_helper + from_coordinator)
-            case NoiseMechanism.PAIRWISE:
-                return self._streams(noise_input)
-            case _:
-                return 0.0
+            case NoiseMechanism.PAIRWISE, PublicKeys(keys):
+                return self._streams(keys)
+            case ((NoiseMechanism.BROADCAST | NoiseMechanism.HELPER | NoiseMechanism.PAIRWISE), _):
+                raise Malformed("what this site was dealt does not fit the plan")
+        return 0.0
 
     def _centred(self, total: Steps, sites: int) -> Floats:
         """r_s - B/(p_s S) for the public sum B of p_s r_s; what was drawn is used up."""

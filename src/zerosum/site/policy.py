@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from zerosum.errors import BadStudy, PolicyRefused
 from zerosum.kernel.amounts import check_delta, check_epsilon
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import Adjacency
 from zerosum.site.account import Account, Cap
 from zerosum.site.ledger import Ledger
@@ -45,6 +46,7 @@ class Policy(BaseModel):
     rows_per_unit: int | None = Field(None, ge=1, strict=True)
     data: Literal["private", "public", "synthetic"] = "private"
     trusted_coordinator: bool = Field(False, strict=True)
+    publications: bool = Field(False, strict=True)  # of noisy records, one for every unit
     roster: dict[str, str] | None = None  # the only sites to join with, and their identities in hex; None: any
     ledger: Path | None = None
     counter: Path | None = None
@@ -93,6 +95,19 @@ class Policy(BaseModel):
         except ValidationError as error:
             raise BadStudy(f"{called} is wrong: {_first(error)}") from error
 
+    @classmethod
+    def throwaway(cls, name: str, ledger: Path, **settings: Any) -> Self:
+        """For data that are nobody's: any study goes, and the ledger goes where the caller throws it away."""
+        allowed: dict[str, Any] = {
+            "epsilon": 1e6,
+            "minimum_units": 1,
+            "minimum_colluders": 0,
+            "data": "synthetic",
+            "trusted_coordinator": True,
+            "publications": True,
+        }
+        return cls(population=name, ledger=ledger, **allowed | settings)
+
     @property
     def cap(self) -> Cap:
         return Cap(self.epsilon, self.delta)
@@ -113,73 +128,69 @@ class Policy(BaseModel):
     def open_ledger(self) -> Ledger:
         return Ledger.open(self.ledger_path, self.account, counter=self.counter)
 
-    def review(
-        self,
-        *,
-        scheme: str,
-        calibration: str,
-        seeded: bool,
-        statistics: Iterable[str],
-        units: int,
-        unit: str,
-        adjacency: Adjacency,
-        colluders: int,
-        builtin: frozenset[str],
-    ) -> None:
-        """Refuse a study that this policy does not allow, before any data is used."""
+    def review(self, plan: Plan, units: int, builtin: frozenset[str]) -> None:
+        """Refuse a study that this policy does not allow, before any of the data (so many units) is used."""
         allowed = builtin if self.statistics is None else frozenset(self.statistics)
-        if unknown := sorted(set(statistics) - allowed):
+        if unknown := sorted({release.statistic for release in plan.releases} - allowed):
             raise PolicyRefused(
                 f"this site's policy allows no statistic {', '.join(map(repr, unknown))}: it allows"
                 f" {', '.join(sorted(allowed)) or 'none'}"
             )
         if units < self.minimum_units:
             raise PolicyRefused(f"this site's policy asks for at least {self.minimum_units} units, its data hold fewer")
-        if colluders < self.minimum_colluders and scheme not in ("pooled", "non-private"):
+        colluders = plan.coalition.colluders
+        if colluders < self.minimum_colluders and not plan.scheme.facts.sees_data:
             raise PolicyRefused(
                 f"this site's policy asks to be protected against at least {self.minimum_colluders} colluding sites, "
                 f"the study plans for {colluders}"
             )
-        if adjacency is not self.adjacency:
+        if plan.adjacency is not self.adjacency:
             raise PolicyRefused(
-                f"this site's account counts {self.adjacency.value} neighbours, the study {adjacency.value}"
+                f"this site's account counts {self.adjacency.value} neighbours, the study {plan.adjacency.value}"
                 " ones: plan the study with the account's"
             )
-        if unit != self.unit and self.unit == "person" and self.rows_per_unit is None:
+        if plan.unit != self.unit and self.unit == "person" and self.rows_per_unit is None:
             raise PolicyRefused(
-                f"this site protects each person, the study each {unit}: plan it by person, or set"
+                f"this site protects each person, the study each {plan.unit}: plan it by person, or set"
                 " rows_per_unit in the policy to the most rows a person has"
             )
+        if not self.publications and any(release.kind == "publication" for release in plan.releases):
+            raise PolicyRefused(
+                "the study publishes a noisy record of every unit, which this site's policy does not allow: "
+                "ask for sums, or set publications in the policy"
+            )
         if self.data == "private":
-            self._review_private(scheme, calibration, seeded)
+            self._review_private(plan)
+        self._review_roster(plan)
 
-    def review_roster(self, identities: Mapping[str, str | None]) -> None:
+    def _review_roster(self, plan: Plan) -> None:
         """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites."""
         if self.roster is None:
             return
-        for name, identity in identities.items():
-            if name not in self.roster:
-                raise PolicyRefused(f"this site's policy has no site named {name!r} on its roster")
-            if identity != self.roster[name]:
-                raise PolicyRefused(f"the plan pins another identity for {name!r} than this site's policy does")
+        for site in plan.sites:
+            if site.name not in self.roster:
+                raise PolicyRefused(f"this site's policy has no site named {site.name!r} on its roster")
+            if site.identity != self.roster[site.name]:
+                raise PolicyRefused(f"the plan pins another identity for {site.name!r} than this site's policy does")
 
-    def _review_private(self, scheme: str, calibration: str, seeded: bool) -> None:
+    def _review_private(self, plan: Plan) -> None:
         only = "this site's data are private, and only public or synthetic data may"
-        if scheme == "non-private":
-            raise PolicyRefused(f"{only} go without noise: choose another scheme than 'non-private'")
-        if scheme == "pooled" and not self.trusted_coordinator:
+        scheme, facts = plan.scheme.name, plan.scheme.facts
+        if not facts.noisy:
+            raise PolicyRefused(f"{only} go without noise: choose another scheme than {scheme!r}")
+        if facts.sees_data and not self.trusted_coordinator:
             raise PolicyRefused(
-                "this site's data are private, and under the scheme 'pooled' the coordinator sees them: "
+                f"this site's data are private, and under the scheme {scheme!r} the coordinator sees them: "
                 "choose another scheme, or set trusted_coordinator in the policy"
             )
-        if scheme == "cape-helper" and not self.trusted_coordinator:
+        if facts.deals_noise and not self.trusted_coordinator:
             raise PolicyRefused(
-                "this site's data are private, and under the scheme 'cape-helper' the coordinator deals the noise that "
+                f"this site's data are private, and under the scheme {scheme!r} the coordinator deals the noise that "
                 "is to hide them from it: choose another scheme, or set trusted_coordinator in the policy"
             )
-        if calibration != "exact":
-            raise PolicyRefused(f"{only} be released under the calibration {calibration!r}: choose 'exact'")
-        if seeded:
+        if plan.calibration != "exact":
+            raise PolicyRefused(f"{only} be released under the calibration {plan.calibration!r}: choose 'exact'")
+        if plan.seed is not None:
             raise PolicyRefused(f"{only} be used with noise that a seed predicts: take the seed out of the study")
 
 

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import math
 from functools import singledispatchmethod
-from typing import Any
 
 import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, Inconsistent, Misdirected, OutOfTurn, OutsidePlan
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.statistic import Adjacency, BoundedMap, BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.noise.sampler import Sampler, derive
 from zerosum.protocol.messages import (
@@ -34,6 +33,7 @@ from zerosum.protocol.messages import (
     Reply,
     Secure,
     Secured,
+    Steps,
 )
 from zerosum.protocol.roster import mask_context, roster
 from zerosum.secagg.keys import Identity
@@ -43,7 +43,8 @@ from zerosum.site.account import Spend
 from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
-from zerosum.statistics import BUILTIN, build
+from zerosum.statistics import BUILTIN, find
+from zerosum.statistics.rows import clip_rows
 
 
 class Site:
@@ -58,6 +59,7 @@ class Site:
         self._ledger: Ledger | None = None
         self._session: SiteSession | None = None
         self._shares: dict[tuple[int, int], NoiseShare] = {}
+        self._charged: set[tuple[int, int]] = set()  # releases, by their attempt
         self._answered: dict[tuple[type, int, int], str] = {}
         self._last: tuple[str, Reply] | None = None
 
@@ -69,11 +71,13 @@ class Site:
     @handle.register
     def _(self, message: Propose) -> Reply:
         plan = message.plan
-        self._review(plan, message.requests)
-        if plan.scheme.name != "non-private":
+        self._review(plan)
+        if plan.scheme.facts.noisy:
             self._books().check([self._spend(plan, r, 0, "") for r in range(len(plan.releases))], self.policy.cap)
-        self._session = SiteSession(roster(plan), self._position(plan), self.identity) if plan.scheme.secure else None
+        secure = plan.scheme.facts.secure
+        self._session = SiteSession(roster(plan), self._position(plan), self.identity) if secure else None
         self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
+        self._charged = set()
         return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
 
     @handle.register
@@ -97,10 +101,8 @@ class Site:
         if (again := self._again(Prepare, round, attempt, "")) is not None:
             return again
         share = self._shares[round, attempt] = self._share(round, attempt)
-        payload: Any = None
         if plan.law(round).mechanism is NoiseMechanism.BROADCAST:
-            drawn = share.draw().view(np.uint64)
-            payload = self._masked(plan, round, drawn, None)
+            payload = self._masked(plan, round, share.draw().view(np.uint64), None)
         else:
             payload = share.key()
         return self._remember(Prepare, round, attempt, "", Prepared(self.name, payload))
@@ -111,14 +113,22 @@ class Site:
         asked = message.request.digest()
         if (again := self._again(Contribute, round, attempt, asked)) is not None:
             return again
-        statistic = self._built(plan, round, message.request)
+        self._fits(plan, round, message.request)
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
-        payload: Any = share.noisy(self._total(plan, round, statistic), message.noise_input)
-        if plan.scheme.name != "non-private":
-            self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
+        values = self._values(plan, round, message.request)
+        noisy = share.noisy(values.ravel(), message.noise_input).reshape(values.shape)
+        self._charge(plan, round, attempt, asked)
+        payload: Floats | Steps | bytes = noisy
         if plan.law(round).mechanism is NoiseMechanism.MASKED:
-            payload = self._masked(plan, round, payload.view(np.uint64), message.request)
+            payload = self._masked(plan, round, noisy.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+
+    def _charge(self, plan: Plan, round: int, attempt: int, asked: str) -> None:
+        """Record the spend, durably, before anything leaves; a phase of many rounds at its first one, whole."""
+        release = plan.position(round)
+        if plan.scheme.facts.noisy and (release, attempt) not in self._charged:
+            self._books().record(self._spend(plan, release, attempt, asked), self.policy.cap)
+            self._charged.add((release, attempt))
 
     def _books(self) -> Ledger:
         """The ledger, verified when it is opened and kept open: a round costs the same, however many there were."""
@@ -132,17 +142,26 @@ class Site:
             self._ledger.close()
         self._ledger = None
 
-    def _total(self, plan: Plan, round: int, statistic: BoundedStatistic) -> Floats:
-        """The sum over the units here. A second line, should a statistic break its own bound: a sum longer than all the
-        units' bounds together is scaled to that, and one that is not finite is zero. A refusal would speak of data."""
-        total = statistic.total(self.units)
-        reach = plan.releases[round].bound * len(self.units)
-        excess = float(np.linalg.norm(total / reach))  # divided first: squares of large bounds overflow
+    def _values(self, plan: Plan, round: int, request: Request) -> Floats:
+        """What is asked of the units here: their sum, the sum of a sample of them, or a row for each."""
+        bound = plan.release(round).bound
+        if isinstance(request, PrivatePublication):
+            return np.asarray(clip_rows(request.statistic.rows(self.units), bound))  # a second line, as below
+        units = self.units
+        if request.sampling is not None:
+            units = units.chosen(self._sampler(plan, round, "sample").bernoulli(len(units), request.sampling.rate))
+        return self._total(units, request.statistic, bound)
+
+    def _total(self, units: Units, statistic: BoundedStatistic, bound: float) -> Floats:
+        """The sum over units. A second line, should a statistic break its own bound: a sum longer than all the units'
+        bounds together is scaled to that, and one that is not finite is zero. A refusal would speak of data."""
+        total = statistic.total(units)
+        excess = float(np.linalg.norm(total / (bound * max(len(units), 1))))  # divided first: squares overflow
         if not math.isfinite(excess):
             return np.zeros_like(total)
         return total / excess if excess > 1 else total
 
-    def _masked(self, plan: Plan, round: int, vector: Ring, request: PrivateSum | None) -> bytes:
+    def _masked(self, plan: Plan, round: int, vector: Ring, request: Request | None) -> bytes:
         """The vector under its masks; the round before is over by now, opened or abandoned, and its secrets go."""
         session = self._secure()
         if round > 0:
@@ -165,21 +184,10 @@ class Site:
         self._last = (f"{kind.__name__} {round} {attempt}", reply)
         return reply
 
-    def _review(self, plan: Plan, requests: tuple[PrivateSum, ...]) -> None:
+    def _review(self, plan: Plan) -> None:
         """Everything that can be refused is refused here, before any data is used."""
         position = self._position(plan)
-        self.policy.review(
-            scheme=plan.scheme.name,
-            calibration=plan.calibration,
-            seeded=plan.seed is not None,
-            statistics=[release.statistic for release in plan.releases],
-            units=len(self.units),
-            unit=plan.unit,
-            adjacency=plan.adjacency,
-            colluders=plan.coalition.colluders,
-            builtin=BUILTIN,
-        )
-        self.policy.review_roster({site.name: site.identity for site in plan.sites})
+        self.policy.review(plan, len(self.units), BUILTIN)
         if plan.unit == "record" and self.units.largest > 1:
             raise OutsidePlan("the study protects single records, but units here own several rows")
         if plan.sites[position].identity not in (None, self.identity.public.hex()):
@@ -187,38 +195,41 @@ class Site:
         declared = plan.sites[position].units
         if declared is not None and declared != len(self.units):
             raise BadData(f"the study declares {declared} units for this site, its data hold another number")
-        if len(requests) != len(plan.releases):
-            raise OutsidePlan(f"{len(requests)} requests were shown for {len(plan.releases)} planned releases")
         self.units.check()
-        for round, request in enumerate(requests):
-            self._built(plan, round, request).check(self.units)
+        for release in plan.releases:
+            kind = find(release.statistic)
+            if release.kind == "publication" and not issubclass(kind, BoundedMap):
+                raise OutsidePlan(f"the statistic {release.statistic!r} cannot be published unit by unit")
+            if release.columns not in (None, self.units.columns):
+                raise BadData(f"the data do not have the {release.columns} columns of the study")
 
-    def _built(self, plan: Plan, round: int, request: PrivateSum) -> BoundedStatistic:
-        """The statistic from this site's own registry, held against what was planned."""
-        planned = plan.releases[round]
-        statistic = build(request.statistic, request.params)
+    def _fits(self, plan: Plan, round: int, request: Request) -> None:
+        """Hold a request, whose statistic came from this site's own registry, against what was planned."""
+        planned, statistic = plan.release(round), request.statistic
         sensitivity, bound = statistic.sensitivity(plan.adjacency), statistic.sensitivity(Adjacency.ADD_REMOVE)
-        if (request.statistic, statistic.size) != (planned.statistic, planned.size):
+        if (statistic.name, statistic.size) != (planned.statistic, planned.size):
             raise OutsidePlan(
                 f"release {round + 1} was planned as {planned.size} numbers of {planned.statistic!r}, asked for are "
-                f"{statistic.size} of {request.statistic!r}"
+                f"{statistic.size} of {statistic.name!r}"
             )
+        sampling = request.sampling if isinstance(request, PrivateSum) else None
+        kind = "sum" if isinstance(request, PrivateSum) else "publication"
+        if (kind, sampling) != (planned.kind, planned.sampling):
+            raise OutsidePlan(f"release {round + 1} was planned as another kind of request")
         allowed = 1 + 1e-12
         if sensitivity > planned.sensitivity * allowed or bound > planned.bound * allowed:
             raise OutsidePlan(
                 f"release {round + 1} was planned with sensitivity {planned.sensitivity:g} and bound "
                 f"{planned.bound:g}, asked for are {sensitivity:g} and {bound:g}"
             )
-        if statistic.columns != self.units.columns:
-            raise BadData(f"the data do not have the {statistic.columns} columns of the study")
-        return statistic
+        statistic.check(self.units)
 
-    def _spend(self, plan: Plan, round: int, attempt: int, request: str) -> Spend:
-        """What a release costs this site, computed from the public plan."""
-        planned = plan.releases[round]
+    def _spend(self, plan: Plan, release: int, attempt: int, request: str) -> Spend:
+        """What a release costs this site, computed from the public plan; of a phase, all its rounds."""
+        planned, round = plan.releases[release], plan.first_round(release)
         mu = float(plan.mus(round)[self._position(plan)])
         if not math.isfinite(mu):
-            raise OutsidePlan(f"release {round + 1} would protect nobody at this site")
+            raise OutsidePlan(f"release {release + 1} would protect nobody at this site")
         return Spend(
             study=plan.study,
             round=round,
@@ -228,13 +239,16 @@ class Site:
             sensitivity=planned.sensitivity,
             mu=mu,
             request=request,
-            distance=plan.distance(round),
+            distance=plan.distance(round) * planned.steps,
+            kind=planned.kind,
+            rate=None if planned.sampling is None else planned.sampling.rate,
+            steps=planned.steps,
         )
 
     def _agreed(self, round: int, attempt: int) -> Plan:
         if self._plan is None:
             raise OutsidePlan("this site has not agreed to a plan")
-        if not (isinstance(round, int) and 0 <= round < len(self._plan.releases) and attempt == 0):
+        if not (isinstance(round, int) and 0 <= round < self._plan.rounds and attempt == 0):
             raise OutsidePlan("this round or attempt is not in the plan")
         return self._plan
 
@@ -246,12 +260,14 @@ class Site:
     def _share(self, round: int, attempt: int) -> NoiseShare:
         plan = self._agreed(round, attempt)
         context = f"{plan.digest()} {round} {attempt}".encode()
+        law, planned = plan.law(round), plan.release(round)
+        size = planned.size * (len(self.units) if planned.kind == "publication" else 1)
+        return self._new_share(law, self._position(plan), size, self._sampler(plan, round, f"{attempt}"), context)
+
+    def _sampler(self, plan: Plan, round: int, purpose: str) -> Sampler:
         if plan.seed is None:
-            sampler = Sampler.system()
-        else:
-            sampler = Sampler.seeded(derive(str(plan.seed).encode(), f"{self.name} {round} {attempt}".encode()))
-        law, size = plan.law(round), plan.releases[round].size
-        return self._new_share(law, self._position(plan), size, sampler, context)
+            return Sampler.system()
+        return Sampler.seeded(derive(str(plan.seed).encode(), f"{self.name} {round} {purpose}".encode()))
 
     def _new_share(self, law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
         return NoiseShare(law, position, size, sampler, context)

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from pydantic import ValidationError
-
 from zerosum.errors import BadParameter, UnknownStatistic
 from zerosum.kernel.statistic import BoundedStatistic
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.records import ClippedRecords
 from zerosum.statistics.rotation import RotationScore
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
 from zerosum.statistics.vectors import VectorSum
@@ -32,6 +31,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     ScatterNorms,
     RotationScore,
     BandScatter,
+    ClippedRecords,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 
@@ -67,10 +67,4 @@ def build(name: str, params: Mapping[str, Any]) -> BoundedStatistic:
     >>> build("vector_sum", {"columns": 3, "clip": 1.0}).sensitivity(Adjacency.REPLACE_ONE)
     2.0
     """
-    try:
-        return find(name)(**params)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
-        raise BadParameter(f"statistic {name!r}: {where + ': ' if where else ''}{reason}") from None
+    return find(name)(**params)

@@ -1,7 +1,9 @@
 """A study: a TOML file or a call that says what is asked, of whom, at what privacy; from it the plan and the run."""
 
+from zerosum.kernel.schemes import DEFAULT_SCHEME
 from zerosum.study.planning import make_plan, pin, resolve
-from zerosum.study.running import DEFAULT_SCHEME, execute, run
+from zerosum.study.running import execute, run
 from zerosum.study.schema import Study
+from zerosum.study.site_file import SiteFile
 
-__all__ = ["DEFAULT_SCHEME", "Study", "execute", "make_plan", "pin", "resolve", "run"]
+__all__ = ["DEFAULT_SCHEME", "SiteFile", "Study", "execute", "make_plan", "pin", "resolve", "run"]

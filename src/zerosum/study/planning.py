@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from zerosum.algorithms import Algorithm
 from zerosum.algorithms.program import PublicFacts
 from zerosum.errors import BadParameter
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.question import Question
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.site.site import Site
 
 
-def make_plan(algorithm: Algorithm, terms: Terms, name: str) -> Plan:
+def make_plan(algorithm: Algorithm, terms: Terms, name: str, made_of: MadeOf | None = None) -> Plan:
     """A plan under a fresh study name: each run of it is a study of its own."""
-    releases = resolve(algorithm, terms).releases(terms.adjacency)
-    return Plan.of(terms, f"{name} {secrets.token_hex(8)}", algorithm.name, releases)
+    resolved = resolve(algorithm, terms)
+    parameters = {each: getattr(resolved, each) for each in type(resolved).model_fields if each != "columns"}
+    made_of = made_of or MadeOf()
+    question = Question.of(resolved.columns, parameters, made_of.preprocessing, made_of.files)
+    study = f"{name} {secrets.token_hex(8)}"
+    return Plan.of(terms, study, algorithm.name, resolved.releases(terms.adjacency), question)
+
+
+@dataclass(frozen=True)
+class MadeOf:
+    """What is public about the data beside their columns: what is done to them first, and the files that say how."""
+
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)  # what for, and the SHA-256
 
 
 def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Literal
 
@@ -14,30 +14,21 @@ from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
+from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
-from zerosum.statistics import build
 from zerosum.study.planning import coalition_of, identified, make_plan, resolve
 
-DEFAULT_SCHEME = "secure-sum"
 
-OnRound = Callable[[int, int], None]
-
-
-def quiet(done: int, planned: int) -> None:
-    """Nobody listens."""
-
-
-def execute(plan: Plan, algorithm: Algorithm, engine: Engine, on_round: OnRound = quiet) -> Result:
+def execute(plan: Plan, algorithm: Algorithm, engine: Engine, observer: Observer = nobody) -> Result:
     """Run a plan's program over an engine."""
-    resolved = resolve(algorithm, plan)
-    requests, program = resolved.requests(plan.adjacency), resolved.program(plan.adjacency)
-    outcome = conduct(plan, requests, program, engine, on_round)
+    program = resolve(algorithm, plan).program(plan.adjacency)
+    outcome = conduct(plan, program, engine, observer)
     return Result(outcome.result, privacy_report(plan), outcome.participants, versions())
 
 
@@ -56,7 +47,7 @@ def run(
     policies: Mapping[str, Policy] | None = None,
     calibration: Calibration = "exact",
     random_state: int | None = None,
-    on_round: OnRound = quiet,
+    observer: Observer = nobody,
 ) -> Result:
     """Run an algorithm over sites held in memory: arrays (a row per unit), `Units`, or whole `Site` objects.
 
@@ -94,6 +85,6 @@ def run(
     plan = make_plan(algorithm, terms, algorithm.name)
     for request in resolve(algorithm, plan).requests(adjacency):
         for site in members:  # whoever calls this holds the data, and may be told
-            build(request.statistic, request.params).check_values(site.units)
+            request.statistic.check_values(site.units)
     with closing(InProcess(members)) as engine:
-        return execute(plan, algorithm, engine, on_round)
+        return execute(plan, algorithm, engine, observer)

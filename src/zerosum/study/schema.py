@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -16,25 +16,23 @@ from zerosum import algorithms
 from zerosum.algorithms import Algorithm
 from zerosum.arrays import Floats
 from zerosum.data.bases import cosines, load_basis
-from zerosum.data.imaging import Masker, Preprocessing, Selection, load_images
+from zerosum.data.imaging import Masker, OnScan, Preprocessing, Selection, load_images
 from zerosum.data.tables import load_units
 from zerosum.engines.in_process import InProcess
-from zerosum.errors import BadStudy, ZerosumError
+from zerosum.errors import BadStudy, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.schemes import Combine, Scheme
+from zerosum.kernel.quantity import PICTURES
+from zerosum.kernel.schemes import DEFAULT_SCHEME, Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
+from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.maps import draw_maps, write_maps
 from zerosum.report.record import Result
-from zerosum.site.policy import Policy
 from zerosum.site.site import Site
-from zerosum.study.planning import coalition_of, identified, make_plan
-from zerosum.study.running import DEFAULT_SCHEME, OnRound, execute, quiet
-
-# estimates that may be as long as there are columns and are no maps: filters, public scales, numbers a component
-_NO_MAPS = ("unmixing", "scale", "strength", "stability", "eigenvalues", "eigenvalue_std")
-
+from zerosum.study.planning import MadeOf, coalition_of, identified, make_plan, pin
+from zerosum.study.running import execute
+from zerosum.study.site_file import SiteFile, digest, parted
 
 RENAMED = {"privacy.seed": "privacy.random_state"}  # entries, as they were called in 0.1
 
@@ -45,7 +43,6 @@ class _Table(BaseModel):
 
 class UnitTable(_Table):
     kind: Literal["person", "record"] = "person"
-    column: str | None = None
     adjacency: Adjacency = Adjacency.REPLACE_ONE
 
 
@@ -67,13 +64,13 @@ class SchemeTable(_Table):
     combine: Combine = Combine.SUMS
 
 
-class SiteTable(_Table):
+class RosterTable(_Table):
+    """What is public about a site."""
+
     name: str = Field(min_length=1)
-    data: Path
     units: int | None = Field(default=None, gt=0)
     scale: float = Field(default=1.0, gt=0, le=1)
     weight: float | None = Field(default=None, gt=0, le=1)
-    policy: Path | dict[str, Any] | None = None
 
 
 class ImagingTable(_Table):
@@ -114,7 +111,10 @@ class ImagingTable(_Table):
 
 
 class Study(_Table):
-    """A study file."""
+    """What is asked, of whom, at what privacy: everything here is public, but for `site_files`.
+
+    A file may hold both parts, for rehearsals: then each of its sites also says where its data lie.
+    """
 
     name: str = Field(min_length=1)
     algorithm: str
@@ -126,8 +126,15 @@ class Study(_Table):
     results_to_sites: bool = True
     basis: Path | None = None
     imaging: ImagingTable | None = None
-    sites: tuple[SiteTable, ...]
+    sites: tuple[RosterTable, ...]
+    site_files: tuple[SiteFile, ...] = Field(default=(), exclude=True)
     folder: Path = Field(default=Path(), exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parted(cls, record: Any) -> Any:
+        """The public part, and what a file says of sites' own affairs."""
+        return parted(record) if isinstance(record, dict) and not record.get("site_files") else record
 
     @classmethod
     def load(cls, path: Path) -> Study:
@@ -140,8 +147,9 @@ class Study(_Table):
             raise BadStudy(f"the study file {path} cannot be read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise BadStudy(f"the study file {path} is not valid TOML: {error}") from None
-        if "folder" in record:
-            raise BadStudy(f"the study file {path} has an unknown entry 'folder'")
+        for entry in ("folder", "site_files"):
+            if entry in record:
+                raise BadStudy(f"the study file {path} has an unknown entry {entry!r}")
         try:
             return cls(**record, folder=path.parent)
         except ValidationError as error:
@@ -151,13 +159,21 @@ class Study(_Table):
                 raise BadStudy(f"the study file {path}: {where} is called {RENAMED[where]} since 0.2") from None
             raise BadStudy(f"the study file {path}: {where}: {_reason(first['type'], first['msg'])}") from None
 
+    def with_sites(self, files: Sequence[SiteFile]) -> Study:
+        """This study with sites' own files, which take the place of what it says of them."""
+        named = {file.name for file in files}
+        if len(named) < len(files):
+            raise BadStudy("two site files have the same name")
+        kept = [file for file in self.site_files if file.name not in named]
+        return self.model_copy(update={"site_files": (*kept, *files)})
+
     @model_validator(mode="after")
     def _images_say_who_and_what(self) -> Self:
         if self.imaging is None:
             return self
         if "columns" in self.parameters:
             raise ValueError("with [imaging], columns come from the mask or atlas, so parameters must not name any")
-        if self.unit.kind != "person" or self.unit.column is not None:
+        if self.unit.kind != "person" or any(site.unit_column is not None for site in self.site_files):
             raise ValueError("with [imaging], a unit is a person and all its runs, and has no column")
         return self
 
@@ -221,69 +237,86 @@ class Study(_Table):
             calibration=self.privacy.calibration,
             seed=self.privacy.random_state,
         )
-        return make_plan(self.build_algorithm(), terms, self.name)
+        return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 
-    def load_sites(self, on_scan: OnRound = quiet) -> list[Site]:
-        """Read and validate every site's data and policy; `on_scan` hears of every run of images a site has read."""
+    def _made_of(self) -> MadeOf:
+        """What is done to images first, and the digests of the public files that a plan stands on."""
+        paths = {"basis": self.basis}
+        preprocessing: dict[str, Any] = {}
+        if self.imaging is not None:
+            paths |= {"mask": self.imaging.mask, "atlas": self.imaging.atlas}
+            preprocessing = self.imaging.model_dump(exclude={"mask", "atlas"})
+        return MadeOf(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
+
+    def load_sites(self, observer: Observer = nobody) -> list[Site]:
+        """Read and validate every site's data and policy."""
+        files = {file.name: file for file in self.site_files}
+        if missing := [site.name for site in self.sites if site.name not in files]:
+            raise BadStudy(
+                f"the study says nothing of the data of {', '.join(map(repr, missing))}: give their site files"
+            )
+        if strangers := sorted(set(files) - {site.name for site in self.sites}):
+            raise BadStudy(f"there is no site named {', '.join(map(repr, strangers))} on the study's roster")
         algorithm = self.build_algorithm()
-        return [self._load(site, algorithm, on_scan) for site in self.sites]
+        return [self._load(files[site.name], algorithm, observer) for site in self.sites]
 
-    def _load(self, site: SiteTable, algorithm: Algorithm, on_scan: OnRound) -> Site:
+    def _load(self, site: SiteFile, algorithm: Algorithm, observer: Observer) -> Site:
+        def on_scan(done: int, planned: int) -> None:
+            observer(Progress("loading", done, planned, site.name))
+
         try:
-            policy = self._policy(site)
-            units = self._units(self.folder / site.data, algorithm, on_scan)
+            policy = site.load_policy(self.unit.kind, self.unit.adjacency)
+            units = self._units(site, algorithm, on_scan)
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from error
         return Site(site.name, units, policy)
 
-    def _units(self, path: Path, algorithm: Algorithm, on_scan: OnRound) -> Units:
+    def _units(self, site: SiteFile, algorithm: Algorithm, on_scan: OnScan) -> Units:
         if self.imaging is not None and self.space is not None:
             preprocessing, selection = self.imaging.preprocessing, self.imaging.selection
-            return load_images(path, self.space, preprocessing, selection, on_scan=on_scan).units
-        return load_units(
-            path, columns=algorithm.columns, unit_column=self.unit.column, categories=algorithm.categories
-        ).units
+            return load_images(site.path, self.space, preprocessing, selection, on_scan=on_scan).units
+        on_scan(0, 1)
+        loaded = load_units(
+            site.path, columns=algorithm.columns, unit_column=site.unit_column, categories=algorithm.categories
+        )
+        on_scan(1, 1)
+        return loaded.units
 
-    def _policy(self, site: SiteTable) -> Policy:
-        if isinstance(site.policy, Path):
-            return Policy.load(self.folder / site.policy)
-        if site.policy is None:
-            return Policy(population=site.name, unit=self.unit.kind, adjacency=self.unit.adjacency)
-        return Policy.parse(site.policy, self.folder, "its policy")
+    def run(self, observer: Observer = nobody, plan: Plan | None = None) -> Result:
+        """Load, plan, and run in this process. What is wrong with the plan is said before data are read.
 
-    def run(self, on_round: OnRound = quiet, on_scan: OnRound = quiet) -> Result:
-        """Load, plan, and run in this process. What is wrong with the plan is said before data are read."""
-        self.plan()
-        sites = self.load_sites(on_scan)
+        An approved `plan` is run as it is, if this study is still what it was made of.
+        """
+        fresh = self.plan()
+        if plan is not None and plan.public_digest != fresh.public_digest:
+            raise Refused(
+                f"the plan is of another study: its public digest is {plan.public_digest[:16]}, that of this study "
+                f"{fresh.public_digest[:16]}"
+            )
+        sites = self.load_sites(observer)
         with closing(InProcess(sites)) as engine:
-            return execute(self.plan(sites), self.build_algorithm(), engine, on_round)
+            return execute(pin(plan or fresh, sites), self.build_algorithm(), engine, observer)
 
     def write_maps(self, result: Result, folder: Path) -> list[Path]:
-        """Of an imaging study, whatever the estimate has for every column: as an image and as a picture of it.
-
-        That is vectors of that length, and tables with a map in each row; square ones are matrices, not maps, unless
-        they are called that.
-        """
+        """Of an imaging study, every estimate that is a picture: as an image and as a drawing of it."""
         if self.space is None:
             return []
         written = []
-        for name, value in result.estimate.items():
-            maps = np.atleast_2d(value)
-            if name in _NO_MAPS or maps.ndim != 2 or maps.shape[1] != len(self.space.columns):
-                continue
-            if name == "maps" or len(maps) < maps.shape[1]:
+        for name, quantity in result.estimate.items():
+            if quantity.kind in PICTURES and quantity.axes[-1].name == "column":
+                maps = np.atleast_2d(quantity.value)
                 written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
                 write_maps(maps, self.space, written[-2])
-                draw_maps(maps, self.space, written[-1], labels=_labels(result.estimate) if name == "maps" else None)
+                draw_maps(maps, self.space, written[-1], labels=_labels(result) if quantity.kind == "map" else None)
         return written
 
 
-def _labels(estimate: Mapping[str, Floats]) -> list[str]:
+def _labels(result: Result) -> list[str]:
     """What stands beside each map of a picture."""
-    known = [name for name in ("strength", "stability") if name in estimate]
+    known = [name for name in ("strength", "stability") if name in result.estimate]
     return [
-        "\n".join([str(at + 1), *(f"{name}\n{estimate[name][at]:.2f}" for name in known)])
-        for at in range(len(estimate["maps"]))
+        "\n".join([str(at + 1), *(f"{name}\n{result.estimate[name][at]:.2f}" for name in known)])
+        for at in range(len(result.estimate["maps"]))
     ]
 
 

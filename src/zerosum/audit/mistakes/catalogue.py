@@ -49,13 +49,13 @@ _NOISE = [
     Fault(
         "one-key-a-site",
         "a site's noise has the same key in every round and study",
-        (Edit("site.site:Site._share", "Sampler.system()", "Sampler.seeded(self.name.encode())"),),
+        (Edit("site.site:Site._sampler", "Sampler.system()", "Sampler.seeded(self.name.encode())"),),
         audible=True,
     ),
     Fault(
         "one-key-a-round",
         "all sites draw from one key in a round",
-        (Edit("site.site:Site._share", "Sampler.system()", "Sampler.seeded(context)"),),
+        (Edit("site.site:Site._sampler", "Sampler.system()", "Sampler.seeded(str(round).encode())"),),
         audible=True,
     ),
     Fault(
@@ -137,7 +137,7 @@ _NOISE = [
     Fault(
         "seed-without-round",
         "a seed gives every round of a study the same noise",
-        (Edit("site.site:Site._share", 'f"{self.name} {round} {attempt}"', 'f"{self.name} {attempt}"'),),
+        (Edit("site.site:Site._sampler", 'f"{self.name} {round} {purpose}"', 'f"{self.name} {purpose}"'),),
     ),
     Fault(
         "forked-noise",
@@ -192,12 +192,12 @@ _KERNEL = [
     Fault(
         "extra-delta",
         "what finite arithmetic adds to delta is not paid for",
-        (Edit("kernel.terms:Terms._calibrated", "self.delta - extra_delta", "self.delta"),),
+        (Edit("kernel.terms:Terms.whole_mu", "self.delta - extra_delta", "self.delta"),),
     ),
     Fault(
         "whole-budget",
         "every release of a study gets the whole budget",
-        (Edit("kernel.terms:Terms._calibrated", " * math.sqrt(min(release.share, 1.0))", ""),),
+        (Edit("kernel.plan:Plan._targets", "whole * math.sqrt(share) * PRIVATE_SIDE", "whole * PRIVATE_SIDE"),),
     ),
     Fault(
         "summation-slack",

@@ -9,16 +9,16 @@ SITE = [
         (
             Edit(
                 "site.site:Site.handle[Contribute]",
-                """    if plan.scheme.name != "non-private":
-        self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
+                """    self._charge(plan, round, attempt, asked)
+    payload: Floats | Steps | bytes = noisy
     if plan.law(round).mechanism is NoiseMechanism.MASKED:
-        payload = self._masked(plan, round, payload.view(np.uint64), message.request)
+        payload = self._masked(plan, round, noisy.view(np.uint64), message.request)
     return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))""",
-                """    if plan.law(round).mechanism is NoiseMechanism.MASKED:
-        payload = self._masked(plan, round, payload.view(np.uint64), message.request)
+                """    payload: Floats | Steps | bytes = noisy
+    if plan.law(round).mechanism is NoiseMechanism.MASKED:
+        payload = self._masked(plan, round, noisy.view(np.uint64), message.request)
     reply = self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
-    if plan.scheme.name != "non-private":
-        self._books().record(self._spend(plan, round, attempt, asked), self.policy.cap)
+    self._charge(plan, round, attempt, asked)
     return reply""",
             ),
         ),
@@ -31,7 +31,7 @@ SITE = [
     Fault(
         "no-distance",
         "what finite arithmetic costs is not written into the ledger",
-        (Edit("site.site:Site._spend", "distance=plan.distance(round),", ""),),
+        (Edit("site.site:Site._spend", "distance=plan.distance(round) * planned.steps,", ""),),
     ),
     Fault(
         "answered-again",
@@ -65,11 +65,36 @@ SITE = [
         "a site takes the planned sensitivity for its own",
         (
             Edit(
-                "site.site:Site._built",
+                "site.site:Site._fits",
                 "if sensitivity > planned.sensitivity * allowed or bound > planned.bound * allowed:",
                 "if False:",
             ),
         ),
+    ),
+    Fault(
+        "one-step-reserved",
+        "of a phase of many steps one is written into the ledger",
+        (Edit("site.site:Site._spend", "steps=planned.steps,", "steps=1,"),),
+    ),
+    Fault(
+        "same-sample",
+        "every step of a phase samples the same units",
+        (Edit("site.site:Site._values", 'self._sampler(plan, round, "sample")', 'Sampler.seeded(b"")'),),
+    ),
+    Fault(
+        "sampled-loss",
+        "a sampled unit is accounted as if it moved a sum by half its bound",
+        (Edit("kernel.terms:PlannedRelease.accounted", "else self.bound", "else self.bound / 2"),),
+    ),
+    Fault(
+        "published-unasked",
+        "records are published whatever the policy says",
+        (Edit("site.policy:Policy.review", "if not self.publications and any(", "if False and any("),),
+    ),
+    Fault(
+        "published-for-a-sum",
+        "a site publishes records where a sum was planned",
+        (Edit("site.site:Site._fits", "if (kind, sampling) != (planned.kind, planned.sampling):", "if False:"),),
     ),
     Fault(
         "beyond-its-bound",
@@ -123,16 +148,16 @@ SITE = [
         "a plan that pins no identity for a site passes a policy that does",
         (
             Edit(
-                "site.policy:Policy.review_roster",
-                "if identity != self.roster[name]:",
-                "if identity not in (None, self.roster[name]):",
+                "site.policy:Policy._review_roster",
+                "if site.identity != self.roster[site.name]:",
+                "if site.identity not in (None, self.roster[site.name]):",
             ),
         ),
     ),
     Fault(
         "seed-on-private-data",
         "a seed is accepted on private data",
-        (Edit("site.policy:Policy._review_private", "if seeded:", "if False:"),),
+        (Edit("site.policy:Policy._review_private", "if plan.seed is not None:", "if False:"),),
     ),
     Fault(
         "too-few-units",

@@ -10,10 +10,11 @@ import numpy as np
 from zerosum.algorithms.program import Program, RangedAlgorithm
 from zerosum.arrays import Array
 from zerosum.errors import BadParameter
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
-from zerosum.statistics import register
+from zerosum.statistics import build, register
 from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.rows import clip_rows
 
@@ -49,11 +50,11 @@ class Mistaken(RangedAlgorithm):
     statistic: str
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        return (PrivateSum(self.statistic, self.bounds, 1.0),)
+        return (PrivateSum(build(self.statistic, self.bounds)),)
 
     def program(self, adjacency: Adjacency) -> Program:
         release = yield self.requests(adjacency)[0]
-        return {"sum": release.value}
+        return {"sum": Quantity(release.value)}
 
 
 def mistaken(mistake: str, columns: int = 50) -> Mistaken:

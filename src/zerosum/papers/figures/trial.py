@@ -31,16 +31,7 @@ def run_trial(
     nobody."""
     with tempfile.TemporaryDirectory(prefix="zerosum-trial-") as folder:
         policies = {
-            name: Policy(
-                population=name,
-                unit=unit,
-                data="public",
-                trusted_coordinator=True,
-                epsilon=1e6,
-                delta=delta,
-                minimum_units=1,
-                ledger=Path(folder) / f"{s}.sqlite",
-            )
+            name: Policy.throwaway(name, Path(folder) / f"{s}.sqlite", unit=unit, delta=delta, data="public")
             for s, name in enumerate(sites)
         }
         return run(

@@ -1,0 +1,370 @@
+"""Messages as bytes. A frame is a head, a JSON text that says what the message is, and the raw numbers it speaks of.
+
+    bytes 0-3    "ZSUM"
+    bytes 4-5    version of this format
+    bytes 6-9    length of the JSON text
+    ...          the JSON text: kind, fields, and of every array or byte string its type and shape
+    ...          the arrays and byte strings themselves, little-endian, one after the other
+
+Nothing in a frame is code, and nothing is built that is not named in this file: messages by their kind, statistics by
+the registry of whoever reads. Whatever else arrives is `Malformed` or `Unsupported`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.errors import Malformed, Unsupported, by_code
+from zerosum.kernel.events import Sampling
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
+from zerosum.kernel.statistic import BoundedMap
+from zerosum.protocol.messages import (
+    Consent,
+    Contribute,
+    Contribution,
+    DealtNoise,
+    DrawSum,
+    Message,
+    NoiseInput,
+    Prepare,
+    Prepared,
+    Propose,
+    PublicKeys,
+    Refusal,
+    Reply,
+    Secure,
+    Secured,
+)
+from zerosum.statistics import build
+
+VERSION: Final = 1
+MAX_FRAME: Final = 1 << 32  # bytes; whoever carries frames may set less
+
+_MAGIC = b"ZSUM"
+_HEAD = struct.Struct(">4sHI")
+_TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8")}
+_MOST_AXES = 4
+
+# What a frame may hold: JSON, and in its place arrays of doubles or of 64-bit integers, and byte strings.
+Value = None | bool | int | float | str | bytes | NDArray[Any] | list["Value"] | dict[str, "Value"]
+Fields = dict[str, Value]
+T = TypeVar("T")
+
+
+def encode(message: Message | Reply) -> bytes:
+    """A message as one frame."""
+    kind = type(message)
+    buffers: list[bytes] = []
+    body = [kind.__name__, _lowered(_WRITERS[kind](message), buffers)]
+    text = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+    return b"".join([_HEAD.pack(_MAGIC, VERSION, len(text)), text, *buffers])
+
+
+def decode_message(frame: bytes) -> Message:
+    """A coordinator's message, its statistic built from this process's registry; what does not fit is refused."""
+    return _decoded(frame, _MESSAGES)
+
+
+def decode_reply(frame: bytes) -> Reply:
+    """A site's reply."""
+    return _decoded(frame, _REPLIES)
+
+
+# ---- frames ----------------------------------------------------------------------------------------------------
+
+
+def _decoded(frame: bytes, readers: Mapping[str, Callable[[_Reader], T]]) -> T:
+    kind, fields = _parsed(frame)
+    if kind not in readers:
+        raise Malformed("a frame holds no message that is expected here")
+    reader = _Reader(fields)
+    message = readers[kind](reader)
+    reader.finish()
+    return message
+
+
+def _parsed(frame: bytes) -> tuple[str, Fields]:
+    if len(frame) > MAX_FRAME:
+        raise Malformed("a frame is too large")
+    if len(frame) < _HEAD.size:
+        raise Malformed("a frame is cut short")
+    magic, version, length = _HEAD.unpack_from(frame)
+    if magic != _MAGIC:
+        raise Malformed("a frame does not begin as one")
+    if version != VERSION:
+        raise Unsupported(f"a frame of version {version} came, this Zerosum reads version {VERSION}")
+    view = memoryview(frame)[_HEAD.size :]
+    if len(view) < length:
+        raise Malformed("a frame is cut short")
+    try:
+        body = json.loads(bytes(view[:length]).decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Malformed("a frame's text is not JSON") from None
+    buffers = _Buffers(view[length:])
+    try:
+        raised = _raised(body, buffers)
+    except RecursionError:
+        raise Malformed("a frame's text is nested too deeply") from None
+    buffers.finish()
+    match raised:
+        case [str(kind), dict(fields)]:
+            return kind, fields
+    raise Malformed("a frame's text does not name a message and its fields")
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _lowered(value: Any, buffers: list[bytes]) -> Any:
+    """A value as JSON; arrays and byte strings go into the buffers and leave their type and shape."""
+    if isinstance(value, np.ndarray):
+        code = "f8" if value.dtype.kind == "f" else "i8"
+        buffers.append(np.ascontiguousarray(value, dtype=_TYPES[code]).tobytes())
+        return {"$": [code, *value.shape]}
+    if isinstance(value, bytes):
+        buffers.append(value)
+        return {"$": ["bytes", len(value)]}
+    if isinstance(value, Mapping):
+        if "$" in value:
+            raise Malformed("no field may be called '$'")
+        return {str(key): _lowered(item, buffers) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_lowered(item, buffers) for item in value]
+    return value
+
+
+def _raised(value: Any, buffers: _Buffers) -> Value:
+    """The value again, its arrays and byte strings taken from the buffers in turn."""
+    if isinstance(value, dict):
+        if "$" in value:
+            return buffers.take(value)
+        return {key: _raised(item, buffers) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_raised(item, buffers) for item in value]
+    return value  # type: ignore[no-any-return]  # JSON's own: None, bool, int, float, str
+
+
+class _Buffers:
+    def __init__(self, data: memoryview) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, said: dict[str, Any]) -> Value:
+        match said:
+            case {"$": [str(code), *shape]} if len(said) == 1 and len(shape) <= _MOST_AXES:
+                pass
+            case _:
+                raise Malformed("a frame describes an array that is none")
+        if not all(type(length) is int and 0 <= length <= MAX_FRAME for length in shape):
+            raise Malformed("a frame describes an array that is none")
+        numbers = 1
+        for length in shape:
+            numbers *= length
+        if code == "bytes" and len(shape) == 1:
+            return bytes(self._next(numbers))
+        if code not in _TYPES:
+            raise Malformed("a frame describes an array that is none")
+        array = np.frombuffer(self._next(8 * numbers), dtype=_TYPES[code]).reshape(shape)
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+    def _next(self, length: int) -> memoryview:
+        part = self._data[self._at : self._at + length]
+        if len(part) != length:
+            raise Malformed("a frame is cut short")
+        self._at += length
+        return part
+
+    def finish(self) -> None:
+        if self._at != len(self._data):
+            raise Malformed("a frame is longer than what it describes")
+
+
+# ---- fields ----------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """The fields of one message, each taken once and by its type."""
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = dict(fields)
+
+    def take(self, name: str) -> Value:
+        if name not in self._fields:
+            raise Malformed(f"a message lacks its {name}")
+        return self._fields.pop(name)
+
+    def finish(self) -> None:
+        if self._fields:
+            raise Malformed("a message has fields that are not its own")
+
+    def number(self, name: str, most: int = 1 << 62) -> int:
+        value = self.take(name)
+        if type(value) is int and 0 <= value <= most:
+            return value
+        raise Malformed(f"a message's {name} is not a whole number")
+
+    def text(self, name: str) -> str:
+        if isinstance(value := self.take(name), str):
+            return value
+        raise Malformed(f"a message's {name} is not a text")
+
+    def data(self, name: str) -> bytes:
+        if isinstance(value := self.take(name), bytes):
+            return value
+        raise Malformed(f"a message's {name} is not a byte string")
+
+    def array(self, name: str, kind: str) -> NDArray[Any]:
+        value = self.take(name)
+        if isinstance(value, np.ndarray) and value.dtype.kind == kind:
+            return value
+        raise Malformed(f"a message's {name} is not an array of the right type")
+
+    def fields(self, name: str) -> _Reader | None:
+        value = self.take(name)
+        if value is None:
+            return None
+        if isinstance(value, dict):
+            return _Reader(value)
+        raise Malformed(f"a message's {name} is not a record")
+
+    def rest(self) -> Fields:
+        rest, self._fields = self._fields, {}
+        return rest
+
+
+def _positive(value: Value, what: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    raise Malformed(f"a message's {what} is not a positive number")
+
+
+# ---- messages --------------------------------------------------------------------------------------------------
+
+
+def _write_request(request: Request) -> Fields:
+    fields: Fields = {"kind": "sum", "share": request.share, "sampling": None}
+    fields |= {"name": request.statistic.name, "parameters": request.statistic.parameters()}
+    if isinstance(request, PrivatePublication):
+        fields["kind"] = "publication"
+    elif request.sampling is not None:
+        fields["sampling"] = [request.sampling.rate, request.sampling.steps]
+    return fields
+
+
+def _read_request(reader: _Reader | None) -> Request:
+    if reader is None or (parameters := reader.fields("parameters")) is None:
+        raise Malformed("a message lacks its request")
+    kind, name, share = reader.text("kind"), reader.text("name"), _positive(reader.take("share"), "share")
+    sampling = reader.take("sampling")
+    reader.finish()
+    statistic = build(name, parameters.rest())
+    if kind == "publication" and sampling is None and isinstance(statistic, BoundedMap):
+        return PrivatePublication(statistic, share)
+    match sampling:
+        case None if kind == "sum":
+            return PrivateSum(statistic, share)
+        case [rate, int(steps)] if kind == "sum" and steps is not True:
+            return PrivateSum(statistic, share, Sampling(_positive(rate, "rate"), steps))
+    raise Malformed("a message's request is none that is known")
+
+
+def _write_noise(noise: NoiseInput) -> Fields | None:
+    match noise:
+        case DrawSum(total, sites):
+            return {"total": total, "sites": sites}
+        case PublicKeys(keys):
+            return {"keys": {str(site): key for site, key in keys.items()}}
+        case DealtNoise(helper, coordinator):
+            return {"helper": helper, "coordinator": coordinator}
+    return None
+
+
+def _read_noise(reader: _Reader | None) -> NoiseInput:
+    if reader is None:
+        return None
+    fields = reader.rest()
+    again = _Reader(fields)
+    noise: NoiseInput
+    if "total" in fields:
+        noise = DrawSum(again.array("total", "i"), again.number("sites"))
+    elif "keys" in fields:
+        keys = (again.fields("keys") or _Reader({})).rest()
+        if not all(site.isdecimal() and len(site) < 10 and isinstance(key, bytes) for site, key in keys.items()):
+            raise Malformed("a message's keys are none")
+        noise = PublicKeys({int(site): key for site, key in keys.items() if isinstance(key, bytes)})
+    else:
+        noise = DealtNoise(again.array("helper", "f"), again.array("coordinator", "f"))
+    again.finish()
+    return noise
+
+
+def _read_secure(reader: _Reader) -> Secure:
+    step = reader.text("step")
+    match step:
+        case "advertise" | "share" | "receive" | "sign" | "open":
+            return Secure(step, reader.number("attempt"), reader.data("data"))
+    raise Malformed("a step of the secure sum is none")
+
+
+def _read_consent(reader: _Reader) -> Consent:
+    site, units = reader.text("site"), reader.take("units")
+    if units is None or (type(units) is int and units >= 0):
+        return Consent(site, units)
+    raise Malformed("a message's units are not a whole number")
+
+
+def _read_contribution(reader: _Reader) -> Contribution:
+    site, payload = reader.text("site"), reader.take("payload")
+    if isinstance(payload, bytes | np.ndarray):
+        return Contribution(site, payload)
+    raise Malformed("a contribution holds no numbers")
+
+
+def _read_refusal(reader: _Reader) -> Refusal:
+    site, code, message = reader.text("site"), reader.text("code"), reader.text("message")
+    return Refusal(site, by_code(code)(message))
+
+
+_WRITERS: dict[type, Callable[[Any], Fields]] = {
+    Propose: lambda m: {"plan": m.plan.to_json()},
+    Prepare: lambda m: {"round": m.round, "attempt": m.attempt},
+    Secure: lambda m: {"step": m.step, "attempt": m.attempt, "data": m.data},
+    Contribute: lambda m: {
+        "round": m.round,
+        "attempt": m.attempt,
+        "request": _write_request(m.request),
+        "noise_input": _write_noise(m.noise_input),
+    },
+    Consent: lambda m: {"site": m.site, "units": m.units},
+    Prepared: lambda m: {"site": m.site, "payload": m.payload},
+    Secured: lambda m: {"site": m.site, "data": m.data},
+    Contribution: lambda m: {"site": m.site, "payload": m.payload},
+    Refusal: lambda m: {"site": m.site, "code": m.error.code, "message": str(m.error)},
+}
+
+_MESSAGES: dict[str, Callable[[_Reader], Message]] = {
+    "Propose": lambda r: Propose(Plan.from_json(r.data("plan"))),
+    "Prepare": lambda r: Prepare(r.number("round"), r.number("attempt")),
+    "Secure": _read_secure,
+    "Contribute": lambda r: Contribute(
+        r.number("round"),
+        r.number("attempt"),
+        _read_request(r.fields("request")),
+        _read_noise(r.fields("noise_input")),
+    ),
+}
+
+_REPLIES: dict[str, Callable[[_Reader], Reply]] = {
+    "Consent": _read_consent,
+    "Prepared": lambda r: Prepared(r.text("site"), r.data("payload")),
+    "Secured": lambda r: Secured(r.text("site"), r.data("data")),
+    "Contribution": _read_contribution,
+    "Refusal": _read_refusal,
+}

@@ -1,0 +1,26 @@
+"""How far a study is: one typed event for whoever listens, a terminal, a page or a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Stage = Literal["loading", "consent", "set-up", "round", "writing"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of one stage of a study, how much is done of how much, and by whom where it is one site's work."""
+
+    stage: Stage
+    done: int
+    planned: int
+    site: str | None = None
+
+
+Observer = Callable[[Progress], None]
+
+
+def nobody(progress: Progress) -> None:
+    """Nobody listens."""

@@ -1,0 +1,84 @@
+"""What a site keeps to itself: where its data lie, which column names a unit's owner, its policy and its ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from zerosum.errors import BadStudy, first_fault
+from zerosum.kernel.statistic import Adjacency
+from zerosum.site.policy import Policy
+
+_PRIVATE = ("data", "policy", "unit_column")
+
+
+class SiteFile(BaseModel):
+    """A site's own file, or its part of a study file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    data: Path
+    unit_column: str | None = None
+    policy: Path | dict[str, Any] | None = None
+    folder: Path = Field(default=Path(), exclude=True)
+
+    @classmethod
+    def load(cls, path: Path) -> SiteFile:
+        """Read a site's file; paths in it are relative to where it lies."""
+        try:
+            record = tomllib.loads(path.read_text(encoding="utf-8"))
+            return cls(**record, folder=path.parent)
+        except OSError as error:
+            raise BadStudy(f"the site file {path} cannot be read: {error.strerror or error}") from None
+        except ValidationError as error:
+            raise BadStudy(f"the site file {path}: {first_fault(error)}") from None
+        except (ValueError, TypeError) as error:  # not UTF-8, not TOML, or an entry called folder
+            raise BadStudy(f"the site file {path} is not a site's TOML file: {error}") from None
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.data
+
+    def load_policy(self, unit: Literal["person", "record"], adjacency: Adjacency) -> Policy:
+        """The policy, or the default one for what a study protects."""
+        if isinstance(self.policy, Path):
+            return Policy.load(self.folder / self.policy)
+        if self.policy is None:
+            return Policy(population=self.name, unit=unit, adjacency=adjacency)
+        return Policy.parse(self.policy, self.folder, "its policy")
+
+
+def parted(record: dict[str, Any]) -> dict[str, Any]:
+    """A study's entries with what belongs to its sites, where a file holds both, under `site_files`."""
+    record, folder = dict(record), record.get("folder", Path())
+    unit = record.get("unit")
+    column = None
+    if isinstance(unit, dict) and "column" in unit:
+        column = unit["column"]
+        record["unit"] = {name: value for name, value in unit.items() if name != "column"}
+    sites = record.get("sites")
+    if not isinstance(sites, list | tuple) or not all(isinstance(site, dict) for site in sites):
+        return record
+    private = []
+    for site in sites:
+        own = {name: site[name] for name in _PRIVATE if name in site}
+        if own:
+            usual = {} if column is None else {"unit_column": column}
+            private.append({"name": site.get("name", ""), "folder": folder} | usual | own)
+    record["sites"] = [{name: value for name, value in site.items() if name not in _PRIVATE} for site in sites]
+    record["site_files"] = private
+    return record
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a public file."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise BadStudy(f"the file {path} cannot be read: {error.strerror or error}") from None

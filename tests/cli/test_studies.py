@@ -1,0 +1,111 @@
+"""Plans that are written, approved and run; studies whose public and private parts are files of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_cli import STUDY, as_json, assert_refused, write_study, zerosum
+
+PUBLIC = STUDY + '\n[[sites]]\nname = "s0"\n\n[[sites]]\nname = "s1"\n\n[[sites]]\nname = "s2"\n'
+
+
+def test_a_plan_is_written_approved_and_run_once(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    planned = as_json(zerosum("plan", "study.toml", "--out", "plan.json", "--json", cwd=tmp_path))
+    done = zerosum("run", "study.toml", "--plan", "plan.json", "--out", "result", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    privacy = as_json(done)["privacy"]
+    assert privacy["study"] == planned["study"] == json.loads((tmp_path / "plan.json").read_text())["study"]
+    assert privacy["public_digest"] == planned["public_digest"]
+    again = zerosum("run", "study.toml", "--plan", "plan.json", "--out", "again", "--json", cwd=tmp_path)
+    assert_refused(again, "in the ledger already")
+    assert not (tmp_path / "again").exists()
+
+
+def test_two_plans_agree_in_all_but_the_name(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    records = []
+    for name in ("one.json", "two.json"):
+        planned = as_json(zerosum("plan", "study.toml", "--out", name, "--json", cwd=tmp_path))
+        record = json.loads((tmp_path / name).read_text())
+        records.append((record.pop("study"), record, planned["public_digest"], planned["plan_digest"]))
+    (a, one, public, digest), (b, two, public2, digest2) = records
+    assert a != b
+    assert one == two
+    assert public == public2
+    assert digest != digest2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("upper = [100, 200]", "upper = [100, 201]"),
+        ('columns = ["age", "pressure"]', 'columns = ["pressure", "age"]'),
+        ("epsilon = 2.0", "epsilon = 2.1"),
+        ('name = "s2"', 'name = "s3"'),
+        ("[privacy]", '[unit]\nkind = "record"\n\n[privacy]'),
+    ],
+)
+def test_a_plan_is_not_for_another_study(old: str, new: str, tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    zerosum("plan", "study.toml", "--out", "plan.json", cwd=tmp_path)
+    study.write_text(study.read_text().replace(old, new))
+    done = zerosum("run", "study.toml", "--plan", "plan.json", "--out", "result", "--json", cwd=tmp_path)
+    assert_refused(done, "the plan is of another study")
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_file_that_is_no_plan_is_refused(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    for text in ("", "{}", "not json"):
+        (tmp_path / "plan.json").write_text(text)
+        done = zerosum("run", "study.toml", "--plan", "plan.json", "--out", "result", "--json", cwd=tmp_path)
+        assert_refused(done, "the plan")
+    done = zerosum("run", "study.toml", "--plan", "nothing.json", "--out", "result", "--json", cwd=tmp_path)
+    assert_refused(done, "cannot be read")
+
+
+def test_public_and_private_parts_are_files_of_their_own(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    (tmp_path / "public.toml").write_text(PUBLIC)
+    whole = as_json(zerosum("plan", "study.toml", "--json", cwd=tmp_path))
+    public = as_json(zerosum("plan", "public.toml", "--json", cwd=tmp_path))
+    assert whole["public_digest"] == public["public_digest"]  # where data lie is no part of the question
+    for s in range(3):
+        (tmp_path / f"s{s}.toml").write_text(f'name = "s{s}"\ndata = "{s}.csv"\n\n[policy]\npopulation = "p{s}"\n')
+    assert_refused(zerosum("run", "public.toml", "--out", "r", "--json", cwd=tmp_path), "give their site files")
+    files = [argument for s in range(3) for argument in ("--site", f"s{s}.toml")]
+    done = zerosum("run", "public.toml", *files, "--out", "result", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert len(list((tmp_path / "state" / "ledgers").glob("p*.sqlite"))) == 3
+
+
+def test_bad_site_files_are_one_sentence(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    (tmp_path / "public.toml").write_text(PUBLIC)
+    for text, word in (
+        ('name = "stranger"\ndata = "0.csv"\n', "no site named 'stranger'"),
+        ('name = "s0"\n', "data"),
+        ('name = "s0"\ndata = "0.csv"\nfolder = "x"\n', "folder"),
+        ('name = "s0"\ndata = "0.csv"\nepsilon = 3\n', "epsilon"),
+        ("not toml", "TOML"),
+    ):
+        (tmp_path / "site.toml").write_text(text)
+        done = zerosum("run", "study.toml", "--site", "site.toml", "--out", "r", "--json", cwd=tmp_path)
+        assert_refused(done, word)
+    assert_refused(zerosum("run", "study.toml", "--site", "none.toml", "--out", "r", "--json", cwd=tmp_path), "read")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_result_says_what_was_asked(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    done = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
+    question = done["privacy"]["question"]
+    assert question["columns"] == ["age", "pressure"]
+    assert question["parameters"]["lower"] == [0, 60]
+    mean = done["quantities"]["mean"]
+    assert mean["kind"] == "mean"
+    assert mean["axes"] == [{"name": "column", "labels": ["age", "pressure"]}]
+    assert mean["std"] == done["estimate"]["noise_std"]
