@@ -19,7 +19,7 @@ from zerosum.statistics.rows import clip_rows
 
 
 class SpectralNorm(SecondMoment):
-    """The spectral norm for a sensitivity, as papers 000 and 002 have it."""
+    """The spectral norm for a sensitivity, as capeDJICA and capePCA have it."""
 
     name: ClassVar[str] = "mistake_spectral"
 

@@ -1,4 +1,4 @@
-"""One separation of made-up brains, by Zerosum or by a method of papers 000 and 001, with what it cost.
+"""One separation of made-up brains, by Zerosum or as in capeDJICA or DP-djICA, with what it cost.
 
 Zerosum pays for everything. The papers' methods are given exactly whitened data, which is not private: on volumes
 divided by their largest norm, as the papers have them, their iteration does not move (without noise, 256 people: gain
