@@ -1,4 +1,7 @@
-"""What a ledger records besides plain releases: one type per mechanism."""
+"""What a ledger records besides plain releases: one type per mechanism.
+
+Tested in tests/kernel/test_accountant.py.
+"""
 
 from __future__ import annotations
 

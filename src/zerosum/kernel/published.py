@@ -1,6 +1,8 @@
 """The accountants that the papers and their peers use, for comparison: what they would report for the same mu.
 
 At every setting the exact epsilon (`zerosum.kernel.accountant`) is the smallest of them.
+
+Tested in tests/kernel/test_accountant.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Second moments."""
+"""Second moments.
+
+Tested in tests/statistics/test_sensitivity.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Programs whose statistics claim too little. Nothing but the audit uses them; no policy allows them."""
+"""Programs whose statistics claim too little. Nothing but the audit uses them; no policy allows them.
+
+Tested in tests/audit/test_audit.py.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ Zerosum looks at people in a public basis, the 64 lowest cosines of the image; i
 from all 900 voxels by private PCA (`zerosum-pca`), which takes all volumes in memory. A method with `-tuned` takes a
 step of 1 for 100 rounds, which is our choice for these data: with their own step the papers' do not get far in 1000
 rounds, with or without noise.
+
+Tested in tests/papers/test_figures_ica.py.
 """
 
 from __future__ import annotations

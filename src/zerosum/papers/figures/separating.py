@@ -10,6 +10,8 @@ noise on it and the exact total epsilon stay the same: with a kth of the rounds 
 epsilon of a round. capeDJICA of 1024 people at an exact total of 276 has the Amari index 0.246 after 1000 rounds (two
 seeds) and 0.248 or 0.250 after 20. Without noise the papers' tolerance ends djICA after 355 rounds at 0.264; without
 tolerance it comes to 0.247, and compressed to 0.248. DP-djICA, which has no such total, is given the larger step alone.
+
+Tested in tests/papers/test_figures_ica.py.
 """
 
 from __future__ import annotations

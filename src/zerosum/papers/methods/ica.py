@@ -19,6 +19,8 @@ What the papers leave open, and what is done here:
 - DP-djICA prints G without dividing by the number of time points, and I where N I belongs; at its step that would
   diverge in the first round. The mean is taken, as in capeDJICA.
 - The reduced data are called whitened in DP-djICA, but neither paper's reduction whitens.
+
+Tested in tests/papers/test_ica_baselines.py.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ mu^2 of such an entry, and with d the squared change on the diagonal those above
 the worst pair still lies on the diagonal, and mu^2 is that of `zerosum.kernel.view` at sensitivity sqrt(2)/n.
 `exact_epsilon` says what the published calibration is worth, `tau_for_exact` what noise each method needs at a given
 exact epsilon.
+
+Tested in tests/papers/test_figures_pca.py.
 """
 
 from __future__ import annotations
