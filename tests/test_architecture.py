@@ -1,4 +1,4 @@
-"""Who may import whom: dependencies point inward (docs/architecture.md)."""
+"""Who may import whom: dependencies point inward (docs/architecture.md). Where each module is tested."""
 
 from __future__ import annotations
 
@@ -75,6 +75,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "": {"errors", "kernel", "statistics", "site", "algorithms", "report", "study", "estimators"},
 }
+TESTS = Path(__file__).parent
+PENDING = {
+    *("protocol", "engines", "coordinator", "study"),
+    *("kernel/request.py", "kernel/plan.py", "kernel/terms.py", "site/site.py"),
+}
 IO = {"pathlib", "sqlite3", "socket", "subprocess", "tempfile", "requests", "secrets", "random"}
 
 
@@ -132,6 +137,37 @@ def test_the_tree_and_its_page_agree() -> None:
                 drawn.add(folders[depth] / word)
     known = {path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"} | {SOURCE / "__init__.py"}
     assert {str(path.relative_to(SOURCE)) for path in drawn} == {str(path.relative_to(SOURCE)) for path in known}
+
+
+def mentions(test: Path, module: Path) -> bool:
+    """Whether a test, or a helper of tests that it imports, names the module, its package or something it defines."""
+    texts = [test.read_text(encoding="utf-8")]
+    for name in imports(test):
+        for helper in (TESTS / f"{name}.py", test.parent / f"{name}.py"):
+            texts += [helper.read_text(encoding="utf-8")] if helper.exists() else []
+    dotted = ".".join(module.relative_to(SOURCE.parent).with_suffix("").parts)
+    source = module.read_text(encoding="utf-8")
+    names = re.findall(r"^(?:class |def |    name: ClassVar\[str\] = \")([A-Za-z]\w*)", source, re.MULTILINE)
+    known = "|".join([re.escape(dotted), f"from {re.escape(dotted.rpartition('.')[0])} import", *names])
+    return any(re.search(rf"\b(?:{known})\b", text) for text in texts)
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"),
+    ids=lambda path: str(path.relative_to(SOURCE)),
+)
+def test_a_module_has_a_test_of_its_name_or_says_where_it_is_tested(path: Path) -> None:
+    relative = path.relative_to(SOURCE)
+    own = TESTS / relative.parent / f"test_{path.name}"
+    said = re.search(
+        r"^Tested in tests/([\w/]+\.py)\.$\Z", ast.get_docstring(ast.parse(path.read_text())) or "", re.MULTILINE
+    )
+    if own.exists() or PENDING & {part.as_posix() for part in (relative, *relative.parents)}:
+        return
+    assert said is not None, f"{relative} has no {own.relative_to(TESTS)} and does not say where it is tested"
+    assert (TESTS / said[1]).exists(), f"{relative} names {said[1]}, which is not there"
+    assert mentions(TESTS / said[1], path), f"{said[1]} has nothing of {relative}"
 
 
 @pytest.mark.parametrize("code", ["import zerosum", "from zerosum.cli import _run; _run(['--help'])"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from zerosum import Policy, Study
+from zerosum.study import SiteFile
 from zerosum.report.record import privacy_report
 
 ROOT = Path(__file__).parents[1]

@@ -1,4 +1,7 @@
-"""Names for arrays, used everywhere."""
+"""Names for arrays, used everywhere.
+
+Tested in tests/kernel/test_grid.py.
+"""
 
 from __future__ import annotations
 

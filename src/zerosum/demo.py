@@ -132,8 +132,8 @@ def draw(demo: Demo, path: Path) -> None:
         "secure-sum": "Zerosum's secure sum\n(the default)",
         "zero-sum": "zero-sum noise, large",
         "pairwise": "zero-sum noise, pairwise",
-        "cape-helper": "CAPE with noise dealer\n(paper 002)",
-        "cape-published": "CAPE as published\n(papers 000, 003)",
+        "cape-helper": "CAPE with noise dealer\n(capePCA)",
+        "cape-published": "CAPE as published\n(capeDJICA, capeFM)",
         "local": "each site protects\nitself alone",
     }
     colours = {"pooled": "#9aa5b1", "secure-sum": "#0b7a75", "zero-sum": "#57b8a5", "pairwise": "#57b8a5"}

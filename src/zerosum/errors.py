@@ -6,13 +6,13 @@ ZerosumError
 │   ├── BadParameter        a number or name outside its range
 │   ├── BadStudy            a study or policy file that does not say what is needed
 │   ├── UnknownStatistic    a name no registry here knows
-│   └── BadMessage          something that arrived from another party
-│       ├── Malformed         it cannot be read
-│       ├── Unsupported       it is of another version
-│       ├── Forged            a signature or a seal does not fit
-│       ├── Misdirected       it is meant for somebody else
-│       ├── OutOfTurn         it came before or after its time
-│       └── Inconsistent      it contradicts what was said before
+│   └── BadMessage          a message to or from a site that does not fit
+│       ├── Malformed         not in the format
+│       ├── Unsupported       of another version
+│       ├── Forged            a key, signature or seal that does not hold
+│       ├── Misdirected       of another study, attempt or site
+│       ├── OutOfTurn         not now, or not again
+│       └── Inconsistent      at odds with what was said before
 ├── Refused               well-formed, but it must not happen                 exit code 2
 │   ├── BudgetExceeded      the population's lifetime cap would be passed
 │   ├── LedgerRefused       the ledger is damaged, older than its counter, or cannot be written

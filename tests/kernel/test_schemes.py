@@ -40,7 +40,7 @@ def test_the_papers_solutions_for_unequal_sites_meet_their_own_constraints(
     assert released == pytest.approx(1.0)  # N times a mean whose noise variance is 1/N^2
 
 
-def test_paper_002_has_no_solution_for_four_equal_sites() -> None:
+def test_capepca_has_no_solution_for_four_equal_sites() -> None:
     """Its e_S carries the noise of all others, (S - 1) var(e), which must stay below tau^2."""
     Scheme("cape-helper", combine=Combine.WEIGHTED).law([SiteShape(8)] * 2, 1)
     with pytest.raises(BadParameter, match="have no solution here"):
@@ -48,7 +48,7 @@ def test_paper_002_has_no_solution_for_four_equal_sites() -> None:
 
 
 def test_the_average_of_means_loses_what_the_papers_say_it_loses() -> None:
-    """H(n) = N^2/S^3 sum of 1/n_s^2 (paper 000, remark 3); sums lose nothing."""
+    """H(n) = N^2/S^3 sum of 1/n_s^2 (capeDJICA, remark 3); sums lose nothing."""
     units = np.array([10, 100, 1000])
     shapes = [SiteShape(int(n)) for n in units]
     means = Scheme("cape-published", combine=Combine.MEANS).law(shapes, 3)

@@ -124,7 +124,7 @@ def test_the_second_moments_own_bound_survives_the_attack() -> None:
 
 
 def test_a_sensitivity_of_one_is_caught() -> None:
-    """As in papers 000 and 002, which take the spectral norm."""
+    """As in capeDJICA and capePCA, which take the spectral norm."""
     with pytest.raises(AssertionError, match=r"an attacker reaches mu = 1\.[34]"):
         attack_second_moment(coordinates.pack, np.full(6, 1.0))
 

@@ -1,4 +1,7 @@
-"""The mean and covariance of the columns, from one joint release."""
+"""The mean and covariance of the columns, from one joint release.
+
+Tested in tests/algorithms/test_programs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The sum and mean of a statistic of the user's own, which every site has registered itself."""
+"""The sum and mean of a statistic of the user's own, which every site has registered itself.
+
+Tested in tests/algorithms/test_programs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How many units fall into each public category or bin."""
+"""How many units fall into each public category or bin.
+
+Tested in tests/algorithms/test_programs.py.
+"""
 
 from __future__ import annotations
 

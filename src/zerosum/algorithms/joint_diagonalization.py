@@ -1,4 +1,7 @@
-"""Joint diagonalisation: the rotation that makes several symmetric matrices as diagonal as one rotation can."""
+"""Joint diagonalisation: the rotation that makes several symmetric matrices as diagonal as one rotation can.
+
+Tested in tests/algorithms/test_spectral.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""k-means in a fixed number of rounds."""
+"""k-means in a fixed number of rounds.
+
+Tested in tests/algorithms/test_programs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The mean of vectors over all units of all sites."""
+"""The mean of vectors over all units of all sites.
+
+Tested in tests/algorithms/test_programs.py.
+"""
 
 from __future__ import annotations
 

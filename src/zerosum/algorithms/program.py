@@ -1,4 +1,7 @@
-"""What a program is: public parameters, the requests it will make, and the generator that makes them."""
+"""What a program is: public parameters, the requests it will make, and the generator that makes them.
+
+Tested in tests/algorithms/test_programs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rounds of subspace iteration: how many, at what shares, with how wide a basis. Played out before anything runs."""
+"""Rounds of subspace iteration: how many, at what shares, with how wide a basis. Played out before anything runs.
+
+Tested in tests/algorithms/test_pca.py.
+"""
 
 from __future__ import annotations
 

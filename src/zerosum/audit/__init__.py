@@ -121,7 +121,7 @@ def audit(
 
     `declare_units` makes counts public in the plan, as combining means needs them. `forget_colluders` plans as if
     nobody colluded, one of the mistakes an audit must find. `helper_apart` takes what a trusted helper deals out of
-    the coordinator's hands, as paper 002 has it; here the coordinator is the helper.
+    the coordinator's hands, as capePCA has it; here the coordinator is the helper.
     """
     if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme claims nothing that could be audited")

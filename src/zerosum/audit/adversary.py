@@ -1,4 +1,7 @@
-"""The adversary: the best test it can learn, and the two people it tells apart best."""
+"""The adversary: the best test it can learn, and the two people it tells apart best.
+
+Tested in tests/audit/test_audit.py.
+"""
 
 from __future__ import annotations
 

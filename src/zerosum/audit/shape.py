@@ -10,6 +10,8 @@ streams is accused less often than once in 1/FALSE_ALARM:
     missing    how many numbers are nearer to 0 than NEAR: binomial
     normal     the Kolmogorov distance to the normal: 2 exp(-2 n eps^2), Dvoretzky, Kiefer, Wolfowitz and Massart
     low bits   on the grid, how many draws leave each remainder when divided by 16: binomial
+
+Tested in tests/audit/test_echoes.py.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """What the coalition sees: every message the coordinator reads, all that its members drew or were dealt; and, which the
-coalition does not see, what everybody else drew."""
+coalition does not see, what everybody else drew.
+
+Tested in tests/audit/test_audit.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The calculator: noise to epsilon and back."""
+"""The calculator: noise to epsilon and back.
+
+Tested in tests/cli/test_cli.py.
+"""
 
 from __future__ import annotations
 

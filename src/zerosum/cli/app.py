@@ -1,4 +1,7 @@
-"""The application that commands register with."""
+"""The application that commands register with.
+
+Tested in tests/cli/test_cli.py.
+"""
 
 from __future__ import annotations
 

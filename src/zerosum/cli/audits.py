@@ -1,4 +1,7 @@
-"""The adversary on transcripts."""
+"""The adversary on transcripts.
+
+Tested in tests/cli/test_audit_cli.py.
+"""
 
 from __future__ import annotations
 

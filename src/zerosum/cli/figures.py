@@ -1,4 +1,7 @@
-"""The papers' figures."""
+"""The papers' figures.
+
+Tested in tests/cli/test_cli.py.
+"""
 
 from __future__ import annotations
 

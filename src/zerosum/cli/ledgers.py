@@ -1,4 +1,7 @@
-"""What was spent, and whether the record is sound."""
+"""What was spent, and whether the record is sound.
+
+Tested in tests/cli/test_cli.py.
+"""
 
 from __future__ import annotations
 

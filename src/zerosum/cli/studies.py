@@ -1,4 +1,7 @@
-"""Plan and run studies; the demonstration."""
+"""Plan and run studies; the demonstration.
+
+Tested in tests/cli/test_cli.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Nothing printed is read as markup, since names of studies, sites, columns and files come from users; what is bold or red
 is a `Text` that says so.
+
+Tested in tests/cli/test_cli.py.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class _Coordinator:
         return mixer.finish(), arrived
 
     def _draws(self, round: int, mixer: Mixer) -> list[str]:
-        """Algorithm 1 of papers 000 and 003: the sum of the sites' draws by a secure sum, for everybody."""
+        """Algorithm 1 of capeDJICA and capeFM: the sum of the sites' draws by a secure sum, for everybody."""
         secure = self._secured()
         secure.begin(round, self._plan.release(round).size, mask_context(self._plan, round, None))
         for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, 0))):

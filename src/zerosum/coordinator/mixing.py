@@ -1,7 +1,7 @@
 """The coordinator's half of the noise: it passes on what sites need from each other and adds up what they send.
 
 The sites' half is `zerosum.site.noise`; the secure sum has a module of its own, `zerosum.coordinator.secure`. The
-trusted helper of paper 002 lives here too, since in one process there is nobody else.
+trusted helper of capePCA (Imtiaz and Sarwate 2018) lives here too, since in one process there is nobody else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Mixer:
                 return None
 
     def _helper(self) -> Floats:
-        """All sites' e_s, as a trusted noise generator deals them (paper 002, Algorithm 1 and section III-A)."""
+        """All sites' e_s, as a trusted noise generator deals them (the capePCA paper, Algorithm 1, section III-A)."""
         if self._helper_deals is None:
             law, last = self._law, self._law.sites - 1
             turns = last if np.isinf(law.cancelling[last]) else law.sites

@@ -1,4 +1,7 @@
-"""Public bases: the few directions among many columns in which maps are looked for. From a file, or cosines."""
+"""Public bases: the few directions among many columns in which maps are looked for. From a file, or cosines.
+
+Tested in tests/data/test_fmri.py.
+"""
 
 from __future__ import annotations
 

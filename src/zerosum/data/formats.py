@@ -1,4 +1,7 @@
-"""The file formats: what a file holds, as named columns that can be read in batches of rows."""
+"""The file formats: what a file holds, as named columns that can be read in batches of rows.
+
+Tested in tests/data/test_tables.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The public grid of an imaging study: which voxels count, and which of them make a column."""
+"""The public grid of an imaging study: which voxels count, and which of them make a column.
+
+Tested in tests/data/test_imaging.py.
+"""
 
 from __future__ import annotations
 

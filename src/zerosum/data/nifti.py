@@ -1,4 +1,7 @@
-"""NIfTI files as they lie on disk: opened once for the header, and read a few volumes at a time."""
+"""NIfTI files as they lie on disk: opened once for the header, and read a few volumes at a time.
+
+Tested in tests/data/test_imaging.py.
+"""
 
 from __future__ import annotations
 

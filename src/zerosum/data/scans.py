@@ -2,6 +2,8 @@
 
 Everything is done within the run, so that nothing of one person enters another's rows. What is wrong with a run is said
 without its file's name, which names a person; that is in the error's `detail`.
+
+Tested in tests/data/test_imaging.py.
 """
 
 from __future__ import annotations

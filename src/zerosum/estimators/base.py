@@ -1,4 +1,7 @@
-"""What estimators share: the sites' data on the way in, one study for each fit, the record of it on the way out."""
+"""What estimators share: the sites' data on the way in, one study for each fit, the record of it on the way out.
+
+Tested in tests/estimators/test_pca_estimator.py.
+"""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

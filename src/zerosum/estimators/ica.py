@@ -1,4 +1,7 @@
-"""Private independent components over sites."""
+"""Private independent components over sites.
+
+Tested in tests/estimators/test_ica_estimator.py.
+"""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

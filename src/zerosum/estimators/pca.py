@@ -1,4 +1,7 @@
-"""Private principal components over sites."""
+"""Private principal components over sites.
+
+Tested in tests/estimators/test_pca_estimator.py.
+"""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

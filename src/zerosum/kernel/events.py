@@ -2,6 +2,8 @@
 
 A `Sum` over the sites and a `Publication` of one site's units are Gaussian mechanisms of some mu: they compose by
 adding squares. `Subsampled` sums compose by their privacy loss distributions.
+
+Tested in tests/kernel/test_accountant.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The accountants that the papers and their peers use, for comparison: what they would report for the same mu.
 
 At every setting the exact epsilon (`zerosum.kernel.accountant`) is the smallest of them.
+
+Tested in tests/kernel/test_accountant.py.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from zerosum.kernel.amounts import check_delta
 
 
 def rdp_published(mu: float, delta: float) -> float:
-    """Renyi accounting with the conversion the papers use (paper 000, propositions 3 to 5), best order.
+    """Renyi accounting with the conversion the papers use (capeDJICA, propositions 3 to 5), best order.
 
     >>> round(rdp_published(1.0, 1e-5), 4)
     5.2985
@@ -48,7 +50,7 @@ def moments(mu: float, delta: float, orders: int = 64) -> float:
     """The moments accountant of Abadi et al. 2016 over integer orders up to `orders`.
 
     With a continuous order it equals `rdp_published`: delta = min_t exp(mu^2 (t + t^2)/2 - t eps) at
-    t = eps/mu^2 - 1/2. The quadratic printed in paper 000 (section IV-B) has -eps where this gives -eps/2.
+    t = eps/mu^2 - 1/2. The quadratic printed for capeDJICA (section IV-B) has -eps where this gives -eps/2.
 
     >>> moments(1.0, 1e-5) >= rdp_published(1.0, 1e-5)
     True
@@ -91,7 +93,7 @@ def gaussian_mechanism(sensitivity: float, tau: float, delta: float) -> float:
 
 
 def theorem_1(sites: int, colluders: int) -> float | None:
-    """mu^2 at D = tau = 1 as claimed by Theorem 1 of papers 000 and 003, or None outside its assumptions.
+    """mu^2 at D = tau = 1 as claimed by Theorem 1 of capeDJICA and capeFM, or None outside its assumptions.
 
     It leaves out that colluders know their own draws; the exact figure is up to 2.5 times larger.
 
@@ -122,7 +124,7 @@ def theorem_1_epsilon(claimed_mu_squared: float, delta: float) -> float:
 def claimed_mu_squared(scheme: str, sites: int, colluders: int) -> float | None:
     """mu^2 at D = tau = 1 as the papers claim it for a scheme of theirs, None where they have no formula.
 
-    Papers 000 and 003 have Theorem 1; paper 002 takes each message's marginal variance, tau^2, at face value.
+    capeDJICA and capeFM have Theorem 1; capePCA takes each message's marginal variance, tau^2, at face value.
     """
     if scheme == "cape-published":
         return theorem_1(sites, colluders)

@@ -55,8 +55,8 @@ class Combine(Enum):
     """How unequal sites are put together."""
 
     SUMS = "sums"  # ours: sums are added, so a unit weighs the same wherever it lives
-    MEANS = "means"  # papers 000 and 003, Algorithm 2: the plain average of the sites' means
-    WEIGHTED = "weighted"  # paper 000 section III-C, paper 002 section III-A: weighted means, solved variances
+    MEANS = "means"  # capeDJICA and capeFM, Algorithm 2: the plain average of the sites' means
+    WEIGHTED = "weighted"  # capeDJICA section III-C, capePCA section III-A: weighted means, solved variances
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Scheme:
         if self.combine not in self.facts.combines:
             if len(self.facts.combines) == 1:
                 raise BadParameter(f"combine = {self.combine.value!r} belongs to the cape schemes, not to {self.name}")
-            raise BadParameter("paper 002 has no plain average of unequal means; use combine = 'weighted'")
+            raise BadParameter("capePCA has no plain average of unequal means; use combine = 'weighted'")
 
     @property
     def facts(self) -> SchemeFacts:
@@ -231,7 +231,7 @@ def _weights(shapes: Sequence[SiteShape], units: Floats) -> Floats:
 
 
 def _average_of_means(mechanism: NoiseMechanism, units: Floats, asked: Floats) -> NoiseLaw:
-    """Algorithm 2 of papers 000 and 003 with unequal sites: site s adds noise tau_s = 1/(n_s a_s) to its mean.
+    """Algorithm 2 of capeDJICA and capeFM with unequal sites: site s adds noise tau_s = 1/(n_s a_s) to its mean.
 
     Scaled by N, so that the release still estimates a sum over units.
     """
@@ -244,7 +244,7 @@ def _weighted_means(mechanism: NoiseMechanism, units: Floats, asked: Floats, p: 
     """Weighted means whose variances are solved for, so that the release meets the pooled noise tau_c = 1/N."""
     N = float(np.sum(units))
     tau2 = 1 / (units * asked) ** 2
-    solve = _variances_000 if mechanism is NoiseMechanism.BROADCAST else _variances_002
+    solve = _variances_capedjica if mechanism is NoiseMechanism.BROADCAST else _variances_capepca
     cancelling2, own2 = solve(p, tau2, 1 / N**2)
     if np.any(~(cancelling2 >= 0)) or np.any(~(own2 >= 0)):
         raise BadParameter(
@@ -254,8 +254,8 @@ def _weighted_means(mechanism: NoiseMechanism, units: Floats, asked: Floats, p: 
     return NoiseLaw(mechanism, 1 / units, N * p, np.sqrt(own2), np.sqrt(cancelling2))
 
 
-def _variances_000(p: Floats, tau2: Floats, pooled2: float) -> tuple[Floats, Floats]:
-    """Paper 000, section III-C: var(g_s) = pooled/(p_s^2 S), and var(e_s) + var(g_s) = tau_s^2 solved for r_s.
+def _variances_capedjica(p: Floats, tau2: Floats, pooled2: float) -> tuple[Floats, Floats]:
+    """capeDJICA, section III-C: var(g_s) = pooled/(p_s^2 S), and var(e_s) + var(g_s) = tau_s^2 solved for r_s.
 
     In the unknowns y_s = p_s^2 var(r_s) the paper's matrix is (1 - 2/S) I + 11'/S^2, inverted here by hand. (The last
     entry of its printed right-hand side divides by S^2; its own derivation gives S.)
@@ -272,8 +272,8 @@ def _variances_000(p: Floats, tau2: Floats, pooled2: float) -> tuple[Floats, Flo
     return (mean / (1 - 1 / S) + apart) / (p * p), own2
 
 
-def _variances_002(p: Floats, tau2: Floats, pooled2: float) -> tuple[Floats, Floats]:
-    """Paper 002, section III-A: e_s independent for s < S, the last one takes what is left over.
+def _variances_capepca(p: Floats, tau2: Floats, pooled2: float) -> tuple[Floats, Floats]:
+    """capePCA, section III-A: e_s independent for s < S, the last one takes what is left over.
 
     The last entry of the cancelling variance is infinite here: e_S has no draw of its own. With equal requirements the
     paper's var(g_S) is (3 - S)/2 tau^2: negative, so no solution, from four sites on.

@@ -3,6 +3,8 @@
 A statistic is a frozen record of public parameters. `size` and `sensitivity` follow from these alone, before any data
 is read; `sum_block` adds up the bounded contributions of some units. Each subclass proves its sensitivity in its
 docstring; tests search for worse neighbours numerically.
+
+Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations

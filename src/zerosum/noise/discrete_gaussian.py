@@ -27,7 +27,8 @@ Error of the double comparison, for every sigma in the range: k t < 2^45 and j <
 Their product, the factor 1 / (2 sigma^2) and the product with it take four roundings, in all 2^-50.9 relative; as
 E exp(-E) <= 1/e they move the probability by less than 2^-52. The uniform number lies less than 2^-32 above its known
 bits, which a double holds exactly, and the subtraction rounds by 2^-53. So the band of 2^-31 leaves exp an error of
-0.999 * 2^-32, more than a million units in the last place; numpy's is below one (tests/site/test_discrete_gaussian.py).
+0.999 * 2^-32, more than a million units in the last place; numpy's is below one
+(tests/noise/test_discrete_gaussian.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Results and privacy reports: frozen records, and how they are shown and written."""
+"""Results and privacy reports: frozen records, and how they are shown and written.
+
+Tested in tests/kernel/test_plan.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The coordinator's half of the secure sum: routes the set-up, folds masked vectors into one sum, and unmasks it.
 
 It holds one vector, whatever the number of sites. More losses than planned abandon the attempt before unmasking.
+
+Tested in tests/secagg/test_secagg_messages.py.
 """
 
 from __future__ import annotations

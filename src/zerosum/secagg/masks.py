@@ -1,4 +1,7 @@
-"""Masks: a key's AES-256 stream read as numbers of Z_2^64 and added to a vector, in blocks that stay in the cache."""
+"""Masks: a key's AES-256 stream read as numbers of Z_2^64 and added to a vector, in blocks that stay in the cache.
+
+Tested in tests/secagg/test_secagg_vectors.py.
+"""
 
 from __future__ import annotations
 

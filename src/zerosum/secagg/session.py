@@ -9,6 +9,8 @@ and once: mask a vector; where losses are tolerated, sign the list of whose vect
 Secrets live in memory only and are dropped as soon as nothing rests on them: the sealing key with the set-up, the rest
 with their attempt. A site that restarts has none, so it can open nothing and masks nothing twice: it rejoins with a new
 set-up, whose keys enter every mask and signature, so that nothing said in the old one counts in it.
+
+Tested in tests/secagg/test_secagg_messages.py.
 """
 
 from __future__ import annotations

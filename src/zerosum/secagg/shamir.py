@@ -1,6 +1,8 @@
 """Shamir's secret sharing of 256-bit secrets, whole, in the field of the prime 2^256 + 297.
 
 Any `threshold` shares give the secret back; fewer say nothing about it.
+
+Tested in tests/secagg/test_secagg_vectors.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What is written down in a ledger: the account, its cap, and what each release costs it."""
+"""What is written down in a ledger: the account, its cap, and what each release costs it.
+
+Tested in tests/site/test_ledger.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """A site's half of the noise: what it draws itself, and what it does with what the others drew.
 
 One object serves one attempt at one round. The coordinator's half is `zerosum.coordinator.mixing`.
+
+Tested in tests/audit/test_audit.py.
 """
 
 from __future__ import annotations

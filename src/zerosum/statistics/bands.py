@@ -1,4 +1,7 @@
-"""Each unit's second moment by frequency: what separates sources that differ in how fast they move."""
+"""Each unit's second moment by frequency: what separates sources that differ in how fast they move.
+
+Tested in tests/statistics/test_time_courses.py.
+"""
 
 from __future__ import annotations
 

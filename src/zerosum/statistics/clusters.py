@@ -1,4 +1,7 @@
-"""Counts and sums per cluster: one step of k-means."""
+"""Counts and sums per cluster: one step of k-means.
+
+Tested in tests/statistics/test_sensitivity.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Counts of public categories or bins."""
+"""Counts of public categories or bins.
+
+Tested in tests/statistics/test_sensitivity.py.
+"""
 
 from __future__ import annotations
 

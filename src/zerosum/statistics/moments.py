@@ -1,4 +1,7 @@
-"""Second moments."""
+"""Second moments.
+
+Tested in tests/statistics/test_sensitivity.py.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class SecondMoment(Ranged):
     Sensitivity. A contribution Z is positive semidefinite with norm(Z) <= c^2 + a^2 =: r in Frobenius norm, being
     an average of matrices z z' with norm(z z') = norm(z)^2. For two such matrices norm(Z - W)^2 = norm(Z)^2 +
     norm(W)^2 - 2 tr(Z W) <= 2 r^2, since tr(Z W) >= 0. So D = sqrt(2) r; attained by z orthogonal to w, which needs
-    a <= c. (Not r, as papers 000 and 002 have it: that is the spectral norm.) Adding or removing one: r.
+    a <= c. (Not r, as capeDJICA and capePCA have it: that is the spectral norm.) Adding or removing one: r.
     """
 
     name: ClassVar[str] = "second_moment"

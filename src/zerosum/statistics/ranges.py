@@ -1,4 +1,7 @@
-"""Public ranges: values are clamped column by column and mapped to [-1, 1], a free transformation of each row."""
+"""Public ranges: values are clamped column by column and mapped to [-1, 1], a free transformation of each row.
+
+Tested in tests/statistics/test_sensitivity.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which way sources are still turned into each other: what a fixed-point ICA asks of every unit in every round."""
+"""Which way sources are still turned into each other: what a fixed-point ICA asks of every unit in every round.
+
+Tested in tests/statistics/test_time_courses.py.
+"""
 
 from __future__ import annotations
 

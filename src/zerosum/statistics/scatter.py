@@ -1,4 +1,7 @@
-"""Each unit's own second moment, bounded in Frobenius norm: what principal components are made of."""
+"""Each unit's own second moment, bounded in Frobenius norm: what principal components are made of.
+
+Tested in tests/statistics/test_sensitivity.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A statistic of the user's own: a function of one unit, bounded by the kernel."""
+"""A statistic of the user's own: a function of one unit, bounded by the kernel.
+
+Tested in tests/statistics/test_rows.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sums of vectors."""
+"""Sums of vectors.
+
+Tested in tests/statistics/test_sensitivity.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The faults: what could be wrong somewhere, and must not go unseen. `docs/audit.md` says what catches each."""
+"""The faults: what could be wrong somewhere, and must not go unseen. `docs/audit.md` says what catches each.
+
+Tested in tests/audit/test_mutations.py.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A function keeps its identity and gets another code object, compiled from its own source with the words exchanged. So
 whoever imported it, registered it or inherited it runs the fault as well, and a fault whose words are no longer there
 is refused: the list cannot go stale unnoticed.
+
+Tested in tests/audit/test_mutations.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Faults of a site, of its ledger and policy, and of the secure sum."""
+"""Faults of a site, of its ledger and policy, and of the secure sum.
+
+Tested in tests/audit/test_mutations.py.
+"""
 
 from zerosum.audit.mistakes.fault import Edit, Fault
 

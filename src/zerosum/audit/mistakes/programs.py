@@ -1,4 +1,7 @@
-"""Programs whose statistics claim too little. Nothing but the audit uses them; no policy allows them."""
+"""Programs whose statistics claim too little. Nothing but the audit uses them; no policy allows them.
+
+Tested in tests/audit/test_audit.py.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from zerosum.statistics.rows import clip_rows
 
 
 class SpectralNorm(SecondMoment):
-    """The spectral norm for a sensitivity, as papers 000 and 002 have it."""
+    """The spectral norm for a sensitivity, as capeDJICA and capePCA have it."""
 
     name: ClassVar[str] = "mistake_spectral"
 

@@ -1,4 +1,4 @@
-"""Figure 6 of paper 000: total epsilon of capeDJICA against rounds, by every accountant, with the exact figure beside.
+"""Figure 6 of capeDJICA: its total epsilon against rounds, by every accountant, with the exact figure beside.
 
 Two settings: the figure's own, noise of variance 0.25 on G and on h for a sensitivity of one, and a run of section V,
 calibrated for epsilon 0.5 in every round. Four sites, one of them colluding, delta = 1e-5. No data are needed.

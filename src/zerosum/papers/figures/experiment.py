@@ -1,4 +1,7 @@
-"""What an experiment is: it makes rows, a picture of them, and the few lines that a person reads."""
+"""What an experiment is: it makes rows, a picture of them, and the few lines that a person reads.
+
+Tested in tests/papers/test_figures_pca.py.
+"""
 
 from __future__ import annotations
 

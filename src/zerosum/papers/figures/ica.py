@@ -1,4 +1,4 @@
-"""Figures 1a, 2a, 7a and 3 of paper 000 (and 2 of paper 001): private ICA of made-up fMRI, theirs and Zerosum's.
+"""Figures 1a, 2a, 7a and 3 of capeDJICA (and 2 of DP-djICA): private ICA of made-up fMRI, theirs and Zerosum's.
 
 Four sites, one of them colluding, 20 GARCH time courses of 250 volumes in every person, 30 x 30 maps. The metric is the
 normalized Amari index, 0 at best; below 0.1 is held to be usable. The papers' methods run twice: at the same exact
@@ -9,6 +9,8 @@ Zerosum looks at people in a public basis, the 64 lowest cosines of the image; i
 from all 900 voxels by private PCA (`zerosum-pca`), which takes all volumes in memory. A method with `-tuned` takes a
 step of 1 for 100 rounds, which is our choice for these data: with their own step the papers' do not get far in 1000
 rounds, with or without noise.
+
+Tested in tests/papers/test_figures_ica.py.
 """
 
 from __future__ import annotations
@@ -157,7 +159,7 @@ def ica_epsilon(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The Amari index against epsilon (paper 000, figure 1a, and paper 001, figure 2a)."""
+    """The Amari index against epsilon (capeDJICA, figure 1a, and DP-djICA, figure 2a)."""
     size = FULL if full else QUICK
     totals = (0.5, 1.0, 2.0, 4.0, 8.0) if full else (1.0, 2.0, 4.0)
     rounds = (0.05, 0.1, 0.5, 1.0, 2.0) if full else (0.1, 0.5, 1.0)
@@ -173,7 +175,7 @@ def ica_subjects(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The Amari index against the people of all sites (paper 000, figure 2a)."""
+    """The Amari index against the people of all sites (capeDJICA, figure 2a)."""
     size = FULL if full else QUICK
     parts = (8, 4, 2, 1) if full else (4, 2, 1)
     return _sweep([_Point(people=size.people // part) for part in parts], size, seeds, on_step)
@@ -187,7 +189,7 @@ def ica_delta(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The Amari index against delta, which is also in the published noise of a round (paper 000, figure 7a)."""
+    """The Amari index against delta, which is also in the published noise of a round (capeDJICA, figure 7a)."""
     size = FULL if full else QUICK
     swept = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if full else (1e-7, 1e-5, 1e-3)
     points = [_Point(delta=delta, people=size.people, round_delta=delta) for delta in swept]
@@ -202,7 +204,7 @@ def ica_maps(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The maps that the methods find (paper 000, figure 3; its figure 4 varies capeDJICA alone): one row a map.
+    """The maps that the methods find (capeDJICA, figure 3; its figure 4 varies capeDJICA alone): one row a map.
 
     Values of a map are in its last column, matched to the truth in order and sign, the largest one 1. The public basis
     has 12 x 12 cosines here: with 8 x 8 maps this small are blurred.
@@ -258,7 +260,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
     OURS: ("Zerosum, public basis", "#0b7a75"),
     OURS_PCA: ("Zerosum, private PCA", "#57b8a5"),
     "pooled": ("trusted coordinator (pooled)", "#9aa5b1"),
-    "cape-djica": ("capeDJICA (paper 000)", "#d9843b"),
+    "cape-djica": ("capeDJICA", "#d9843b"),
     CAPE_TUNED: ("capeDJICA, our step", "#e8b98a"),
     "conv": ("conv", "#8057b8"),
     "single-site": ("one site alone (local DP-ICA)", "#b83b6f"),
@@ -267,7 +269,7 @@ _LINES = {
     OPEN: ("djICA, the papers' step", "black", (0, (1, 2))),
     OPEN_TUNED: ("djICA, our step", "black", (0, (4, 2))),
     OURS_OPEN: ("Zerosum without noise", "black", "-"),
-    NOT_PRIVATE: ("DP-djICA (paper 001): not private", "#c0392b", (0, (4, 2, 1, 2))),
+    NOT_PRIVATE: ("DP-djICA: not private", "#c0392b", (0, (4, 2, 1, 2))),
 }
 
 
@@ -348,7 +350,7 @@ _HEADINGS = {
     ("cape-djica", "exact"): "capeDJICA at the same ε",
     ("cape-djica", "published"): "capeDJICA as published",
     ("single-site", "published"): "One site, as published",
-    (NOT_PRIVATE, "not private"): "DP-djICA (paper 001)",
+    (NOT_PRIVATE, "not private"): "DP-djICA",
 }
 
 

@@ -1,4 +1,7 @@
-"""Maps of several methods below each other, in one order, one sign and one scale of colours."""
+"""Maps of several methods below each other, in one order, one sign and one scale of colours.
+
+Tested in tests/papers/test_figures_ica.py.
+"""
 
 from __future__ import annotations
 

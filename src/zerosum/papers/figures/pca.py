@@ -1,4 +1,4 @@
-"""Figure 2 of paper 002: captured energy of private principal components against epsilon, records and delta.
+"""Figure 2 of the capePCA paper: captured energy of private principal components against epsilon, records and delta.
 
 Five sites, one of them colluding. Every method of the papers runs twice: at the same exact epsilon as Zerosum, and at
 the published calibration, with the epsilon that this is truly worth beside it. The papers' methods see the data as the
@@ -6,7 +6,9 @@ papers prepared them (centred at the mean, divided by the largest norm: not priv
 ranges and pays for its mean.
 
 The metric is tr(V' A V) over its non-private value, A the second moment of all records used about their mean.
-The text of paper 002 does not give N_s, the fixed epsilon or the synthetic covariance; those here are our choice.
+The capePCA paper does not give N_s, the fixed epsilon or the synthetic covariance; those here are our choice.
+
+Tested in tests/papers/test_figures_pca.py.
 """
 
 from __future__ import annotations
@@ -122,8 +124,8 @@ def _first_alone(sites: Sequence[Floats], K: int, tau: float, rng: np.random.Gen
 
 
 _BASELINES: dict[str, _Baseline] = {
-    "cape-000": partial(baselines.cape_pca, variant="000"),
-    "cape-002": partial(baselines.cape_pca, variant="002"),
+    "cape-broadcast": partial(baselines.cape_pca, variant="broadcast"),
+    "cape-helper": partial(baselines.cape_pca, variant="helper"),
     "conv": baselines.conv,
     "dp-dis-pca": baselines.dp_dis_pca,
     "analyze-gauss": _first_alone,
@@ -262,8 +264,8 @@ def summary(rows: Table) -> Table:
 _LOOKS: dict[str, tuple[str, str]] = {
     OURS: ("Zerosum", "#0b7a75"),
     "pooled": ("trusted coordinator (pooled)", "#9aa5b1"),
-    "cape-000": ("capePCA (paper 000)", "#d9843b"),
-    "cape-002": ("capePCA (paper 002)", "#b5532a"),
+    "cape-broadcast": ("capePCA, as in capeDJICA", "#d9843b"),
+    "cape-helper": ("capePCA, noise dealer", "#b5532a"),
     "conv": ("conv", "#8057b8"),
     "dp-dis-pca": ("DPdisPCA", "#3b6fd9"),
     "analyze-gauss": ("one site alone", "#b83b6f"),

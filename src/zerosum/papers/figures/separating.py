@@ -1,4 +1,4 @@
-"""One separation of made-up brains, by Zerosum or by a method of papers 000 and 001, with what it cost.
+"""One separation of made-up brains, by Zerosum or as in capeDJICA or DP-djICA, with what it cost.
 
 Zerosum pays for everything. The papers' methods are given exactly whitened data, which is not private: on volumes
 divided by their largest norm, as the papers have them, their iteration does not move (without noise, 256 people: gain
@@ -10,6 +10,8 @@ noise on it and the exact total epsilon stay the same: with a kth of the rounds 
 epsilon of a round. capeDJICA of 1024 people at an exact total of 276 has the Amari index 0.246 after 1000 rounds (two
 seeds) and 0.248 or 0.250 after 20. Without noise the papers' tolerance ends djICA after 355 rounds at 0.264; without
 tolerance it comes to 0.247, and compressed to 0.248. DP-djICA, which has no such total, is given the larger step alone.
+
+Tested in tests/papers/test_figures_ica.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Trials: studies on data that are nobody's, for figures and benchmarks. Their ledgers do not outlive them."""
+"""Trials: studies on data that are nobody's, for figures and benchmarks. Their ledgers do not outlive them.
+
+Tested in tests/algorithms/test_ica.py.
+"""
 
 from __future__ import annotations
 

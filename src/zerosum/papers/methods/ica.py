@@ -1,4 +1,4 @@
-"""Temporal ICA as papers 000 and 001 published it: competitors for reproduction runs, never a default.
+"""capeDJICA (Imtiaz et al. 2019) and DP-djICA (Imtiaz et al. 2016): temporal ICA as published, for comparison only.
 
 **Public or synthetic data only.** These are plain NumPy functions: the noise comes from a seeded generator, nothing is
 charged to a ledger. A site is an array (N_s, R), one time point a row, all its people one after the other; reduction
@@ -16,9 +16,11 @@ What the papers leave open, and what is done here:
 - "Check upper bound and perform learning rate adjustment": the rule is not given. When an entry of W passes
   `Settings.upper_bound`, the run starts again from W = I with half the step. Annealing when the direction turns, as
   infomax programs do, can be switched on (`Settings.anneal`); under noise it soon freezes the run.
-- Paper 001 prints G without dividing by the number of time points, and I where N I belongs; at its step that would
-  diverge in the first round. The mean is taken, as in paper 000.
-- The reduced data are called whitened in 001, but neither paper's reduction whitens.
+- DP-djICA prints G without dividing by the number of time points, and I where N I belongs; at its step that would
+  diverge in the first round. The mean is taken, as in capeDJICA.
+- The reduced data are called whitened in DP-djICA, but neither paper's reduction whitens.
+
+Tested in tests/papers/test_ica_baselines.py.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ Reals = NDArray[np.floating[Any]]
 OnRound = Callable[[int, Floats], None]
 
 CLIP = 30.0  # B_G
-ROUND_DELTA = 1e-2  # in the noise of every round (paper 000, section V); the delta of the total is another
+ROUND_DELTA = 1e-2  # in the noise of every round (capeDJICA, section V); the delta of the total is another
 _BLOCK = 4096  # time points at once: they stay in the cache
 
 
@@ -109,7 +111,7 @@ def gradient(rows: Reals, W: Floats, b: Floats, clip: float = math.inf) -> Float
 
 
 def cape_messages(messages: Floats, tau: Floats, rng: np.random.Generator) -> Floats:
-    """What every site sends under CAPE (paper 000, Algorithm 2): noise that cancels and noise of variance tau^2/S."""
+    """What every site sends under CAPE (capeDJICA, Algorithm 2): noise that cancels and noise of variance tau^2/S."""
     draws = tau * rng.standard_normal(messages.shape)
     own = tau / math.sqrt(len(messages)) * rng.standard_normal(messages.shape)
     return np.asarray(messages + (draws - draws.mean(axis=0)) + own)
@@ -121,7 +123,7 @@ def conv_messages(messages: Floats, tau: Floats, rng: np.random.Generator) -> Fl
 
 
 def published_tau(epsilon: float, people: int, delta: float = ROUND_DELTA, clip: float = CLIP) -> tuple[float, float]:
-    """tau_G and tau_h of a round (paper 000, equation 3): sensitivities 2 B/people, at a site or of all sites pooled.
+    """tau_G and tau_h of a round (capeDJICA, equation 3): sensitivities 2 B/people, at a site or of all sites pooled.
 
     A person's sensitivity, for all of its time points may change: each is clipped, and the mean is over people times
     time points.
@@ -205,7 +207,7 @@ def cape_djica(
     settings: Settings = PAPERS,
     on_round: OnRound = _quiet,
 ) -> Unmixed:
-    """capeDJICA: paper 000, appendix K, Algorithm 4; sites of equal size."""
+    """capeDJICA: appendix K, Algorithm 4; sites of equal size."""
     tau = _scale(_columns(sites), published_tau(epsilon, people, settings.delta, settings.clip))
     return _noisy(sites, lambda sent: cape_messages(sent, tau, rng), settings, on_round)
 
@@ -257,7 +259,7 @@ def dp_djica(
     on_round: OnRound = _quiet,
     ambient: int | None = None,
 ) -> Unmixed:
-    """DP-djICA of paper 001, Algorithm 3: Laplace noise norm(W)_1/epsilon on every entry of z in every round.
+    """DP-djICA, Algorithm 3: Laplace noise norm(W)_1/epsilon on every entry of z in every round.
 
     **Not private as a whole**: see `zerosum.papers.methods.reduction.NOT_PRIVATE`. The iteration alone protects a time
     point, not a person, and only for rows of norm at most 1/(2 sqrt(D)), D the columns before reduction (`ambient`;

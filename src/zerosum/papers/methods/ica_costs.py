@@ -1,4 +1,4 @@
-"""What the published ICA of papers 000 and 001 costs: as claimed, by every accountant they compare, and exactly.
+"""What capeDJICA and DP-djICA cost: as claimed, by every accountant they compare, and exactly.
 
 A round releases G and h, each with sensitivity over noise r = epsilon/sqrt(2 ln(1.25/delta)) of one round, so J rounds
 at the coordinator have mu^2 = 2 J r^2. That is where the papers stop. The exact figure has
@@ -161,7 +161,7 @@ def claims(rounds: int, ratio: float, *, sites: int, colluders: int, total_delta
 
 
 def moments_printed(mu: float, delta: float) -> float:
-    """The larger root of eps^2/(2 mu^2) - eps + mu^2/8 + ln delta = 0, as sections IV-B and G of paper 000 print it.
+    """The larger root of eps^2/(2 mu^2) - eps + mu^2/8 + ln delta = 0, as capeDJICA prints it (IV-B and G).
 
     Their own derivation gives eps/2 in the middle, and with it mu^2/2 + mu sqrt(2 ln(1/delta)), the same as RDP.
 
@@ -178,7 +178,7 @@ def claimed_with_step(rounds: int, ratio: float, step: float, total_delta: float
 
 
 def dp_djica_claimed(rounds: int, epsilon: float, points: int = 1) -> float:
-    """The pure epsilon that paper 001 claims, J epsilon for a time point; for a person of `points`, that many times it.
+    """The pure epsilon that DP-djICA claims, J epsilon for a time point; for a person of `points`, that many times it.
 
     It covers the iteration only, and the reduction before it is not private at all.
     """

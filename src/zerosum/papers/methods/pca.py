@@ -15,6 +15,8 @@ mu^2 of such an entry, and with d the squared change on the diagonal those above
 the worst pair still lies on the diagonal, and mu^2 is that of `zerosum.kernel.view` at sensitivity sqrt(2)/n.
 `exact_epsilon` says what the published calibration is worth, `tau_for_exact` what noise each method needs at a given
 exact epsilon.
+
+Tested in tests/papers/test_figures_pca.py.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ from zerosum.kernel.calculator import account
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
 
+#: Who draws the noise that cancels in capePCA: the sites (in capeDJICA) or a trusted helper (in its own paper).
+Variant = Literal["broadcast", "helper"]
+
 SENSITIVITY = math.sqrt(2)  # times 1/n, of the distinct entries of a second moment
 
 #: The noise law of every private method here, by the kernel's name.
 SCHEMES: dict[str, str] = {
-    "cape-000": "cape-published",
-    "cape-002": "cape-helper",
+    "cape-broadcast": "cape-published",
+    "cape-helper": "cape-helper",
     "conv": "local",
     "dp-dis-pca": "local",
     "analyze-gauss": "local",
@@ -98,21 +103,21 @@ def dp_dis_pca(sites: Sequence[Floats], K: int, tau: float, rng: np.random.Gener
 
 
 def cape_pca(
-    sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator, variant: Literal["000", "002"] = "000"
+    sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator, variant: Variant = "broadcast"
 ) -> Floats:
-    """capePCA: paper 000, appendix J, Algorithm 3, or paper 002, Algorithm 2."""
+    """capePCA: of the capeDJICA paper (appendix J, Algorithm 3), or of its own paper (Algorithm 2), with a helper."""
     return top(np.mean(cape_messages(sites, tau, rng, variant), axis=0), K)
 
 
 def cape_messages(
-    sites: Sequence[Floats], tau: float, rng: np.random.Generator, variant: Literal["000", "002"] = "000"
+    sites: Sequence[Floats], tau: float, rng: np.random.Generator, variant: Variant = "broadcast"
 ) -> list[Floats]:
-    """What the aggregator averages in capePCA, a D x D matrix a site (of variant 002, after it took F_s out again)."""
+    """What the aggregator averages in capePCA, a D x D matrix a site (with a helper, after it took F_s out again)."""
     return cape_perturbed([second_moment(rows) for rows in sites], tau, rng, variant)
 
 
 def cape_perturbed(
-    moments: Sequence[Floats], tau: float, rng: np.random.Generator, variant: Literal["000", "002"] = "000"
+    moments: Sequence[Floats], tau: float, rng: np.random.Generator, variant: Variant = "broadcast"
 ) -> list[Floats]:
     """The messages of capePCA from the sites' second moments.
 
@@ -125,7 +130,7 @@ def cape_perturbed(
     messages = []
     for moment, E in zip(moments, cancelling, strict=True):
         message = moment + E + symmetric_noise(D, tau / math.sqrt(S), rng)
-        if variant == "002":
+        if variant == "helper":
             F = math.sqrt(1 - 1 / S) * tau * rng.standard_normal((D, D))  # the aggregator's own: it knows it
             message = (message + F) - F
         messages.append(message)

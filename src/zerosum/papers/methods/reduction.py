@@ -1,10 +1,10 @@
-"""How papers 000 and 001 reduce volumes from D voxels to R columns before ICA: baselines, never a default.
+"""How capeDJICA and DP-djICA reduce volumes from D voxels to R columns before ICA: baselines, never a default.
 
 **Public or synthetic data only**, as in `zerosum.papers.methods.ica`. Everything works on second moments, D x D, so
 that volumes never have to be held; they are meant to be divided by their largest norm, which is not private.
 
-Paper 000 uses capePCA (appendix J). Its noise protects one time point: a person's 250 volumes move the second moment
-250 times as far (`zerosum.papers.methods.ica_costs.reduction_mu`). Paper 001 passes a parcel from site to site.
+capeDJICA uses capePCA (appendix J). Its noise protects one time point: a person's 250 volumes move the second moment
+250 times as far (`zerosum.papers.methods.ica_costs.reduction_mu`). DP-djICA passes a parcel from site to site.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zerosum.kernel import amounts
 from zerosum.papers.methods import pca
 
 NOT_PRIVATE = (
-    "DP-djICA (paper 001) is not differentially private: its reduction adds a Wishart matrix W = E E', which has no "
+    "DP-djICA is not differentially private: its reduction adds a Wishart matrix W = E E', which has no "
     "negative eigenvalue, to the second moment C. Whoever sees C + W can rule out every data set whose second moment "
     "C' makes C + W - C' have one. A neighbour in which a zero record became a unit vector x is ruled out with "
     "probability 1 - exp(-epsilon): exp(-epsilon) is the chance that W - x x' has no negative eigenvalue. Bounding the "
@@ -34,7 +34,7 @@ def non_private(moments: Sequence[Floats], K: int) -> Floats:
 
 
 def cape(moments: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats:
-    """capePCA of paper 000 on the sites' second moments, D x K; `tau` is `zerosum.papers.methods.pca.published_tau`."""
+    """capeDJICA's capePCA on the sites' second moments, D x K; `tau` is `zerosum.papers.methods.pca.published_tau`."""
     return pca.top(np.mean(pca.cape_perturbed(moments, tau, rng), axis=0), K)
 
 
@@ -46,7 +46,7 @@ def wishart(D: int, epsilon: float, rng: np.random.Generator) -> Floats:
 
 
 def private_local_pca(scatter: Floats, K: int, epsilon: float, rng: np.random.Generator) -> Floats:
-    """PrivateLocalPCA (paper 001, Algorithm 1) of a sum of x x': the rank-K root of it plus a Wishart matrix, D x K.
+    """PrivateLocalPCA (DP-djICA, Algorithm 1) of a sum of x x': the rank-K root of it plus a Wishart matrix, D x K.
 
     **Not private**, whatever its name: see `NOT_PRIVATE`.
     """
@@ -59,7 +59,7 @@ def private_local_pca(scatter: Floats, K: int, epsilon: float, rng: np.random.Ge
 def private_global_pca(
     scatters: Sequence[Floats], R: int, epsilon: float, rng: np.random.Generator, local: int | None = None
 ) -> Floats:
-    """PrivateGlobalPCA (paper 001, Algorithm 2): a parcel of rank `local` (R unless given) visits all sites; D x R.
+    """PrivateGlobalPCA (DP-djICA, Algorithm 2): a parcel of rank `local` (R unless given) visits all sites; D x R.
 
     **Not private**: see `NOT_PRIVATE`. Every visit pays epsilon twice, for the site's own data and for the parcel; the
     columns are normalised at the end, so that the reduced data are not whitened.

@@ -70,7 +70,7 @@ def test_the_reduction_costs_a_person_as_many_times_as_it_has_volumes() -> None:
     assert person > 7 * iteration  # "slightly higher", the paper says
 
 
-def test_the_claim_of_paper_001() -> None:
+def test_the_claim_of_dp_djica() -> None:
     assert costs.dp_djica_claimed(100, 0.5) == 50
     assert costs.dp_djica_claimed(100, 0.5, points=250) == 12_500
 

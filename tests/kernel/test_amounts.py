@@ -1,0 +1,46 @@
+"""Which amounts are taken, and that a refusal is one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from zerosum.errors import BadParameter
+from zerosum.kernel import amounts
+
+
+@pytest.mark.parametrize(
+    ("check", "taken", "refused"),
+    [
+        (amounts.check_epsilon, [1e-100, 1.0, 1e100], [0.0, -1.0, math.inf, math.nan, 1e-101, 1e101]),
+        (amounts.check_delta, [1e-100, 0.5, math.nextafter(1, 0)], [0.0, 1.0, -0.1, math.nan, 1e-101]),
+        (amounts.check_mu, [0.0, 1.0, math.inf], [-1e-300, -math.inf, math.nan]),
+    ],
+)
+def test_the_edges(check: Callable[[float], None], taken: list[float], refused: list[float]) -> None:
+    for value in taken:
+        check(value)
+    for value in refused:
+        with pytest.raises(BadParameter):
+            check(value)
+
+
+def test_counts() -> None:
+    for value, least in ((1, 1), (0, 0), (10**12, 1)):
+        amounts.check_count("rounds", value, least)
+    for value, least in ((0, 1), (-1, 0), (10**12 + 1, 1)):
+        with pytest.raises(BadParameter, match="rounds must be a whole number from"):
+            amounts.check_count("rounds", value, least)
+
+
+def test_a_number_too_long_for_a_float_is_refused_like_any_other() -> None:
+    with pytest.raises(BadParameter, match="got one with hundreds of digits"):
+        amounts.check_count("rounds", 10**400)
+
+
+def test_squares_of_amounts_stay_exact_enough() -> None:
+    """Squares of what is taken neither overflow nor lose digits below the normal numbers."""
+    for value in (amounts.SMALLEST, amounts.LARGEST):
+        assert math.isclose(math.sqrt(value * value), value, rel_tol=1e-15)

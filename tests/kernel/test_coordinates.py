@@ -1,0 +1,32 @@
+"""Isometric coordinates: as many as there are distinct entries, of the same norm, and back."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from zerosum.arrays import Floats
+from zerosum.kernel import coordinates
+
+
+def symmetric(columns: int, order: int) -> Floats:
+    array = np.random.default_rng(columns).normal(size=(columns,) * order)
+    return np.asarray(sum(array.transpose(axes) for axes in permutations(range(order))))
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("columns", [1, 2, 5])
+def test_the_norm_and_the_entries_are_kept(columns: int, order: int) -> None:
+    array = symmetric(columns, order)
+    packed = coordinates.pack(array)
+    assert packed.shape == (coordinates.size(columns, order),) == (len(np.unique(array.round(9))),)
+    assert np.linalg.norm(packed) == pytest.approx(np.linalg.norm(array))
+    np.testing.assert_allclose(coordinates.unpack(packed, columns, order), array, rtol=1e-14)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_inner_products_are_kept(order: int) -> None:
+    one, two = symmetric(4, order), symmetric(4, order) ** 2
+    assert coordinates.pack(one) @ coordinates.pack(two) == pytest.approx(np.sum(one * two))
