@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {"errors", "kernel", "site", "algorithms", "data", "report", "study"},
     "demo_maps": {"data", "papers"},
     "cli": {"errors", "kernel", "site", "algorithms", "report", "study", "demo", "demo_maps", "audit", "papers", ""},
-    "": {"errors", "kernel", "statistics", "site", "algorithms", "report", "study", "estimators"},
+    "": {"errors", "version", "kernel", "statistics", "site", "algorithms", "report", "study", "estimators"},
 }
 IO = {"pathlib", "sqlite3", "socket", "subprocess", "tempfile", "requests", "secrets", "random"}
 
