@@ -34,7 +34,11 @@ def sites(kind: str) -> list[Any]:
 
 
 def make(kind: str, **change: Any) -> Any:
-    own = {"Histogram": {"edges": [-3, 0, 3]}, "ICA": {"rounds": 3}, "KMeans": {"clip": 3.0, "n_clusters": 2}}
+    own: dict[str, dict[str, Any]] = {
+        "Histogram": {"edges": [-3, 0, 3]},
+        "ICA": {"rounds": 3},
+        "KMeans": {"clip": 3.0, "n_clusters": 2},
+    }
     settings = own.get(kind, {"clip": 3.0}) | {"unit": "person"} | change
     return getattr(zerosum, kind)(**settings)
 

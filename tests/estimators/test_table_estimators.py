@@ -131,7 +131,8 @@ WORDS = {"north": ["A", "B", "A", "0"] * 50, "east": ["B", "B", "0", "AB"] * 50}
 
 
 def words(**change: Any) -> Histogram:
-    return Histogram(**{"categories": ["A", "B", "AB", "0"], "random_state": 0, "scheme": "non-private"} | change)
+    settings: dict[str, Any] = {"categories": ["A", "B", "AB", "0"], "random_state": 0, "scheme": "non-private"}
+    return Histogram(**settings | change)
 
 
 def test_words_are_counted_however_they_are_handed_in() -> None:
