@@ -198,7 +198,8 @@ def fourth() -> str:
         told.append(f"{accountant.epsilon(2.0 / float(np.std(left[0])), 1e-5):.2f}")
     data = {name: np.zeros((20, 2)) for name in "abcd"}
     try:
-        zerosum.run(Mean(columns=("a", "b"), clip=1.0), data, epsilon=1.0, delta=1e-5, scheme="cape-helper")
+        question = Mean(columns=("a", "b"), clip=1.0)
+        zerosum.run(question, data, epsilon=1.0, delta=1e-5, scheme="cape-helper", unit="person")
         consent = "a default private policy consents"
     except Refused as error:
         consent = f"refused: {error}"

@@ -20,25 +20,26 @@ EPSILON, DELTA = 1.0, 1e-5
 def main() -> None:
     data = hospitals(seed=7)
     lower, upper = np.array([RANGES[column] for column in COLUMNS]).T  # public: never taken from the data
-    question = zerosum.Mean(columns=COLUMNS, lower=lower, upper=upper)
-
     with TemporaryDirectory() as folder:
         policies = {
             name: zerosum.Policy(population=name, data="synthetic", ledger=Path(folder, f"{name}.sqlite"))
             for name in data
         }
-        result = zerosum.run(question, data, epsilon=EPSILON, delta=DELTA, policies=policies)
+        question = zerosum.Mean(
+            lower=lower, upper=upper, epsilon=EPSILON, delta=DELTA, unit="person", policies=policies
+        )
+        found = question.fit(data)
 
     truth = np.vstack(list(data.values())).mean(axis=0)
     sizes = ", ".join(f"{name} ({len(rows)})" for name, rows in data.items())
     print(f"Sites: {sizes}\n")
     print(f"{'column':12} {'private mean':>12} {'+/- noise':>10} {'true mean':>10}")
-    rows = zip(COLUMNS, result.estimate["mean"], result.estimate["noise_std"], truth, strict=True)
+    rows = zip(COLUMNS, found.mean_, found.std_error_, truth, strict=True)
     for column, mean, noise, true in rows:
         print(f"{column:12} {mean:12.2f} {noise:10.2f} {true:10.2f}")
     print()
-    print(*result.report.sentences(), sep="\n")
-    for line in result.report.per_site:
+    print(*found.privacy_.sentences(), sep="\n")
+    for line in found.privacy_.per_site:
         print(f"  {line.site}: mu {line.mu:.4f}, epsilon {line.epsilon:.4f}")
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from zerosum import Policy, Study
-from zerosum.study import SiteFile
 from zerosum.report.record import privacy_report
+from zerosum.study import SiteFile
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -1,8 +1,8 @@
 """Zerosum: one joint result from institutions that may not share records, under exactly accounted privacy."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zerosum.algorithms import Covariance, CustomStatistic, Histogram, KMeans, Mean
+from zerosum import algorithms
 from zerosum.errors import ZerosumError
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
@@ -12,6 +12,10 @@ from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics.user import statistic
 from zerosum.study import Study, run
+from zerosum.version import VERSION
+
+if TYPE_CHECKING:
+    from zerosum.estimators import ICA, PCA, Covariance, Histogram, KMeans, Mean
 
 __all__ = [
     "ICA",
@@ -19,7 +23,6 @@ __all__ = [
     "Adjacency",
     "Combine",
     "Covariance",
-    "CustomStatistic",
     "Histogram",
     "KMeans",
     "Mean",
@@ -31,15 +34,27 @@ __all__ = [
     "Study",
     "Units",
     "ZerosumError",
+    "__version__",
+    "algorithms",
     "run",
     "statistic",
 ]
 
+__version__ = VERSION
+
+_ESTIMATORS = frozenset({"ICA", "PCA", "Covariance", "Histogram", "KMeans", "Mean"})
+
 
 def __getattr__(name: str) -> Any:
     """Estimators are loaded when they are asked for: scikit-learn takes its time."""
-    if name in ("ICA", "PCA"):
+    if name in _ESTIMATORS:
         from zerosum import estimators
 
         return getattr(estimators, name)
+    if name in algorithms.__all__:
+        raise AttributeError(f"module 'zerosum' has no attribute {name!r}: it is zerosum.algorithms.{name}")
     raise AttributeError(f"module 'zerosum' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -79,6 +79,7 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
                     delta=DELTA,
                     scheme=scheme,
                     colluders=COLLUDERS,
+                    unit="person",
                     policies=policies,
                 )
                 errors.append((np.asarray(result.estimate["mean"]) - truth) / span)

@@ -180,6 +180,7 @@ def test_noise_is_taken_out_of_the_eigenvalues_and_drowned_components_are_said()
         {"a": rows[::2], "b": rows[1::2]},
         epsilon=1.0,
         delta=1e-5,
+        unit="record",
     )
     assert result.estimate["above_noise"].tolist() == [2.0]
     assert np.allclose(result.estimate["eigenvalues"], [0.5, 0.5, 0, 0, 0], atol=0.02)

@@ -178,7 +178,7 @@ def test_two_sites_with_one_ledger_are_refused(tmp_path: Path) -> None:
     tables = {name: np.zeros((20, 2)) for name in ("a", "b", "c")}
     policies = {name: Policy(population="everybody" if name != "c" else "c") for name in tables}
     with pytest.raises(BadParameter, match="two sites have the same ledger"):
-        run(QUESTION, tables, epsilon=1.0, delta=1e-5, policies=policies)
+        run(QUESTION, tables, epsilon=1.0, delta=1e-5, unit="person", policies=policies)
     with policies["a"].open_ledger() as ledger:
         assert not ledger.entries()
 

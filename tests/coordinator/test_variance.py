@@ -29,7 +29,7 @@ def variance(scheme: Scheme, sizes: tuple[int, ...]) -> float:
     policies = {
         name: Policy(population=f"{name} {scheme}", minimum_units=1, trusted_coordinator=True) for name in sites
     }
-    result = run(question, sites, epsilon=1.0, delta=1e-5, scheme=scheme, colluders=C, policies=policies)
+    result = run(question, sites, epsilon=1.0, delta=1e-5, scheme=scheme, colluders=C, unit="person", policies=policies)
     mu = max(line.mu for line in result.report.per_site)
     noise = np.asarray(result.estimate["mean"]) * sum(sizes)
     return float(np.var(noise)) * mu**2 / 2.0**2

@@ -252,7 +252,7 @@ def test_data_that_cannot_be_are_refused(X: Any, labels: dict[str, Any], message
         ({"solver": "infomax"}, "solver"),
         ({"band": (0.2, 0.1)}, "band must be two frequencies"),
         ({"rounds": 1}, "rounds"),
-        ({"unit": "house"}, "unit must be 'record' or 'person'"),
+        ({"unit": "house"}, "unit must be 'person' or 'record'"),
         ({"epsilon": 0.0}, "epsilon must be positive"),
     ],
 )

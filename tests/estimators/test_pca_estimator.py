@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from zerosum.errors import BudgetExceeded, PolicyRefused
+from zerosum.errors import BadData, BudgetExceeded, PolicyRefused
 from zerosum.estimators import PCA
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
@@ -43,7 +43,8 @@ def seeded(**change: Any) -> PCA:
 
 
 def private(**change: Any) -> PCA:
-    return PCA(**{"lower": -12, "upper": 12} | change)
+    settings: dict[str, Any] = {"lower": -12, "upper": 12, "unit": "record"} | change
+    return PCA(**settings)
 
 
 def ledgers(folder: Path) -> list[Path]:
@@ -275,7 +276,7 @@ def test_a_trusted_holder_must_say_so() -> None:
 
 def test_two_sites_of_one_population_are_refused_before_either_spends(tmp_path: Path) -> None:
     shared = Policy(population="h", unit="record", trusted_coordinator=True)
-    with pytest.raises(ValueError, match="two sites share a ledger"):
+    with pytest.raises(ValueError, match="two sites have the same ledger"):
         private(scheme="pooled", policies={"site 0": shared, "site 1": shared}).fit(rows())
     assert ledgers(tmp_path) == []
 
@@ -283,7 +284,7 @@ def test_two_sites_of_one_population_are_refused_before_either_spends(tmp_path: 
 def test_bounds_are_read_off_the_data_in_a_seeded_run_only() -> None:
     for scheme in ("secure-sum", "pooled", "non-private"):
         with pytest.raises(ValueError, match="public ranges"):
-            PCA(scheme=scheme).fit(three())
+            PCA(scheme=scheme, unit="record").fit(three())
     found = PCA(random_state=0).fit(three())
     largest = np.max(np.linalg.norm(rows(), axis=1))
     assert f"the clip, {largest:g}, was read off the data" in found.notes_[-1]
@@ -315,7 +316,7 @@ def test_what_drowns_in_noise_is_said() -> None:
         ({"scheme": "magic"}, "unknown scheme"),
         ({"epsilon": -1.0}, "epsilon must be positive and finite, got -1"),
         ({"delta": 2.0}, "delta must lie strictly between 0 and 1, got 2"),
-        ({"unit": "house"}, "unit must be 'record' or 'person', got 'house'"),
+        ({"unit": "house"}, "unit must be 'person' or 'record', got 'house'"),
         ({"random_state": np.random.RandomState(0)}, "random_state must be None or one whole number"),
         ({"policies": {"nobody": Policy(population="a")}}, "no site named 'nobody'"),
     ],
@@ -348,7 +349,7 @@ def test_sites_that_cannot_be_are_refused(X: Any, sites: Any, message: str, tmp_
 
 
 def test_sparse_tables_are_refused() -> None:
-    with pytest.raises(TypeError, match="dense data is required"):
+    with pytest.raises(BadData, match="dense data is required"):
         private().fit([csr_array(rows()), csr_array(rows())])
 
 

@@ -91,7 +91,7 @@ def test_the_noise_is_that_of_one_release_with_the_whole_budget() -> None:
 def test_a_run_knows_its_counts_only_where_they_are_public(adjacency: Adjacency) -> None:
     question = Open(columns=("x",), clip=1.0)
     sites = {name: np.full((1000, 1), 0.5) for name in ("a", "b", "c")}
-    result = run(question, sites, epsilon=1.0, delta=1e-5, adjacency=adjacency)
+    result = run(question, sites, epsilon=1.0, delta=1e-5, unit="person", adjacency=adjacency)
     public = adjacency is Adjacency.REPLACE_ONE
     assert {facts.units for facts in Open.seen} == {3000 if public else None}
     assert result.report.rounds == (3 if public else 1)

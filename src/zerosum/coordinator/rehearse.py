@@ -1,4 +1,7 @@
-"""An engine for tests of programs: no sites, no noise, only the releases a test wrote down."""
+"""An engine for tests of programs: no sites, no noise, only the releases a test wrote down.
+
+Tested in tests/algorithms/test_programs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""All sites in this process: the default engine. The sites run the code that real ones run, on the same bytes."""
+"""All sites in this process: the default engine. The sites run the code that real ones run, on the same bytes.
+
+Tested in tests/coordinator/test_conduct.py.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,11 @@ What `transform` returns is as private as the rows it is given: scores stay with
 them outside Zerosum is not protected.
 """
 
+from zerosum.estimators.covariance import Covariance
+from zerosum.estimators.histogram import Histogram
 from zerosum.estimators.ica import ICA
+from zerosum.estimators.kmeans import KMeans
+from zerosum.estimators.mean import Mean
 from zerosum.estimators.pca import PCA
 
-__all__ = ["ICA", "PCA"]
+__all__ = ["ICA", "PCA", "Covariance", "Histogram", "KMeans", "Mean"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import tempfile
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,78 +21,196 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from zerosum.algorithms import Algorithm
+from zerosum import algorithms
+from zerosum.algorithms import Algorithm, Estimate
 from zerosum.arrays import Floats
+from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.report.record import PrivacyReport, Result
 from zerosum.site.policy import Policy
-from zerosum.study import run
+from zerosum.study import DEFAULT_SCHEME, Unit, declared_unit, run
 
 Tables = dict[str, Units]
 
 
-class JointEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     """An estimator whose `fit` is a study over sites.
 
-    A subclass stores the parameters named here in its own `__init__`, says how many dimensions one site's data have
-    (`_dimensions`) and what makes `Units` of them (`_units`).
+    A subclass names its program (`_algorithm`), says how deep one site's data are nested (`_dimensions`), which
+    parameters the program gets, and what it learns from the estimate.
     """
 
-    _dimensions: int
+    _algorithm: ClassVar[str]
+    _dimensions: ClassVar[tuple[int, ...]] = (2,)
 
-    n_components: int
-    epsilon: float
-    delta: float
-    scheme: str | Scheme
-    colluders: int | None
-    dropouts: int
-    unit: Literal["record", "person"]
-    policies: Mapping[str, Policy] | None
-    random_state: int | None
+    privacy_: PrivacyReport
+    result_: Result
+    notes_: tuple[str, ...]
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        scheme: str | Scheme = DEFAULT_SCHEME,
+        colluders: int | None = None,
+        dropouts: int = 0,
+        unit: Unit | None = None,
+        policies: Mapping[str, Policy] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.scheme = scheme
+        self.colluders = colluders
+        self.dropouts = dropouts
+        self.unit = unit
+        self.policies = policies
+        self.random_state = random_state
 
     @abstractmethod
-    def _units(self, data: Any, *, first: bool) -> Units:
-        """One site's data; the first site says which columns there are."""
+    def _parameters(self, tables: Tables) -> dict[str, Any]:
+        """What the program is given beside the names of the columns."""
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
+    @abstractmethod
+    def _learn(self, estimate: Estimate) -> None:
+        """Keep what the program found, under scikit-learn's names."""
+
+    def fit(self, X: Any, y: object = None, *, sites: ArrayLike | None = None) -> Self:
+        """Run one study over the sites, and spend what it costs at each of them.
+
+        Parameters
+        ----------
+        X : list or dict of (rows, n_features) arrays or Units, or one array
+            One table per site, called "site 0", "site 1", ... in a list. One array needs `sites`, but for the schemes
+            "pooled" and "non-private", where one holder has all rows: its halves become "site 0" and "site 1".
+        y : None
+            Ignored.
+        sites : array of shape (rows,), optional
+            For one array, the name of the site that holds each row.
+
+        Returns
+        -------
+        self
+            The fitted estimator. If the fit fails, what the last one learned is kept.
+
+        Raises
+        ------
+        ZerosumError
+            What is wrong with the parameters or the data, or which site refuses and why.
+        """
+        return self._fit(lambda scheme: self._tables(X, sites, scheme))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         return tags
 
-    # ---- what goes in ------------------------------------------------------------------------------------------
+    # ---- the study ---------------------------------------------------------------------------------------------
+
+    def _fit(self, tables_under: Callable[[Scheme], Tables]) -> Self:
+        scheme = self._checked_scheme()
+        with self._afresh():
+            with bad_data():
+                tables = tables_under(scheme)
+            unit = declared_unit(self.unit, tables.values(), seeded=self.random_state is not None)
+            program = algorithms.build(self._algorithm, self._parameters(tables) | {"columns": self._columns})
+            result = self._run(program, tables, scheme, unit)
+            self.privacy_ = result.report
+            self.result_ = result
+            self._learn(result.estimate)
+            self.notes_ = (*result.report.notes, *self.notes_)
+        return self
+
+    @contextmanager
+    def _afresh(self) -> Iterator[None]:
+        """A fit starts from the parameters alone; where it fails, the last one stays as it was."""
+        last = dict(vars(self))
+        for name in last:
+            if name.endswith("_"):
+                delattr(self, name)
+        self.notes_ = ()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(last)
+            raise
+
+    def _note(self, sentence: str) -> None:
+        """Something else a reader has to know about the run."""
+        if sentence not in self.notes_:
+            self.notes_ = (*self.notes_, sentence)
 
     def _checked_scheme(self) -> Scheme:
         """The scheme, once what every study shares is sound."""
-        if not (self.random_state is None or isinstance(self.random_state, Integral)):
-            raise ValueError(f"random_state must be None or one whole number, got {self.random_state!r}")
-        if self.unit not in ("record", "person"):
-            raise ValueError(f"unit must be 'record' or 'person', got {self.unit!r}")
+        seed = self.random_state
+        if not (seed is None or (isinstance(seed, Integral) and int(seed) >= 0)):
+            raise BadParameter(f"random_state must be None or one whole number that is not negative, got {seed!r}")
+        for name in ("epsilon", "delta"):
+            if not isinstance(value := getattr(self, name), Real):
+                raise BadParameter(f"{name} must be a number, got {value!r}")
         check_epsilon(self.epsilon)
         check_delta(self.delta)
+        for name, least in (("colluders", "None or "), ("dropouts", "")):
+            value = getattr(self, name)
+            if not (isinstance(value, Integral) or (least and value is None)):
+                raise BadParameter(f"{name} must be {least}a whole number, got {value!r}")
+        policies = {} if self.policies is None else self.policies
+        if not isinstance(policies, Mapping) or not all(isinstance(each, Policy) for each in policies.values()):
+            raise BadParameter("policies must be a dict from the name of a site to its Policy")
+        if not isinstance(self.scheme, str | Scheme):
+            raise BadParameter(f"scheme must be a name or a Scheme, got {self.scheme!r}")
         return self.scheme if isinstance(self.scheme, Scheme) else Scheme(self.scheme)
+
+    def _run(self, program: Algorithm, tables: Tables, scheme: Scheme, unit: Unit) -> Result:
+        policies = dict(self.policies or {})
+        with tempfile.TemporaryDirectory(prefix="zerosum-reproduction-") as folder:
+            if self.random_state is not None:
+                for s, name in enumerate(tables):
+                    policies.setdefault(name, self._reproduction_policy(name, unit, Path(folder) / f"{s}.sqlite"))
+            return run(
+                program,
+                tables,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                scheme=scheme,
+                colluders=self.colluders,
+                dropouts=self.dropouts,
+                unit=unit,
+                policies=policies,
+                random_state=None if self.random_state is None else int(self.random_state),
+            )
+
+    def _reproduction_policy(self, name: str, unit: Unit, ledger: Path) -> Policy:
+        """For data that are nobody's: any study goes, and the ledger does not outlive it."""
+        return Policy.throwaway(name, ledger, unit=unit, delta=float(self.delta))
+
+    # ---- what goes in ------------------------------------------------------------------------------------------
+
+    def _tables(self, X: Any, sites: ArrayLike | None, scheme: Scheme) -> Tables:
+        """One validated table per site, by name."""
+        tables = self._by_site(X, sites)
+        return self._shared_out(self._units(X, first=True), sites, scheme) if tables is None else tables
 
     def _by_site(self, X: Any, sites: ArrayLike | None) -> Tables | None:
         """One validated table per site, by name; None where X is not data by site."""
         if _by_name(X):
             several = {str(name): data for name, data in X.items()}
             if len(several) < len(X):
-                raise ValueError("two sites have the same name")
+                raise BadParameter("two sites have the same name")
         elif several_tables(X, self._dimensions):
             several = {f"site {s}": data for s, data in enumerate(X)}
         elif isinstance(X, Units):
-            raise ValueError("Units are the data of one site: give a list or a dict with one for each site")
+            raise BadData("Units are the data of one site: give a list or a dict with one for each site")
         else:
             return None
         if sites is not None:
-            raise ValueError("sites= labels the rows of one array, but X holds one table per site already")
+            raise BadParameter("sites= labels the rows of one array, but X holds one table per site already")
         if not several:
-            raise ValueError("X holds no sites: give one table per site")
+            raise BadData("X holds no sites: give one table per site")
         return {name: self._named(name, data, first=s == 0) for s, (name, data) in enumerate(several.items())}
 
     def _shared_out(self, units: Units, sites: ArrayLike | None, scheme: Scheme, each: str = "row") -> Tables:
@@ -102,92 +221,161 @@ class JointEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             names = np.array([str(label) for label in labels.tolist()])
             return {str(name): _chosen(units, np.flatnonzero(names == name)) for name in np.unique(names)}
         if not scheme.facts.sees_data:
-            raise ValueError(
+            raise BadParameter(
                 f"whose rows are these? The scheme {scheme.name!r} runs between sites: pass sites= with a label for "
                 f"each {each}, or X as a list or dict with the data of each site"
             )
+        if len(units) < 2:
+            raise BadData("one sample is no study: give at least two")
         half = np.arange(len(units)) < len(units) // 2  # a planner wants two sites; a trusted one adds up before noise
         return {"site 0": _chosen(units, np.flatnonzero(half)), "site 1": _chosen(units, np.flatnonzero(~half))}
 
     def _named(self, name: str, data: Any, *, first: bool) -> Units:
         try:
-            if not isinstance(data, Units):
+            with bad_data():
                 return self._units(data, first=first)
-            data.check()
-            self._take_columns(data.columns, first=first)
-            return data
-        except ValueError as error:
-            raise ValueError(f"{name!r}: {error}") from error
+        except ZerosumError as error:
+            raise error.about(repr(name)) from error
+
+    def _units(self, data: Any, *, first: bool) -> Units:
+        """One site's data; the first site says which columns there are."""
+        if not isinstance(data, Units):
+            return Units(self._rows(data, first=first))
+        data.check()
+        self._take_columns(data.columns, first=first)
+        return data
+
+    def _rows(self, data: Any, *, first: bool, **checks: int) -> Floats:
+        """One validated table."""
+        if issparse(data):
+            raise BadData("sparse data were passed, but dense data is required: use .toarray()")
+        return np.asarray(validate_data(self, data, dtype=np.float64, reset=first, **checks))
 
     def _take_columns(self, columns: int, *, first: bool) -> None:
         if first:
-            self._forget("feature_names_in_")
             self.n_features_in_ = columns
         elif columns != self.n_features_in_:
-            raise ValueError(f"it has {columns} columns, the first site {self.n_features_in_}")
+            raise BadData(f"it has {columns} columns, the first site {self.n_features_in_}")
 
     @property
     def _columns(self) -> tuple[str, ...]:
         return tuple(map(str, getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])))
 
+
+class RangedEstimator(JointEstimator):
+    """An estimator on numbers with public bounds: ranges of the columns, or a bound on each row's norm."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        clip: float | None = None,
+        scheme: str | Scheme = DEFAULT_SCHEME,
+        colluders: int | None = None,
+        dropouts: int = 0,
+        unit: Unit | None = None,
+        policies: Mapping[str, Policy] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            scheme=scheme,
+            colluders=colluders,
+            dropouts=dropouts,
+            unit=unit,
+            policies=policies,
+            random_state=random_state,
+        )
+        self.lower = lower
+        self.upper = upper
+        self.clip = clip
+
+    def _parameters(self, tables: Tables) -> dict[str, Any]:
+        """What bounds the rows: as given, or in a seeded run as found."""
+        clip, lower, upper = self.clip, self._by_column("lower"), self._by_column("upper")
+        if clip is None and lower is None and upper is None:
+            if self.random_state is None:
+                raise BadParameter(
+                    "give public ranges (lower and upper) or a clip: bounds that are read off the data are not private"
+                )
+            clip = max(_largest_norm(units) for units in tables.values()) or 1.0
+            self._note(f"no bounds were given, so the clip, {clip:g}, was read off the data, which is not private")
+        if lower is not None and upper is not None and np.any(lower >= upper):
+            raise BadParameter("every lower bound must lie below its upper bound")
+        return {"lower": lower, "upper": upper, "clip": clip}
+
+    def _by_column(self, which: str) -> Floats | None:
+        given = getattr(self, which)
+        if given is None:
+            return None
+        try:
+            values = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise BadParameter(f"{which} must be one number or one for each column") from None
+        if values.shape not in ((), (self.n_features_in_,)):
+            raise BadParameter(
+                f"{which} must be one number or one for each of the {self.n_features_in_} columns, "
+                f"got shape {values.shape}"
+            )
+        return np.broadcast_to(values, (self.n_features_in_,)).copy()
+
+    @property
+    def _middle(self) -> Floats:
+        """What the program takes rows relative to: the middle of the ranges, or zero."""
+        lower, upper = self._by_column("lower"), self._by_column("upper")
+        return np.zeros(self.n_features_in_) if lower is None or upper is None else (lower + upper) / 2
+
+    @property
+    def _half(self) -> Floats:
+        """What the program divides columns by: half their ranges, or one."""
+        lower, upper = self._by_column("lower"), self._by_column("upper")
+        return np.ones(self.n_features_in_) if lower is None or upper is None else (upper - lower) / 2
+
+
+class JointTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, JointEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """An estimator that, once fitted, makes something of the rows of one site, where they are."""
+
+    @property
+    @abstractmethod
+    def _n_features_out(self) -> int: ...
+
     def _own_rows(self, X: Any) -> Floats:
         """One array of rows, for a fitted estimator to transform."""
-        check_is_fitted(self)
-        if isinstance(X, Units) or _by_name(X) or several_tables(X, 2):
-            raise ValueError("transform takes one array: call it for each site, where the site's rows are")
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        check_is_fitted(self, "result_")
+        if isinstance(X, Units) or _by_name(X) or several_tables(X, (2,)):
+            raise BadData("only one array can be transformed: do it for each site, where the site's rows are")
+        with bad_data():
+            return self._rows(X, first=False)
 
     def _own_scores(self, X: ArrayLike) -> Floats:
-        check_is_fitted(self)
-        scores = np.asarray(check_array(X, dtype=np.float64))
-        if scores.shape[1] != self.n_components_:
-            raise ValueError(f"scores must have {self.n_components_} columns, one a component, got {scores.shape[1]}")
+        check_is_fitted(self, "result_")
+        with bad_data():
+            scores = np.asarray(check_array(X, dtype=np.float64))
+        if scores.shape[1] != self._n_features_out:
+            raise BadData(f"scores must have {self._n_features_out} columns, one a component, got {scores.shape[1]}")
         return scores
 
-    def _forget(self, attribute: str) -> None:
-        """Drop what an earlier fit learned and this one does not."""
-        if hasattr(self, attribute):
-            delattr(self, attribute)
 
-    # ---- the study ---------------------------------------------------------------------------------------------
-
-    def _run(self, program: Algorithm, tables: Tables, scheme: Scheme) -> Result:
-        policies = dict(self.policies or {})
-        paths = [policy.ledger_path.resolve() for policy in policies.values()]
-        if len(set(paths)) < len(paths):  # the second would be refused in mid-study, when the first has spent
-            raise ValueError("two sites share a ledger: give each a population of its own in policies")
-        with tempfile.TemporaryDirectory(prefix="zerosum-reproduction-") as folder:
-            if self.random_state is not None:
-                for s, name in enumerate(tables):
-                    policies.setdefault(name, self._reproduction_policy(name, Path(folder) / f"{s}.sqlite"))
-            return run(
-                program,
-                tables,
-                epsilon=self.epsilon,
-                delta=self.delta,
-                scheme=scheme,
-                colluders=self.colluders,
-                dropouts=self.dropouts,
-                unit=self.unit,
-                policies=policies,
-                random_state=None if self.random_state is None else int(self.random_state),
-            )
-
-    def _reproduction_policy(self, name: str, ledger: Path) -> Policy:
-        """For data that are nobody's: any study goes, and the ledger does not outlive it."""
-        return Policy.throwaway(name, ledger, unit=self.unit, delta=float(self.delta))
-
-    def _keep(self, result: Result, notes: Sequence[str]) -> Self:
-        """Keep the study's record."""
-        self.privacy_: PrivacyReport = result.report
-        self.result_ = result
-        self.notes_ = (*result.report.notes, *notes)
-        return self
+@contextmanager
+def bad_data() -> Iterator[None]:
+    """What scikit-learn finds wrong with data, in its own words but as an error of ours; no value is quoted."""
+    try:
+        yield
+    except ZerosumError:
+        raise
+    except ValueError as error:
+        if "could not convert" in str(error):
+            raise BadData("some values are not numbers", detail=str(error)) from None
+        raise BadData(str(error)) from error
 
 
-def several_tables(X: object, depth: int) -> bool:
+def several_tables(X: object, depths: tuple[int, ...]) -> bool:
     """Whether this is a sequence of sites' data, rather than one site's written as a sequence."""
-    return isinstance(X, list | tuple) and all(isinstance(each, Units) or dimensions(each) == depth for each in X)
+    return isinstance(X, list | tuple) and all(isinstance(each, Units) or dimensions(each) in depths for each in X)
 
 
 def dimensions(data: object) -> int:
@@ -210,3 +398,7 @@ def _chosen(units: Units, which: NDArray[np.intp]) -> Units:
         return Units(units.rows[which])
     every = list(units.each())
     return Units.from_list([every[at] for at in which])
+
+
+def _largest_norm(units: Units) -> float:
+    return max(float(np.max(np.linalg.norm(np.asarray(block.rows), axis=1))) for block in units.blocks())

@@ -1,4 +1,7 @@
-"""What a program asks for, and what it gets back."""
+"""What a program asks for, and what it gets back.
+
+Tested in tests/coordinator/test_publication.py.
+"""
 
 from __future__ import annotations
 

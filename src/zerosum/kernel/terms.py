@@ -1,4 +1,7 @@
-"""The terms of a study: who takes part, what is protected, at what privacy, against whom."""
+"""The terms of a study: who takes part, what is protected, at what privacy, against whom.
+
+Tested in tests/kernel/test_plan.py.
+"""
 
 from __future__ import annotations
 

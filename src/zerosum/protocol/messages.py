@@ -1,4 +1,7 @@
-"""The frozen messages between coordinator and site. `codec` makes bytes of them."""
+"""The frozen messages between coordinator and site. `codec` makes bytes of them.
+
+Tested in tests/protocol/test_codec.py.
+"""
 
 from __future__ import annotations
 

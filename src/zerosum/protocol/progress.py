@@ -1,4 +1,7 @@
-"""How far a study is: one typed event for whoever listens, a terminal, a page or a log."""
+"""How far a study is: one typed event for whoever listens, a terminal, a page or a log.
+
+Tested in tests/study/test_imaging_study.py.
+"""
 
 from __future__ import annotations
 

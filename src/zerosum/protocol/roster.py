@@ -1,4 +1,7 @@
-"""What both sides derive from a plan for the secure sum: whom it is between, and what each vector is about."""
+"""What both sides derive from a plan for the secure sum: whom it is between, and what each vector is about.
+
+Tested in tests/secagg/secure_study.py.
+"""
 
 from __future__ import annotations
 

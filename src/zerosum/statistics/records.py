@@ -1,4 +1,7 @@
-"""Clipped records: what a private publication publishes."""
+"""Clipped records: what a private publication publishes.
+
+Tested in tests/coordinator/test_publication.py.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,19 @@
 
 from zerosum.kernel.schemes import DEFAULT_SCHEME
 from zerosum.study.planning import make_plan, pin, resolve
-from zerosum.study.running import execute, run
+from zerosum.study.running import Unit, declared_unit, execute, run
 from zerosum.study.schema import Study
 from zerosum.study.site_file import SiteFile
 
-__all__ = ["DEFAULT_SCHEME", "SiteFile", "Study", "execute", "make_plan", "pin", "resolve", "run"]
+__all__ = [
+    "DEFAULT_SCHEME",
+    "SiteFile",
+    "Study",
+    "Unit",
+    "declared_unit",
+    "execute",
+    "make_plan",
+    "pin",
+    "resolve",
+    "run",
+]

@@ -1,4 +1,7 @@
-"""From a question to a plan: what an algorithm leaves open is settled, and everything it will release is listed."""
+"""From a question to a plan: what an algorithm leaves open is settled, and everything it will release is listed.
+
+Tested in tests/study/test_study.py.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Literal
 
@@ -24,6 +24,8 @@ from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study.planning import coalition_of, identified, make_plan, resolve
 
+Unit = Literal["person", "record"]
+
 
 def execute(plan: Plan, algorithm: Algorithm, engine: Engine, observer: Observer = nobody) -> Result:
     """Run a plan's program over an engine."""
@@ -41,7 +43,7 @@ def run(
     scheme: str | Scheme = DEFAULT_SCHEME,
     colluders: int | None = None,
     dropouts: int = 0,
-    unit: Literal["person", "record"] = "person",
+    unit: Unit | None = None,
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
     results_to_sites: bool = True,
     policies: Mapping[str, Policy] | None = None,
@@ -49,15 +51,60 @@ def run(
     random_state: int | None = None,
     observer: Observer = nobody,
 ) -> Result:
-    """Run an algorithm over sites held in memory: arrays (a row per unit), `Units`, or whole `Site` objects.
+    """Run a program of `zerosum.algorithms` over sites held in memory. Running again is spending again.
 
     A site without a policy of its own gets the default one: its ledger, under the site's name, lies in the user's state
-    folder, and the spend is as real as in any study. Running again is spending again.
+    folder, and the spend is as real as in any study.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        What is asked: `zerosum.algorithms.Mean(...)` and so on. Estimators have a `fit` of their own.
+    sites : dict of str to array, Units or Site
+        The data of each site by its name; every row of an array is a unit.
+    epsilon, delta : float
+        What the whole study may cost any one unit.
+    scheme : str or Scheme, default="secure-sum"
+        How sites' noise combines.
+    colluders : int, optional
+        Sites that may collude with the coordinator, by default a third less one, at least one.
+    dropouts : int, default=0
+        Sites that may be lost on the way.
+    unit : "person" or "record", optional
+        What is protected. It must be said where rows are plain tables, which could be either; `Units` that say whose
+        each row is hold persons.
+    adjacency : Adjacency, default=Adjacency.REPLACE_ONE
+        Whether a neighbour has one unit replaced, or one added or removed.
+    results_to_sites : bool, default=True
+        Whether sites are told the result.
+    policies : dict of str to Policy, optional
+        Sites' own policies by name, used as they are.
+    calibration : {"exact", "published"}, default="exact"
+        Whether noise follows the exact cost or the papers' formulas.
+    random_state : int, optional
+        A number makes a reproduction run, which protects nobody: sites with private data refuse it.
+    observer : callable, optional
+        Hears after every round how many are done, and how many were planned.
+
+    Returns
+    -------
+    Result
+        The estimate, the privacy report, and who took part.
+
+    Raises
+    ------
+    ZerosumError
+        What is wrong with the question or the data, or which site refuses and why.
     """
+    _check_program(algorithm)
+    if not isinstance(sites, Mapping):
+        raise BadParameter("sites must be a dict with the data of each site by its name")
     coalition = coalition_of(colluders, dropouts, len(sites))
     chosen = scheme if isinstance(scheme, Scheme) else Scheme(scheme)
     if strangers := set(policies or {}) - set(sites):
         raise BadParameter(f"there is no site named {', '.join(map(repr, sorted(strangers)))} for the policy given")
+    tables = {name: _units(data) for name, data in sites.items()}
+    unit = declared_unit(unit, tables.values(), seeded=random_state is not None)
     members = []
     for name, data in sites.items():
         if isinstance(data, Site):
@@ -65,9 +112,8 @@ def run(
                 raise BadParameter(f"the site {data.name!r} was given under the name {name!r}")
             members.append(data)
             continue
-        units = data if isinstance(data, Units) else Units.from_rows(data)
         policy = (policies or {}).get(name) or Policy(population=name, unit=unit, adjacency=adjacency)
-        members.append(Site(name, units, policy))
+        members.append(Site(name, tables[name], policy))
     counted = adjacency is Adjacency.REPLACE_ONE  # counts are public; otherwise they are data
     shapes = [PlannedSite(site.name, len(site.units) if counted else None) for site in members]
     terms = Terms(
@@ -88,3 +134,46 @@ def run(
             request.statistic.check_values(site.units)
     with closing(InProcess(members)) as engine:
         return execute(plan, algorithm, engine, observer)
+
+
+def declared_unit(unit: Unit | None, tables: Iterable[Units], *, seeded: bool) -> Unit:
+    """What a study protects: as said, or as the data say it. A plain row may be a person or a record.
+
+    >>> declared_unit(None, [Units.from_list([[[1.0], [2.0]], [[3.0]]])], seeded=False)
+    'person'
+    """
+    if unit not in (None, "person", "record"):
+        raise BadParameter(f"unit must be 'person' or 'record', got {unit!r}")
+    if unit is not None:
+        return unit
+    plain = [table.offsets is None for table in tables]
+    if not any(plain):
+        return "person"
+    if not seeded:
+        raise BadParameter(
+            "say what is protected: unit='person' where every row is one person's, unit='record' where rows are "
+            "protected one by one"
+        )
+    return "record" if all(plain) else "person"
+
+
+def _units(data: ArrayLike | Units | Site) -> Units:
+    if isinstance(data, Site):
+        return data.units
+    return data if isinstance(data, Units) else Units.from_rows(data)
+
+
+def _check_program(algorithm: object) -> None:
+    """Refuse whatever is no program, and say what to do instead."""
+    if isinstance(algorithm, Algorithm):
+        return
+    kind = algorithm if isinstance(algorithm, type) else type(algorithm)
+    if issubclass(kind, Algorithm):
+        raise BadParameter(f"give the program its parameters: zerosum.algorithms.{kind.__name__}(...)")
+    known = next((each for each in kind.__mro__ if each.__module__.startswith("zerosum.estimators.")), None)
+    if known is not None:
+        name = known.__name__
+        raise BadParameter(f"zerosum.{name} is an estimator: call .fit(sites), or run zerosum.algorithms.{name}(...)")
+    raise BadParameter(
+        f"run takes a program, such as zerosum.algorithms.Mean(...), got an object of type {kind.__name__!r}"
+    )

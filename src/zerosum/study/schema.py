@@ -1,4 +1,7 @@
-"""Study files: what is asked, of whom, at what privacy. docs/study.md describes every entry."""
+"""Study files: what is asked, of whom, at what privacy. docs/study.md describes every entry.
+
+Tested in tests/study/test_study.py.
+"""
 
 from __future__ import annotations
 

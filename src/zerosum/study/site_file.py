@@ -1,4 +1,7 @@
-"""What a site keeps to itself: where its data lie, which column names a unit's owner, its policy and its ledger."""
+"""What a site keeps to itself: where its data lie, which column names a unit's owner, its policy and its ledger.
+
+Tested in tests/cli/test_studies.py.
+"""
 
 from __future__ import annotations
 

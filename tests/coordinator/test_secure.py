@@ -1,0 +1,50 @@
+"""The secure sum over an engine: only the sum is readable, and a site lost while it is set up ends the study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from small_studies import carry_out, make, make_sites
+from zerosum.audit.transcript import Recorder
+from zerosum.coordinator.secure import SecureSums
+from zerosum.engines.in_process import InProcess
+from zerosum.errors import Abandoned
+from zerosum.protocol.messages import Contribution, Message, Secure
+from zerosum.study import execute, pin
+
+
+def test_contributions_are_bytes_that_say_nothing(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    recorder = Recorder(InProcess(sites))
+    plan = pin(make("secure-sum"), sites)
+    from small_studies import QUESTION
+
+    execute(plan, QUESTION, recorder)
+    masked = [reply.payload for _, reply in recorder.seen if isinstance(reply, Contribution)]
+    assert len(masked) == 4
+    assert all(isinstance(payload, bytes) for payload in masked)
+    assert len(set(masked)) == 4
+
+
+@pytest.mark.parametrize("step", ["advertise", "share", "receive"])
+def test_a_site_lost_in_set_up_ends_the_study_before_anything_is_spent(step: str, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+
+    def loses(site: str, message: Message) -> bool:
+        return site == "s1" and isinstance(message, Secure) and message.step == step
+
+    with pytest.raises(Abandoned, match="while the secure sum was set up"):
+        carry_out(make("secure-sum"), sites, loses)
+    assert not any(site._books().entries() for site in sites)
+
+
+def test_it_has_an_attempt_for_every_round(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    plan = pin(make("secure-sum"), sites)
+    sums = SecureSums(plan, lambda messages: iter(()))
+    with pytest.raises(Abandoned):
+        sums.set_up()  # nobody answers
+    assert np.isfinite(plan.rounds)

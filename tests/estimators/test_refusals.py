@@ -1,0 +1,178 @@
+"""What is wrong is said by a ZerosumError that is a ValueError too, by every estimator, and nothing is spent for it."""
+
+# mypy: disable-error-code="import-untyped"
+# scikit-learn ships no types
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+import zerosum
+from zerosum.data.fmri import make_fmri
+from zerosum.errors import BadData, BadInput, BadParameter
+from zerosum.kernel.units import Units
+from zerosum.site.policy import Policy
+
+KINDS = ["Mean", "Histogram", "Covariance", "KMeans", "PCA", "ICA"]
+TABLES = KINDS[:-1]
+MADE_UP = make_fmri(36, sites=3, components=2, points=20, side=2, noise=0.1)
+
+
+def table(kind: str, seed: int = 0, count: int = 40, columns: int = 4) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).normal(size=(count, 1 if kind == "Histogram" else columns))
+
+
+def sites(kind: str) -> list[Any]:
+    if kind == "ICA":
+        return [np.asarray(MADE_UP.observed(s)) for s in range(3)]
+    return [table(kind, s) for s in range(3)]
+
+
+def make(kind: str, **change: Any) -> Any:
+    own: dict[str, dict[str, Any]] = {
+        "Histogram": {"edges": [-3, 0, 3]},
+        "ICA": {"rounds": 3},
+        "KMeans": {"clip": 3.0, "n_clusters": 2},
+    }
+    settings = own.get(kind, {"clip": 3.0}) | {"unit": "person"} | change
+    return getattr(zerosum, kind)(**settings)
+
+
+def ledgers(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.sqlite"))
+
+
+SHARED: list[tuple[dict[str, Any], str]] = [
+    ({"scheme": "magic"}, "unknown scheme"),
+    ({"scheme": 7}, "scheme must be a name or a Scheme, got 7"),
+    ({"epsilon": -1.0}, "epsilon must be positive and finite, got -1"),
+    ({"epsilon": float("nan")}, "epsilon must be positive and finite"),
+    ({"epsilon": "1"}, "epsilon must be a number, got '1'"),
+    ({"epsilon": None}, "epsilon must be a number"),
+    ({"delta": 0.0}, "delta must lie strictly between 0 and 1"),
+    ({"delta": [1e-5]}, "delta must be a number"),
+    ({"unit": "house"}, "unit must be 'person' or 'record', got 'house'"),
+    ({"random_state": np.random.RandomState(0)}, "random_state must be None or one whole number"),
+    ({"random_state": -1}, "random_state must be None or one whole number that is not negative"),
+    ({"colluders": 3}, "at most 2 of 3 sites can collude"),
+    ({"colluders": -1}, "colluders"),
+    ({"colluders": "one"}, "colluders must be None or a whole number, got 'one'"),
+    ({"dropouts": 0.5}, "dropouts must be a whole number, got 0.5"),
+    ({"dropouts": 2}, "dropouts"),
+    ({"policies": {"nobody": Policy(population="a")}}, "no site named 'nobody'"),
+    ({"policies": ["a"]}, "policies must be a dict"),
+    ({"policies": {"site 0": "policy.toml"}}, "policies must be a dict"),
+]
+BOUNDS: list[tuple[dict[str, Any], str]] = [
+    ({"clip": None}, "give public ranges"),
+    ({"clip": -1.0}, "clip"),
+    ({"clip": "large"}, "clip"),
+    ({"lower": 0.0}, "belong together"),
+    (
+        {"lower": [0.0, 1.0], "upper": 2.0},
+        r"lower must be one number or one for each of the 4 columns, got shape \(2,\)",
+    ),
+    ({"lower": "none", "upper": 2.0}, "lower must be one number or one for each column"),
+    ({"lower": 3.0, "upper": 2.0}, "every lower bound must lie below its upper bound"),
+    ({"lower": np.nan, "upper": 2.0}, "finite"),
+]
+OWN: list[tuple[str, dict[str, Any], str]] = [
+    ("PCA", {"n_components": 5}, "at most 4 components"),
+    ("PCA", {"n_components": "two"}, "n_components"),
+    ("ICA", {"n_components": 5}, "at most 4 components"),
+    ("ICA", {"n_components": 0}, "n_components"),
+    ("ICA", {"basis": "cosines"}, "basis"),
+    ("KMeans", {"n_clusters": 0}, "n_clusters"),
+    ("KMeans", {"rounds": 1}, "rounds"),
+    ("KMeans", {"start": "random"}, "start"),
+    ("Covariance", {"mean_weight": 2.0}, "mean_weight"),
+    ("Histogram", {"edges": [0.0]}, "two edges"),
+    ("Histogram", {"edges": None, "categories": 7}, "categories"),
+]
+ALL = [
+    *((kind, *case) for kind in KINDS for case in SHARED),
+    *((kind, *case) for kind in KINDS if kind not in ("Histogram", "ICA") for case in BOUNDS),
+    *OWN,
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "said"), ALL)
+def test_parameters(kind: str, change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=said) as refused:
+        make(kind, **change).fit(sites(kind))
+    assert isinstance(refused.value, ValueError)
+    assert ledgers(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_plain_row_could_be_a_person_or_a_record(kind: str, tmp_path: Path) -> None:
+    for data in (sites(kind), [Units.from_rows(each) for each in sites(kind)]):
+        with pytest.raises(BadParameter, match="say what is protected: unit='person' where"):
+            make(kind, unit=None).fit(data)
+    assert ledgers(tmp_path) == []
+    assert make(kind, unit=None, random_state=0).fit(sites(kind)).privacy_.unit == "record"
+    people = [Units.from_list(np.split(each, 20)) for each in sites(kind)]
+    assert make(kind, unit=None).fit(people).privacy_.unit == "person"
+
+
+def test_whoever_has_a_time_course_is_a_person() -> None:
+    assert make("ICA", unit=None).fit(sites("ICA")).privacy_.unit == "person"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_data(kind: str, tmp_path: Path) -> None:
+    good = sites(kind)
+    wide = good[1][..., :3] if kind != "Histogram" else np.ones((20, 2))
+    broken = np.full_like(good[1], np.nan)
+    words = np.full(good[1].shape, "Alice", dtype=object)
+    columns = r"'site 1': (X has 3 features|it has 3 columns|y should be a 1d array)"
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        ([good[0], wide], {}, columns),
+        ([good[0], broken], {}, "'site 1': (Input X contains NaN|Input contains NaN|some values are not finite)"),
+        ([good[0], words], {}, "'site 1': some values are not numbers"),
+        ({"a": good[0], "b": []}, {}, "'b': "),
+        ([], {}, "holds no sites"),
+        ({}, {}, "holds no sites"),
+        ([good[0]], {}, "at least two sites"),
+        ({1: good[0], "1": good[1]}, {}, "two sites have the same name"),
+        (good, {"sites": [0, 1]}, "one table per site already"),
+        (good[0], {}, "whose rows are these"),
+        (good[0], {"sites": [0, 1]}, "inconsistent numbers of samples"),
+        (good[0], {"sites": np.zeros((len(good[0]), 2))}, "1d array"),
+        (Units.from_list(list(np.ones((30, 2, 1)))), {}, "Units are the data of one site"),
+        (None, {}, "1D|2D|1d|shape|array"),
+        ("north.csv", {}, "array|numbers|shape"),
+        (7.0, {}, "2D|1d|array|shape"),
+    ]
+    for X, labels, said in cases:
+        with pytest.raises(BadInput, match=said) as refused:
+            make(kind).fit(X, **labels)
+        assert "Alice" not in str(refused.value)
+    assert ledgers(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["Mean", "Covariance", "KMeans", "PCA"])
+def test_sparse_tables_and_frames_that_disagree(kind: str) -> None:
+    with pytest.raises(BadData, match=r"'site 0': .* dense data is required"):
+        make(kind).fit([csr_array(table(kind))] * 2)
+    pandas = pytest.importorskip("pandas")
+    frames = [pandas.DataFrame(table(kind), columns=list(names)) for names in ("abcd", "abdc")]
+    with pytest.raises(BadData, match="'site 1': The feature names should match"):
+        make(kind).fit(frames)
+    assert make(kind).fit([frames[0], frames[0]]).feature_names_in_.tolist() == list("abcd")
+
+
+@pytest.mark.parametrize(("kind", "method"), [("KMeans", "predict"), ("KMeans", "transform"), ("PCA", "transform"),
+                                              ("ICA", "transform"), ("PCA", "inverse_transform")])  # fmt: skip
+def test_rows_at_home(kind: str, method: str) -> None:
+    fitted = make(kind, random_state=0).fit(sites(kind))
+    ask = getattr(fitted, method)
+    for rows in (np.ones((5, 7)), np.full((5, 4), np.nan), np.ones(4), [["Alice"] * 4]):
+        with pytest.raises(BadData) as refused:
+            ask(rows)
+        assert "Alice" not in str(refused.value)

@@ -1,0 +1,97 @@
+"""`zerosum.run`: what it takes, and whom a study protects where the data could be either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerosum
+from zerosum import Policy, Site, Units
+from zerosum.errors import BadParameter
+
+ROWS = np.zeros((20, 2))
+PEOPLE = Units.from_list([ROWS[:5], ROWS[5:6], *np.split(ROWS[6:], 14)])
+QUESTION = zerosum.algorithms.Mean(columns=("a", "b"), clip=1.0)
+
+
+def ledgers(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.sqlite"))
+
+
+def ask(sites: Any, question: Any = QUESTION, **change: Any) -> zerosum.Result:
+    return zerosum.run(question, sites, **{"epsilon": 1.0, "delta": 1e-5} | change)
+
+
+@pytest.mark.parametrize("name", ["Covariance", "Histogram", "ICA", "KMeans", "Mean", "PCA"])
+def test_an_estimator_is_fitted_not_run(name: str) -> None:
+    kind = getattr(zerosum, name)
+    mine = type("Mine", (kind,), {})
+    said = rf"^zerosum\.{name} is an estimator: call \.fit\(sites\), or run zerosum\.algorithms\.{name}\(\.\.\.\)$"
+    for estimator in (kind, kind(), mine, mine()):
+        with pytest.raises(BadParameter, match=said):
+            ask({"a": ROWS, "b": ROWS}, estimator)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (zerosum.algorithms.Mean, r"give the program its parameters: zerosum.algorithms.Mean\(...\)"),
+        ("mean", r"takes a program, such as zerosum.algorithms.Mean\(...\), got an object of type 'str'"),
+        (None, "of type 'NoneType'"),
+        (np.ones(3), "of type 'ndarray'"),
+    ],
+)
+def test_what_is_no_program_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(BadParameter, match=said):
+        ask({"a": ROWS, "b": ROWS}, given)
+
+
+def test_sites_have_names() -> None:
+    with pytest.raises(BadParameter, match="a dict with the data of each site"):
+        ask([ROWS, ROWS], unit="person")
+
+
+@pytest.mark.parametrize(
+    "sites",
+    [
+        {"a": ROWS, "b": ROWS},
+        {"a": Units.from_rows(ROWS), "b": Units.from_rows(ROWS)},
+        {"a": PEOPLE, "b": ROWS},
+        {"a": Site("a", Units.from_rows(ROWS), Policy(population="a")), "b": PEOPLE},
+    ],
+)
+def test_plain_rows_could_be_either_and_nothing_is_spent_before_it_is_said(sites: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadParameter, match=r"say what is protected: unit='person' where .*, unit='record' where"):
+        ask(sites)
+    with pytest.raises(BadParameter, match="unit must be 'person' or 'record', got 'house'"):
+        ask(sites, unit="house")
+    assert ledgers(tmp_path) == []
+
+
+def test_the_unit_is_as_said_and_units_of_several_rows_are_persons() -> None:
+    assert ask({"a": PEOPLE, "b": PEOPLE}).report.unit == "person"
+    assert ask({"c": ROWS, "d": ROWS}, unit="person").report.unit == "person"
+    assert ask({"e": ROWS, "f": ROWS}, unit="record").report.unit == "record"
+    assert zerosum.PCA(clip=1.0, unit="record").fit({"e": ROWS, "f": ROWS}).privacy_.unit == "record"  # one account
+
+
+def test_a_seeded_run_protects_nobody_and_takes_plain_rows_for_records() -> None:
+    def kept(unit: str, *names: str) -> dict[str, Policy]:
+        return {name: Policy(population=f"{name} {unit}", unit=unit, data="synthetic") for name in names}
+
+    record = ask({"a": ROWS, "b": ROWS}, policies=kept("record", "a", "b"), random_state=0)
+    assert record.report.unit == "record"
+    person = ask({"a": ROWS, "b": PEOPLE}, policies=kept("person", "a", "b"), random_state=0)
+    assert person.report.unit == "person"
+
+
+def test_programs_live_under_algorithms() -> None:
+    with pytest.raises(AttributeError, match=r"it is zerosum\.algorithms\.CustomStatistic$"):
+        _ = zerosum.CustomStatistic
+    with pytest.raises(AttributeError, match="no attribute 'median'"):
+        _ = zerosum.median
+    assert {getattr(zerosum, name).__module__.split(".")[1] for name in ("Mean", "PCA")} == {"estimators"}
+    assert set(zerosum.__all__) <= set(dir(zerosum))
