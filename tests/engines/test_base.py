@@ -35,7 +35,7 @@ def test_any_order_gives_the_same_result(tmp_path: Path) -> None:
 
         engine: Engine = InProcess(sites) if kind is None else kind(list(sites))
         results.append(execute(plan, QUESTION, engine).estimate["mean"].value)
-    assert np.array_equal(*results)
+    assert np.array_equal(results[0], results[1])
 
 
 def test_a_reply_that_cannot_be_read_is_a_loss(tmp_path: Path) -> None:
