@@ -44,7 +44,8 @@ def traced(what: str, run: Callable[[], Any]) -> None:
 
 
 def main() -> None:
-    Plan.__post_init__ = counted("plans built", Plan.__post_init__)  # type: ignore[method-assign]
+    Plan.__post_init__ = counted("plans built, one of them by the coordinator", Plan.__post_init__)  # type: ignore[method-assign]
+    Plan.from_json = staticmethod(counted("plans read by sites", Plan.from_json))  # type: ignore[method-assign]
     Plan.to_json = counted("plans serialised", Plan.to_json)  # type: ignore[method-assign]
     Units.check = counted("data scans", Units.check)  # type: ignore[method-assign]
     Ledger.verify = counted("ledgers verified", Ledger.verify)  # type: ignore[method-assign]

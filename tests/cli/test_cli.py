@@ -24,6 +24,9 @@ columns = ["age", "pressure"]
 lower = [0, 60]
 upper = [100, 200]
 
+[unit]
+kind = "person"
+
 [privacy]
 epsilon = 2.0
 delta = 1e-5

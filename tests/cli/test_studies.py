@@ -45,7 +45,7 @@ def test_two_plans_agree_in_all_but_the_name(tmp_path: Path) -> None:
         ('columns = ["age", "pressure"]', 'columns = ["pressure", "age"]'),
         ("epsilon = 2.0", "epsilon = 2.1"),
         ('name = "s2"', 'name = "s3"'),
-        ("[privacy]", '[unit]\nkind = "record"\n\n[privacy]'),
+        ('kind = "person"', 'kind = "record"'),
     ],
 )
 def test_a_plan_is_not_for_another_study(old: str, new: str, tmp_path: Path) -> None:
@@ -109,3 +109,37 @@ def test_a_result_says_what_was_asked(tmp_path: Path) -> None:
     assert mean["kind"] == "mean"
     assert mean["axes"] == [{"name": "column", "labels": ["age", "pressure"]}]
     assert mean["std"] == done["estimate"]["noise_std"]
+
+
+def test_a_plan_never_lands_on_another_file(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    text = study.read_text()
+    assert_refused(zerosum("plan", "study.toml", "--out", "study.toml", "--json", cwd=tmp_path), "exists already")
+    assert study.read_text() == text
+
+
+def test_a_plan_is_run_by_its_digest(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    planned = as_json(zerosum("plan", "study.toml", "--out", "plan.json", "--json", cwd=tmp_path))
+    approved = planned["plan_digest"]
+    asked = ("run", "study.toml", "--plan", "plan.json", "--json")
+    assert_refused(zerosum(*asked, "--digest", "0" * 64, "--out", "r", cwd=tmp_path), "not the one of that digest")
+    record = json.loads((tmp_path / "plan.json").read_text())
+    for change in ({"study": "another"}, {"nosuch": 1}):
+        (tmp_path / "changed.json").write_text(json.dumps(record | change))
+        changed = ("run", "study.toml", "--plan", "changed.json", "--digest", approved, "--out", "r", "--json")
+        assert zerosum(*changed, cwd=tmp_path).returncode == 2
+    for site in record["sites"]:
+        site["identity"] = "ab" * 32
+    (tmp_path / "changed.json").write_text(json.dumps(record))
+    pinned = zerosum("run", "study.toml", "--plan", "changed.json", "--out", "r", "--json", cwd=tmp_path)
+    assert_refused(pinned, "another identity")
+    done = as_json(zerosum(*asked, "--digest", approved, "--out", "result", cwd=tmp_path))
+    assert done["privacy"]["proposal_digest"] == approved
+    assert done["privacy"]["plan_digest"] != approved  # with the keys of those who took part
+
+
+def test_the_unit_must_be_said(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    study.write_text(study.read_text().replace('[unit]\nkind = "person"\n', ""))
+    assert_refused(zerosum("plan", "study.toml", "--json", cwd=tmp_path), "say what is protected")

@@ -17,7 +17,7 @@ from zerosum.algorithms.program import Algorithm, Program
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import Abandoned, BadParameter, OutsidePlan
 from zerosum.kernel.events import Sampling, Subsampled
-from zerosum.kernel.phases import step_mu
+from zerosum.kernel.phases import MOST_MU, step_mu
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum, Request
@@ -173,3 +173,9 @@ def test_sampling_is_for_replaced_units_and_exact_calibration() -> None:
         make(QUESTION, "local", calibration="published")
     with pytest.raises(BadParameter, match="rate"):
         Sampling(0.0, 3)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(1e-6, 5), Sampling(1e-3, 1), Sampling(2e-5, 1)])
+def test_a_rate_that_delta_alone_would_cover_still_has_noise(sampling: Sampling) -> None:
+    """Where hardly anybody is ever sampled the search ends at a noise of half the bound."""
+    assert step_mu(0.3, sampling, 1e-5) <= MOST_MU

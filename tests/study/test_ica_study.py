@@ -183,7 +183,7 @@ def test_a_basis_for_regions_and_one_from_an_array(tmp_path: Path) -> None:
 def test_a_basis_for_tables(tmp_path: Path) -> None:
     path = write(tmp_path, basis='basis = "templates.npy"', parameters='columns = ["a", "b", "c", "d"]')
     np.save(tmp_path / "templates.npy", np.eye(4)[:, :3])
-    path.write_text(path.read_text().replace(f"[imaging]\n{MASK}\n", ""))
+    path.write_text(path.read_text().replace(f"[imaging]\n{MASK}\n", '[unit]\nkind = "person"\n'))
     assert built(path).width == 3
 
 
@@ -265,6 +265,6 @@ def test_files_that_are_no_basis(tmp_path: Path, name: str, message: str) -> Non
 
 def test_a_basis_of_images_needs_a_grid(tmp_path: Path) -> None:
     path = write(tmp_path, basis='basis = "grid/mask.nii.gz"', parameters='columns = ["a", "b", "c", "d"]')
-    path.write_text(path.read_text().replace(f"[imaging]\n{MASK}\n", ""))
+    path.write_text(path.read_text().replace(f"[imaging]\n{MASK}\n", '[unit]\nkind = "person"\n'))
     with pytest.raises(BadData, match=r"needs an \[imaging\] table"):
         Study.load(path).plan()

@@ -57,7 +57,7 @@ def study(units: int | None = None, adjacency: str = "replace-one", folder: Path
         name="s",
         algorithm="open",
         parameters={"columns": ["x"], "clip": 1.0},
-        unit={"adjacency": adjacency},
+        unit={"kind": "person", "adjacency": adjacency},
         privacy={"epsilon": 1.0, "delta": 1e-5, **privacy},
         sites=sites,
         folder=folder,
@@ -112,6 +112,9 @@ def test_an_audit_attacks_the_settled_program() -> None:
 
 def test_an_entry_of_0_1_is_answered_with_the_new_name(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
-    file.write_text('name = "s"\nalgorithm = "mean"\nsites = []\n[privacy]\nepsilon = 1.0\ndelta = 1e-5\nseed = 1\n')
+    file.write_text(
+        'name = "s"\nalgorithm = "mean"\nsites = []\n[unit]\nkind = "person"\n'
+        "[privacy]\nepsilon = 1.0\ndelta = 1e-5\nseed = 1\n"
+    )
     with pytest.raises(BadStudy, match=r"privacy\.seed is called privacy\.random_state since 0\.2"):
         Study.load(file)

@@ -45,7 +45,7 @@ class Algorithm(BaseModel, ABC):
 
     columns: tuple[str, ...] = Field(min_length=1)
 
-    def __init__(self, **parameters: Any) -> None:
+    def __init__(self, /, **parameters: Any) -> None:
         try:
             super().__init__(**parameters)
         except ValidationError as error:

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
+from zerosum.errors import BadParameter
 from zerosum.protocol.progress import Progress
 from zerosum.report.record import check_target, finite, privacy_report, read_plan, versions, write_whole
 
@@ -98,6 +99,7 @@ def run(
     plan: Annotated[
         Path | None, typer.Option(help="Run this approved plan; refused if the study is no longer what it was made of.")
     ] = None,
+    digest: Annotated[str | None, typer.Option(help="Of the plan as it was approved; another one is refused.")] = None,
     site: Annotated[
         list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
     ] = None,
@@ -110,6 +112,8 @@ def run(
     if site:
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
     approved = None if plan is None else read_plan(plan)
+    if digest is not None and (approved is None or approved.proposal_digest != digest):
+        raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")
     check_target(out)
     with terminal.observed() as observer:
         result = loaded.run(observer, approved)

@@ -70,9 +70,9 @@ def titled(title: str, rest: str) -> None:
 
 
 def show_error(message: str, detail: str) -> None:
-    err.print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
+    err.print(Text.assemble(("error:", "bold red"), f" {visible(message)}"), soft_wrap=True)
     if detail:
-        err.print(f"not for others: {detail}", soft_wrap=True)
+        err.print(f"not for others: {visible(detail)}", soft_wrap=True)
 
 
 def short(value: Any) -> str:

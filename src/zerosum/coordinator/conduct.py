@@ -89,8 +89,7 @@ class _Coordinator:
         for reply in self._exchange(dict.fromkeys(self._index, Propose(self._plan))):
             if isinstance(reply, Consent):
                 agreed += 1
-                if reply.units is not None:
-                    self._units[reply.site] = reply.units
+                self._count(reply)
                 self._observer(Progress("consent", agreed, len(self._index), reply.site))
             else:
                 lost.append(reply.site)
@@ -100,6 +99,15 @@ class _Coordinator:
             self._observer(Progress("set-up", 0, 1))
             self._secure.set_up()
             self._observer(Progress("set-up", 1, 1))
+
+    def _count(self, consent: Consent) -> None:
+        """A site's number of units, where that is public, as it was declared."""
+        counted = self._plan.adjacency is Adjacency.REPLACE_ONE
+        declared = self._plan.sites[self._index[consent.site]].units
+        if (consent.units is not None) != counted or (declared is not None and consent.units != declared):
+            raise BadInput(f"site {consent.site!r} consents with another number of units than the plan has for it")
+        if consent.units is not None:
+            self._units[consent.site] = consent.units
 
     def release(self, round: int, request: Request) -> Release:
         """One planned round."""

@@ -116,7 +116,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             with bad_data():
                 tables = tables_under(scheme)
             unit = declared_unit(self.unit, tables.values(), seeded=self.random_state is not None)
-            program = algorithms.build(self._algorithm, self._parameters(tables) | {"columns": self._columns})
+            with bad_parameters():
+                program = algorithms.build(self._algorithm, self._parameters(tables) | {"columns": self._columns})
             result = self._run(program, tables, scheme, unit)
             self.privacy_ = result.report
             self.result_ = result
@@ -152,8 +153,9 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         for name in ("epsilon", "delta"):
             if not isinstance(value := getattr(self, name), Real):
                 raise BadParameter(f"{name} must be a number, got {value!r}")
-        check_epsilon(self.epsilon)
-        check_delta(self.delta)
+        with bad_parameters():
+            check_epsilon(float(self.epsilon))
+            check_delta(float(self.delta))
         for name, least in (("colluders", "None or "), ("dropouts", "")):
             value = getattr(self, name)
             if not (isinstance(value, Integral) or (least and value is None)):
@@ -203,6 +205,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
                 raise BadParameter("two sites have the same name")
         elif several_tables(X, self._dimensions):
             several = {f"site {s}": data for s, data in enumerate(X)}
+        elif isinstance(X, Iterator | set | frozenset):
+            raise BadData("sites have an order or names: give a list or a dict with the data of each")
         elif isinstance(X, Units):
             raise BadData("Units are the data of one site: give a list or a dict with one for each site")
         else:
@@ -361,13 +365,24 @@ class JointTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, JointE
 
 
 @contextmanager
+def bad_parameters() -> Iterator[None]:
+    """What NumPy or Python find wrong with parameters, as an error of ours."""
+    try:
+        yield
+    except ZerosumError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadParameter(f"a parameter cannot be used: {error}") from error
+
+
+@contextmanager
 def bad_data() -> Iterator[None]:
     """What scikit-learn finds wrong with data, in its own words but as an error of ours; no value is quoted."""
     try:
         yield
     except ZerosumError:
         raise
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         if "could not convert" in str(error):
             raise BadData("some values are not numbers", detail=str(error)) from None
         raise BadData(str(error)) from error

@@ -12,8 +12,12 @@ Sub-sampled releases (`zerosum.kernel.events`) are composed by their privacy los
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import astuple
+from functools import lru_cache
+from typing import Any
 
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_delta, check_epsilon, check_mu
@@ -158,12 +162,21 @@ def mixed_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> flo
     if not rest:
         return epsilon(mu, delta)
     import dp_accounting
-    from dp_accounting import pld
 
-    accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
-    for event in rest:
-        gaussian = dp_accounting.GaussianDpEvent(1 / event.mu)
-        accountant.compose(dp_accounting.PoissonSampledDpEvent(event.rate, gaussian), event.steps)
+    accountant = copy.deepcopy(_sampled(tuple(sorted(rest, key=astuple))))
     if mu > 0:  # exact for a plain release: +c and -c are its mu apart
         accountant.compose(dp_accounting.GaussianDpEvent(2 / mu))
     return float(accountant.get_epsilon(delta))
+
+
+@lru_cache(maxsize=64)
+def _sampled(events: tuple[Subsampled, ...]) -> Any:
+    """An accountant that has seen these: they cost seconds, and a ledger asks again with every later spend."""
+    import dp_accounting
+    from dp_accounting import pld
+
+    accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
+    for event in events:
+        gaussian = dp_accounting.GaussianDpEvent(1 / event.mu)
+        accountant.compose(dp_accounting.PoissonSampledDpEvent(event.rate, gaussian), event.steps)
+    return accountant

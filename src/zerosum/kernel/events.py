@@ -63,7 +63,9 @@ class Subsampled:
 
     def __post_init__(self) -> None:
         check_mu(self.mu)
-        Sampling(self.rate, self.steps)
+        Sampling(self.rate, 1)
+        if self.steps < 1:
+            raise BadParameter(f"steps must be at least 1, got {self.steps}")
 
 
 Event = Sum | Subsampled | Publication

@@ -9,7 +9,8 @@ from functools import lru_cache
 from zerosum.kernel.accountant import epsilon, mixed_epsilon
 from zerosum.kernel.events import Sampling, Subsampled
 
-_PRECISION = 1e-4  # of a step's mu: noise that is so much larger than it must be
+_PRECISION = 1e-3  # of a step's mu: noise that is so much larger than it must be
+MOST_MU = 2.0  # of a step: with less noise than half a unit's bound, sampling hides nobody who is in the sample
 
 
 @lru_cache(maxsize=256)
@@ -45,12 +46,14 @@ def step_mus(
 
 
 def _largest(low: float, fits: Callable[[float], bool]) -> float:
-    """The largest number at which something still holds that holds for small ones, from below."""
+    """The largest number, up to `MOST_MU`, at which something still holds that holds for small ones, from below."""
     while not fits(low):
         low /= 2
-    high = 2 * low
-    while fits(high):
-        low, high = high, 2 * high
+    if fits(MOST_MU):
+        return MOST_MU
+    high = min(2 * low, MOST_MU)
+    while high < MOST_MU and fits(high):
+        low, high = high, min(2 * high, MOST_MU)
     while high / low > 1 + _PRECISION:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if fits(middle) else (low, middle)

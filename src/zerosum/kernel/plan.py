@@ -7,14 +7,16 @@ is not in it is not released. The noise a site draws is `Plan.law(round)`, and s
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from bisect import bisect_right
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import ClassVar
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
@@ -25,8 +27,10 @@ from zerosum.kernel.phases import step_mus
 from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import PRIVATE_SIDE, PlannedRelease, Terms, computable
+from zerosum.kernel.terms import PRIVATE_SIDE, STRICT, PlannedRelease, Terms, computable
 from zerosum.kernel.view import dealer_mu, worst_mu
+
+MOST_ROUNDS = 100_000  # a secure sum makes keys for each before it begins
 
 EXCHANGES = {
     NoiseMechanism.NONE: 1,
@@ -52,6 +56,8 @@ class Plan(Terms):
     7.46
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
     study: str
     algorithm: str
     releases: tuple[PlannedRelease, ...]
@@ -65,6 +71,8 @@ class Plan(Terms):
             raise BadParameter("a plan needs at least one release")
         for release in self.releases:
             self._check(release)
+        if self.rounds > MOST_ROUNDS:
+            raise BadParameter(f"a plan may have {MOST_ROUNDS} rounds at most, got {self.rounds}")
         if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
             raise BadParameter("the releases' shares of the budget add up to more than 1")
         if self.extra_delta > self.delta / 100:
@@ -179,44 +187,51 @@ class Plan(Terms):
 
     def event(self, release: int, site: int) -> Event:
         """What a release is to one site's accountant."""
-        planned, mu = self.releases[release], float(self._costs[release][site])
+        return self._event(release, float(self._costs[release][site]))
+
+    def _event(self, release: int, mu: float) -> Event:
+        planned = self.releases[release]
         if planned.sampling is not None:
             return Subsampled(mu, planned.sampling.rate, planned.sampling.steps)
         return Publication(mu) if planned.kind == "publication" else Sum(mu)
 
     def site_epsilon(self, site: int) -> float:
         """The exact epsilon of a whole study for one site's units, at the study's delta."""
-        events = [self.event(r, site) for r in range(len(self.releases))]
-        sampled = tuple(event for event in events if isinstance(event, Subsampled))
-        plain = math.sqrt(math.fsum(event.mu**2 for event in events if not isinstance(event, Subsampled)))
-        return self._epsilon(plain, sampled)
+        return self._epsilon(self._costs, site)
 
     def coordinator_epsilon(self, site: int) -> float:
         """What the coordinator could reach with everything it holds; see `coordinator_mus`."""
-        return self._epsilon(float(self.coordinator_mus()[site]))
+        return self._epsilon(self._dealer_costs, site)
 
-    def _epsilon(self, mu: float, sampled: tuple[Subsampled, ...] = ()) -> float:
+    def _epsilon(self, costs: tuple[Floats, ...], site: int) -> float:
+        events = [self._event(r, float(mus[site])) for r, mus in enumerate(costs)]
+        sampled = tuple(event for event in events if isinstance(event, Subsampled))
+        plain = math.sqrt(math.fsum(event.mu**2 for event in events if not isinstance(event, Subsampled)))
         return accountant.with_distance(
-            lambda delta: accountant.mixed_epsilon(mu, sampled, delta), self._distance, self.delta
+            lambda delta: accountant.mixed_epsilon(plain, sampled, delta), self._distance, self.delta
         )
 
     def site_mus(self) -> Floats:
         """What the whole study costs each site; with sub-sampled phases, the mu of one sum of the same epsilon."""
-        if any(release.sampling is not None for release in self.releases):
-            worth = [self.site_epsilon(s) for s in range(len(self.sites))]
-            return np.array([accountant.mu_for(eps, self.delta) if eps < math.inf else eps for eps in worth])
-        return np.asarray(np.sqrt(np.sum([mus**2 for mus in self._costs], axis=0)))
+        return self._total(self._costs)
 
     def coordinator_mus(self) -> Floats:
         """What the whole study costs each site if the coordinator uses the noise it dealt: more than planned where it
         is the helper, and the same everywhere else."""
-        return self._dealer_mus if self.scheme.facts.deals_noise else self.site_mus()
+        return self._total(self._dealer_costs)
+
+    def _total(self, costs: tuple[Floats, ...]) -> Floats:
+        if all(release.sampling is None for release in self.releases):
+            return np.asarray(np.sqrt(np.sum([mus**2 for mus in costs], axis=0)))
+        worth = [self._epsilon(costs, s) for s in range(len(self.sites))]
+        return np.array([accountant.mu_for(eps, self.delta) if 0 < eps < math.inf else eps for eps in worth])
 
     @cached_property
-    def _dealer_mus(self) -> Floats:
+    def _dealer_costs(self) -> tuple[Floats, ...]:
+        if not self.scheme.facts.deals_noise:
+            return self._costs
         rounds = zip(self._laws, self.releases, strict=True)
-        squares = [dealer_mu(law, release.accounted, self.coalition) ** 2 for law, release in rounds]
-        return np.asarray(np.sqrt(np.sum(squares, axis=0)))
+        return tuple(dealer_mu(law, release.accounted, self.coalition) for law, release in rounds)
 
     def claimed_mus(self) -> Floats | None:
         """What the papers' theorems would claim for the same noise, where they have one and it applies."""
@@ -287,11 +302,21 @@ class Plan(Terms):
         return hashlib.sha256(self.to_json()).hexdigest()
 
     @cached_property
+    def proposal_digest(self) -> str:
+        """SHA-256 of the plan without its sites' keys: the digest of the file that was approved, whoever runs it."""
+        keyless = tuple(replace(site, identity=None) for site in self.sites)
+        pinned = any(site.identity is not None for site in self.sites)
+        return replace(self, sites=keyless).digest() if pinned else self.digest()
+
+    @cached_property
     def public_digest(self) -> str:
         """SHA-256 of what is public about the study: the same whenever the same is asked of the same sites on the same
         terms, whatever the run is called and whichever keys its sites hold."""
-        keyless = tuple(replace(site, identity=None) for site in self.sites)
-        return hashlib.sha256(replace(self, study="study", sites=keyless).to_json()).hexdigest()
+        record = _ADAPTER.dump_python(self, mode="json")
+        del record["study"]
+        for site in record["sites"]:
+            del site["identity"]
+        return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 _ADAPTER = TypeAdapter(Plan)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from pydantic import JsonValue
+
+from zerosum.errors import BadParameter
 
 _LISTED = 1000  # names or numbers; longer lists are named by their digest
 
@@ -62,6 +65,8 @@ def plain(value: Any) -> JsonValue:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadParameter("public parameters must be finite numbers")
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)

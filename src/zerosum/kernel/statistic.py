@@ -36,7 +36,10 @@ SMALLEST, LARGEST = 1e-100, 1e100  # of public parameters: their squares and rat
 
 
 def _as_floats(value: Any) -> Floats:
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, OverflowError):
+        raise ValueError("must hold numbers only") from None
     if not np.all(np.abs(array) <= LARGEST):  # fails on what is not a number
         raise ValueError(f"must hold finite numbers of at most {LARGEST:g} only")
     return array
@@ -54,7 +57,7 @@ class BoundedStatistic(BaseModel, ABC):
 
     columns: int
 
-    def __init__(self, **parameters: Any) -> None:
+    def __init__(self, /, **parameters: Any) -> None:
         try:
             super().__init__(**parameters)
         except ValidationError as error:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import ConfigDict
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, grid, published
@@ -29,9 +30,14 @@ RUNNABLE_RATIO = 1e10
 PRIVATE_SIDE = 1 - 1e-14  # so that shares, added up again, do not pass the whole by a rounding
 
 
+STRICT = ConfigDict(extra="forbid")  # a plan with entries that mean nothing here is refused
+
+
 @dataclass(frozen=True)
 class PlannedSite:
     """A site on the roster, and what is public about it (see `SiteShape`)."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     name: str
     units: int | None = None
@@ -53,6 +59,8 @@ class PlannedSite:
 class PlannedRelease:
     """One release, or one phase of sub-sampled sums: its statistic, L2 sensitivity, share of the study's budget, how
     many numbers it has (of a publication: for each unit), and the bound on the norm of one unit's contribution."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     statistic: str
     sensitivity: float

@@ -13,6 +13,7 @@ the registry of whoever reads. Whatever else arrives is `Malformed` or `Unsuppor
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.errors import Malformed, Unsupported, by_code
+from zerosum.kernel.amounts import MOST
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
@@ -46,11 +48,13 @@ from zerosum.statistics import build
 
 VERSION: Final = 1
 MAX_FRAME: Final = 1 << 32  # bytes; whoever carries frames may set less
+MAX_TEXT: Final = 1 << 20  # of them JSON: numbers of any quantity travel as arrays
 
 _MAGIC = b"ZSUM"
 _HEAD = struct.Struct(">4sHI")
 _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8")}
 _MOST_AXES = 4
+_MOST_WORDS = 2000  # characters of a refusal
 
 # What a frame may hold: JSON, and in its place arrays of doubles or of 64-bit integers, and byte strings.
 Value = None | bool | int | float | str | bytes | NDArray[Any] | list["Value"] | dict[str, "Value"]
@@ -100,6 +104,8 @@ def _parsed(frame: bytes) -> tuple[str, Fields]:
         raise Malformed("a frame does not begin as one")
     if version != VERSION:
         raise Unsupported(f"a frame of version {version} came, this Zerosum reads version {VERSION}")
+    if length > MAX_TEXT:
+        raise Malformed("a frame's text is too long")
     view = memoryview(frame)[_HEAD.size :]
     if len(view) < length:
         raise Malformed("a frame is cut short")
@@ -164,9 +170,9 @@ class _Buffers:
                 raise Malformed("a frame describes an array that is none")
         if not all(type(length) is int and 0 <= length <= MAX_FRAME for length in shape):
             raise Malformed("a frame describes an array that is none")
-        numbers = 1
-        for length in shape:
-            numbers *= length
+        if math.prod(max(length, 1) for length in shape) > MAX_FRAME:
+            raise Malformed("a frame describes an array that is too large")
+        numbers = math.prod(shape)
         if code == "bytes" and len(shape) == 1:
             return bytes(self._next(numbers))
         if code not in _TYPES:
@@ -240,7 +246,7 @@ class _Reader:
 
 
 def _positive(value: Value, what: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e300:
         return float(value)
     raise Malformed(f"a message's {what} is not a positive number")
 
@@ -315,7 +321,7 @@ def _read_secure(reader: _Reader) -> Secure:
 
 def _read_consent(reader: _Reader) -> Consent:
     site, units = reader.text("site"), reader.take("units")
-    if units is None or (type(units) is int and units >= 0):
+    if units is None or (type(units) is int and 0 < units <= MOST):
         return Consent(site, units)
     raise Malformed("a message's units are not a whole number")
 
@@ -329,7 +335,7 @@ def _read_contribution(reader: _Reader) -> Contribution:
 
 def _read_refusal(reader: _Reader) -> Refusal:
     site, code, message = reader.text("site"), reader.text("code"), reader.text("message")
-    return Refusal(site, by_code(code)(message))
+    return Refusal(site, by_code(code)(message[:_MOST_WORDS]))
 
 
 _WRITERS: dict[type, Callable[[Any], Fields]] = {

@@ -79,6 +79,7 @@ class PrivacyReport:
     bytes_per_site: int
     extra_delta: float
     plan_digest: str
+    proposal_digest: str
     public_digest: str
     question: Question
     notes: tuple[str, ...]
@@ -178,6 +179,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
         bytes_per_site=plan.bytes_per_site,
         extra_delta=plan.extra_delta,
         plan_digest=plan.digest(),
+        proposal_digest=plan.proposal_digest,
         public_digest=plan.public_digest,
         question=plan.question,
         notes=tuple(_notes(plan)),
@@ -254,7 +256,9 @@ class Result:
 
 
 def write_whole(path: Path, text: bytes) -> None:
-    """Write a file that appears whole or not at all."""
+    """Write a new file that appears whole or not at all."""
+    if path.exists():
+        raise BadInput(f"{path} exists already; choose another place")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)

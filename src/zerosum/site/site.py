@@ -216,7 +216,7 @@ class Site:
         kind = "sum" if isinstance(request, PrivateSum) else "publication"
         if (kind, sampling) != (planned.kind, planned.sampling):
             raise OutsidePlan(f"release {round + 1} was planned as another kind of request")
-        allowed = 1 + 1e-12
+        allowed = 1 + 1e-15  # a rounding
         if sensitivity > planned.sensitivity * allowed or bound > planned.bound * allowed:
             raise OutsidePlan(
                 f"release {round + 1} was planned with sensitivity {planned.sensitivity:g} and bound "

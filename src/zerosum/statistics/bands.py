@@ -46,7 +46,7 @@ class BandScatter(BoundedStatistic):
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
         if self.projection.ndim != 2 or self.projection.shape[0] != self.columns or not self.projection.size:
-            raise ValueError(f"onto must have {self.columns} rows and some columns, got shape {self.projection.shape}")
+            raise ValueError(f"projection must have {self.columns} rows and a column, got {self.projection.shape}")
         if self.edges.ndim != 1 or len(self.edges) < 3 or self.edges[0] < 0 or not np.all(np.diff(self.edges) > 0):
             raise ValueError("edges must rise from zero or more, and make two bands at least")
         return self

@@ -47,7 +47,7 @@ class UnitMoment(BoundedStatistic):
         if self.projection is not None and (
             self.projection.ndim != 2 or self.projection.shape[0] != self.columns or not self.projection.size
         ):
-            raise ValueError(f"onto must have {self.columns} rows and some columns, got shape {self.projection.shape}")
+            raise ValueError(f"projection must have {self.columns} rows and a column, got {self.projection.shape}")
         for what, value in (("center", self.center), ("scale", self.scale)):
             if value is not None and value.shape != (self.columns,):
                 raise ValueError(f"{what} must hold one number for each of the {self.columns} columns")

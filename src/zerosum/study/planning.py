@@ -55,6 +55,9 @@ def identified(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[Pl
     if len(set(ledgers)) < len(ledgers):
         raise BadParameter("two sites have the same ledger: the same people must not take part twice")
     known = {site.name: site.identity.public.hex() for site in sites}
+    for shape in shapes:
+        if shape.identity is not None and sites and shape.identity != known.get(shape.name):
+            raise BadParameter(f"the plan pins another identity for {shape.name!r} than that site has")
     return tuple(replace(shape, identity=known.get(shape.name)) for shape in shapes)
 
 

@@ -13,6 +13,7 @@ from zerosum.coordinator.conduct import conduct
 from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter
+from zerosum.kernel.names import check_name
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
 from zerosum.kernel.statistic import Adjacency
@@ -107,6 +108,7 @@ def run(
     unit = declared_unit(unit, tables.values(), seeded=random_state is not None)
     members = []
     for name, data in sites.items():
+        check_name("a site", name.strip() if isinstance(name, str) else "")
         if isinstance(data, Site):
             if data.name != name:
                 raise BadParameter(f"the site {data.name!r} was given under the name {name!r}")

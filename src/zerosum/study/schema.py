@@ -45,7 +45,7 @@ class _Table(BaseModel):
 
 
 class UnitTable(_Table):
-    kind: Literal["person", "record"] = "person"
+    kind: Literal["person", "record"]
     adjacency: Adjacency = Adjacency.REPLACE_ONE
 
 
@@ -122,7 +122,7 @@ class Study(_Table):
     name: str = Field(min_length=1)
     algorithm: str
     parameters: dict[str, Any] = Field(default_factory=dict)
-    unit: UnitTable = UnitTable()
+    unit: UnitTable
     privacy: PrivacyTable
     coalition: CoalitionTable = CoalitionTable()
     scheme: SchemeTable = SchemeTable()
@@ -137,7 +137,17 @@ class Study(_Table):
     @classmethod
     def _parted(cls, record: Any) -> Any:
         """The public part, and what a file says of sites' own affairs."""
-        return parted(record) if isinstance(record, dict) and not record.get("site_files") else record
+        if not isinstance(record, dict) or record.get("site_files"):
+            return record
+        record = parted(record)
+        unit = record.get("unit", {})
+        if isinstance(unit, dict) and "kind" not in unit:
+            if record.get("imaging") is None:
+                raise ValueError(
+                    'say what is protected: kind = "person" or kind = "record" in [unit]; a row may be either'
+                )
+            record["unit"] = {"kind": "person", **unit}
+        return record
 
     @classmethod
     def load(cls, path: Path) -> Study:
@@ -160,7 +170,8 @@ class Study(_Table):
             where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
             if where in RENAMED and first["type"] == "extra_forbidden":
                 raise BadStudy(f"the study file {path}: {where} is called {RENAMED[where]} since 0.2") from None
-            raise BadStudy(f"the study file {path}: {where}: {_reason(first['type'], first['msg'])}") from None
+            what = _reason(first["type"], first["msg"])
+            raise BadStudy(f"the study file {path}: {where + ': ' if where else ''}{what}") from None
 
     def with_sites(self, files: Sequence[SiteFile]) -> Study:
         """This study with sites' own files, which take the place of what it says of them."""
