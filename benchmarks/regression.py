@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression as Pooled
 
 from zerosum.algorithms import Algorithm, LinearRegression, LogisticRegression, PoissonRegression
 from zerosum.coordinator.rehearse import drive
@@ -63,13 +64,17 @@ class Rehearsal:
         self.noise = [self.plan.law(turn).noise_std for turn in range(len(self.plan.releases))]
 
     def run(self, rows: Floats, seed: int) -> Estimate:
+        return self.asked(rows, seed)[0]
+
+    def asked(self, rows: Floats, seed: int) -> tuple[Estimate, list[PrivateSum]]:
         rng, turn, data = np.random.default_rng(seed), iter(self.noise), Units.from_rows(rows)
 
         def answer(request: PrivateSum) -> Release:
             total, std = build(request.statistic, request.params).total(data), next(turn)
             return Release(total + std * rng.normal(size=total.shape), std, float(self.units), ("a", "b"))
 
-        return dict(drive(self.algorithm.program(Adjacency.REPLACE_ONE), answer)[0])
+        estimate, asked = drive(self.algorithm.program(Adjacency.REPLACE_ONE), answer)
+        return dict(estimate), asked
 
 
 def names(columns: int) -> tuple[str, ...]:
@@ -153,7 +158,9 @@ def heart_algorithm(**more: Any) -> LogisticRegression:
 
 
 def least_squares(features: Floats, response: Floats) -> Floats:
-    return np.linalg.lstsq(np.column_stack([features, np.ones(len(features))]), response, rcond=None)[0]
+    return np.asarray(
+        np.linalg.lstsq(np.column_stack([features, np.ones(len(features))]), response, rcond=None)[0], dtype=np.float64
+    )
 
 
 def fitted(features: Floats, response: Floats, family: str) -> tuple[Floats, Floats]:
@@ -161,7 +168,8 @@ def fitted(features: Floats, response: Floats, family: str) -> tuple[Floats, Flo
     design = np.column_stack([features, np.ones(len(features))])
     center, scale = design.mean(axis=0), np.maximum(design.std(axis=0), 1e-9)
     center[-1], scale[-1] = 0.0, 1.0
-    inner, w = (design - center) / scale, np.zeros(design.shape[1])
+    inner = (design - center) / scale
+    w: Floats = np.zeros(design.shape[1])
     for _ in range(60):
         rate = expit(inner @ w) if family == "logistic" else np.exp(np.minimum(inner @ w, 30))
         weight = rate * (1 - rate) if family == "logistic" else rate
@@ -170,7 +178,7 @@ def fitted(features: Floats, response: Floats, family: str) -> tuple[Floats, Flo
         w = w + step * min(1.0, 5 / max(float(np.linalg.norm(step)), 1e-300))
     back = np.diag(1 / scale)
     back[-1, :-1] = -center[:-1] / scale[:-1]
-    return back @ w, np.sqrt(np.diag(back @ np.linalg.inv(hessian) @ back.T))
+    return np.asarray(back @ w), np.asarray(np.sqrt(np.diag(back @ np.linalg.inv(hessian) @ back.T)))
 
 
 def auc(truth: Floats, scores: Floats) -> float:
@@ -254,15 +262,12 @@ def hospitals(folder: Path, seeds: int) -> None:
         return spread(found, 4)
 
     print(f"     non-private {held_out(lambda table, _s: fitted(table[:, :-1], table[:, -1], 'logistic')[0])}")
+    scale = np.array([row[3] for row in HEART.values()] + [0.5] * len(BINARY))
+
+    def alone(table: Floats, _seed: int) -> Floats:
+        return np.append(Pooled(C=1.0).fit(table[:, :-1] / scale, table[:, -1]).coef_[0] / scale, 0.0)
+
     for which in range(4):
-        from sklearn.linear_model import LogisticRegression as Pooled
-
-        def alone(table: Floats, _seed: int) -> Floats:
-            scaled = heart_algorithm()
-            x = (table[:, :-1] - scaled.center) / scaled.scale
-            model = Pooled(C=1.0).fit(x, table[:, -1])
-            return np.append(model.coef_[0] / scaled.scale, 0.0)
-
         print(f"     hospital {which} alone, non-private {held_out(alone, which)}")
     for epsilon, floor in zip((0.5, 1.0, 2.0, 4.0), (0.860, 0.866, 0.870, 0.873), strict=True):
         parts = []
@@ -323,24 +328,41 @@ def linear_intervals(runs: int, units: int = 20_000, columns: int = 10) -> None:
     algorithm = LinearRegression(columns=names(columns + 1), **limits)
     for epsilon in (0.5, 1.0, 3.0):
         rehearsal = Rehearsal(algorithm, units, 4, epsilon, 1e-5)
-        pooled, population, errors = Tally(), Tally(), []
+        pooled, population, errors, ideal = Tally(), Tally(), [], []
         for seed in range(runs):
             rng = np.random.default_rng(1_000_000 + seed)
             features = rng.uniform(-1, 1, (units, columns))
             features[:, 1] = 0.7 * features[:, 0] + 0.3 * features[:, 1]
             design = np.column_stack([features, np.ones(units)])
             response = np.clip(design @ truth + 0.15 * rng.standard_normal(units), -1, 1)
-            estimate = rehearsal.run(np.column_stack([features, response]), seed)
+            estimate, asked = rehearsal.asked(np.column_stack([features, response]), seed)
             best = least_squares(features, response)
+            ideal.append(at_best(features, asked, rehearsal))
             pooled.add(estimate, "pooled", best)
             population.add(estimate, "population", truth)
             errors.append(joined(estimate) - best)
         reached = 2 * 1.6449 * np.sqrt(np.mean(np.square(errors), axis=0))
-        print(f"     eps {epsilon:<4g} pooled: {pooled.told(reached)} what its errors are")
+        ratio = float(np.median(np.array(pooled.widths) / (2 * 1.6449 * np.array(ideal))))
+        print(f"     eps {epsilon:<4g} pooled: {pooled.told(reached)} its errors', {ratio:.2f} times the best")
         print(
             f"              population: {population.told(2 * 1.6449 * sampled(units, columns))} that of sampling",
             flush=True,
         )
+
+
+def at_best(features: Floats, asked: list[PrivateSum], rehearsal: Rehearsal) -> Floats:
+    """Standard errors if every gradient that was released counted in full and the Hessian came for free and exact."""
+    params = asked[-1].params
+    inner = np.column_stack(
+        [(features - params["center"]) / params["scale"], np.full(len(features), params["intercept"])]
+    )
+    back = np.diag(np.append(1 / params["scale"], params["intercept"]))
+    back[-1, :-1] = -params["center"] / params["scale"]
+    rounds = [request for request in asked if request.statistic == "residual_moment"]
+    bounds = np.array([request.params["bound"] for request in rounds])
+    std = 2 * params["clip"] * rehearsal.noise[-1] / np.sqrt(2) / rehearsal.units / np.sqrt(np.sum(bounds**-2))
+    error = std * back @ np.linalg.inv(inner.T @ inner / len(inner))
+    return np.asarray(np.sqrt(np.sum(error**2, axis=1)))
 
 
 def sampled(units: int, columns: int) -> Floats:

@@ -43,7 +43,7 @@ SMALL: list[Case] = [
     ("column_moments", {"columns": 3, "count": True}),
     ("residual_gradient", {"columns": 3, "clip": 1.5, "coefficients": [0.5, -1, 0.2], "bound": 0.3}),
     ("residual_gradient", {"columns": 3, "clip": 0.7, "coefficients": [0, 0], "intercept": 0, "count": True}),
-    ("residual_gradient", {"columns": 3, "clip": 2.0, "coefficients": [1, 0.5, -3], "family": "logistic"}),
+    ("residual_gradient", {"columns": 3, "clip": 2.0, "coefficients": [0, 40, 0], "family": "logistic"}),
     (
         "residual_gradient",
         {"columns": 3, "clip": 2.0, "coefficients": [1, 0.5, 0], "family": "poisson", "most": 9.0, "bound": 2.0},

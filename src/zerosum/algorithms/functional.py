@@ -153,8 +153,8 @@ class Polynomial:
 def logistic_table(reach: float = 0.0) -> Floats:
     """log(1 + exp(-y x.w)) up to degree 2: Taylor's series at 0, or the least squares fit on x.w of -reach to reach.
 
-    >>> logistic_table()[2, 0]
-    0.125
+    >>> logistic_table()[2].tolist()
+    [0.125, 0.0]
     """
     level, bend = math.log(2), 0.125
     if reach > 0:

@@ -29,37 +29,32 @@ class Look:
     gradient_noise: float
     hessian_noise: float
 
-    def moved(self, point: Floats) -> Look:
-        """The same look as it would be at another point, were the log-likelihood a quadratic."""
-        return Look(
-            point,
-            self.gradient - self.hessian @ (point - self.at),
-            self.hessian,
-            self.gradient_noise,
-            self.hessian_noise,
-        )
 
+def combined(looks: Sequence[Look], bend: float = 0.0) -> Look:
+    """Several looks as one, at the point of the last, weighed by what each is worth there.
 
-def combined(looks: Sequence[Look], bend: float = 0.0, where: Floats | None = None) -> Look:
-    """Several looks as one, taken at the last point and weighed by what each is worth.
-
-    `bend` bounds what a quadratic leaves out of the gradient over the mean square of the change of the linear predictor
-    between a look and `where` the maximum is thought to be; it counts as further noise.
+    A gradient is carried from w to the last point by the mean of the Hessians at both (the trapezoidal rule). What that
+    leaves out is of third order: `bend` times the cube of the root of d'H d, d the way between the two, counts as
+    further noise, and so does the noise of the Hessians along d.
     """
-    last = looks[-1].at
-    target = last if where is None else where
-    variances = np.array([look.gradient_noise**2 for look in looks])
-    extra = np.array([(bend * max(float((target - k.at) @ k.hessian @ (target - k.at)), 0.0)) ** 2 for k in looks])
-    if not np.any(variances + extra > 0):
-        return looks[-1]
-    weights = 1 / np.maximum(variances + extra, 1e-300)
+    last = looks[-1]
+    gradients, variances = [], []
+    for look in looks:
+        way = last.at - look.at
+        hessian = (look.hessian + last.hessian) / 2
+        gradients.append(look.gradient - hessian @ way)
+        left_out = bend * max(float(way @ hessian @ way), 0.0) ** 1.5
+        blurred = (look.hessian_noise**2 + last.hessian_noise**2) / 8 * float(way @ way)
+        variances.append(look.gradient_noise**2 + blurred + left_out**2)
+    if not min(variances) > 0:  # no noise: the last look is exact
+        return last
+    weights = 1 / np.array(variances)
     weights = weights / np.sum(weights)
-    moved = [look.moved(last) for look in looks]
     return Look(
-        last,
-        np.asarray(sum(w * look.gradient for w, look in zip(weights, moved, strict=True))),
-        np.asarray(sum(w * look.hessian for w, look in zip(weights, moved, strict=True))),
-        math.sqrt(float(weights**2 @ (variances + extra))),
+        last.at,
+        np.asarray(weights @ np.array(gradients)),
+        np.asarray(sum(w * look.hessian for w, look in zip(weights, looks, strict=True))),
+        math.sqrt(float(weights**2 @ np.array(variances))),
         math.sqrt(float(weights**2 @ np.array([look.hessian_noise**2 for look in looks]))),
     )
 
@@ -76,16 +71,18 @@ def believed(look: Look, prior: float, sampling: float = 0.0, slope: float = 1.0
     """What a look says about the maximum when coefficients were normal about zero with standard deviation `prior`.
 
     In the eigenvectors of H, g = e d + noise of variance s^2 = gradient_noise^2 + (hessian_noise^2/2)(|d|^2 + its own
-    uncertainty), which is iterated. Eigenvalues are corrected for what noise adds to their squares, columns/2 times its
-    variance; those that vanish in it say nothing, and the prior is left: no direction is ever divided by noise.
+    uncertainty), which is iterated. Eigenvalues below the edge of the noise, its standard deviation times
+    sqrt(columns/2), say nothing, those near it less than they seem to, and the prior is left: no direction is ever
+    divided by noise.
     `sampling` is the variance of one unit's gradient over the Hessian, divided by the number of units: zero for what
     the pooled data would give, the dispersion over N for the population. `slope` is by how much clipping residuals
     flattens the gradient.
     """
     values, vectors = np.linalg.eigh(look.hessian)
     columns = len(values)
-    squares = np.maximum(values**2 - look.hessian_noise**2 * columns / 2, 0.0)
-    signal = slope * np.sqrt(squares) * (values > 0)
+    edge = look.hessian_noise * math.sqrt(columns / 2)
+    raised = np.maximum(values, max(edge, 1e-300))
+    signal = slope * raised * np.sqrt(np.maximum(1 - (edge / raised) ** 4, 0.0)) * (values > 0)
     gradient, back = vectors.T @ look.gradient, vectors.T @ -look.at
     step, spread = np.zeros(columns), np.zeros(columns)
     sampled = sampling * np.maximum(values, 0.0)

@@ -134,7 +134,8 @@ class Regression(RangedAlgorithm):
         return self._framed(center, scale, each * self.features, np.zeros(self.features + int(self.intercept)))
 
     def _framed(self, center: Floats, scale: Floats, squares: float, start: Floats) -> Frame:
-        constant = math.sqrt(max(1.0, 0.1 * squares)) if self.intercept else 0.0
+        constant = math.sqrt(max(1.0, 0.1 * squares)) if np.any(scale != 1) else 1.0
+        constant = constant if self.intercept else 0.0
         if self.intercept:
             start = np.append(start[:-1], start[-1] / constant)
         clip = self.clip if self.clip is not None else math.sqrt(max(squares, 1e-6) + constant**2)
@@ -146,7 +147,10 @@ class Regression(RangedAlgorithm):
         sums, squares = statistic.split(release.value)
         noise = release.noise_std * math.sqrt(len(self.columns)) / units
         mean = np.clip(sums / units, -1, 1)
-        variance = np.maximum(squares / units - mean**2, max(_SMALLEST_SCALE**2, noise / SQUARE))[:-1]
+        mean[:-1] = shrunk(mean[:-1], 0.0, noise)
+        variance = (squares / units - mean**2)[:-1]
+        variance = shrunk(variance, float(np.mean(variance)), noise / SQUARE) if self.features else variance
+        variance = np.maximum(variance, max(_SMALLEST_SCALE**2, noise / SQUARE))
         size = np.sqrt(variance)
         scale = np.sqrt(size * math.sqrt(float(np.mean(variance)))) if len(size) else size
         begin = np.zeros(self.features + int(self.intercept))
@@ -198,6 +202,17 @@ class Regression(RangedAlgorithm):
         return {"coefficients": found[:-1], "intercept": found[-1:], **told}
 
 
+def shrunk(values: Floats, towards: float, noise: float) -> Floats:
+    """Values drawn towards a common one as far as their spread about it is noise (James and Stein).
+
+    >>> shrunk(np.array([1.0, 3.0]), 2.0, 10.0).tolist()
+    [2.0, 2.0]
+    """
+    spread = float(np.mean((values - towards) ** 2)) if len(values) else 0.0
+    kept = max(0.0, 1 - noise**2 / spread) if spread > 0 else 0.0
+    return np.asarray(towards + kept * (values - towards))
+
+
 def counted_units(release: Release) -> float:
     """The number of units: public, or the last entry of what was released."""
     return release.units if release.units is not None else max(float(release.value[-1]), 1.0)
@@ -223,6 +238,7 @@ class LinearRegression(Regression):
     residual_clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     room: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     learning_rate: float | None = Field(default=None, gt=0, le=2)
+    burn_in: int | None = Field(default=None, ge=0)  # rounds that the final average leaves out
 
     @property
     def describe(self) -> str:
@@ -248,8 +264,9 @@ class LinearRegression(Regression):
             "method": method,
             "rounds": rounds or _ROUNDS,
             "learning_rate": rate,
-            "residual_clip": self.residual_clip or float(np.clip(1.5 * quiet, 1.5, 4.0)),
-            "room": self.room or float(np.clip(0.8 * quiet, 0.8, 2.0)),
+            "residual_clip": self.residual_clip or float(np.clip(1.5 * quiet**1.5, 1.5, 5.0)),
+            "room": self.room or float(np.clip(0.8 * quiet**1.5, 0.8, 2.5)),
+            "burn_in": self.burn_in if self.burn_in is not None else (2 if quiet > 1 else (rounds or _ROUNDS) // 3),
         }
         return self.model_copy(update=chosen)
 
@@ -307,7 +324,7 @@ class LinearRegression(Regression):
             entry_noise = c**2 * noise / math.sqrt(turn + 1)
             values, vectors = np.linalg.eigh(moments / (turn + 1))
             damping = entry_noise * math.sqrt(width)
-            if turn >= rounds // 3:
+            if turn >= min(self.burn_in if self.burn_in is not None else rounds // 3, rounds - 1):
                 looks.append((at, np.asarray(gradient)))
                 weights.append(bound**-2)
                 residual, used = float(squares), bound
