@@ -39,7 +39,7 @@ TRUTH = {
     "poisson": np.array([0.5, -0.2, 0.02, 0.05, 0.3]),
 }
 RANGES = {"linear": (-3.0, 5.0), "logistic": (0.0, 1.0), "poisson": (0.0, 20.0)}
-KINDS: dict[str, type[Algorithm]] = {
+KINDS: dict[str, Any] = {
     "linear": LinearRegression,
     "logistic": LogisticRegression,
     "poisson": PoissonRegression,
@@ -68,7 +68,8 @@ def algorithm(family: str, **more: Any) -> Any:
 def reference(family: str, rows: Floats) -> Floats:
     features, response = rows[:, :-1], rows[:, -1]
     if family == "linear":
-        return np.linalg.lstsq(np.column_stack([features, np.ones(len(rows))]), response, rcond=None)[0]
+        design = np.column_stack([features, np.ones(len(rows))])
+        return np.asarray(np.linalg.lstsq(design, response, rcond=None)[0], dtype=np.float64)
     model = (
         Reference(C=1e8, tol=1e-10, max_iter=5000)
         if family == "logistic"
@@ -153,9 +154,24 @@ def test_a_polynomial_loss_of_degree_four_is_minimised() -> None:
         return float(np.mean((response - eta) ** 2 + 0.5 * eta**4))
 
     scale = np.append((UPPER - LOWER) / 2, 1.0)
-    best = minimize(lambda v: pooled(v / scale), np.zeros(5), options={"gtol": 1e-10})
+
+    def scaled(v: Floats) -> float:
+        return pooled(v / scale)
+
+    best = minimize(scaled, np.zeros(5), tol=1e-10)
     assert pooled(joined(found)) <= best.fun + 1e-9
     assert float(found["loss"][0]) == pytest.approx(best.fun, abs=1e-6)
+
+
+def test_a_noisy_polynomial_is_minimised_within_its_ball_or_with_a_ridge() -> None:
+    rows, (low, high) = table("linear", 400), RANGES["linear"]
+    for loss in ([[0, 0, 1], [0, -2, 0], [1, 0, 0]], [[0, 0, 0], [0, -1, 0], [0.2, 0, 0], [0.1, 0, 0], [0, 0, 0.1]]):
+        kind = PolynomialLoss(columns=COLUMNS, lower=np.append(LOWER, low), upper=np.append(UPPER, high), table=loss)
+        noisy = Noisy(kind, 400, 0.05)
+        for seed in range(20):
+            found = noisy.run(rows, seed)
+            assert np.max(np.abs(found["coefficients"] * (UPPER - LOWER) / 2)) < 10
+            assert np.isfinite(found["loss"][0])
 
 
 def test_the_logistic_tables_are_taylors_and_a_fit() -> None:

@@ -82,7 +82,7 @@ def test_a_gradient_and_a_moment_are_means_over_a_units_rows_of_clipped_ones() -
 def test_a_newton_step_has_the_gradient_and_the_hessian_of_the_likelihood(family: str) -> None:
     units, tables = people()
     more = {} if family == "logistic" else {"bound": 2.0, "most": 6.0, "rate_bound": 1.5, "curvature": 0.7}
-    stat = NewtonStep(**BOUNDS, coefficients=W, family=family, **more)  # type: ignore[arg-type]
+    stat = NewtonStep(**BOUNDS, coefficients=W, family=family, **more)
     gradient, hessian = np.zeros(3), np.zeros((3, 3))
     for rows in tables:
         u, _shrunk, y = entered(rows)
