@@ -335,9 +335,10 @@ def linear_intervals(runs: int, units: int = 20_000, columns: int = 10) -> None:
             features[:, 1] = 0.7 * features[:, 0] + 0.3 * features[:, 1]
             design = np.column_stack([features, np.ones(units)])
             response = np.clip(design @ truth + 0.15 * rng.standard_normal(units), -1, 1)
-            estimate, asked = rehearsal.asked(np.column_stack([features, response]), seed)
+            rows = np.column_stack([features, response])
+            estimate, asked = rehearsal.asked(rows, seed)
             best = least_squares(features, response)
-            ideal.append(at_best(features, asked, rehearsal))
+            ideal.append(at_best(rows, best, asked, rehearsal))
             pooled.add(estimate, "pooled", best)
             population.add(estimate, "population", truth)
             errors.append(joined(estimate) - best)
@@ -350,18 +351,19 @@ def linear_intervals(runs: int, units: int = 20_000, columns: int = 10) -> None:
         )
 
 
-def at_best(features: Floats, asked: list[PrivateSum], rehearsal: Rehearsal) -> Floats:
-    """Standard errors if every gradient that was released counted in full and the Hessian came for free and exact."""
-    params = asked[-1].params
-    inner = np.column_stack(
-        [(features - params["center"]) / params["scale"], np.full(len(features), params["intercept"])]
-    )
+def at_best(rows: Floats, best: Floats, asked: list[PrivateSum], rehearsal: Rehearsal) -> Floats:
+    """Standard errors if every gradient that was released counted in full, and how it changes with the coefficients
+    came for free and exact."""
+    params, features = asked[-1].params, rows[:, :-1]
+    inner = np.column_stack([(features - params["center"]) / params["scale"], np.full(len(rows), params["intercept"])])
+    shrunk = np.minimum(1, params["clip"] / np.linalg.norm(inner, axis=1))
+    gap = shrunk * (rows[:, -1] - features @ best[:-1] - best[-1])
+    weights = shrunk**2 * (np.abs(gap) < params["bound"])
     back = np.diag(np.append(1 / params["scale"], params["intercept"]))
     back[-1, :-1] = -params["center"] / params["scale"]
-    rounds = [request for request in asked if request.statistic == "residual_moment"]
-    bounds = np.array([request.params["bound"] for request in rounds])
+    bounds = np.array([request.params["bound"] for request in asked if request.statistic == "residual_moment"])
     std = 2 * params["clip"] * rehearsal.noise[-1] / np.sqrt(2) / rehearsal.units / np.sqrt(np.sum(bounds**-2))
-    error = std * back @ np.linalg.inv(inner.T @ inner / len(inner))
+    error = std * back @ np.linalg.inv((inner * weights[:, None]).T @ inner / len(inner))
     return np.asarray(np.sqrt(np.sum(error**2, axis=1)))
 
 

@@ -15,8 +15,10 @@ from sklearn.linear_model import LogisticRegression as Reference
 from sklearn.linear_model import PoissonRegressor
 
 from zerosum.algorithms import Algorithm, LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss
+from zerosum.algorithms import build as make
 from zerosum.algorithms.functional import logistic_table
 from zerosum.algorithms.program import PublicFacts
+from zerosum.audit import audit
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum, Release
@@ -289,6 +291,17 @@ def test_a_person_with_many_rows_weighs_as_much_as_one_with_few() -> None:
     assert np.allclose(joined(found), reference("linear", rows), atol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["linear", "logistic", "poisson", "polynomial"])
+def test_an_attacker_does_not_exceed_the_claim(family: str) -> None:
+    if family == "polynomial":
+        low, high = np.append(LOWER, -3.0), np.append(UPPER, 5.0)
+        kind: Any = PolynomialLoss(columns=COLUMNS, lower=low, upper=high, table=[[0, 0, 1], [0, -2, 0], [1, 0, 0]])
+    else:
+        kind = algorithm(family, **({"rounds": 3} if family == "linear" else {}))
+    assert audit(Scheme("secure-sum"), kind, samples=400).holds
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -298,8 +311,6 @@ def test_a_person_with_many_rows_weighs_as_much_as_one_with_few() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(more: dict[str, Any], message: str) -> None:
-    from zerosum.algorithms import build as make
-
     given = {"columns": COLUMNS, "lower": np.append(LOWER, 0), "upper": np.append(UPPER, 1)} | more
     with pytest.raises(BadParameter, match=message):
         make("logistic-regression", given)

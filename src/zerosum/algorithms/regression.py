@@ -266,7 +266,7 @@ class LinearRegression(Regression):
             "learning_rate": rate,
             "residual_clip": self.residual_clip or float(np.clip(1.5 * quiet**1.5, 1.5, 5.0)),
             "room": self.room or float(np.clip(0.8 * quiet**1.5, 0.8, 2.5)),
-            "burn_in": self.burn_in if self.burn_in is not None else (2 if quiet > 1 else (rounds or _ROUNDS) // 3),
+            "burn_in": self.burn_in if self.burn_in is not None else (1 if quiet > 1 else (rounds or _ROUNDS) // 3),
         }
         return self.model_copy(update=chosen)
 
