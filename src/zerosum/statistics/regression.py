@@ -7,10 +7,10 @@ holds for it; in the other families the model is that of the clipped features.
 
 Two lemmas carry every bound below.
 
-**Sphere.** Let a unit contribute a vector made of blocks f_j(y, x.w) x^(j), x^(j) the j-fold symmetric power of x in
-isometric coordinates. For norm(x) <= 1 append the coordinate sqrt(1 - norm(x)^2): the blocks of the longer vector
-contain those of x, and leaving coordinates out moves no two points apart. So for distances norm(x) = 1 may be assumed,
-and <x^(j), x'^(j)> = k^j with k = x.x' in [-1, 1].
+**Sphere.** Let a row contribute a vector made of blocks t_j x^(j): numbers t_j of that row (a residual, a rate) times
+x^(j), the j-fold symmetric power of x in isometric coordinates. For norm(x) <= 1 append the coordinate sqrt(1 -
+norm(x)^2): the blocks of the longer vector contain those of x, and leaving coordinates out moves no two points apart.
+So for distances norm(x) = 1 may be assumed, and <x^(j), x'^(j)> = k^j with k = x.x' in [-1, 1].
 
 **Parabola.** For t, t' in [-1, 1] the points (t, q t^2) are at most 2 apart if q^2 <= golden^5/4 = 2.7725...: with
 s = |t + t'|, d = |t - t'| <= 2 - s the square of the distance is d^2 (1 + q^2 s^2) <= (2 - s)^2 (1 + q^2 s^2), and that
