@@ -41,6 +41,52 @@ SMALL: list[Case] = [
         "band_scatter",
         {"columns": 3, "projection": np.eye(3)[:, :2], "edges": [0, 0.2, 0.6], "seconds": 1, "per_recording": "none"},
     ),
+    ("column_moments", {"columns": 2, "lower": [0, -3], "upper": [1, 5]}),
+    ("column_moments", {"columns": 3, "count": True}),
+    ("residual_gradient", {"columns": 3, "clip": 1.5, "coefficients": [0.5, -1, 0.2], "bound": 0.3}),
+    ("residual_gradient", {"columns": 3, "clip": 0.7, "coefficients": [0, 0], "intercept": 0, "count": True}),
+    ("residual_gradient", {"columns": 3, "clip": 2.0, "coefficients": [0, 40, 0], "family": "logistic"}),
+    (
+        "residual_gradient",
+        {"columns": 3, "clip": 2.0, "coefficients": [1, 0.5, 0], "family": "poisson", "most": 9.0, "bound": 2.0},
+    ),
+    ("residual_moment", {"columns": 3, "clip": 1.5, "coefficients": [0.1, 0.4, 0.2], "bound": 0.5}),
+    (
+        "residual_moment",
+        {"columns": 4, "clip": 1.5, "coefficients": [0, 0, 0], "intercept": 0, "bound": 0.4, "response_weight": 0.6},
+    ),
+    ("newton_step", {"columns": 3, "clip": 1.8, "coefficients": [0, 40, 0]}),
+    (
+        "newton_step",
+        {"columns": 3, "clip": 1.0, "coefficients": [1, 300], "intercept": 0, "curvature": 0.8, "count": True},
+    ),
+    (
+        "newton_step",
+        {
+            "columns": 3,
+            "clip": 1.5,
+            "coefficients": [4, 1, 0],
+            "family": "poisson",
+            "curvature": 0.9,
+            "bound": 2.0,
+            "most": 20.0,
+            "rate_bound": 3.0,
+        },
+    ),
+    (
+        "polynomial_coefficients",
+        {"columns": 3, "clip": 1.3, "table": [[0, 0, 1], [0, -2, 0], [1, 0, 0]], "weights": [0.3, 1, 0.7]},
+    ),
+    (
+        "polynomial_coefficients",
+        {
+            "columns": 3,
+            "clip": 0.9,
+            "intercept": 0,
+            "table": [[0.7, 0], [0, -0.5], [0.1, 0.1], [0.2, -0.1]],
+            "weights": [0, 1, 1.5, 2],
+        },
+    ),
 ]
 
 
@@ -68,6 +114,16 @@ def _wide() -> list[Case]:
         ("scatter_norms", {"columns": D, "projection": damped, "lowest": 1e-4, "highest": 10.0, "bins": 9}),
         ("scatter_product", {"columns": D, "projection": turned[:, :30], "basis": np.eye(30)[:, :4]}),
         ("rotation_score", {"columns": D, "unmixing": turned[:, :20].T}),
+        ("column_moments", {"columns": D, **bounds}),
+        ("residual_gradient", {"columns": D, "clip": 1.0, "coefficients": turned[0] * 0.3, "bound": 0.2, **bounds}),
+        ("residual_gradient", {"columns": D, "clip": 2.0, "coefficients": near[0], "family": "poisson", "bound": 0.5}),
+        ("residual_moment", {"columns": D, "clip": 0.8, "coefficients": damped[0], "bound": 0.1}),
+        ("newton_step", {"columns": D, "clip": 1.0, "coefficients": 5 * near[0], "center": near[0, 1:]}),
+        ("newton_step", {"columns": D, "clip": 2.0, "coefficients": near[0], "family": "poisson", "bound": 0.5}),
+        (
+            "polynomial_coefficients",
+            {"columns": 12, "clip": 1.0, "table": [[0], [1], [1], [1]], "weights": [0, 1, 1, 1]},
+        ),
         ("band_scatter", {"columns": D, "projection": turned[:, :9], "edges": [0, 0.1, 0.3, 0.6], "seconds": 1.0}),
     ]
 
@@ -88,5 +144,9 @@ EXTREME: list[Case] = [
         ("cluster_sums", {"columns": 2, "centers": [[0, 1e-30], [1e90, -1], [1e-99, 0]]}),
         ("scatter", {"columns": 3, "normalise": False}),
         ("scatter_product", {"columns": 3, "normalise": False, "basis": np.eye(3)[:, :1]}),
+        ("residual_gradient", {"columns": 3, "coefficients": [1e90, 1.0, 0.0], "bound": 1e-60}),
+        ("residual_moment", {"columns": 3, "coefficients": [1.0, 1e-90], "intercept": 0}),
+        ("newton_step", {"columns": 3, "coefficients": [1e99, 1e-99, 3.0]}),
+        ("polynomial_coefficients", {"columns": 2, "table": [[0, 0], [0, 1], [1, 0]], "weights": [0, 1, 1]}),
     )
 ]

@@ -7,16 +7,23 @@ from typing import Any
 
 from zerosum.algorithms.covariance import Covariance
 from zerosum.algorithms.custom import CustomStatistic
+from zerosum.algorithms.functional import PolynomialLoss
+from zerosum.algorithms.glm import LogisticRegression, PoissonRegression
 from zerosum.algorithms.histogram import Histogram
 from zerosum.algorithms.ica import ICA
 from zerosum.algorithms.kmeans import KMeans
 from zerosum.algorithms.mean import Mean
 from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
+from zerosum.algorithms.regression import LinearRegression
 from zerosum.errors import BadParameter
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.name: kind for kind in (Mean, Histogram, Covariance, KMeans, PCA, ICA, CustomStatistic)
+    kind.name: kind
+    for kind in (
+        *(Mean, Histogram, Covariance, KMeans, PCA, ICA, CustomStatistic),
+        *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
+    )
 }
 
 
@@ -57,7 +64,11 @@ __all__ = [
     "Estimate",
     "Histogram",
     "KMeans",
+    "LinearRegression",
+    "LogisticRegression",
     "Mean",
+    "PoissonRegression",
+    "PolynomialLoss",
     "Program",
     "build",
     "fields",

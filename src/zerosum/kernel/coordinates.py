@@ -50,6 +50,19 @@ def pack(symmetric: Floats) -> Floats:
     return np.asarray(symmetric[tuple(index)] * roots)
 
 
+def powers(rows: Floats, order: int) -> Floats:
+    """For every row x the coordinates of its symmetric power, x times x times x and so on.
+
+    >>> powers(np.array([[1.0, 2.0]]), 2).round(4).tolist()
+    [[1.0, 2.8284, 4.0]]
+    """
+    index, roots = _layout(rows.shape[1], order)
+    product = roots * rows[:, index[0]]
+    for axis in index[1:]:
+        product = product * rows[:, axis]
+    return np.asarray(product)
+
+
 def unpack(coordinates: Floats, columns: int, order: int = 2) -> Floats:
     """The symmetric array of a coordinate vector.
 

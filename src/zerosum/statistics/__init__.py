@@ -16,7 +16,9 @@ from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.records import ClippedRecords
+from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rotation import RotationScore
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
 from zerosum.statistics.vectors import VectorSum
@@ -32,6 +34,11 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     RotationScore,
     BandScatter,
     ClippedRecords,
+    ColumnMoments,
+    ResidualGradient,
+    ResidualMoment,
+    NewtonStep,
+    PolynomialCoefficients,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

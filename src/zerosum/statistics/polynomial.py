@@ -1,0 +1,181 @@
+"""The functional mechanism: a polynomial loss, summed over units as its coefficients.
+
+Tested in tests/statistics/test_regression_statistics.py.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import model_validator
+
+from zerosum.arrays import Array, Floats
+from zerosum.kernel import coordinates
+from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
+from zerosum.kernel.units import Units
+from zerosum.statistics.regression import RegressionRows, counted
+
+_PRECISION = 1e-3  # how far the bound may lie above the true sensitivity
+_MOST_DEGREE = 6
+
+
+class PolynomialCoefficients(RegressionRows):
+    """The sum over units of Lambda_0, ..., Lambda_J for the loss f(w) = sum over j of <Lambda_j, w^(j)>.
+
+    Lambda_j = a_j(y) x^(j): the j-fold symmetric power of the features, times a polynomial a_j(y) = sum over k of
+    `table`[j, k] y^k of the response. Squared error is [[0, 0, 1], [0, -2, 0], [1, 0, 0]]. Every Lambda_j travels in
+    isometric coordinates, multiplied by `weights`[j] (a weight of zero leaves it out), all in one release.
+
+    Sensitivity. By the sphere lemma (`regression`) norm(x) = 1, and with k = x.x' the square of the distance is
+
+        F(y, y', k) = sum over j of weights[j]^2 (a_j(y)^2 + a_j(y')^2 - 2 a_j(y) a_j(y') k^j),
+
+    a polynomial on the cube [-1, 1]^3. `farthest` bounds its maximum from above by branch and bound: on a box of half
+    widths e around m it is at most F(m) plus e times bounds of the partial derivatives on the box; boxes that cannot
+    hold the maximum are dropped and the others cut, until the bound is within a thousandth of a value that is attained.
+    Added or removed: the same with one point, sum of weights[j]^2 a_j(y)^2.
+    """
+
+    name: ClassVar[str] = "polynomial_coefficients"
+    table: FloatArray
+    weights: FloatArray
+
+    @model_validator(mode="after")
+    def _table_fits(self) -> Self:
+        if self.table.ndim != 2 or not 2 <= len(self.table) <= _MOST_DEGREE + 1 or self.table.shape[1] < 1:
+            raise ValueError(f"the table must have a row for each degree, from 0 to at most {_MOST_DEGREE}")
+        if self.table.shape[1] > _MOST_DEGREE + 1 or np.max(np.abs(self.table)) > 1e6:
+            raise ValueError(f"degrees in the response go to {_MOST_DEGREE} and coefficients to 1e6")
+        if self.weights.shape != (len(self.table),) or np.any(self.weights < 0) or np.max(self.weights) > 1e6:
+            raise ValueError(f"weights must hold a number of at least 0 for each of the {len(self.table)} degrees")
+        if not self._norm2 > 1e-12:
+            raise ValueError("nothing of the loss is left: its table or the weights are zero")
+        return self
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """The degrees that are released."""
+        return tuple(j for j in range(len(self.table)) if self.weights[j] > 0 and np.any(self.table[j] != 0))
+
+    def lengths(self) -> tuple[int, ...]:
+        """How many numbers each of them has."""
+        return tuple(coordinates.size(self.width, j) if j else 1 for j in self.degrees)
+
+    @property
+    def size(self) -> int:
+        return sum(self.lengths()) + int(self.count)
+
+    @property
+    def row_bytes(self) -> int:
+        return 8 * (8 * (self.width + 1) + 3 * max(self.lengths()))
+
+    @cached_property
+    def _norm2(self) -> float:
+        return farthest(self.table, self.weights, pair=False)
+
+    @cached_property
+    def _distance2(self) -> float:
+        return farthest(self.table, self.weights, pair=True)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        if adjacency is Adjacency.REPLACE_ONE:
+            return math.sqrt(self._distance2)
+        return math.sqrt(self._norm2 + int(self.count))
+
+    def sum_block(self, block: Units) -> Array:
+        x, _shrunk, response = self.design(block)
+        xp = array_namespace(x)
+        own = block.row_weights(x)
+        parts = []
+        for j in self.degrees:
+            value = xp.zeros_like(response)
+            for coefficient in self.table[j, ::-1].tolist():
+                value = value * response + coefficient
+            value = value * own * float(self.weights[j])
+            if j == 0:
+                parts.append(np.array([float(xp.sum(value))]))
+            elif j == 1:
+                parts.append(to_numpy(xp.matmul(value[None, :], x)[0, :]))
+            elif j == 2:
+                parts.append(coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(x * value[:, None]), x))))
+            else:
+                powers = coordinates.powers(to_numpy(x), j)
+                parts.append(to_numpy(value) @ powers)
+        return counted(np.concatenate(parts), block, self.count)
+
+    def split(self, release: Floats) -> dict[int, Floats]:
+        """A release as the packed coefficient arrays by degree, in the units of the features."""
+        found, start = {}, 0
+        for j, length in zip(self.degrees, self.lengths(), strict=True):
+            found[j] = release[start : start + length] * self.worth(j)
+            start += length
+        return found
+
+    def worth(self, degree: int) -> float:
+        """What one of a release is worth in the coefficients of that degree."""
+        return float(self.clip**degree / self.weights[degree])
+
+
+def farthest(table: Floats, weights: Floats, *, pair: bool) -> float:
+    """An upper bound, to a thousandth, of the largest squared distance of two contributions, or of one from zero.
+
+    >>> squares = np.array([[0.0, 0.0, 1.0], [0.0, -2.0, 0.0], [1.0, 0.0, 0.0]])
+    >>> round(farthest(squares, np.array([1.0, np.sqrt(0.5), 1.0]), pair=True), 2)  # z z' of z = (x, y): 2 (1 + 1)^2
+    8.01
+    """
+    scaled = weights[:, None] * table
+    power = np.arange(len(table))
+    order = np.arange(table.shape[1])
+    most = np.sum(np.abs(scaled), axis=1)  # of a_j, and of its derivative, on [-1, 1]
+    steep = np.sum(np.abs(scaled) * order, axis=1)
+
+    def values(points: Floats) -> Floats:
+        one = points[:, :1] ** order @ scaled.T
+        if not pair:
+            return np.asarray(np.sum(one**2, axis=1))
+        two = points[:, 1:2] ** order @ scaled.T
+        return np.asarray(np.sum(one**2 + two**2 - 2 * one * two * points[:, 2:] ** power, axis=1))
+
+    def slopes(points: Floats, half: float) -> Floats:
+        """Bounds of the partial derivatives on boxes of that half width: their values and how fast these change."""
+        one, two = points[:, :1] ** order @ scaled.T, points[:, 1:2] ** order @ scaled.T
+        k = np.minimum(np.abs(points[:, 2:]) + half, 1.0)
+        rise = _derivative(points[:, :1], scaled), _derivative(points[:, 1:2], scaled)
+        near = [np.minimum(np.abs(a) + half * steep, most) for a in (one, two)]
+        bent = np.sum(np.abs(scaled) * order * np.maximum(order - 1, 0), axis=1)
+        tilt = [np.minimum(np.abs(a) + half * bent, steep) for a in rise]
+        apart = near[0] + near[1] * k**power, near[1] + near[0] * k**power
+        along = 2 * near[0] * near[1] * power * k ** np.maximum(power - 1, 0)
+        return np.stack(
+            [np.sum(2 * tilt[0] * apart[0], axis=1), np.sum(2 * tilt[1] * apart[1], axis=1), np.sum(along, axis=1)],
+            axis=1,
+        )
+
+    varies = bool(np.any(scaled[:, 1:] != 0))
+    moving = np.array([varies, varies and pair, pair], dtype=float)
+    steps = np.linspace(-0.9, 0.9, 10)
+    boxes = np.stack(np.meshgrid(*[steps if m else [0.0] for m in moving], indexing="ij"), axis=-1).reshape(-1, 3)
+    half = 0.1
+    best = float(np.max(values(np.sign(boxes) * moving)))  # of the corners
+    while True:
+        middle = values(boxes)
+        best = max(best, float(np.max(middle)))
+        bound = middle + half * np.sum(slopes(boxes, half) * moving, axis=1)
+        keep = bound > best * (1 + _PRECISION)
+        if not np.any(keep):
+            return best * (1 + _PRECISION)
+        if half < 1e-5 or np.sum(keep) > 2_000_000:
+            return float(np.max(bound[keep]))
+        boxes = boxes[keep]
+        offsets = np.array(np.meshgrid(*[[-1, 1] if m else [0] for m in moving], indexing="ij")).reshape(3, -1).T
+        boxes = (boxes[:, None, :] + half / 2 * offsets[None, :, :]).reshape(-1, 3)
+        half /= 2
+
+
+def _derivative(points: Floats, scaled: Floats) -> Floats:
+    order = np.arange(scaled.shape[1])
+    return np.asarray(points ** np.maximum(order - 1, 0) @ (scaled * order).T)

@@ -1,0 +1,220 @@
+"""Statistics of regression: what they add up, and the two lemmas and two constants their bounds rest on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from zerosum.errors import BadParameter
+from zerosum.kernel import coordinates
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.statistics import build
+from zerosum.statistics.polynomial import PolynomialCoefficients, farthest
+from zerosum.statistics.regression import (
+    CURVATURE,
+    SQUARE,
+    ColumnMoments,
+    NewtonStep,
+    ResidualGradient,
+    ResidualMoment,
+)
+from zerosum.statistics.rows import exponential
+
+Floats = NDArray[np.float64]
+
+LOWER, UPPER = np.array([-2.0, 0.0, -1.0]), np.array([2.0, 4.0, 3.0])
+CENTER, SCALE, W = np.array([0.1, -0.2]), np.array([0.5, 2.0]), np.array([0.3, -0.4, 0.2])
+BOUNDS: dict[str, Any] = {
+    "columns": 3,
+    "lower": LOWER,
+    "upper": UPPER,
+    "center": CENTER,
+    "scale": SCALE,
+    "clip": 1.8,
+    "intercept": 0.7,
+}
+
+
+def people() -> tuple[Units, list[Floats]]:
+    rng = np.random.default_rng(0)
+    rows = [rng.uniform(LOWER, UPPER, (count, 3)) for count in (1, 3, 2, 1, 5)]
+    return Units.from_list(rows), rows
+
+
+def entered(rows: Floats) -> tuple[Floats, Floats, Floats]:
+    """Features in the frame, clipped; what they were multiplied by; the response in -1 to 1."""
+    normal = (rows - (LOWER + UPPER) / 2) / ((UPPER - LOWER) / 2)
+    u = np.column_stack([(normal[:, :2] - CENTER) / SCALE, np.full(len(rows), 0.7)])
+    shrunk = np.minimum(1, 1.8 / np.linalg.norm(u, axis=1))
+    return u * shrunk[:, None], shrunk, normal[:, 2]
+
+
+def test_a_gradient_and_a_moment_are_means_over_a_units_rows_of_clipped_ones() -> None:
+    units, tables = people()
+    gradient, moment, squares = np.zeros(3), np.zeros((3, 3)), 0.0
+    some_clipped = False
+    for rows in tables:
+        u, shrunk, y = entered(rows)
+        r = np.clip(shrunk * y - u @ W, -0.4, 0.4)
+        some_clipped |= bool(np.any(shrunk < 1)) and bool(np.any(np.abs(r) == 0.4))
+        gradient += (u * r[:, None]).mean(axis=0)
+        moment += u.T @ u / len(rows)
+        squares += float(np.mean(r**2))
+    assert some_clipped
+    one = ResidualGradient(**BOUNDS, coefficients=W, bound=0.4, count=True)
+    total = one.total(units)
+    assert np.allclose(one.split(total)[0], gradient)
+    assert one.split(total)[1] == pytest.approx(squares)
+    assert total[-1] == len(tables)
+    two = ResidualMoment(**BOUNDS, coefficients=W, bound=0.4, response_weight=0.6)
+    second, again, size = two.split(two.total(units))
+    assert np.allclose(second, moment)
+    assert np.allclose(again, gradient)
+    assert size == pytest.approx(squares)
+
+
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_a_newton_step_has_the_gradient_and_the_hessian_of_the_likelihood(family: str) -> None:
+    units, tables = people()
+    more = {} if family == "logistic" else {"bound": 2.0, "most": 6.0, "rate_bound": 1.5, "curvature": 0.7}
+    stat = NewtonStep(**BOUNDS, coefficients=W, family=family, **more)
+    gradient, hessian = np.zeros(3), np.zeros((3, 3))
+    for rows in tables:
+        u, _shrunk, y = entered(rows)
+        if family == "logistic":
+            p = 1 / (1 + np.exp(-u @ W))
+            r, h = (y > 0) - p, p * (1 - p)
+        else:
+            rate = np.exp(u @ W)
+            r, h = np.clip(3 * (y + 1) - rate, -2, 2), np.minimum(rate, 1.5)
+        gradient += (u * r[:, None]).mean(axis=0)
+        hessian += (u * h[:, None]).T @ u / len(rows)
+    found = stat.split(stat.total(units))
+    assert np.allclose(found[0], gradient)
+    assert np.allclose(found[1], hessian)
+
+
+def test_polynomial_coefficients_are_the_loss() -> None:
+    units, tables = people()
+    table = np.array([[0.5, 0.0, 1.0], [0.0, -2.0, 0.3], [1.0, 0.2, 0.0], [0.1, 0.0, 0.4]])
+    stat = PolynomialCoefficients(**BOUNDS, table=table, weights=np.array([1.0, 0.5, 2.0, 3.0]))
+    arrays = stat.split(stat.total(units))
+    value = float(arrays[0][0])
+    for j in (1, 2, 3):
+        full = coordinates.unpack(arrays[j], 3, j)
+        for _ in range(j):
+            full = full @ W
+        value += float(full)
+    loss = 0.0
+    for rows in tables:
+        u, _shrunk, y = entered(rows)
+        eta = u @ W
+        loss += float(np.mean([sum(table[j, k] * eta**j * y**k for j in range(4) for k in range(3))]))
+    assert value == pytest.approx(loss)
+
+
+def test_column_moments_are_sums_of_values_and_squares() -> None:
+    units, tables = people()
+    normal = [(rows - (LOWER + UPPER) / 2) / ((UPPER - LOWER) / 2) for rows in tables]
+    stat = ColumnMoments(columns=3, lower=LOWER, upper=UPPER)
+    sums, squares = stat.split(stat.total(units))
+    assert np.allclose(sums, sum(rows.mean(axis=0) for rows in normal))
+    assert np.allclose(squares, sum((rows**2).mean(axis=0) for rows in normal))
+
+
+def test_the_parabola_is_as_wide_as_its_chord_up_to_the_constant_and_no_further() -> None:
+    t = np.linspace(-1, 1, 2001)
+    one, other = np.meshgrid(t, t)
+
+    def width(q: float) -> float:
+        return float(np.sqrt(np.max((one - other) ** 2 + q**2 * (one**2 - other**2) ** 2)))
+
+    assert width(SQUARE) <= 2 + 1e-12
+    assert width(1.01 * SQUARE) > 2.001
+    assert math.isclose(SQUARE**2, (11 + 5 * math.sqrt(5)) / 8)
+
+
+def test_a_hessian_rides_free_beside_a_logistic_gradient_up_to_the_constant_and_no_further() -> None:
+    t = np.linspace(0, 1, 201)
+    one, other, k = np.meshgrid(t, t, np.linspace(0, 1, 101))
+
+    def width(b: float) -> float:
+        B, C = 4 * b * one * (1 - one), 4 * b * other * (1 - other)
+        return float(np.sqrt(np.max(one**2 + other**2 + 2 * one * other * k + B**2 + C**2 - 2 * B * C * k**2)))
+
+    assert width(CURVATURE) <= 2 + 1e-12
+    assert width(1.01 * CURVATURE) > 2.001
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4])
+def test_the_bound_of_a_polynomial_lies_just_above_what_a_search_finds(degree: int) -> None:
+    rng = np.random.default_rng(degree)
+    for _ in range(4):
+        table, weights = rng.normal(size=(degree + 1, 3)), rng.uniform(0.3, 2, degree + 1)
+        bound = farthest(table, weights, pair=True)
+        points = rng.uniform(-1, 1, (300_000, 3))
+        points[:100_000] = np.where(rng.uniform(size=(100_000, 3)) < 0.6, np.sign(points[:100_000]), points[:100_000])
+        scaled, order = weights[:, None] * table, np.arange(3)
+        one, two = points[:, :1] ** order @ scaled.T, points[:, 1:2] ** order @ scaled.T
+        found = np.max(np.sum(one**2 + two**2 - 2 * one * two * points[:, 2:] ** np.arange(degree + 1), axis=1))
+        assert found <= bound <= 1.02 * found
+
+
+def test_the_exponential_is_exact_enough_and_the_same_wherever_a_number_stands() -> None:
+    numbers = np.random.default_rng(0).uniform(-60, 60, 1000)
+    values = exponential(numbers)
+    assert np.allclose(values, np.exp(numbers), rtol=1e-11)
+    for start in range(1, 20):
+        assert np.array_equal(exponential(numbers[start:]), values[start:])
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("residual_gradient", {"columns": 3, "clip": 1, "coefficients": [1, 2]}, "there must be 3 coefficients"),
+        (
+            "residual_gradient",
+            {"columns": 1, "clip": 1, "coefficients": [], "intercept": 0},
+            "a feature or an intercept",
+        ),
+        (
+            "newton_step",
+            {"columns": 2, "clip": 1, "coefficients": [1, 2], "bound": 0.5},
+            "residuals of a logistic model are within 1",
+        ),
+        ("newton_step", {"columns": 2, "clip": 1, "coefficients": [1, 2], "curvature": 1.25}, "curvature"),
+        ("newton_step", {"columns": 2, "clip": 1, "coefficients": [1, 2], "family": "linear"}, "family"),
+        (
+            "residual_moment",
+            {"columns": 2, "clip": 1, "coefficients": [1, 2], "response_weight": 1.2},
+            "response_weight",
+        ),
+        ("residual_moment", {"columns": 2, "clip": 1, "coefficients": [1, 2], "scale": [0.0]}, "every scale"),
+        (
+            "polynomial_coefficients",
+            {"columns": 2, "clip": 1, "table": [[1], [0]], "weights": [0, 1]},
+            "nothing of the",
+        ),
+        (
+            "polynomial_coefficients",
+            {"columns": 2, "clip": 1, "table": [[1], [1]], "weights": [1]},
+            "weights must hold",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(name: str, params: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadParameter, match=message):
+        build(name, params)
+
+
+def test_no_sensitivity_depends_on_where_a_round_stands() -> None:
+    for adjacency in Adjacency:
+        for kind in (ResidualGradient, ResidualMoment, NewtonStep):
+            one = kind(columns=3, clip=1.0, coefficients=np.zeros(3))
+            other = kind(columns=3, clip=7.0, coefficients=np.array([9.0, -1.0, 2.0]), bound=3.0)
+            assert one.sensitivity(adjacency) == other.sensitivity(adjacency)
