@@ -76,16 +76,12 @@ def minimise(loss: Loss, sample: Sample, tilt: Floats, ridge: float, rounds: int
         gradient = x.T @ slope / n + tilt + ridge * w
         hessian = x.T @ (x * curvature[:, None]) / n + ridge * np.eye(D)
         step = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+        if -float(gradient @ step) <= 1e-18 + 1e-15 * abs(now):  # twice what is left to gain
+            return np.asarray(w + step)
         size = 1.0
         while (then := value(w + size * step)) > now and size > 1e-10:
             size /= 2
-        if then > now:
-            break
-        gained, now, w = now - then, then, w + size * step
-        if gained <= 1e-15 * max(1.0, abs(now)) and float(np.linalg.norm(size * step)) <= 1e-9 * (
-            1 + float(np.linalg.norm(w))
-        ):
-            break
+        now, w = then, w + size * step
     return w
 
 
