@@ -57,7 +57,9 @@ def test_without_noise_one_site_and_the_pooled_peers_are_least_squares() -> None
     assert np.allclose(functional.dp_fm("linear", everyone, 0.0, rng), best, atol=1e-10)
     assert np.allclose(regression.adassp(everyone, 0.0, 1e-5, rng, isometric=True), best, atol=1e-10)
     assert np.allclose(objective.minimise(objective.squared, everyone, np.zeros(4), 0.0), best, atol=1e-10)
-    assert np.allclose(regression.descend("linear", everyone, math.inf, 500, rng), best, atol=1e-6)
+    for rounds, momentum in ((1000, 0.0), (500, 0.9)):
+        found = regression.descend("linear", everyone, math.inf, rounds, rng, momentum=momentum)
+        assert np.allclose(found, best, atol=1e-6)
 
 
 def test_the_polynomial_is_the_loss() -> None:
@@ -79,7 +81,7 @@ def test_without_noise_logistic_regression_is_maximum_likelihood() -> None:
     best = regression.non_private("logistic", sites)
     slope = objective.logistic(everyone.x @ best, everyone.y)[1]
     assert np.linalg.norm(everyone.x.T @ slope) < 1e-6
-    found = regression.descend("logistic", everyone, math.inf, 3000, np.random.default_rng(0))
+    found = regression.descend("logistic", everyone, math.inf, 1000, np.random.default_rng(0), momentum=0.9)
     assert np.allclose(found, best, atol=1e-3)
     # the polynomial's minimum is another: Taylor's coefficients are biased at any epsilon
     taylor = functional.stationary(functional.coefficients("logistic", everyone))
@@ -280,7 +282,7 @@ def test_a_noisy_descent_is_accounted_exactly() -> None:
     rng = np.random.default_rng(4)
     drawn = [float(regression.descend("linear", sample, mu, 1, rng)[0]) for _ in range(4000)]
     assert abs(np.var(drawn) / (2 / mu) ** 2 - 1) < 5 * math.sqrt(2 / 4000)
-    drawn = [float(regression.descend("linear", sample, mu, 4, rng, momentum=0.0)[0]) for _ in range(4000)]
+    drawn = [float(regression.descend("linear", sample, mu, 4, rng)[0]) for _ in range(4000)]
     assert abs(np.var(drawn) / (4 * 4 * (2 / mu) ** 2) - 1) < 5 * math.sqrt(2 / 4000)  # four of them, twice as wide
 
 

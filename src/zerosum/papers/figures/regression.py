@@ -3,8 +3,8 @@
 Five sites, one of them colluding. Every method runs at the same exact epsilon, and those of the papers again at their
 published calibration, with the epsilon that this is truly worth. The papers' methods see the data as the capeFM paper
 prepared them (columns in -1 to 1 and a constant, all divided by the largest norm: not private); AdaSSP, objective
-perturbation and gradient descent are given all data, and gradient descent the best of five numbers of rounds at every
-point, chosen with the answer known. Zerosum sees columns in public ranges of -1 to 1.
+perturbation and gradient descent are given all data, and gradient descent the best of five settings at every point,
+chosen with the answer known. Zerosum sees columns in public ranges of -1 to 1.
 
 The loss is f_D(w), the mean square of all residuals, and `held_out` that of a fifth of every site which another run did
 not see. The error is |w - w*|/D for columns in -1 to 1, w* the true coefficients where they are known (synthetic data),
@@ -36,10 +36,10 @@ from zerosum.papers.methods.functional import Sample
 SITES, COLLUDERS = 5, 1
 EPSILON, DELTA = 0.5, 1e-3  # where they do not vary
 OURS, DESCENT = "zerosum", "dp-gd"
-ROUNDS = (5, 10, 20, 40, 80)
+DESCENTS = ((10, 0.0), (30, 0.0), (100, 0.0), (300, 0.0), (100, 0.9))  # rounds and momentum
 #: Methods that have no published calibration of their own here.
 EXACT_ONLY = (DESCENT, "cape-fm-ridge")
-QUICK_ROWS, QUICK_SEEDS, FULL_SEEDS = 20_000, 3, 10
+QUICK_ROWS, QUICK_SEEDS, FULL_SEEDS = 20_000, 5, 10
 SYNTHETIC_ROWS = {False: 10_000, True: 40_000}  # of the largest point against records
 
 Along = Literal["epsilon", "records", "delta"]
@@ -115,7 +115,7 @@ def _fits(point: Point, method: str, calibration: methods.Calibration) -> list[F
         return [lambda setting, seed: fitting.ours(setting.rows, point.epsilon, point.delta, COLLUDERS, seed)]
     index = methods.METHODS.index(method)
 
-    def fit(setting: Setting, seed: int, rounds: int) -> Floats:
+    def fit(setting: Setting, seed: int, rounds: int, momentum: float) -> Floats:
         rng = np.random.default_rng([seed, index])  # the same draws for both calibrations
         found = methods.fit(
             method,
@@ -127,10 +127,12 @@ def _fits(point: Point, method: str, calibration: methods.Calibration) -> list[F
             calibration=calibration,
             colluders=COLLUDERS,
             rounds=rounds,
+            momentum=momentum,
         )
         return found / setting.radius
 
-    return [partial(fit, rounds=rounds) for rounds in (ROUNDS if method == DESCENT else (1,))]
+    tried = DESCENTS if method == DESCENT else DESCENTS[:1]
+    return [partial(fit, rounds=rounds, momentum=momentum) for rounds, momentum in tried]
 
 
 def _planned() -> list[tuple[str, methods.Calibration]]:

@@ -61,9 +61,10 @@ def fit(
     *,
     calibration: Calibration = "exact",
     colluders: int = 1,
-    rounds: int = 30,
+    rounds: int = 100,
+    momentum: float = 0.0,
 ) -> Floats:
-    """The coefficients that a method finds; `rounds` are those of dp-gd."""
+    """The coefficients that a method finds; `rounds` and `momentum` are those of dp-gd."""
     _check(method, model, sites)
     exactly = calibration == "exact"
     if method in functional.SCHEMES:
@@ -89,7 +90,7 @@ def fit(
         case "adassp":
             return adassp(everyone, _adassp_noise(epsilon, delta, exactly), delta, rng, isometric=exactly)
         case _:
-            return descend(model, everyone, accountant.mu_for(epsilon, delta), rounds, rng)
+            return descend(model, everyone, accountant.mu_for(epsilon, delta), rounds, rng, momentum=momentum)
 
 
 def exact_epsilon(
@@ -173,13 +174,13 @@ def _adassp_noise(epsilon: float, delta: float, exactly: bool) -> float:
 
 
 def descend(
-    model: Model, sample: Sample, mu: float, rounds: int, rng: np.random.Generator, *, momentum: float = 0.9
+    model: Model, sample: Sample, mu: float, rounds: int, rng: np.random.Generator, *, momentum: float = 0.0
 ) -> Floats:
     """Full-batch gradient descent from 0 with noise in every round: mu^2 adds up over rounds, and that is exact.
 
     A record's gradient is x times a residual of size at most 1 (clipped, in linear regression), so that the average
-    moves by 2/n. A step is one over the largest curvature there can be, which is safe. What noise and signal come to
-    depends on the rounds times the step over 1 - momentum: momentum, which is free, saves rounds.
+    moves by 2/n. A step is one over the largest curvature there can be, which is safe. In flat directions signal and
+    noise depend on the rounds over 1 - momentum alone, so that momentum saves rounds; in steep ones it adds noise.
     """
     amounts.check_count("the number of rounds", rounds)
     x, y = sample.x, sample.y
