@@ -318,12 +318,11 @@ def _panel(axes: Any, lines: Table, along: Along, calibration: str, measured: Li
             lw=2.5 if method == OURS else 1.3,
             zorder=3 if method == OURS else 2,
         )
-    bare = [float(line[measured]) for line in lines if line["method"] == "non-private"]
+    bare = sorted((float(line["records"]), float(line[measured])) for line in lines if line["method"] == "non-private")
     if along == "records":
-        at_records = [float(line["records"]) for line in lines if line["method"] == "non-private"]
-        axes.plot(at_records, bare, color="black", lw=1, ls="--", label="non-private")
+        axes.plot(*zip(*bare, strict=True), color="black", lw=1, ls="--", label="non-private")
     elif bare:
-        axes.axhline(bare[0], color="black", lw=1, ls="--", label="non-private")
+        axes.axhline(bare[0][1], color="black", lw=1, ls="--", label="non-private")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(_ALONG[along])
