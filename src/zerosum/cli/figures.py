@@ -20,13 +20,18 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="pca-epsilon, pca-samples, pca-delta, ica-epsilon, ica-subjects, ica-delta, ica-maps or accountants."
+            help="pca-epsilon, pca-samples, pca-delta, ica-epsilon, ica-subjects, ica-delta, ica-maps, fm-epsilon, "
+            "fm-samples, fm-delta, fm-error, cape-delta or accountants."
         ),
     ],
     data: Annotated[
-        str | None, typer.Option(help="Where there is a choice: synthetic (if not given), mnist or covertype.")
+        str | None,
+        typer.Option(
+            help="Where there is a choice: synthetic (if not given); mnist or covertype for pca-*; synthetic-50, crime "
+            "or kegg for fm-*."
+        ),
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where mnist.npz and covtype_60k.npz lie.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where the files of real data sets lie.")] = None,
     out: Annotated[Path, typer.Option(help="Where the numbers (CSV) and the picture (PNG) go.")] = Path("reproduced"),
     full: Annotated[
         bool, typer.Option("--full", help="The papers' sizes and ten runs, instead of a quick look.")

@@ -44,7 +44,9 @@ def test_a_full_run_has_more_points_and_the_summary_a_few() -> None:
 
 def test_experiments_are_found_by_name_and_know_their_data() -> None:
     separations = ["ica-epsilon", "ica-subjects", "ica-delta", "ica-maps"]
-    assert list(EXPERIMENTS) == ["pca-epsilon", "pca-samples", "pca-delta", *separations, "accountants"]
+    regressions = ["fm-epsilon", "fm-samples", "fm-delta", "fm-error", "cape-delta"]
+    components = ["pca-epsilon", "pca-samples", "pca-delta"]
+    assert list(EXPERIMENTS) == [*components, *separations, *regressions, "accountants"]
     with pytest.raises(BadParameter, match="unknown figure 'pca-moon'; there are pca-epsilon"):
         find("pca-moon")
     assert find("pca-delta").dataset(None) == "synthetic"

@@ -8,11 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from zerosum.errors import BadParameter
-from zerosum.papers.figures import accountants, ica, pca
+from zerosum.papers.figures import accountants, cape_delta, ica, pca, regression
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for module in (pca, ica, accountants) for experiment in module.EXPERIMENTS
+    experiment.name: experiment
+    for module in (pca, ica, regression, cape_delta, accountants)
+    for experiment in module.EXPERIMENTS
 }
 
 

@@ -1,0 +1,144 @@
+"""Figure 5 of the capeFM paper: the delta of CAPE at a given epsilon against its noise, as claimed and exactly.
+
+The noise tau of a message is given over the sensitivity of a site's function, so that no data are needed. The paper
+compares with delta_conv, that of the conventional scheme with the same noise in the result: there a message has noise
+tau/sqrt(S). Beside both claims stand the exact figures, for the whole view of a coordinator and its colluders, as many
+as the paper allows (ceil(S/3) - 1), and that of a secure sum with the same noise in the result.
+
+The claim errs both ways: its mu is too small (colluders know their own draws), its step from mu to delta is wasteful
+(twice a bound of the tail, where the exact figure subtracts another tail).
+
+Tested in tests/papers/figures/test_regression_figures.py.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from zerosum.kernel import accountant
+from zerosum.kernel.calculator import account
+from zerosum.kernel.published import theorem_1
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.view import Coalition
+from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
+
+SITES, EPSILONS = (5, 10, 30), (1.0, 3.0)
+
+_LOOKS: dict[str, tuple[str, str, str]] = {
+    "conv claimed": ("conv, as claimed", "#8057b8", "--"),
+    "conv exact": ("conv, exactly", "#8057b8", "-"),
+    "cape claimed": ("CAPE, as claimed (Theorem 1)", "#d9843b", "--"),
+    "cape exact": ("CAPE, exactly", "#d9843b", "-"),
+    "secure sum exact": ("secure sum, exactly", "#0b7a75", "-"),
+}
+
+
+def claimed_delta(mu_squared: float, epsilon: float) -> float:
+    """delta of Theorem 1: 2 sigma_z/(epsilon - mu_z) phi((epsilon - mu_z)/sigma_z), at most 1.
+
+    >>> round(claimed_delta(1.25, 5.575), 7)
+    1e-05
+    """
+    spread = math.sqrt(mu_squared)
+    x = (epsilon - mu_squared / 2) / spread
+    return min(1.0, 2 / x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)) if x > 0 else 1.0
+
+
+def deltas(sites: int, epsilon: float, tau: float) -> dict[str, float]:
+    """Every delta at noise tau over the sensitivity of a site."""
+    coalition = Coalition(math.ceil(sites / 3) - 1)
+
+    def exact(scheme: str, own: float) -> float:
+        cost = account(Scheme(scheme), sites=sites, coalition=coalition, sensitivity=1.0, delta=0.5, tau=own)
+        return accountant.delta(cost.mu, epsilon)
+
+    own = tau / math.sqrt(sites)  # of a message where nothing cancels, for the same noise in the result
+    claimed = theorem_1(sites, coalition.colluders)
+    return {
+        "conv claimed": min(1.0, 1.25 * math.exp(-((epsilon * own) ** 2) / 2)),
+        "conv exact": exact("local", own),
+        "cape claimed": 1.0 if claimed is None else claimed_delta(claimed / tau**2, epsilon),
+        "cape exact": exact("cape-published", tau),
+        "secure sum exact": exact("secure-sum", own),
+    }
+
+
+def cape_delta(
+    data: str = "none",
+    folder: Path | None = None,
+    *,
+    full: bool = False,
+    seeds: int | None = None,
+    on_step: OnStep = quiet,
+) -> Table:
+    """delta against noise; nothing is drawn, so seeds and data play no part."""
+    planned = [
+        (sites, epsilon, float(tau))
+        for sites in SITES
+        for epsilon in EPSILONS
+        for tau in np.geomspace(0.5, 16, 41 if full else 11) * math.sqrt(3 / epsilon)
+    ]
+    rows: Table = []
+    on_step(0, len(planned))
+    for done, (sites, epsilon, tau) in enumerate(planned, 1):
+        for name, delta in deltas(sites, epsilon, tau).items():
+            rows.append({"sites": sites, "epsilon": epsilon, "tau": tau, "curve": name, "delta": delta})
+        on_step(done, len(planned))
+    return rows
+
+
+def summary(rows: Table) -> Table:
+    """A few noises of every setting, those of a quick run's every fifth."""
+    found: Table = []
+    for sites in SITES:
+        for epsilon in EPSILONS:
+            own = [row for row in rows if (row["sites"], row["epsilon"]) == (sites, epsilon)]
+            noises = sorted({float(row["tau"]) for row in own})
+            few = {noises[len(noises) * part // 4] for part in (1, 2, 3)}
+            found += [row for row in own if row["tau"] in few]
+    return found
+
+
+def draw(rows: Table, path: Path) -> None:
+    """A panel for each number of sites and epsilon, both axes logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(len(EPSILONS), len(SITES), figsize=(12.5, 7.5), sharey=True, constrained_layout=True)
+    for line, epsilon in zip(panels, EPSILONS, strict=True):
+        for axes, sites in zip(line, SITES, strict=True):
+            for name, (label, colour, style) in _LOOKS.items():
+                shown = [row for row in rows if (row["sites"], row["epsilon"], row["curve"]) == (sites, epsilon, name)]
+                noises, found = ([float(row[column]) for row in shown] for column in ("tau", "delta"))
+                axes.plot(noises, found, label=label, color=colour, ls=style, lw=1.8)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.set_ylim(1e-10, 2)
+            colluders = math.ceil(sites / 3) - 1
+            axes.set_title(f"{sites} sites, {colluders} colluding, ε = {epsilon:g}", loc="left", fontsize=11)
+            axes.grid(color="#e5e8eb")
+        line[0].set_ylabel("δ")
+    for axes in panels[-1]:
+        axes.set_xlabel("noise of a message τ over the sensitivity")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=9, loc="outside lower center", ncols=5)
+    figure.suptitle("The δ of CAPE, as claimed and exactly, at the same noise in the result", fontsize=13)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+EXPERIMENTS = (
+    Experiment(
+        name="cape-delta",
+        carry=cape_delta,
+        draw=draw,
+        summary=summary,
+        shown={"sites": "sites", "eps": "epsilon", "tau": "tau", "curve": "curve", "delta": "delta"},
+        data=("none",),
+    ),
+)
