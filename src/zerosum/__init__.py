@@ -15,7 +15,18 @@ from zerosum.study import Study, run
 from zerosum.version import VERSION
 
 if TYPE_CHECKING:
-    from zerosum.estimators import ICA, PCA, Covariance, Histogram, KMeans, Mean
+    from zerosum.estimators import (
+        ICA,
+        PCA,
+        Covariance,
+        Histogram,
+        KMeans,
+        LinearRegression,
+        LogisticRegression,
+        Mean,
+        PoissonRegression,
+        PolynomialLoss,
+    )
 
 __all__ = [
     "ICA",
@@ -25,8 +36,12 @@ __all__ = [
     "Covariance",
     "Histogram",
     "KMeans",
+    "LinearRegression",
+    "LogisticRegression",
     "Mean",
+    "PoissonRegression",
     "Policy",
+    "PolynomialLoss",
     "PrivacyReport",
     "Result",
     "Scheme",
@@ -42,7 +57,12 @@ __all__ = [
 
 __version__ = VERSION
 
-_ESTIMATORS = frozenset({"ICA", "PCA", "Covariance", "Histogram", "KMeans", "Mean"})
+_ESTIMATORS = frozenset(
+    {
+        *("ICA", "PCA", "Covariance", "Histogram", "KMeans", "Mean"),
+        *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
+    }
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -205,7 +205,7 @@ def test_what_is_asked_for_is_what_was_planned(family: str, adjacency: Adjacency
     assert len(asked) == len(planned)
     for request, release in zip(asked, planned, strict=True):
         statistic = request.statistic
-        assert (request.statistic, statistic.size, request.share) == (release.statistic, release.size, release.share)
+        assert (statistic.name, statistic.size, request.share) == (release.statistic, release.size, release.share)
         assert statistic.sensitivity(adjacency) == release.sensitivity
     assert sum(release.share for release in planned) == pytest.approx(1.0)
     assert np.all(np.isfinite(joined(found)))

@@ -16,6 +16,7 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter
 from zerosum.protocol.progress import Progress
+from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import check_target, finite, privacy_report, read_plan, versions, write_whole
 
 
@@ -124,8 +125,11 @@ def run(
     if json_:
         terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
         return
-    for name, quantity in result.estimate.items():
-        terminal.titled(name, f": {terminal.short(quantity.tolist())}")
+    if "pooled_std" in result.estimate:
+        terminal.show_coefficients(CoefficientTable.of(result.estimate))
+    else:
+        for name, quantity in result.estimate.items():
+            terminal.titled(name, f": {terminal.short(quantity.tolist())}")
     terminal.show_report(result.report)
     terminal.out.print(f"\nwritten to {out}")
 

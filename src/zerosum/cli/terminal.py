@@ -21,6 +21,7 @@ from rich.text import Text
 from zerosum.kernel.names import visible
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
+from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import PrivacyReport, finite
 
 _STAGES = {
@@ -111,6 +112,14 @@ def show_report(report: PrivacyReport) -> None:
         out.print(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
     for sentence in report.sentences():
         out.print(sentence)
+
+
+def show_coefficients(coefficients: CoefficientTable) -> None:
+    """Estimates with both kinds of 95 % intervals: about the pooled data, and about the population."""
+    table = Table("coefficient", "estimate", "95 % pooled data", "95 % population", "")
+    for line in coefficients.lines():
+        table.add_row(visible(line[0]), *line[1:])
+    out.print(table)
 
 
 def show_ledger(record: dict[str, Any]) -> None:

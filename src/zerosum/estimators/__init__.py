@@ -12,5 +12,17 @@ from zerosum.estimators.ica import ICA
 from zerosum.estimators.kmeans import KMeans
 from zerosum.estimators.mean import Mean
 from zerosum.estimators.pca import PCA
+from zerosum.estimators.regression import LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss
 
-__all__ = ["ICA", "PCA", "Covariance", "Histogram", "KMeans", "Mean"]
+__all__ = [
+    "ICA",
+    "PCA",
+    "Covariance",
+    "Histogram",
+    "KMeans",
+    "LinearRegression",
+    "LogisticRegression",
+    "Mean",
+    "PoissonRegression",
+    "PolynomialLoss",
+]

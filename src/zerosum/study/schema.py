@@ -19,6 +19,7 @@ from zerosum import algorithms
 from zerosum.algorithms import Algorithm
 from zerosum.arrays import Floats
 from zerosum.data.bases import cosines, load_basis
+from zerosum.data.design import Design
 from zerosum.data.imaging import Masker, OnScan, Preprocessing, Selection, load_images
 from zerosum.data.tables import load_units
 from zerosum.engines.in_process import InProcess
@@ -129,6 +130,7 @@ class Study(_Table):
     results_to_sites: bool = True
     basis: Path | None = None
     imaging: ImagingTable | None = None
+    design: Design | None = None
     sites: tuple[RosterTable, ...]
     site_files: tuple[SiteFile, ...] = Field(default=(), exclude=True)
     folder: Path = Field(default=Path(), exclude=True)
@@ -210,6 +212,11 @@ class Study(_Table):
             return cosines(self.space, self.imaging.frequencies)
         return None if self.basis is None else load_basis(self.folder / self.basis, self.space)
 
+    @property
+    def full_design(self) -> Design | None:
+        """The design of a regression, with the roster where sites have effects of their own."""
+        return None if self.design is None else self.design.for_sites([site.name for site in self.sites])
+
     def build_algorithm(self) -> Algorithm:
         algorithm = algorithms.build(self.algorithm, self.parameters | self._from_elsewhere())
         if self.imaging is not None and algorithm.categories:
@@ -223,6 +230,14 @@ class Study(_Table):
         """
         fields = algorithms.fields(self.algorithm)
         found: dict[str, Any] = {} if self.space is None else {"columns": self.space.columns}
+        if (design := self.full_design) is not None:
+            if "standardise" not in fields:
+                raise BadStudy(f"the algorithm {self.algorithm!r} is no regression, and takes no [design]")
+            if given := sorted({"columns", "lower", "upper"} & self.parameters.keys()):
+                raise BadStudy(f"with [design], {given[0]} follows from it, so parameters must not give it")
+            found |= {"columns": design.columns, "lower": design.lower, "upper": design.upper}
+            if design.ordinary:
+                found |= {"center": design.center, "scale": design.scale}
         if self.imaging is not None:
             known = {"band": self.imaging.band, "seconds": self.imaging.seconds}
             wanted = [name for name in known if name in fields and name not in self.parameters]
@@ -260,6 +275,8 @@ class Study(_Table):
         if self.imaging is not None:
             paths |= {"mask": self.imaging.mask, "atlas": self.imaging.atlas}
             preprocessing = self.imaging.model_dump(exclude={"mask", "atlas"})
+        if self.full_design is not None:
+            preprocessing = {"design": self.full_design.model_dump(mode="json")}
         return MadeOf(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
 
     def load_sites(self, observer: Observer = nobody) -> list[Site]:
@@ -290,11 +307,12 @@ class Study(_Table):
             preprocessing, selection = self.imaging.preprocessing, self.imaging.selection
             return load_images(site.path, self.space, preprocessing, selection, on_scan=on_scan).units
         on_scan(0, 1)
-        loaded = load_units(
-            site.path, columns=algorithm.columns, unit_column=site.unit_column, categories=algorithm.categories
-        )
+        design = self.full_design
+        columns = algorithm.columns if design is None else design.read
+        categories = algorithm.categories if design is None else design.levels
+        units = load_units(site.path, columns=columns, unit_column=site.unit_column, categories=categories).units
         on_scan(1, 1)
-        return loaded.units
+        return units if design is None else design.expand(units, site.name)
 
     def run(self, observer: Observer = nobody, plan: Plan | None = None) -> Result:
         """Load, plan, and run in this process. What is wrong with the plan is said before data are read.

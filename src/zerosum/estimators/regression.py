@@ -1,0 +1,552 @@
+"""Private regression over sites: linear, logistic, Poisson, and a polynomial loss of one's own.
+
+Tested in tests/estimators/test_regression_estimators.py.
+"""
+
+# mypy: disable-error-code="import-untyped"
+# scikit-learn ships no types
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from zerosum.algorithms import Estimate
+from zerosum.arrays import Floats
+from zerosum.errors import BadData, BadParameter
+from zerosum.estimators.base import RangedEstimator, Tables, bad_data, several_tables
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.units import Units
+from zerosum.report.coefficients import CoefficientTable
+from zerosum.site.policy import Policy
+from zerosum.study import DEFAULT_SCHEME, Unit
+
+
+class JointRegression(RangedEstimator):
+    """What regressions share: the response joins the features as their last column, and the table of coefficients.
+
+    A subclass says what is public about the response (`_response_range`, `_coded`).
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        response: ArrayLike | None = None,
+        center: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        fit_intercept: bool = True,
+        standardise: Literal["auto", "dp", "none"] = "auto",
+        clip: float | None = None,
+        scheme: str | Scheme = DEFAULT_SCHEME,
+        colluders: int | None = None,
+        dropouts: int = 0,
+        unit: Unit | None = None,
+        policies: Mapping[str, Policy] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            lower=lower,
+            upper=upper,
+            clip=clip,
+            scheme=scheme,
+            colluders=colluders,
+            dropouts=dropouts,
+            unit=unit,
+            policies=policies,
+            random_state=random_state,
+        )
+        self.response = response
+        self.center = center
+        self.scale = scale
+        self.fit_intercept = fit_intercept
+        self.standardise = standardise
+
+    def fit(self, X: Any, y: Any = None, *, sites: ArrayLike | None = None) -> Self:
+        """Run one study over the sites, and spend what it costs at each of them.
+
+        Parameters
+        ----------
+        X : list or dict of (rows, n_features) arrays or Units, or one array
+            One table of features per site, called "site 0", "site 1", ... in a list. One array needs `sites`, but for
+            the schemes "pooled" and "non-private", where one holder has all rows.
+        y : list or dict of vectors, or one vector
+            The response of every row, by site as X is.
+        sites : array of shape (rows,), optional
+            For one array, the name of the site that holds each row.
+
+        Returns
+        -------
+        self
+            The fitted estimator. If the fit fails, what the last one learned is kept.
+
+        Raises
+        ------
+        ZerosumError
+            What is wrong with the parameters or the data, or which site refuses and why.
+        """
+        if y is None:
+            raise BadData(
+                "requires y to be passed, but the target y is None: give the response of every row, by site as X is"
+            )
+
+        def tables(scheme: Scheme) -> Tables:
+            return self._joined(self._tables(X, sites, scheme), X, y, sites)
+
+        return self._fit(tables)
+
+    # ---- the response ----------------------------------------------------------------------------------------------
+
+    def _joined(self, tables: Tables, X: Any, y: Any, sites: ArrayLike | None) -> Tables:
+        """Every site's features with its responses as one more column."""
+        by_site = isinstance(X, Mapping) or several_tables(X, self._dimensions)
+        names = list(tables)
+        if by_site and isinstance(y, Mapping):
+            if {str(name) for name in y} != set(names):
+                raise BadData("X and y must name the same sites")
+            vectors = {str(name): column_or_1d(value) for name, value in y.items()}
+        elif by_site:
+            if not isinstance(y, list | tuple) or len(y) != len(names):
+                raise BadData("where X has a table for each site, y has a vector for each")
+            vectors = {name: column_or_1d(value) for name, value in zip(names, y, strict=True)}
+        else:
+            whole = column_or_1d(y, warn=True)
+            if sites is not None:
+                labels = np.array([str(label) for label in column_or_1d(sites).tolist()])
+                vectors = {name: whole[labels == name] if len(whole) == len(labels) else whole for name in names}
+            else:
+                cut = len(tables[names[0]].rows)
+                vectors = {names[0]: whole[:cut], names[1]: whole[cut:]}
+        self._see(vectors)
+        return {name: self._with(tables[name], vectors[name]) for name in names}
+
+    def _with(self, units: Units, values: Any) -> Units:
+        if len(values) != len(units.rows):
+            raise BadData("inconsistent numbers of samples: y must have a value for each row of X")
+        coded = self._coded(values)
+        if not np.all(np.isfinite(coded)):
+            raise BadData("some values of y are not finite (NaN or infinity)")
+        return replace(units, rows=np.column_stack([np.asarray(units.rows, dtype=np.float64), coded]))
+
+    def _see(self, vectors: Mapping[str, Any]) -> None:
+        """Before responses are coded; only what is public, or a seeded run, may look at them."""
+
+    def _coded(self, values: Any) -> Floats:
+        with bad_data():
+            return np.asarray(values, dtype=np.float64)
+
+    def _response_range(self, tables: Tables) -> tuple[float, float]:
+        raise NotImplementedError
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return (*super()._columns, "response")
+
+    # ---- the program -----------------------------------------------------------------------------------------------
+
+    def _parameters(self, tables: Tables) -> dict[str, Any]:
+        lower, upper = self._by_column("lower"), self._by_column("upper")
+        if (lower is None or upper is None) and self.random_state is None:
+            raise BadParameter(
+                "give public ranges (lower and upper) of the features: data must not set their own bounds"
+            )
+        if lower is None or upper is None:
+            stacked = np.concatenate([np.asarray(units.rows)[:, :-1] for units in tables.values()])
+            lower = np.min(stacked, axis=0) if lower is None else lower
+            upper = np.max(stacked, axis=0) if upper is None else upper
+            upper = np.where(upper > lower, upper, lower + 1.0)
+            self._note("no ranges were given, so they were read off the data, which is not private")
+        low, high = self._response_range(tables)
+        return {
+            "lower": np.append(lower, low),
+            "upper": np.append(upper, high),
+            "clip": self.clip,
+            "center": self._by_column("center"),
+            "scale": self._by_column("scale"),
+            "intercept": bool(self.fit_intercept),
+            "standardise": self.standardise,
+        }
+
+    def _learn(self, estimate: Estimate) -> None:
+        self.coef_: Floats = estimate["coefficients"].value.copy()
+        self.intercept_ = float(estimate["intercept"][0])
+        if "pooled_std" in estimate:
+            self.table_ = CoefficientTable.of(estimate)
+            self.coef_std_: Floats = estimate["population_std"].value[:-1].copy()
+            left = sum(not row.identified for row in self.table_.rows)
+            if left:
+                self._note(f"{left} of {len(self.table_.rows)} coefficients are not identified at this budget")
+
+    def _predictor(self, X: Any) -> Floats:
+        """The linear predictor of rows, for whoever holds them."""
+        check_is_fitted(self, "result_")
+        if isinstance(X, Units | Mapping) or several_tables(X, (2,)):
+            raise BadData("only one array can be predicted: do it for each site, where the site's rows are")
+        with bad_data():
+            rows = self._rows(X, first=False)
+        return np.asarray(rows @ self.coef_ + self.intercept_)
+
+
+class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  # sklearn is untyped
+    """Private least squares over sites, with intervals that can be reported.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        With `delta`, what the whole fit may cost any one unit.
+    delta : float, default=1e-5
+        See `epsilon`.
+    lower, upper : float or array of shape (n_features,)
+        Public ranges of the features. One number stands for every feature.
+    response : (float, float)
+        The public range of the response.
+    center, scale : float or array of shape (n_features,), optional
+        What is declared of the features: an ordinary value, and an ordinary deviation from it. It saves budget.
+    fit_intercept : bool, default=True
+        Whether there is a constant.
+    standardise : {"auto", "dp", "none"}, default="auto"
+        Whether a release of every column's mean and size is bought first; "auto" does where its noise is small and
+        nothing is declared.
+    clip : float, optional
+        A bound on the norm of a row in standardised units; by default the planner's.
+    scheme : str or Scheme, default="secure-sum"
+        How sites' noise combines.
+    colluders : int, optional
+        Sites that may collude with the coordinator, by default a third less one, at least one.
+    dropouts : int, default=0
+        Sites that may be lost on the way.
+    unit : "person" or "record", optional
+        What is protected; it must be said where sites are plain tables. A person with several rows is one unit.
+    policies : dict of str to Policy, optional
+        Sites' own policies by name.
+    random_state : int, optional
+        A number makes a **reproduction run, which protects nobody**.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The coefficients, in the units of the data.
+    intercept_ : float
+        The constant.
+    coef_std_ : ndarray of shape (n_features,)
+        Standard errors for the population: sampling and privacy.
+    table_ : CoefficientTable
+        Every coefficient with both kinds of standard errors and intervals, and whether it is identified.
+    residual_std_ : float
+        The standard deviation of the residuals.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+    privacy_, result_, notes_
+        Whom the fit protects, the study's whole record, and what a reader has to know.
+
+    Notes
+    -----
+    **Fitting again is spending again.** Predictions are free and stay with whoever holds the rows.
+
+    Examples
+    --------
+    A reproduction run on synthetic data; leave `random_state` out to protect somebody.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.uniform(-1, 1, (2000, 2)) for _ in range(3)]
+    >>> y = [rows @ [1.0, -2.0] + rng.normal(0, 0.1, 2000) for rows in X]
+    >>> fitted = LinearRegression(lower=-1, upper=1, response=(-4, 4), epsilon=3, random_state=0).fit(X, y)
+    >>> fitted.coef_.round(1).tolist()
+    [1.0, -2.0]
+    """
+
+    _algorithm: ClassVar[str] = "linear-regression"
+
+    def _response_range(self, tables: Tables) -> tuple[float, float]:
+        if self.response is not None:
+            found = np.asarray(self.response, dtype=np.float64)
+            if found.shape != (2,) or not found[0] < found[1]:
+                raise BadParameter(
+                    "response must be the public range of the response: two numbers, the lower one first"
+                )
+            return float(found[0]), float(found[1])
+        if self.random_state is None:
+            raise BadParameter("give the public range of the response: response=(lowest, highest)")
+        values = np.concatenate([np.asarray(units.rows)[:, -1] for units in tables.values()])
+        self._note("the range of the response was read off the data, which is not private")
+        low, high = float(np.min(values)), float(np.max(values))
+        return low, high if high > low else low + 1.0
+
+    def _learn(self, estimate: Estimate) -> None:
+        super()._learn(estimate)
+        self.residual_std_ = float(estimate["residual_std"][0])
+
+    def predict(self, X: Any) -> Floats:
+        """The expected response of rows.
+
+        Parameters
+        ----------
+        X : array of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
+        return self._predictor(X)
+
+
+class PoissonRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  # sklearn is untyped
+    """Private Poisson regression with a logarithmic link over sites.
+
+    Parameters are those of `LinearRegression`, but for `response`: the highest count, public. Counts above it count as
+    it. `coef_` are logarithms of rate ratios.
+
+    Attributes
+    ----------
+    coef_, intercept_, coef_std_, table_
+        As in `LinearRegression`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
+    >>> y = [rng.poisson(np.exp(rows @ [0.5, -0.5])) for rows in X]
+    >>> fitted = PoissonRegression(lower=-1, upper=1, response=10, epsilon=3, random_state=0).fit(X, y)
+    >>> bool(np.max(np.abs(fitted.coef_ - [0.5, -0.5])) < 0.15)
+    True
+    """
+
+    _algorithm: ClassVar[str] = "poisson-regression"
+
+    def _response_range(self, tables: Tables) -> tuple[float, float]:
+        if self.response is not None:
+            most = np.asarray(self.response, dtype=np.float64)
+            if most.shape != () or not most > 0:
+                raise BadParameter("response must be the highest count, one positive number")
+            return 0.0, float(most)
+        if self.random_state is None:
+            raise BadParameter("give the highest count that is expected, a public number: response=10")
+        self._note("the highest count was read off the data, which is not private")
+        return 0.0, max(1.0, max(float(np.max(np.asarray(units.rows)[:, -1])) for units in tables.values()))
+
+    def _coded(self, values: Any) -> Floats:
+        counts = super()._coded(values)
+        if np.any(counts < 0):
+            raise BadData("some counts are negative")
+        return counts
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        tags.regressor_tags.poor_score = True  # noise, on few rows
+        return tags
+
+    def predict(self, X: Any) -> Floats:
+        """The expected count of rows.
+
+        Parameters
+        ----------
+        X : array of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
+        return np.asarray(np.exp(np.clip(self._predictor(X), -700, 700)))
+
+
+class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc]  # sklearn is untyped
+    """Private logistic regression of two classes over sites.
+
+    Parameters are those of `LinearRegression`, but for `response`: the two classes, public, the reference first; (0, 1)
+    unless given. `coef_` are logarithms of odds ratios. `scores` "ranking" predicts with coefficients that are shrunk
+    more and rank better, "coefficients" with `coef_`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The two classes, the reference first.
+    coef_, intercept_, coef_std_, table_
+        As in `LinearRegression`; `coef_` has one row, as scikit-learn has it.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
+    >>> y = [(rng.random(3000) < 1 / (1 + np.exp(-rows @ [2.0, -2.0]))).astype(int) for rows in X]
+    >>> fitted = LogisticRegression(lower=-1, upper=1, epsilon=3, random_state=0).fit(X, y)
+    >>> bool(np.max(np.abs(fitted.coef_ - [[2.0, -2.0]])) < 0.4), fitted.classes_.tolist()
+    (True, [0, 1])
+    """
+
+    _algorithm: ClassVar[str] = "logistic-regression"
+
+    def _see(self, vectors: Mapping[str, Any]) -> None:
+        if self.response is not None:
+            known = np.asarray(self.response)
+            if known.shape != (2,) or known[0] == known[1]:
+                raise BadParameter("response must be the two classes, the reference first")
+        elif self.random_state is None:
+            known = np.array([0, 1])
+        else:
+            values = np.concatenate([np.asarray(vector) for vector in vectors.values()])
+            if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
+                raise BadData("some values of y are not finite (NaN or infinity)")
+            with bad_data():
+                check_classification_targets(values)
+            known = np.unique(values)
+            if len(known) == 1:
+                raise BadData("logistic regression is for two classes, y has one class")
+            if len(known) > 2:
+                raise BadData("Only binary classification is supported. The type of the target is multiclass.")
+            self._note("the classes were read off the data, which is not private")
+        self.classes_ = known
+
+    def _coded(self, values: Any) -> Floats:
+        array = np.asarray(values)
+        if np.any((array != self.classes_[0]) & (array != self.classes_[1])):
+            raise BadData("some values of y are none of the two classes: Unknown label type")
+        return np.asarray(array == self.classes_[1], dtype=np.float64)
+
+    def _response_range(self, tables: Tables) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def _learn(self, estimate: Estimate) -> None:
+        super()._learn(estimate)
+        self.score_coef_: Floats = estimate["score_coefficients"].value.copy()
+        self.score_intercept_ = float(estimate["score_intercept"][0])
+        self.coef_ = self.coef_[None, :]
+
+    def decision_function(self, X: Any) -> Floats:
+        """The linear predictor of rows by the coefficients that rank best; above 0 is the second class.
+
+        Parameters
+        ----------
+        X : array of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
+        check_is_fitted(self, "result_")
+        with bad_data():
+            rows = self._rows(X, first=False)
+        return np.asarray(rows @ self.score_coef_ + self.score_intercept_)
+
+    def predict(self, X: Any) -> Any:
+        """The more probable class of rows.
+
+        Parameters
+        ----------
+        X : array of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
+        above = self.decision_function(X) > 0
+        return self.classes_[above.astype(np.intp)]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probabilities of both classes.
+
+        Parameters
+        ----------
+        X : array of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (rows, 2)
+        """
+        second = 1 / (1 + np.exp(-np.clip(self.decision_function(X), -700, 700)))
+        return np.stack([1 - second, second], axis=1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class PolynomialLoss(JointRegression):
+    """The private minimum of a polynomial loss of one's own: the functional mechanism.
+
+    Parameters are those of `LinearRegression`, and `table`: `table[j][k]` multiplies (x.w)^j y^k in the loss of a row,
+    where y is the response in its range mapped to -1 to 1. Squared error is `[[0, 0, 1], [0, -2, 0], [1, 0, 0]]`.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        Of x.w, where the noisy loss is lowest.
+    loss_ : float
+        The noisy mean loss there.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
+    >>> y = [rows @ [0.5, -0.3] for rows in X]
+    >>> squared = [[0, 0, 1], [0, -2, 0], [1, 0, 0]]
+    >>> fitted = PolynomialLoss(squared, lower=-1, upper=1, response=(-1, 1), epsilon=3, random_state=0).fit(X, y)
+    >>> bool(np.max(np.abs(fitted.coef_ - [0.5, -0.3])) < 0.1)
+    True
+    """
+
+    _algorithm: ClassVar[str] = "polynomial-loss"
+
+    def __init__(
+        self,
+        table: ArrayLike | None = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        response: ArrayLike | None = None,
+        center: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        fit_intercept: bool = True,
+        standardise: Literal["auto", "dp", "none"] = "auto",
+        clip: float | None = None,
+        scheme: str | Scheme = DEFAULT_SCHEME,
+        colluders: int | None = None,
+        dropouts: int = 0,
+        unit: Unit | None = None,
+        policies: Mapping[str, Policy] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            lower=lower,
+            upper=upper,
+            response=response,
+            center=center,
+            scale=scale,
+            fit_intercept=fit_intercept,
+            standardise=standardise,
+            clip=clip,
+            scheme=scheme,
+            colluders=colluders,
+            dropouts=dropouts,
+            unit=unit,
+            policies=policies,
+            random_state=random_state,
+        )
+        self.table = table
+
+    _response_range = LinearRegression._response_range
+
+    def _parameters(self, tables: Tables) -> dict[str, Any]:
+        if self.table is None:
+            raise BadParameter("give the table of the loss: table[j][k] multiplies (x.w)^j y^k")
+        return super()._parameters(tables) | {"table": np.asarray(self.table, dtype=np.float64)}
+
+    def _learn(self, estimate: Estimate) -> None:
+        super()._learn(estimate)
+        self.loss_ = float(estimate["loss"][0])

@@ -1,0 +1,97 @@
+"""The table of a regression's coefficients: estimates, two kinds of errors, and what the budget leaves open.
+
+Tested in tests/estimators/test_regression_estimators.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from zerosum.errors import BadInput
+from zerosum.kernel.quantity import Quantity
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One line. The pooled kind of error is about what the pooled data would give: privacy's noise alone. The
+    population kind is about the people the data are a sample of: sampling and privacy."""
+
+    name: str
+    estimate: float
+    pooled_std: float
+    pooled_90: Interval
+    pooled_95: Interval
+    population_std: float
+    population_90: Interval
+    population_95: Interval
+    identified: bool
+
+
+@dataclass(frozen=True)
+class CoefficientTable:
+    """All coefficients in order, the intercept last.
+
+    `str(table)` is the table in 80 columns; `as_record()` has every number.
+    """
+
+    rows: tuple[Coefficient, ...]
+
+    @classmethod
+    def of(cls, estimate: Mapping[str, Quantity]) -> CoefficientTable:
+        """From the result of a linear, logistic or Poisson regression."""
+        if "pooled_std" not in estimate:
+            raise BadInput("this result has no standard errors of coefficients")
+        values = [*estimate["coefficients"].tolist(), *estimate["intercept"].tolist()]
+        names = estimate["pooled_std"].axes[0].labels
+        rows = []
+        for at, (name, value) in enumerate(zip(names, values, strict=True)):
+            spread = {
+                f"{kind}_{level}": (float(low), float(high))
+                for kind in ("pooled", "population")
+                for level in ("90", "95")
+                for low, high in [estimate[f"{kind}_interval_{level}"][at]]
+            }
+            rows.append(
+                Coefficient(
+                    name,
+                    value,
+                    pooled_std=float(estimate["pooled_std"][at]),
+                    population_std=float(estimate["population_std"][at]),
+                    identified=bool(estimate["identified"][at]),
+                    **spread,
+                )
+            )
+        return cls(tuple(rows))
+
+    def as_record(self) -> list[dict[str, Any]]:
+        return [asdict(row) for row in self.rows]
+
+    def lines(self) -> list[tuple[str, str, str, str, str]]:
+        """Name, estimate, the 95 % interval for the pooled data and for the population, and a remark."""
+        return [
+            (
+                row.name,
+                f"{row.estimate:.4g}",
+                _shown(row.pooled_95),
+                _shown(row.population_95),
+                "" if row.identified else "not identified at this budget",
+            )
+            for row in self.rows
+        ]
+
+    def __str__(self) -> str:
+        heading = ("coefficient", "estimate", "95 % pooled data", "95 % population", "")
+        table = [heading, *self.lines()]
+        widths = [max(len(line[column]) for line in table) for column in range(4)]
+        return "\n".join(
+            "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[4]]).rstrip()
+            for line in table
+        )
+
+
+def _shown(interval: Interval) -> str:
+    return f"{interval[0]:.4g} to {interval[1]:.4g}"

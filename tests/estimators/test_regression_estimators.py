@@ -1,0 +1,214 @@
+"""Regressions in scikit-learn's manner, their table of coefficients, and study files with a design."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import zerosum
+from zerosum.errors import BadData, BadInput, BadParameter, BadStudy, ZerosumError
+from zerosum.estimators.regression import LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss
+from zerosum.report.coefficients import CoefficientTable
+
+RNG = np.random.default_rng(0)
+X = {name: RNG.uniform(-1, 1, (1500, 3)) for name in ("north", "south", "west")}
+TRUE = np.array([0.8, -0.5, 0.0])
+BOUNDS: dict[str, Any] = {"lower": -1, "upper": 1, "epsilon": 3.0, "random_state": 1}
+SQUARED = [[0, 0, 1], [0, -2, 0], [1, 0, 0]]
+
+
+def linear() -> dict[str, Any]:
+    return {name: rows @ TRUE + 0.3 + np.random.default_rng(len(name)).normal(0, 0.2, 1500) for name, rows in X.items()}
+
+
+def test_a_linear_regression_and_its_table() -> None:
+    y = linear()
+    fitted = LinearRegression(response=(-3, 3), **BOUNDS).fit(X, y)
+    assert np.max(np.abs(fitted.coef_ - TRUE)) < 0.1
+    assert fitted.intercept_ == pytest.approx(0.3, abs=0.1)
+    assert fitted.residual_std_ == pytest.approx(0.2, rel=0.3)
+    assert fitted.predict(X["north"]).shape == (1500,)
+    assert fitted.score(X["north"], y["north"]) > 0.8
+    assert [row.name for row in fitted.table_.rows] == ["x0", "x1", "x2", "intercept"]
+    for row, true in zip(fitted.table_.rows, [*TRUE, 0.3], strict=True):
+        assert row.pooled_95[0] < row.pooled_90[0] < row.estimate < row.pooled_90[1] < row.pooled_95[1]
+        assert row.population_std >= row.pooled_std > 0
+        assert row.identified
+        assert abs(row.estimate - true) < 5 * row.population_std
+    lines = str(fitted.table_).splitlines()
+    assert lines[0].split()[:2] == ["coefficient", "estimate"]
+    assert len(lines) == 5
+    assert fitted.table_.as_record()[0]["pooled_95"] == fitted.table_.rows[0].pooled_95
+
+
+def test_what_a_budget_leaves_open_is_said() -> None:
+    small = {name: rows[:15] for name, rows in X.items()}
+    fitted = LinearRegression(response=(-3, 3), **BOUNDS | {"epsilon": 0.05}).fit(
+        small, {name: values[:15] for name, values in linear().items()}
+    )
+    assert not all(row.identified for row in fitted.table_.rows)
+    assert "not identified at this budget" in str(fitted.table_)
+    assert any("not identified" in note for note in fitted.notes_)
+    assert np.all(np.isfinite(fitted.coef_))
+
+
+def test_a_logistic_regression() -> None:
+    y = {n: (RNG.random(1500) < 1 / (1 + np.exp(-3 * rows @ TRUE))).astype(int) for n, rows in X.items()}
+    fitted = LogisticRegression(**BOUNDS).fit(X, y)
+    assert fitted.coef_.shape == (1, 3)
+    assert np.max(np.abs(fitted.coef_[0] - 3 * TRUE)) < 0.8
+    assert np.allclose(fitted.predict_proba(X["west"]).sum(axis=1), 1)
+    assert fitted.score(X["west"], y["west"]) > 0.7
+    words = {name: np.where(values == 1, "yes", "no") for name, values in y.items()}
+    named = LogisticRegression(response=("no", "yes"), **BOUNDS).fit(X, words)
+    assert named.classes_.tolist() == ["no", "yes"]
+    assert np.array_equal(named.coef_, fitted.coef_)
+    assert set(named.predict(X["west"])) == {"no", "yes"}
+
+
+def test_a_poisson_regression_and_a_loss_of_ones_own() -> None:
+    y = {n: RNG.poisson(np.exp(rows @ TRUE)) for n, rows in X.items()}
+    fitted = PoissonRegression(response=10, **BOUNDS).fit(X, y)
+    assert np.max(np.abs(fitted.coef_ - TRUE)) < 0.2
+    assert np.all(fitted.predict(X["west"]) > 0)
+    own = PolynomialLoss(SQUARED, response=(-3, 3), **BOUNDS).fit(X, linear())
+    assert own.coef_.shape == (3,)
+    assert np.isfinite(own.loss_)
+    assert not hasattr(own, "table_")
+
+
+def test_one_array_with_labels_and_lists_give_the_same() -> None:
+    y = linear()
+    whole, labels = np.vstack(list(X.values())), np.repeat(list(X), 1500)
+    by_name = LinearRegression(response=(-3, 3), **BOUNDS).fit(X, y)
+    labelled = LinearRegression(response=(-3, 3), **BOUNDS).fit(whole, np.concatenate(list(y.values())), sites=labels)
+    assert np.array_equal(by_name.coef_, labelled.coef_)
+    listed = LinearRegression(response=(-3, 3), **BOUNDS).fit(list(X.values()), list(y.values()))
+    assert np.allclose(listed.coef_, by_name.coef_, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"response": (3, -3)}, "the lower one first"),
+        ({"response": 3}, "two numbers"),
+        ({"lower": 2}, "every lower bound"),
+        ({"center": [0.0]}, "center"),
+        ({"scale": [-1.0, 1, 1]}, "positive"),
+        ({"standardise": "twice"}, "standardise"),
+        ({"epsilon": 0}, "epsilon"),
+    ],
+)
+def test_bad_parameters_are_one_sentence(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ZerosumError, match=message):
+        LinearRegression(**BOUNDS | {"response": (-3, 3)} | change).fit(X, linear())
+
+
+def test_bad_responses_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path))
+    y = linear()
+    model = LinearRegression(response=(-3, 3), **BOUNDS)
+    for wrong in (None, {"north": y["north"]}, {**y, "west": y["west"][:-1]}, {**y, "west": np.full(1500, np.nan)}):
+        with pytest.raises(BadData):
+            model.fit(X, wrong)
+    with pytest.raises(BadParameter, match="public ranges"):
+        LinearRegression(response=(-3, 3), unit="person").fit(X, y)
+    with pytest.raises(BadParameter, match="public range of the response"):
+        LinearRegression(lower=-1, upper=1, unit="person").fit(X, y)
+    with pytest.raises(BadParameter, match="highest count"):
+        PoissonRegression(lower=-1, upper=1, unit="person").fit(X, {name: np.abs(values) for name, values in y.items()})
+    with pytest.raises(BadData, match="none of the two classes"):
+        LogisticRegression(lower=-1, upper=1, unit="person").fit(X, y)
+    with pytest.raises(BadData, match="negative"):
+        PoissonRegression(response=3, **BOUNDS).fit(X, y)
+    with pytest.raises(BadParameter, match="give the table"):
+        PolynomialLoss(response=(-3, 3), **BOUNDS).fit(X, y)
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_without_errors_have_no_table() -> None:
+    with pytest.raises(BadInput, match="no standard errors"):
+        CoefficientTable.of({})
+
+
+CHECKED = [
+    LinearRegression(scheme="pooled", epsilon=10.0, random_state=0),
+    LogisticRegression(scheme="pooled", epsilon=10.0, random_state=0),
+    PoissonRegression(scheme="pooled", epsilon=10.0, random_state=0),
+]
+
+
+@parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped
+def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+# ---- study files ---------------------------------------------------------------------------------------------------
+
+STUDY = """
+name = "who falls ill"
+algorithm = "logistic-regression"
+
+[unit]
+kind = "person"
+
+[design]
+response = "sick"
+site_effects = true
+interactions = [["age", "sex"]]
+
+[design.ranges]
+age = [20, 80]
+
+[design.levels]
+sex = ["f", "m"]
+sick = ["no", "yes"]
+
+[privacy]
+epsilon = 4.0
+delta = 1e-5
+random_state = 1
+"""
+
+
+def write(folder: Path, text: str = STUDY) -> Path:
+    rng = np.random.default_rng(1)
+    for name in ("north", "south"):
+        age, male = rng.uniform(20, 80, 600), rng.random(600) < 0.5
+        sick = rng.random(600) < 1 / (1 + np.exp(-(age - 50) / 10 - male))
+        lines = [f"{a:.1f},{'m' if m else 'f'},{'yes' if s else 'no'}" for a, m, s in zip(age, male, sick, strict=True)]
+        (folder / f"{name}.csv").write_text("\n".join(["age,sex,sick", *lines]) + "\n")
+        text += f'\n[[sites]]\nname = "{name}"\ndata = "{name}.csv"\n'
+        text += f'policy = {{ population = "{name}", data = "synthetic", ledger = "{name}.sqlite" }}\n'
+    (folder / "study.toml").write_text(text)
+    return folder / "study.toml"
+
+
+def test_a_study_with_a_design(tmp_path: Path) -> None:
+    study = zerosum.Study.load(write(tmp_path))
+    plan = study.plan()
+    assert plan.question.columns == ("age", "sex=m", "age:sex=m", "site=south", "sick")
+    assert plan.question.preprocessing["design"]["levels"]["sex"] == ["f", "m"]  # type: ignore[index,call-overload]
+    table = CoefficientTable.of(study.run().estimate)
+    assert [row.name for row in table.rows] == ["age", "sex=m", "age:sex=m", "site=south", "intercept"]
+    assert table.rows[0].estimate > 0
+    other = zerosum.Study.load(write(tmp_path, STUDY.replace("[20, 80]", "[20, 81]")))
+    assert other.plan().public_digest != plan.public_digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('algorithm = "logistic-regression"', 'algorithm = "mean"', "is no regression"),
+        ("[design]", '[parameters]\ncolumns = ["age"]\n\n[design]', "columns follows from it"),
+        ('["f", "m"]', '["f"]', "at least two"),
+        ('response = "sick"', 'response = "death"', "death"),
+    ],
+)
+def test_bad_designs_in_study_files_are_one_sentence(old: str, new: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadStudy, match=message):
+        zerosum.Study.load(write(tmp_path, STUDY.replace(old, new))).plan()
