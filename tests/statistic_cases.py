@@ -18,6 +18,11 @@ SMALL: list[Case] = [
     ("vector_sum", {"columns": 2, "clip": math.sqrt(2), "lower": [0, -3], "upper": [1, 5]}),
     ("clipped_records", {"columns": 3, "clip": 1.7}),
     ("clipped_records", {"columns": 2, "clip": 0.9, "lower": [0, -3], "upper": [1, 5]}),
+    (
+        "fit_histogram",
+        {"columns": 3, "clip": 1.0, "coefficients": [0.5, -1, 0.2], "edges": [-1, 0, 1], "family": "logistic"},
+    ),
+    ("fit_histogram", {"columns": 2, "clip": 0.7, "coefficients": [0.5, 0.2], "edges": [-0.5, 0, 0.5], "bound": 0.3}),
     ("histogram", {"bins": 4}),
     ("histogram", {"bins": 3, "edges": [-1, 0, 0.5, 2]}),
     ("second_moment", {"columns": 3, "clip": 1.0}),

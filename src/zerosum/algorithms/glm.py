@@ -20,6 +20,7 @@ from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.regression import Family, NewtonStep
 
@@ -92,7 +93,8 @@ class NewtonRegression(Regression):
         matrix, constant = self._in_data_units(frame)
         scores = matrix @ settled(looks, prior / _SCORES, 0.0).mean + constant
         told = self._report(frame, pooled.mean, pooled, population, prior)
-        return {**told, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        told = {**told, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        return (yield from self._evaluated(frame, pooled.mean, adjacency, told))
 
 
 def settled(looks: list[Look], prior: float, bend: float, sampling: float = 0.0) -> Belief:
@@ -121,6 +123,10 @@ class LogisticRegression(NewtonRegression):
             return (self._left,)
         return tuple(self._left * share / (_START + math.fsum(_NEWTON)) for share in (_START, *_NEWTON))
 
+    def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency) -> FitHistogram:
+        bounds = self._bounds(frame, adjacency) | {"family": "logistic"}
+        return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-5, 5, 41))
+
     def _quadratic(self, frame: Frame, adjacency: Adjacency) -> PolynomialCoefficients:
         return PolynomialCoefficients(
             **self._bounds(frame, adjacency),
@@ -136,7 +142,8 @@ class LogisticRegression(NewtonRegression):
         bought = (PrivateSum(self._columns(adjacency), self.standardise_share),) if self._buys else ()
         start, *rest = self._shares()
         steps = [PrivateSum(self._step(frame, frame.start, adjacency), share) for share in rest]
-        return (*bought, PrivateSum(self._quadratic(frame, adjacency), start), *steps)
+        evaluation = self._evaluation(adjacency) if self.method == "newton" else ()
+        return (*bought, PrivateSum(self._quadratic(frame, adjacency), start), *steps, *evaluation)
 
     def _constant(self, mean_response: float) -> float:
         return 0.0
@@ -195,7 +202,11 @@ class PoissonRegression(NewtonRegression):
 
     @property
     def _left(self) -> float:
-        return 1 - self.standardise_share
+        return 1 - self.standardise_share - self.evaluate_share
+
+    def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency) -> FitHistogram:
+        bounds = self._bounds(frame, adjacency) | {"family": "poisson", "most": self._most, "bound": self._most}
+        return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-1, 1, 41))
 
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
         bounds: dict[str, Any] = self._bounds(frame, adjacency)
@@ -215,7 +226,7 @@ class PoissonRegression(NewtonRegression):
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         frame = self._frame(_ROOM, _RANGED)
         steps = [PrivateSum(self._step(frame, frame.start, adjacency, 1.0), share) for share in self._shares()]
-        return (PrivateSum(self._columns(adjacency), self.standardise_share), *steps)
+        return (PrivateSum(self._columns(adjacency), self.standardise_share), *steps, *self._evaluation(adjacency))
 
     def _rate(self, mean_response: float) -> float:
         return max(self._most * (mean_response + 1) / 2, 0.01 * self._most)

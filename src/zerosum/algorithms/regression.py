@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from zerosum.algorithms.fit import fit_of
 from zerosum.algorithms.inference import Belief, Look, believed, table, unclipped
 from zerosum.algorithms.program import Estimate, Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.schedule import GUESSED_UNITS
@@ -17,6 +18,7 @@ from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Kind, Quantity
 from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency, FloatArray
+from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.regression import SQUARE, ColumnMoments, ResidualGradient, ResidualMoment
 
 _BLURRED = 0.2  # a column's mean and size are bought where their noise, in ranges of -1 to 1, is less than this
@@ -42,6 +44,7 @@ class Frame:
     intercept: float
     clip: float
     start: Floats  # coefficients to begin with
+    response_variance: float | None = None  # in the range of -1 to 1, where it was released
 
     @property
     def width(self) -> int:
@@ -56,6 +59,8 @@ class Regression(RangedAlgorithm):
     release of every column's mean and mean square may be bought for `standardise_share` ("dp"), or ranges are all there
     is ("none"). "auto" buys it where its noise is small. `clip` bounds the norm of a row in these units.
 
+    `evaluate_share` buys one histogram of the fit at the end: `clipped_share` of rows, and how residuals or scores lie.
+
     Results, the intercept last and in the units of the data: `coefficients`, `intercept`; for each of them `pooled_std`
     and `pooled_interval_90`, `_95` (about what the pooled data would give: privacy noise alone), `population_std` and
     its intervals (sampling and privacy), and `identified`, 0 where the noise of this budget leaves a coefficient open.
@@ -66,6 +71,7 @@ class Regression(RangedAlgorithm):
     intercept: bool = True
     standardise: Literal["auto", "dp", "none"] = "auto"
     standardise_share: float = Field(default=0.05, gt=0, lt=1)
+    evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
 
     @model_validator(mode="after")
     def _features_fit(self) -> Self:
@@ -90,7 +96,7 @@ class Regression(RangedAlgorithm):
 
     @property
     def _left(self) -> float:
-        return 1 - self.standardise_share if self.standardise == "dp" else 1.0
+        return 1 - self.evaluate_share - (self.standardise_share if self.standardise == "dp" else 0.0)
 
     def _standardised(self, facts: PublicFacts) -> Literal["dp", "none"]:
         if self.standardise != "auto":
@@ -159,7 +165,9 @@ class Regression(RangedAlgorithm):
         begin = np.zeros(self.features + int(self.intercept))
         if self.intercept:
             begin[-1] = self._constant(float(mean[-1]))
-        return self._framed(mean[:-1], scale, room * float(np.sum(variance / scale**2)), begin)
+        frame = self._framed(mean[:-1], scale, room * float(np.sum(variance / scale**2)), begin)
+        spread = float(squares[-1] / units - mean[-1] ** 2)
+        return replace(frame, response_variance=spread if spread > 2 * noise / SQUARE else None)
 
     def _constant(self, mean_response: float) -> float:
         """The linear predictor that fits a mean response of -1 to 1."""
@@ -171,6 +179,28 @@ class Regression(RangedAlgorithm):
         statistic = self._columns(adjacency)
         release = yield PrivateSum(statistic, self.standardise_share)
         return self._measured_frame(release, statistic, counted_units(release), room)
+
+    # ---- how well it fits ------------------------------------------------------------------------------------------
+
+    def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency) -> FitHistogram:
+        return FitHistogram(**self._bounds(frame, adjacency), coefficients=at, edges=np.linspace(-1, 1, 21))
+
+    def _evaluation(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """The template of the last release, where one was asked for."""
+        if not self.evaluate_share:
+            return ()
+        frame = self._frame(1.0, 1.0)
+        return (PrivateSum(self._fit_statistic(frame, frame.start, adjacency), self.evaluate_share),)
+
+    def _evaluated(
+        self, frame: Frame, at: Floats, adjacency: Adjacency, told: Estimate
+    ) -> Generator[Request, Release, Estimate]:
+        """The estimate with what a last release says of its fit, of the same units."""
+        if not self.evaluate_share:
+            return told
+        statistic = self._fit_statistic(frame, at, adjacency)
+        release = yield PrivateSum(statistic, self.evaluate_share)
+        return {**told, **fit_of(statistic, release)}
 
     # ---- results ---------------------------------------------------------------------------------------------------
 
@@ -249,7 +279,8 @@ class LinearRegression(Regression):
     residuals' size, and steps have momentum. In both the bound of the residuals follows their released size:
     it begins at 1, where the response lies in -1 to 1, and noise shrinks with it.
 
-    Results beside those of `Regression`: `residual_std`, in the units of the response.
+    Results beside those of `Regression`: `residual_std`, in the units of the response, and where the response's
+    variance was bought with the columns' (`standardise`), `r_squared`.
     """
 
     name: ClassVar[str] = "linear-regression"
@@ -313,7 +344,7 @@ class LinearRegression(Regression):
         bought = (PrivateSum(self._columns(adjacency), self.standardise_share),) if self.standardise == "dp" else ()
         kind = self._gradient if self.method == "gradient" else self._moment
         each = PrivateSum(kind(frame, frame.start, 1.0, adjacency), self._share)
-        return (*bought, *[each] * (self.rounds or _ROUNDS))
+        return (*bought, *[each] * (self.rounds or _ROUNDS), *self._evaluation(adjacency))
 
     def program(self, adjacency: Adjacency) -> Program:
         frame = yield from self._measure(adjacency, self.room or 0.8, _SQUARES)
@@ -360,7 +391,8 @@ class LinearRegression(Regression):
         step = vectors @ ((vectors.T @ gradient) / _floored(values, damping / 2))
         found = average + step
         look = Look(average, gradient, moments / rounds, mean_noise, entry_noise)
-        return self._finish(frame, found, look, residual, used, slope, units)
+        told = self._finish(frame, found, look, residual, used, slope, units)
+        return (yield from self._evaluated(frame, found, adjacency, told))
 
     def _finish(
         self, frame: Frame, found: Floats, look: Look, residual: float, bound: float, slope: float, units: float
@@ -370,7 +402,11 @@ class LinearRegression(Regression):
         pooled = believed(look, prior, slope=slope)
         population = believed(look, prior, sampling=dispersion / units, slope=slope)
         told = self._report(frame, found, pooled, population, prior)
-        return {**told, "residual_std": Quantity(np.array([self._response_half * math.sqrt(dispersion)]), "diagnostic")}
+        extra = {"residual_std": Quantity(np.array([self._response_half * math.sqrt(dispersion)]), "diagnostic")}
+        if frame.response_variance is not None:
+            explained = np.array([1 - dispersion / frame.response_variance])
+            extra["r_squared"] = Quantity(np.clip(explained, 0, 1), "diagnostic")
+        return {**told, **extra}
 
     def _descend(self, frame: Frame, adjacency: Adjacency) -> Program:
         """Gradient descent with momentum. Nothing is known of the Hessian but that it is at most the clip's square."""
@@ -389,7 +425,8 @@ class LinearRegression(Regression):
         # no Hessian was released: every direction is open but for the prior
         blank = np.zeros((frame.width, frame.width))
         look = Look(at, np.zeros(frame.width), blank, max(frame.clip * used * noise, 1e-12), frame.clip**2)
-        return self._finish(frame, at, look, residual, used, 1.0, units)
+        told = self._finish(frame, at, look, residual, used, 1.0, units)
+        return (yield from self._evaluated(frame, at, adjacency, told))
 
 
 _ROUNDS = 24

@@ -14,6 +14,7 @@ from zerosum.errors import BadParameter, UnknownStatistic
 from zerosum.kernel.statistic import BoundedStatistic
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
+from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.polynomial import PolynomialCoefficients
@@ -39,6 +40,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     ResidualMoment,
     NewtonStep,
     PolynomialCoefficients,
+    FitHistogram,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

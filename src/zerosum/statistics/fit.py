@@ -1,0 +1,73 @@
+"""How well a regression fits: one histogram of scores or residuals, and of whose rows were clipped.
+
+Tested in tests/algorithms/test_fit.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import model_validator
+
+from zerosum.arrays import Array
+from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
+from zerosum.kernel.units import Units
+from zerosum.statistics.regression import Residuals
+from zerosum.statistics.rows import fold, like
+
+
+class FitHistogram(Residuals):
+    """How many units' rows fall into each cell: clipped or not, the class (logistic), and a bin of a public axis.
+
+    The axis is the linear predictor of a logistic model, and the residual over its bound of the others. A unit with
+    several rows contributes the shares of its rows, so it weighs one. Values beyond the edges count in the outer bins.
+
+    Sensitivity. A contribution is a probability vector over the cells: sqrt(2) when one is replaced, attained by two
+    different cells, and 1 when one is added or removed, as for any histogram.
+    """
+
+    name: ClassVar[str] = "fit_histogram"
+    edges: FloatArray
+
+    @model_validator(mode="after")
+    def _edges_rise(self) -> Self:
+        if self.edges.ndim != 1 or not 2 <= len(self.edges) <= 1000 or not np.all(np.diff(self.edges) > 0):
+            raise ValueError("edges must be 2 to 1000 rising numbers")
+        return self
+
+    @property
+    def bins(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def classes(self) -> int:
+        return 2 if self.family == "logistic" else 1
+
+    @property
+    def size(self) -> int:
+        return 2 * self.classes * self.bins + int(self.count)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else math.sqrt(1 + int(self.count))
+
+    def sum_block(self, block: Units) -> Array:
+        x, shrunk, response = self.design(block)
+        xp = array_namespace(x)
+        if self.family == "logistic":
+            axis = fold(x * like(self.clip * self.coefficients, x)[None, :])
+            group = to_numpy(xp.astype(response > 0, x.dtype)).astype(np.intp)
+        else:
+            axis = self.residuals(block)[1]
+            group = np.zeros(x.shape[0], dtype=np.intp)
+        place = np.searchsorted(self.edges[1:-1], to_numpy(axis), side="right")
+        clipped = (to_numpy(shrunk) < 1).astype(np.intp)
+        cells = (clipped * self.classes + group) * self.bins + place
+        counts = np.bincount(cells, weights=to_numpy(block.row_weights(x)), minlength=2 * self.classes * self.bins)
+        return np.append(counts, float(len(block))) if self.count else counts
+
+    def split(self, release: Array) -> Array:
+        """A release as counts of (clipped or not, class, bin)."""
+        return np.asarray(release[: 2 * self.classes * self.bins]).reshape(2, self.classes, self.bins)
