@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from attack import assert_not_exceeded
-from statistic_cases import SMALL, Case
+from statistic_cases import SMALL, Case, with_holes
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
@@ -48,8 +48,8 @@ def search(stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0) -> tuple
     def draw() -> Floats:
         rows, scale = int(rng.integers(1, 4)), 10 ** rng.uniform(-1, 2)
         if discrete:
-            return rng.integers(0, stat.size, (rows, 1)).astype(float)
-        return scale * rng.normal(size=(rows, stat.columns))
+            return with_holes(stat, rng.integers(0, stat.size, (rows, 1)).astype(float), rng)
+        return with_holes(stat, scale * rng.normal(size=(rows, stat.columns)), rng)
 
     best: list[tuple[float, Floats, Floats | None]] = []
     for _ in range(400):

@@ -16,6 +16,7 @@ from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.records import ClippedRecords
 from zerosum.statistics.rotation import RotationScore
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
@@ -23,6 +24,7 @@ from zerosum.statistics.vectors import VectorSum
 
 _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     VectorSum,
+    ObservedSums,
     Histogram,
     SecondMoment,
     ClusterSums,

@@ -128,6 +128,7 @@ class Study(_Table):
     scheme: SchemeTable = SchemeTable()
     results_to_sites: bool = True
     basis: Path | None = None
+    missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
     imaging: ImagingTable | None = None
     sites: tuple[RosterTable, ...]
     site_files: tuple[SiteFile, ...] = Field(default=(), exclude=True)
@@ -243,12 +244,12 @@ class Study(_Table):
         return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 
     def _made_of(self) -> MadeOf:
-        """What is done to images first, and the digests of the public files that a plan stands on."""
+        """What is done to data first, and the digests of the public files that a plan stands on."""
         paths = {"basis": self.basis}
-        preprocessing: dict[str, Any] = {}
+        preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
         if self.imaging is not None:
             paths |= {"mask": self.imaging.mask, "atlas": self.imaging.atlas}
-            preprocessing = self.imaging.model_dump(exclude={"mask", "atlas"})
+            preprocessing |= self.imaging.model_dump(exclude={"mask", "atlas"})
         return MadeOf(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
 
     def load_sites(self, observer: Observer = nobody) -> list[Site]:
@@ -280,7 +281,12 @@ class Study(_Table):
             return load_images(site.path, self.space, preprocessing, selection, on_scan=on_scan).units
         on_scan(0, 1)
         loaded = load_units(
-            site.path, columns=algorithm.columns, unit_column=site.unit_column, categories=algorithm.categories
+            site.path,
+            columns=algorithm.columns,
+            unit_column=site.unit_column,
+            categories=algorithm.categories,
+            missing=algorithm.rules,
+            missing_tokens=self.missing_tokens,
         )
         on_scan(1, 1)
         return loaded.units
