@@ -1,6 +1,6 @@
 """Missing values filled in, row by row and unit by unit, before anything else is done to rows.
 
-Tested in tests/statistics/test_missing.py.
+Tested in tests/statistics/test_filled.py.
 """
 
 from __future__ import annotations
