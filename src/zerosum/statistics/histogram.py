@@ -9,7 +9,6 @@ import math
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
@@ -66,12 +65,14 @@ class Histogram(Filled):
         else:
             inside = (values >= 0) & (values < self.bins) & (values == np.floor(values))
             codes = np.where(inside, values, 0).astype(np.intp)
-        return np.bincount(codes, weights=_weights(block, ~np.isnan(values)) * inside, minlength=self.bins)
+        weights = block.row_weights(values) / _observed_share(block, values) * inside
+        return np.bincount(codes, weights=weights, minlength=self.bins)
 
 
-def _weights(block: Units, there: NDArray[np.bool_]) -> Floats:
-    """For every row that is there, 1/(those of its unit); for others 0."""
+def _observed_share(block: Units, values: Floats) -> Floats | float:
+    """For every row, the share of its unit's rows that are there; 1 where none is."""
     if block.offsets is None:
-        return there.astype(np.float64)
-    sizes = np.add.reduceat(there.astype(np.float64), block.offsets[:-1])
-    return np.where(there, np.repeat(1 / np.maximum(sizes, 1), np.diff(block.offsets)), 0.0)
+        return 1.0
+    sizes, there = np.diff(block.offsets), ~np.isnan(values)
+    share = np.add.reduceat(there.astype(np.float64), block.offsets[:-1]) / sizes
+    return np.repeat(np.where(share > 0, share, 1.0), sizes)
