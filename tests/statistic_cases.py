@@ -9,6 +9,9 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.kernel.statistic import BoundedStatistic
 
 Case = tuple[str, dict[str, Any]]
 
@@ -16,6 +19,12 @@ SMALL: list[Case] = [
     ("vector_sum", {"columns": 3, "clip": 1.7}),
     ("vector_sum", {"columns": 3, "clip": 0.4, "count": True}),
     ("vector_sum", {"columns": 2, "clip": math.sqrt(2), "lower": [0, -3], "upper": [1, 5]}),
+    ("vector_sum", {"columns": 3, "clip": 1.7, "fill": [0.5, None, -30.0], "own_rows": [0]}),
+    ("observed_sums", {"columns": 1, "clip": 0.7, "count_weight": math.sqrt(3)}),
+    ("observed_sums", {"columns": 3, "clip": 1.3, "count_weight": math.sqrt(2)}),
+    ("observed_sums", {"columns": 2, "clip": 9.0, "lower": [0, -3], "upper": [1, 5], "count_weight": math.sqrt(3)}),
+    ("observed_sums", {"columns": 3, "clip": 1.2, "lower": [0, -3, 1], "upper": [1, 5, 2], "count_weight": 1.4}),
+    ("observed_sums", {"columns": 3, "clip": 2.0, "fill": [None, None, 0.3], "own_rows": [2], "count_weight": 0.4}),
     ("clipped_records", {"columns": 3, "clip": 1.7}),
     ("clipped_records", {"columns": 2, "clip": 0.9, "lower": [0, -3], "upper": [1, 5]}),
     (
@@ -25,12 +34,15 @@ SMALL: list[Case] = [
     ("fit_histogram", {"columns": 2, "clip": 0.7, "coefficients": [0.5, 0.2], "edges": [-0.5, 0, 0.5], "bound": 0.3}),
     ("histogram", {"bins": 4}),
     ("histogram", {"bins": 3, "edges": [-1, 0, 0.5, 2]}),
+    ("histogram", {"bins": 3, "edges": [-1, 0, 0.5, 2], "fill": [0.2]}),
     ("second_moment", {"columns": 3, "clip": 1.0}),
     ("second_moment", {"columns": 3, "clip": 1.3, "mean_weight": 0.6}),
     ("second_moment", {"columns": 2, "clip": 0.7, "mean_weight": 0.7, "count": True}),
+    ("second_moment", {"columns": 3, "clip": 1.3, "mean_weight": 0.6, "fill": [0.1, 0.2, 4.0], "own_rows": [1, 2]}),
     ("cluster_sums", {"columns": 2, "clip": 0.6, "centers": [[0, 0.3], [0.2, -0.2], [-0.3, 0]]}),
     ("cluster_sums", {"columns": 2, "clip": 3.0, "centers": [[0, 1], [1, -1]]}),
     ("scatter", {"columns": 3, "clip": 1.0, "center": [0.1, 0, 0.2]}),
+    ("scatter", {"columns": 3, "center": [0.1, 0, 0.2], "fill": [0.1, 0.2, 4.0], "own_rows": [1, 2]}),
     ("scatter", {"columns": 3, "clip": 0.8, "normalise": False, "scale": [1, 2, 3]}),
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2]}),
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2], "clip": 7.0, "normalise": False}),
@@ -107,6 +119,8 @@ def _wide() -> list[Case]:
     bounds = {"lower": -np.ones(D), "upper": np.linspace(1, 2, D)}
     return [
         ("vector_sum", {"columns": D, "clip": 1.0, **bounds}),
+        ("observed_sums", {"columns": D, "clip": 1.0, "count_weight": math.sqrt(2), **bounds}),
+        ("observed_sums", {"columns": D, "clip": 30.0, "count_weight": math.sqrt(3), **bounds}),
         ("clipped_records", {"columns": D, "clip": 1.0, **bounds}),
         ("second_moment", {"columns": D, "clip": 1.0, "mean_weight": 0.5}),
         ("cluster_sums", {"columns": D, "clip": 1.0, "centers": rng.normal(size=(7, D)) / 8}),
@@ -144,6 +158,7 @@ EXTREME: list[Case] = [
     for name, params in (
         ("cluster_sums", {"columns": 400, "centers": TINY}),
         ("vector_sum", {"columns": 3}),
+        ("observed_sums", {"columns": 3}),
         ("vector_sum", {"columns": 1, "count": True, "lower": [0.0], "upper": [1e-90]}),
         ("second_moment", {"columns": 2, "mean_weight": 0.0}),
         ("cluster_sums", {"columns": 2, "centers": [[0, 1e-30], [1e90, -1], [1e-99, 0]]}),
@@ -155,3 +170,11 @@ EXTREME: list[Case] = [
         ("polynomial_coefficients", {"columns": 2, "table": [[0, 0], [0, 1], [1, 0]], "weights": [0, 1, 1]}),
     )
 ]
+
+
+def with_holes(stat: BoundedStatistic, rows: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """The rows with some values missing, where the statistic says what is done then."""
+    if stat.name not in ("observed_sums", "histogram") and not getattr(stat, "fill", ()):
+        return rows
+    missing = rng.choice([0.0, 0.3, 1.0])  # nothing missing, some, all
+    return np.where(rng.random(rows.shape) < missing, np.nan, rows)

@@ -55,6 +55,8 @@ GUARDS = {
     "crowd-projection": "statistics/test_coupling.py::test_whole_blocks_of_clusters_and_projections",
     "refusal-by-data": "site/test_site.py::test_a_unit_that_fails_counts_as_zero_and_the_others_as_they_are",
     "rows-for-people": SENSITIVITY,
+    "observed-sums-sensitivity": SENSITIVITY,
+    "observed-clip": "statistics/test_sensitivity.py::test_the_weight_of_observed_counts_is_as_large_as_it_may_be",
     "histogram-twice": SENSITIVITY,
     "ledger-after-masking": "test_guards.py::test_what_the_ledger_did_not_take_is_not_there_for_a_second_try",
     "half-the-spend": CHARGED,

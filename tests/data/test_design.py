@@ -68,3 +68,14 @@ def test_bad_designs_are_refused(change: dict[str, object], message: str) -> Non
 def test_data_of_another_shape_are_refused() -> None:
     with pytest.raises(BadData, match="columns of the design"):
         DESIGN.expand(Units.from_rows(np.zeros((3, 3))), "north")
+
+
+def test_missing_values_are_what_the_design_says() -> None:
+    filled = DESIGN.model_copy(
+        update={"missing": {"age": 50.0, "ward": "b"}, "interactions": (), "site_effects": False}
+    )
+    rows = filled.expand(Units.from_rows(np.array([[np.nan, 0, np.nan, 1], [30.0, 1, 0, 0]])), "north").rows
+    assert rows.tolist() == [[50, 0, 1, 0, 1], [30, 1, 0, 0, 0]]
+    for wrong in ({"ward": "z"}, {"age": "old"}, {"height": 3.0}):
+        with pytest.raises(ValueError, match="is taken for a missing"):
+            Design(**DESIGN.model_dump() | {"missing": wrong})

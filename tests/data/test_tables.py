@@ -97,7 +97,7 @@ def test_rows_beyond_a_batch(tmp_path: Path, file: str, monkeypatch: pytest.Monk
     first, second = ("0", "1") if file == "a.npy" else NAMES[:2]
     loaded = load_units(tmp_path / file, columns=[second], unit_column=first)
     assert _by_unit(loaded) == [[[row] for row in range(unit, 11, 3)] for unit in range(3)]
-    with pytest.raises(BadData, match=r"^some values of column .*\n.*7 values"):
+    with pytest.raises(BadData, match=r"^some values of column .*\n.*data row 1"):
         load_units(tmp_path / file, categories={first: [1]})
 
 
@@ -249,12 +249,12 @@ def test_categories_of_text(write: Callable[..., Path]) -> None:
     }
     assert _rows(load_units(path, categories=declared)) == [[1, 1, 1], [0, 0, 1], [1, 1, 0]]
     with pytest.raises(
-        BadData, match=r"^some values of column 'sex' of .* are outside the declared categories\n.*2 values"
+        BadData, match=r"^some values of column 'sex' of .* are outside the declared categories\n.*data row 1"
     ):
         load_units(path, columns=["sex"], categories={"sex": ["m", "F"]})
     empty = write("sex,x\nf,1\n,2\n")
     assert _rows(load_units(empty, categories={"sex": ["f", ""]})) == [[0, 1], [1, 2]]
-    with pytest.raises(BadData, match="some values of column 'sex'"):
+    with pytest.raises(BadData, match=r"column 'sex'.* has missing values and no rule"):
         load_units(empty, categories={"sex": ["f"]})
 
 

@@ -212,3 +212,14 @@ def test_a_study_with_a_design(tmp_path: Path) -> None:
 def test_bad_designs_in_study_files_are_one_sentence(old: str, new: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(BadStudy, match=message):
         zerosum.Study.load(write(tmp_path, STUDY.replace(old, new))).plan()
+
+
+def test_missing_values_in_a_study_with_a_design(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    file = tmp_path / "north.csv"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], ",f,yes", *lines[2:]]) + "\n")
+    with pytest.raises(ZerosumError, match="missing values and no rule"):
+        zerosum.Study.load(path).run()
+    path.write_text(path.read_text().replace("[design.ranges]", "[design.missing]\nage = 50\n\n[design.ranges]"))
+    assert zerosum.Study.load(path).run().report.worst_epsilon <= 4.0 + 1e-6

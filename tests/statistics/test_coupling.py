@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from statistic_cases import EXTREME, SMALL, WIDE, Case
+from statistic_cases import EXTREME, SMALL, WIDE, Case, with_holes
 from zerosum.kernel.grid import BLOCK_ROWS
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
@@ -68,7 +68,7 @@ def jump(stat: BoundedStatistic, one: Floats, other: Floats) -> tuple[Floats, Fl
     here, there = alone(stat, one), alone(stat, other)
     for _ in range(1100):
         middle = one / 2 + other / 2
-        if np.array_equal(middle, one) or np.array_equal(middle, other):
+        if np.array_equal(middle, one, equal_nan=True) or np.array_equal(middle, other, equal_nan=True):
             break
         between = alone(stat, middle)
         if np.max(np.abs(between - here)) >= np.max(np.abs(there - between)):
@@ -80,10 +80,10 @@ def jump(stat: BoundedStatistic, one: Floats, other: Floats) -> tuple[Floats, Fl
 
 def draw(stat: BoundedStatistic, rng: np.random.Generator, rows: int) -> Floats:
     if stat.name == "histogram" and getattr(stat, "edges", None) is None:
-        return rng.integers(0, stat.size, (rows, 1)).astype(float)
+        return with_holes(stat, rng.integers(0, stat.size, (rows, 1)).astype(float), rng)
     clip = float(getattr(stat, "clip", 1.0))
     size = clip * 10 ** rng.uniform(-1, 1) if rng.integers(2) else 10 ** rng.uniform(-1, 1)
-    return np.asarray(size * rng.normal(size=(rows, stat.columns)) / np.sqrt(stat.columns))
+    return with_holes(stat, size * rng.normal(size=(rows, stat.columns)) / np.sqrt(stat.columns), rng)
 
 
 def at_the_edge(stat: BoundedStatistic, rng: np.random.Generator, rows: int) -> list[Floats]:
@@ -104,7 +104,7 @@ def extremes(stat: BoundedStatistic, rng: np.random.Generator) -> list[Floats]:
         drawn = [
             size * rng.choice([-1.0, 1.0, 0.3, 0.0], (rows, stat.columns)) for size in EXTREMES for rows in (1, 1, 2)
         ]
-    return [np.nan_to_num(unit, posinf=1.7e308, neginf=-1.7e308) for unit in drawn]
+    return [with_holes(stat, np.nan_to_num(unit, posinf=1.7e308, neginf=-1.7e308), rng) for unit in drawn]
 
 
 def records(stat: BoundedStatistic, units: list[Floats], as_array: Callable[[Floats], Any]) -> Units:

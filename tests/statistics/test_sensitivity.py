@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from attack import assert_not_exceeded
-from statistic_cases import SMALL, Case
+from statistic_cases import SMALL, Case, with_holes
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
@@ -48,8 +48,8 @@ def search(stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0) -> tuple
     def draw() -> Floats:
         rows, scale = int(rng.integers(1, 4)), 10 ** rng.uniform(-1, 2)
         if discrete:
-            return rng.integers(0, stat.size, (rows, 1)).astype(float)
-        return scale * rng.normal(size=(rows, stat.columns))
+            return with_holes(stat, rng.integers(0, stat.size, (rows, 1)).astype(float), rng)
+        return with_holes(stat, scale * rng.normal(size=(rows, stat.columns)), rng)
 
     best: list[tuple[float, Floats, Floats | None]] = []
     for _ in range(400):
@@ -59,18 +59,24 @@ def search(stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0) -> tuple
     if discrete:
         return best[0]
     for _, one, other in list(best):
-        shape = (1, stat.columns)
         start = np.concatenate([one[:1].ravel(), [] if other is None else other[:1].ravel()])
+        there = ~np.isnan(start)  # what is missing stays so
+        if not np.any(there):
+            continue
 
-        def farther(x: Floats, pair: bool = other is not None, shape: tuple[int, int] = shape) -> float:
-            first = x[: stat.columns].reshape(shape)
-            return -moved(stat, first, x[stat.columns :].reshape(shape) if pair else None)
+        def pair(x: Floats, start: Floats = start, there: Any = there) -> tuple[Floats, Floats | None]:
+            whole = start.copy()
+            whole[there] = x
+            second = whole[stat.columns :]
+            return whole[: stat.columns].reshape(1, -1), second.reshape(1, -1) if len(second) else None
+
+        def farther(x: Floats, pair: Callable[[Floats], tuple[Floats, Floats | None]] = pair) -> float:
+            return -moved(stat, *pair(x))
 
         climbed = minimize(
-            farther, start, method="Nelder-Mead", options={"maxiter": 600, "xatol": 1e-9, "fatol": 1e-12}
+            farther, start[there], method="Nelder-Mead", options={"maxiter": 600, "xatol": 1e-9, "fatol": 1e-12}
         )
-        first = climbed.x[: stat.columns].reshape(shape)
-        second = None if other is None else climbed.x[stat.columns :].reshape(shape)
+        first, second = pair(climbed.x)
         best.append((moved(stat, first, second), first, second))
     return max(best, key=lambda found: found[0])
 
@@ -89,6 +95,28 @@ def test_no_neighbour_is_farther_than_the_sensitivity_and_one_is_as_far(
 
 def test_every_builtin_statistic_is_attacked() -> None:
     assert {name for name, _ in CASES} >= BUILTIN
+
+
+def apart(stat: BoundedStatistic, one: list[float], other: list[float]) -> float:
+    return moved(stat, np.array([one]), np.array([other]))
+
+
+def test_the_weight_of_observed_counts_is_as_large_as_it_may_be() -> None:
+    """Whoever is seen in half of the columns and whoever in the others, with one in common, or in none."""
+    nan, c = math.nan, 1.3
+    for columns in (3, 5, 9):
+        stat = build("observed_sums", {"columns": columns, "clip": c, "count_weight": math.sqrt(2)})
+        rest = (columns - 1) // 2
+        one, other = [99.0, *[0.0] * rest, *[nan] * rest], [-99.0, *[nan] * rest, *[0.0] * rest]
+        assert apart(stat, one, other) == pytest.approx(2 * c, rel=1e-9)
+    single = build("observed_sums", {"columns": 1, "clip": c, "count_weight": math.sqrt(3)})
+    assert apart(single, [99.0], [nan]) == pytest.approx(2 * c, rel=1e-9)
+    ranges = {"columns": 4, "clip": 2.0, "lower": -np.ones(4), "upper": np.ones(4), "count_weight": math.sqrt(3)}
+    whole = build("observed_sums", ranges)
+    assert apart(whole, [9.0, 9.0, nan, nan], [nan, nan, 9.0, 9.0]) == pytest.approx(4.0, rel=1e-9)
+    for params in ({"columns": 2, "clip": c}, ranges | {"clip": 1.9}):
+        with pytest.raises(ValueError, match=r"count_weight must not exceed 1\.41421"):
+            build("observed_sums", {**params, "count_weight": 1.42})
 
 
 # ---- the test that would catch a wrong sensitivity does ----------------------------------------------------------

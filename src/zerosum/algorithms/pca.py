@@ -217,7 +217,8 @@ class PCA(RangedAlgorithm):
 
     def _unit(self, center: Floats) -> dict[str, Any]:
         scale = {"scale": self.scale} if self.scaling != "none" else {}
-        return {"columns": len(self.columns), "center": center, "per_recording": self.per_recording} | scale
+        unit = {"columns": len(self.columns), "center": center, "per_recording": self.per_recording}
+        return unit | scale | self.filling
 
     @property
     def _left(self) -> float:

@@ -15,10 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
+from zerosum.kernel.missing import OBSERVED, OWN_ROWS, RULES, Rule, is_number, rules_by_column
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
-from zerosum.kernel.statistic import Adjacency, FloatArray
+from zerosum.kernel.statistic import LARGEST, Adjacency, FloatArray
 from zerosum.kernel.terms import PlannedRelease
+from zerosum.kernel.units import Units
 
 Estimate = Mapping[str, Quantity]
 Program = Generator[Request, Release, Estimate]
@@ -81,6 +83,15 @@ class Algorithm(BaseModel, ABC):
         """Columns that hold public categories rather than numbers."""
         return {}
 
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """The columns in which values may be missing, and what is done then; none unless the question says so."""
+        return {}
+
+    def check_missing(self, units: Units) -> None:
+        """Tell the owner of the data, and nobody else, which column has missing values and no rule."""
+        units.check()
+
     def releases(self, adjacency: Adjacency) -> tuple[PlannedRelease, ...]:
         """The plan's entries for `requests`."""
         return tuple(planned(request, adjacency) for request in self.requests(adjacency))
@@ -101,7 +112,39 @@ def planned(request: Request, adjacency: Adjacency) -> PlannedRelease:
     )
 
 
-class RangedAlgorithm(Algorithm):
+class MissingAlgorithm(Algorithm):
+    """An algorithm that has rules for missing values: one for all columns, or one for each that may have some.
+
+    A subclass says which of the words it knows, and why not the others.
+    """
+
+    missing: Rule | dict[str, Rule] | None = None
+    words: ClassVar[Mapping[str, str]] = {}  # words that are not taken, and why
+
+    @model_validator(mode="after")
+    def _rules_known(self) -> Self:
+        for rule in self.rules.values():
+            if not self.fills(rule) and rule not in (OWN_ROWS, OBSERVED):
+                raise ValueError(f"missing must be, for all columns or by the name of each, {RULES}")
+            if not self.fills(rule) and rule in self.words:
+                raise ValueError(self.words[str(rule)])
+        return self
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        return rules_by_column(self.missing, self.columns)
+
+    def check_missing(self, units: Units) -> None:
+        rules = self.rules
+        allowed = [at for at, name in enumerate(self.columns) if name in rules]
+        units.check(allowed, [f"column {name!r}" for name in self.columns])
+
+    def fills(self, rule: Rule) -> bool:
+        """Whether a rule is a value to take instead."""
+        return is_number(rule) and abs(float(rule)) <= LARGEST
+
+
+class RangedAlgorithm(MissingAlgorithm):
     """An algorithm on numeric columns with public ranges, or with a public bound on each row's L2 norm.
 
     With `lower` and `upper` the rows are clamped and mapped to [-1, 1] by column, and `clip` bounds the norm of what
@@ -112,10 +155,16 @@ class RangedAlgorithm(Algorithm):
     upper: FloatArray | None = None
     clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
+    words: ClassVar[Mapping[str, str]] = {
+        OBSERVED: "missing cannot be 'observed' where a row's values are needed together: give a number or 'own-rows'"
+    }
+
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         if (self.lower is None) != (self.upper is None):
             raise ValueError("lower and upper belong together")
+        if any(bound is not None and bound.shape != (len(self.columns),) for bound in (self.lower, self.upper)):
+            raise ValueError(f"lower and upper must hold one number for each of the {len(self.columns)} columns")
         if self.clip is None and self.lower is None:
             raise ValueError("give public ranges (lower and upper) or a clip, since data must not set their own bounds")
         return self
@@ -126,7 +175,18 @@ class RangedAlgorithm(Algorithm):
         params: dict[str, Any] = {"columns": len(self.columns), "clip": self.radius}
         if self.lower is not None and self.upper is not None:
             params |= {"lower": self.lower, "upper": self.upper}
-        return params
+        return params | self.filling
+
+    @property
+    def filling(self) -> dict[str, Any]:
+        """The parameters by which a statistic fills in missing values; a unit's own rows, then the public middle."""
+        known = {name: rule for name, rule in self.rules.items() if rule != OBSERVED}
+        if not known:
+            return {}
+        middle = dict(zip(self.columns, self.middle.tolist(), strict=True))
+        fill = {name: middle[name] if rule == OWN_ROWS else float(rule) for name, rule in known.items()}
+        own = tuple(at for at, name in enumerate(self.columns) if known.get(name) == OWN_ROWS)
+        return {"fill": tuple(fill.get(name) for name in self.columns), "own_rows": own}
 
     @property
     def radius(self) -> float:

@@ -121,11 +121,13 @@ class Regression(RangedAlgorithm):
             "intercept": frame.intercept,
             "clip": frame.clip,
             "count": adjacency is Adjacency.ADD_REMOVE,
+            **self.filling,
         }
 
     def _columns(self, adjacency: Adjacency) -> ColumnMoments:
         count = adjacency is Adjacency.ADD_REMOVE
-        return ColumnMoments(columns=len(self.columns), lower=self.lower, upper=self.upper, count=count)
+        ranges = {"lower": self.lower, "upper": self.upper, **self.filling}
+        return ColumnMoments(columns=len(self.columns), count=count, **ranges)
 
     # ---- frames ----------------------------------------------------------------------------------------------------
 

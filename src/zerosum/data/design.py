@@ -43,6 +43,8 @@ class Design(BaseModel):
     ordinary : dict of str to (float, float)
         Of numeric features an ordinary value and an ordinary deviation from it, where that is public knowledge: it
         saves budget. The others are then taken by the middle and half of their ranges.
+    missing : dict of str to number or level
+        What is taken where a value is missing, by column. Missing values of other columns are refused.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class Design(BaseModel):
     interactions: tuple[tuple[str, ...], ...] = ()
     site_effects: bool = False
     ordinary: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    missing: dict[str, Level] = Field(default_factory=dict)
     sites: tuple[str, ...] = ()  # the roster, where there are site effects
 
     @model_validator(mode="after")
@@ -81,6 +84,13 @@ class Design(BaseModel):
         for name, (_value, deviation) in self.ordinary.items():
             if name not in self.ranges or name == self.response or not deviation > 0:
                 raise ValueError(f"ordinary values are of numeric features, with a positive deviation: not so {name!r}")
+        for name, value in self.missing.items():
+            if name in self.levels and value not in self.levels[name]:
+                raise ValueError(f"what is taken for a missing {name!r} must be one of its levels")
+            if name not in self.levels and (name not in self.ranges or isinstance(value, str | bool)):
+                raise ValueError(
+                    f"what is taken for a missing value must be a number of a column with a range: {name!r}"
+                )
         for parts in self.interactions:
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
                 raise ValueError(f"the interaction {':'.join(parts)} must name two or more features")
@@ -152,6 +162,7 @@ class Design(BaseModel):
         rows = np.asarray(units.rows, dtype=np.float64)
         if rows.shape[1] != len(self.read):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
+        rows = np.column_stack([self._filled(name, rows[:, at]) for at, name in enumerate(self.read)])
         own = {name: self._own_columns(name, rows[:, at]) for at, name in enumerate(self.features)}
         parts = [column for name in self.features for column in own[name]]
         for names in self.interactions:
@@ -160,6 +171,13 @@ class Design(BaseModel):
         if self.site_effects:
             parts += [np.full(len(rows), float(site == other)) for other in self.sites[1:]]
         return replace(units, rows=np.column_stack([*parts, rows[:, -1]]))
+
+    def _filled(self, name: str, values: Floats) -> Floats:
+        if name not in self.missing:
+            return values
+        value = self.missing[name]
+        taken = self.levels[name].index(value) if name in self.levels else value
+        return np.where(np.isnan(values), float(taken), values)
 
     def _own_columns(self, name: str, values: Floats) -> list[Floats]:
         if name in self.ranges:

@@ -8,7 +8,7 @@ gave that name (the first line of a file without a header is a record), and a li
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from zerosum.data.formats import Cells, Table, number, open_table, readable
 from zerosum.errors import BadData, BadParameter
+from zerosum.kernel.missing import refusal
 from zerosum.kernel.units import Units
 
 Category: TypeAlias = str | float | bool
 Lookup: TypeAlias = Mapping[str | float, int]  # what a cell may say, and the category it means
 Floats: TypeAlias = NDArray[np.float64]
+Tokens: TypeAlias = Sequence[str | float] | Mapping[str, Sequence[str | float]]  # for all columns, or by column
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,8 @@ def load_units(
     columns: Sequence[str] | None = None,
     unit_column: str | None = None,
     categories: Mapping[str, Sequence[Category]] | None = None,
+    missing: Collection[str] = (),
+    missing_tokens: Tokens = (),
 ) -> TableData:
     """Load one site's records, or raise `BadData`.
 
@@ -60,6 +64,12 @@ def load_units(
     categories
         Values of these columns become their index in the declared list. Numbers compare as numbers: "1" and
         1.0 are both 1.
+    missing
+        The columns in which values may be missing, which become NaN: those that have a rule. Missing are empty cells
+        and NaN, and what `missing_tokens` say.
+    missing_tokens
+        What else a missing value may be written as ("NA", "?", -9), in all columns or by column. Numbers compare as
+        numbers, and a declared category is never a token.
 
     Examples
     --------
@@ -75,10 +85,12 @@ def load_units(
     lookups = {name: _lookup(name, declared) for name, declared in (categories or {}).items()}
     with readable(path):
         table = open_table(path, columns, unit_column)
-    chosen, unit = _choose(path, table.names, columns, unit_column or table.unit_column, lookups)
+    owner = unit_column or table.unit_column
+    chosen, unit = _choose(path, table.names, columns, owner, lookups, missing, missing_tokens)
     units = _units(path, table, chosen, unit)
     try:
-        units.check()
+        called = [column.called.removesuffix(f" of {path}") for column in chosen]
+        units.check([at for at, column in enumerate(chosen) if column.optional], called)
     except BadData as error:
         raise error.about(str(path)) from None
     return TableData(units, tuple(table.names[column.position] for column in chosen))
@@ -89,17 +101,31 @@ class _Column:
     position: int
     called: str  # in messages
     lookup: Lookup | None = None
+    optional: bool = False  # whether values may be missing
+    tokens: frozenset[str | float] = frozenset()  # what says so, beside empty cells and NaN
 
     def numbers(self, cells: Cells, before: int) -> Floats:
-        """The cells as numbers, or as indices of categories (NaN: none); `before` rows came before them."""
-        if self.lookup is not None:
-            return _encode(cells, self.lookup)
-        values = _numbers(cells)
-        finite = np.isfinite(values)
-        if not finite.all():
-            first = before + int(np.argmin(finite)) + 1
-            raise BadData(f"{self.called} is empty or not a finite number in some row", detail=f"data row {first}")
+        """The cells as numbers, or as indices of categories, NaN where they are missing; `before` rows came before."""
+        values = _numbers(cells) if self.lookup is None else _encode(cells, self.lookup)
+        if self.lookup is None and self.tokens:
+            values[np.isin(values, [each for each in self.tokens if isinstance(each, float)])] = np.nan
+        faults = np.flatnonzero(~np.isfinite(values))
+        for at, gone in zip(faults.tolist(), self._missing(cells, faults), strict=True):
+            if not (gone and self.optional):
+                raise BadData(self._fault(missing=gone), detail=f"data row {before + at + 1}")
         return values
+
+    def _fault(self, *, missing: bool) -> str:
+        if missing:
+            return refusal(self.called)
+        if self.lookup is not None:
+            return f"some values of {self.called} are outside the declared categories"
+        return f"{self.called} is not a finite number in some row; `missing_tokens` may name words for missing values"
+
+    def _missing(self, cells: Cells, which: NDArray[np.intp]) -> list[bool]:
+        """Whether these cells say that a value is missing."""
+        some = cells[which].tolist() if isinstance(cells, np.ndarray) else [cells[at].strip() for at in which]
+        return [_nothing(cell) or cell in self.tokens or number(cell) in self.tokens for cell in some]
 
     def labels(self, cells: Cells, before: int, seen: dict[Any, int]) -> list[int]:
         """Each label's number in order of appearance."""
@@ -118,6 +144,8 @@ def _choose(
     columns: Sequence[str] | None,
     unit: str | None,
     lookups: Mapping[str, Lookup],
+    optional: Collection[str],
+    tokens: Tokens,
 ) -> tuple[list[_Column], _Column | None]:
     """The columns to read, and the one that says whose row it is."""
     if len(set(names)) < len(names):
@@ -135,17 +163,25 @@ def _choose(
     if stray := lookups.keys() - chosen:
         raise BadParameter(f"categories are declared for {min(stray)!r}, which is not a column to read")
 
+    if stray := set(optional) - set(chosen):
+        raise BadParameter(f"values may be missing in {min(stray)!r}, which is not a column to read")
+    if isinstance(tokens, Mapping) and (strangers := tokens.keys() - set(chosen)):
+        raise BadParameter(f"tokens for missing values are given for {min(strangers)!r}, which is not a column to read")
+
     def column(name: str) -> _Column:
         at = names.index(name)
         given = name == unit or name in lookups or columns is not None
-        return _Column(at, f"column {repr(name) if given else at + 1} of {path}", lookups.get(name))
+        called = f"column {repr(name) if given else at + 1} of {path}"
+        own = tokens.get(name, ()) if isinstance(tokens, Mapping) else tokens
+        return _Column(at, called, lookups.get(name), name in optional, _tokens(own))
 
     return [column(name) for name in chosen], None if unit is None else column(unit)
 
 
 def _units(path: Path, table: Table, columns: Sequence[_Column], unit: _Column | None) -> Units:
     positions = [column.position for column in columns]
-    if table.array is not None and unit is None and all(column.lookup is None for column in columns):
+    as_it_lies = unit is None and all(column.lookup is None and not column.tokens for column in columns)
+    if table.array is not None and as_it_lies:
         whole = positions == list(range(table.array.shape[1]))
         return Units(table.array if whole else table.array[:, positions], table.offsets, table.runs)
     parts: list[list[Floats]] = [[] for _ in columns]
@@ -161,10 +197,6 @@ def _units(path: Path, table: Table, columns: Sequence[_Column], unit: _Column |
     if before == 0:
         raise BadData(f"{path} has no rows")
     rows = np.column_stack([np.concatenate(part) for part in parts])
-    for column, outside in zip(columns, np.isnan(rows).sum(axis=0), strict=True):
-        if outside:
-            detail = f"{outside} values"
-            raise BadData(f"some values of {column.called} are outside the declared categories", detail=detail)
     return Units.from_groups(rows, labels) if unit else Units(rows, table.offsets, table.runs)
 
 
@@ -177,6 +209,17 @@ def _numbers(cells: Cells) -> Floats:
         with suppress(ValueError):
             return np.array(cells, dtype=np.float64)
     return np.array([number(cell) for cell in cells])
+
+
+def _tokens(given: Sequence[str | float]) -> frozenset[str | float]:
+    """What a cell may say when a value is missing: as text, and as a number where it is one."""
+    words = [each.strip() if isinstance(each, str) else float(each) for each in given]
+    numbers = [number(each) for each in words]
+    return frozenset([*words, *(each for each in numbers if np.isfinite(each))])
+
+
+def _nothing(cell: str | float) -> bool:
+    return cell == "" or cell != cell or (isinstance(cell, str) and cell.lower() == "nan")
 
 
 def _lookup(column: str, declared: Sequence[Category]) -> Lookup:

@@ -26,6 +26,7 @@ from zerosum.algorithms import Algorithm, Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.amounts import check_delta, check_epsilon
+from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.report.record import PrivacyReport, Result
@@ -106,6 +107,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
+        tags.input_tags.allow_nan = self._allows_missing
         return tags
 
     # ---- the study ---------------------------------------------------------------------------------------------
@@ -244,16 +246,22 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     def _units(self, data: Any, *, first: bool) -> Units:
         """One site's data; the first site says which columns there are."""
         if not isinstance(data, Units):
-            return Units(self._rows(data, first=first))
-        data.check()
+            finite = "allow-nan" if self._allows_missing else True
+            return Units(self._rows(data, first=first, ensure_all_finite=finite))
+        data.check(range(data.columns) if self._allows_missing else ())
         self._take_columns(data.columns, first=first)
         return data
 
-    def _rows(self, data: Any, *, first: bool, **checks: int) -> Floats:
+    def _rows(self, data: Any, *, first: bool, **checks: Any) -> Floats:
         """One validated table."""
         if issparse(data):
             raise BadData("sparse data were passed, but dense data is required: use .toarray()")
         return np.asarray(validate_data(self, data, dtype=np.float64, reset=first, **checks))
+
+    @property
+    def _allows_missing(self) -> bool:
+        """Whether there is a rule for missing values; which columns it is for, the program looks at."""
+        return getattr(self, "missing", None) is not None
 
     def _take_columns(self, columns: int, *, first: bool) -> None:
         if first:
@@ -277,6 +285,7 @@ class RangedEstimator(JointEstimator):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         clip: float | None = None,
+        missing: Missing = None,
         scheme: str | Scheme = DEFAULT_SCHEME,
         colluders: int | None = None,
         dropouts: int = 0,
@@ -297,6 +306,7 @@ class RangedEstimator(JointEstimator):
         self.lower = lower
         self.upper = upper
         self.clip = clip
+        self.missing = missing
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         """What bounds the rows: as given, or in a seeded run as found."""
@@ -310,7 +320,7 @@ class RangedEstimator(JointEstimator):
             self._note(f"no bounds were given, so the clip, {clip:g}, was read off the data, which is not private")
         if lower is not None and upper is not None and np.any(lower >= upper):
             raise BadParameter("every lower bound must lie below its upper bound")
-        return {"lower": lower, "upper": upper, "clip": clip}
+        return {"lower": lower, "upper": upper, "clip": clip, "missing": self.missing}
 
     def _by_column(self, which: str) -> Floats | None:
         given = getattr(self, which)
@@ -416,4 +426,5 @@ def _chosen(units: Units, which: NDArray[np.intp]) -> Units:
 
 
 def _largest_norm(units: Units) -> float:
-    return max(float(np.max(np.linalg.norm(np.asarray(block.rows), axis=1))) for block in units.blocks())
+    norms = (np.linalg.norm(np.nan_to_num(np.asarray(block.rows), nan=0.0), axis=1) for block in units.blocks())
+    return max(float(np.max(each)) for each in norms)

@@ -19,6 +19,7 @@ from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import JointEstimator, Tables
+from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
@@ -36,6 +37,10 @@ class Histogram(JointEstimator):
         What the column may say, in the order in which counts are wanted. A value that is not among them is refused.
     edges : array of shape (bins + 1,), optional
         Instead, where the bins of a number begin and the last one ends. Numbers outside count in the first or last.
+    missing : str, float or bool, optional
+        What is done where a value is missing (NaN, None or an empty string): a category or a number to count instead,
+        or "observed": only what is there counts, and rows of the same unit share its weight. By default missing
+        values are refused.
     epsilon : float, default=1.0
         With `delta`, what the whole fit may cost any one unit.
     delta : float, default=1e-5
@@ -101,6 +106,7 @@ class Histogram(JointEstimator):
         *,
         categories: Sequence[str | float | bool] | None = None,
         edges: ArrayLike | None = None,
+        missing: Missing = None,
         epsilon: float = 1.0,
         delta: float = 1e-5,
         scheme: str | Scheme = DEFAULT_SCHEME,
@@ -122,6 +128,7 @@ class Histogram(JointEstimator):
         )
         self.categories = categories
         self.edges = edges
+        self.missing = missing
 
     def fit(self, X: Any, y: object = None, *, sites: ArrayLike | None = None) -> Self:
         """Run one study over the sites, and spend what it costs at each of them.
@@ -165,7 +172,8 @@ class Histogram(JointEstimator):
         self._take_columns(1, first=first)
         if self.categories is not None:
             return Units(self._codes(values))
-        return Units(np.asarray(check_array(values[:, None], dtype=np.float64)))
+        finite = "allow-nan" if self._allows_missing else True
+        return Units(np.asarray(check_array(values[:, None], dtype=np.float64, ensure_all_finite=finite)))
 
     @property
     def _declared(self) -> list[Any]:
@@ -174,14 +182,17 @@ class Histogram(JointEstimator):
 
     def _codes(self, values: NDArray[Any]) -> Floats:
         """Where each value stands among the categories."""
-        known = {category: code for code, category in enumerate(self._declared)}
-        codes = np.array([known.get(value, -1) for value in values.tolist()], dtype=np.float64)
+        known: dict[Any, float] = {category: code for code, category in enumerate(self._declared)}
+        if self._allows_missing:
+            known = dict.fromkeys([None, ""], np.nan) | known
+        codes = np.array([known.get(_one(value), -1) for value in values.tolist()], dtype=np.float64)
         if np.any(codes < 0):
             raise BadData("some values are not among the declared categories")
         return codes[:, None]
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
-        return {"edges": self.edges} if self.categories is None else {"values": tuple(self._declared)}
+        declared = {"edges": self.edges} if self.categories is None else {"values": tuple(self._declared)}
+        return declared | {"missing": self.missing}
 
     def _learn(self, estimate: Estimate) -> None:
         self.counts_: Floats = np.asarray(estimate["counts"])
@@ -191,3 +202,8 @@ class Histogram(JointEstimator):
             self.edges_: Floats = np.array(self.edges, dtype=np.float64)
         else:
             self.categories_ = np.array(self._declared, dtype=object)
+
+
+def _one(value: Any) -> Any:
+    """A value, or None for every NaN: no two of these are equal."""
+    return None if value != value else value

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.estimators.base import JointTransformer, RangedEstimator, Tables
+from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Unit
@@ -40,6 +41,10 @@ class KMeans(JointTransformer, RangedEstimator):
         With ranges, a bound on the rows' norm once mapped to [-1, 1]; without, on the norm of the rows as they are.
         Ranges or a clip must be given, since data must not set their own bounds. Only a seeded run may do without:
         it takes the largest row norm, and says so in `notes_`.
+    missing : float, str or dict, optional
+        What is done where a value is missing (NaN), for all columns or by the name of each: a number to take instead,
+        or "own-rows", the mean of what is observed of the same unit's rows, and where nothing is, the middle of the
+        range (0 without ranges). By default missing values are refused.
     scheme : str or Scheme, default="secure-sum"
         How sites' noise combines.
     colluders : int, optional
@@ -109,6 +114,7 @@ class KMeans(JointTransformer, RangedEstimator):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         clip: float | None = None,
+        missing: Missing = None,
         scheme: str | Scheme = DEFAULT_SCHEME,
         colluders: int | None = None,
         dropouts: int = 0,
@@ -122,6 +128,7 @@ class KMeans(JointTransformer, RangedEstimator):
             lower=lower,
             upper=upper,
             clip=clip,
+            missing=missing,
             scheme=scheme,
             colluders=colluders,
             dropouts=dropouts,

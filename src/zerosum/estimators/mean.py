@@ -29,6 +29,11 @@ class Mean(RangedEstimator):
         With ranges, a bound on the rows' norm once mapped to [-1, 1]; without, on the norm of the rows as they are.
         Ranges or a clip must be given, since data must not set their own bounds. Only a seeded run may do without:
         it takes the largest row norm, and says so in `notes_`.
+    missing : float, str or dict, optional
+        What is done where a value is missing (NaN), for all columns or by the name of each: a number to take instead,
+        or "own-rows", the mean of what is observed of the same unit's rows, and where nothing is, the middle of the
+        range (0 without ranges); or
+        "observed": the mean is over the units that are observed in the column. By default missing values are refused.
     scheme : str or Scheme, default="secure-sum"
         How sites' noise combines.
     colluders : int, optional
@@ -53,6 +58,10 @@ class Mean(RangedEstimator):
         The mean of each column.
     std_error_ : ndarray of shape (n_features,)
         The standard deviation that privacy's noise gives each mean; how much people differ is no part of it.
+    observed_ : ndarray of shape (n_features,)
+        How many units are observed in each column, noisy; only where a rule for missing values is "observed".
+    observed_std_ : ndarray of shape (n_features,)
+        The standard deviation that privacy's noise gives each of these counts, where they are.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -84,3 +93,6 @@ class Mean(RangedEstimator):
     def _learn(self, estimate: Estimate) -> None:
         self.mean_: Floats = np.asarray(estimate["mean"])
         self.std_error_: Floats = np.asarray(estimate["noise_std"])
+        if "observed" in estimate:
+            self.observed_: Floats = np.asarray(estimate["observed"])
+            self.observed_std_: Floats = np.asarray(estimate["observed"].std)

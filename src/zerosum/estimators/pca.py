@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.estimators.base import JointTransformer, RangedEstimator, Tables
+from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Unit
@@ -36,6 +37,10 @@ class PCA(JointTransformer, RangedEstimator):
         With ranges, a bound on the rows' norm once mapped to [-1, 1]; without, on the norm of the rows as they are.
         Ranges or a clip must be given, since data must not set their own bounds. Only a seeded run may do without:
         it takes the largest row norm, and says so in `notes_`.
+    missing : float, str or dict, optional
+        What is done where a value is missing (NaN), for all columns or by the name of each: a number to take instead,
+        or "own-rows", the mean of what is observed of the same unit's rows, and where nothing is, the middle of the
+        range (0 without ranges). By default missing values are refused.
     centering : {"dp", "ranges", "none"}, default="dp"
         About a private mean that costs `mean_share` of the budget, the middle of the ranges, or zero.
     mean_share : float, default=0.08
@@ -132,6 +137,7 @@ class PCA(JointTransformer, RangedEstimator):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         clip: float | None = None,
+        missing: Missing = None,
         centering: Literal["dp", "ranges", "none"] = "dp",
         mean_share: float = 0.08,
         scaling: Literal["none", "ranges"] = "none",
@@ -155,6 +161,7 @@ class PCA(JointTransformer, RangedEstimator):
             lower=lower,
             upper=upper,
             clip=clip,
+            missing=missing,
             scheme=scheme,
             colluders=colluders,
             dropouts=dropouts,

@@ -31,6 +31,11 @@ class Question:
     preprocessing: Mapping[str, JsonValue] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # what a file is for, and its SHA-256
 
+    @property
+    def missing(self) -> bool:
+        """Whether there is a rule for missing values, of whatever column."""
+        return self.parameters.get("missing") is not None
+
     @classmethod
     def of(
         cls,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from zerosum.arrays import Array
 from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
+from zerosum.kernel.missing import refusal
 
 _BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside the data themselves
 
@@ -178,8 +179,12 @@ class Units:
         sizes = np.diff(self.offsets)
         return xp.asarray(np.repeat(1 / sizes, sizes), dtype=like.dtype)
 
-    def check(self) -> None:
-        """Refuse what no study can use: no units, no columns, values that are not finite."""
+    def check(self, missing: Collection[int] = (), names: Sequence[str] = ()) -> None:
+        """Refuse what no study can use: no units, no columns, values that are not finite.
+
+        In the columns at the positions `missing`, which have a rule, values may be missing (NaN). A refusal calls
+        columns as `names` do, where these are given, and then says which rules there are.
+        """
         if len(self) == 0:
             raise BadData("there are no units")
         if self.columns == 0:
@@ -197,7 +202,16 @@ class Units:
         for block in self.blocks():
             xp = array_namespace(block.rows)
             if not bool(xp.all(xp.isfinite(block.rows))):
-                raise BadData("some values are not finite (NaN or infinite)")  # how many is data
+                self._check_missing(block.rows, frozenset(missing), names)
+
+    def _check_missing(self, rows: Array, allowed: frozenset[int], names: Sequence[str]) -> None:
+        """Of rows that are not all finite, refuse all but NaN where that is allowed. How many there are is data."""
+        xp = array_namespace(rows)
+        gone = [at for at in range(self.columns) if at not in allowed and bool(xp.any(xp.isnan(rows[:, at])))]
+        if gone and names:
+            raise BadData(refusal(names[gone[0]]))
+        if gone or bool(xp.any(xp.isinf(rows))):
+            raise BadData("some values are not finite (NaN or infinite)")
 
     def _check_runs(self, runs: Runs) -> None:
         if len(runs.seconds) != len(runs.offsets) - 1 or not np.all(np.isfinite(runs.seconds) & (runs.seconds > 0)):

@@ -17,6 +17,7 @@ from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.records import ClippedRecords
 from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
@@ -26,6 +27,7 @@ from zerosum.statistics.vectors import VectorSum
 
 _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     VectorSum,
+    ObservedSums,
     Histogram,
     SecondMoment,
     ClusterSums,

@@ -74,7 +74,7 @@ class ClusterSums(Ranged):
         return xp.argmax(exact.product(numbers) - like(squares, rows)[None, :], axis=1)
 
     def sum_block(self, block: Units) -> Array:
-        rows = clip_rows(self.normalise(block.rows), self.clip)
+        rows = clip_rows(self.normalise(block), self.clip)
         xp = array_namespace(rows)
         member = xp.astype(self._nearest(rows)[:, None] == xp.arange(len(self.centers))[None, :], rows.dtype)
         if block.offsets is not None:

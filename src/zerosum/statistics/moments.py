@@ -60,7 +60,7 @@ class SecondMoment(Ranged):
         return 8 * 4 * self.columns
 
     def sum_block(self, block: Units) -> Array:
-        rows = clip_rows(self.normalise(block.rows), self.clip)
+        rows = clip_rows(self.normalise(block), self.clip)
         xp = array_namespace(rows)
         root = rows if block.offsets is None else rows * xp.sqrt(block.row_weights(rows))[:, None]
         parts = [coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(root), root)))]

@@ -12,11 +12,13 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array
-from zerosum.kernel.statistic import SMALLEST, BoundedStatistic, FloatArray, Positive
-from zerosum.statistics.rows import doubles, like
+from zerosum.kernel.statistic import SMALLEST, FloatArray, Positive
+from zerosum.kernel.units import Units
+from zerosum.statistics.missing import Filled
+from zerosum.statistics.rows import like
 
 
-class Ranged(BoundedStatistic):
+class Ranged(Filled):
     """A statistic of rows that may first be clamped into declared ranges, then clipped to L2 norm `clip`."""
 
     columns: int = Field(gt=0)
@@ -35,9 +37,10 @@ class Ranged(BoundedStatistic):
                 raise ValueError("every lower bound must lie below its upper bound")
         return self
 
-    def normalise(self, rows: Array) -> Array:
-        """Rows as floats, in [-1, 1] by column where ranges are declared."""
-        xp, rows = array_namespace(rows), doubles(rows)
+    def normalise(self, block: Units) -> Array:
+        """Rows as floats, missing values filled in by their rules, in [-1, 1] by column where ranges are declared."""
+        rows = self.filled(block)
+        xp = array_namespace(rows)
         if self.lower is None or self.upper is None:
             return rows
         middle, half = like((self.upper + self.lower) / 2, rows), like((self.upper - self.lower) / 2, rows)

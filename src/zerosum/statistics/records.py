@@ -32,4 +32,4 @@ class ClippedRecords(Ranged, BoundedMap):
         return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
 
     def map_block(self, block: Units) -> Array:
-        return clip_rows(block.average(self.normalise(block.rows)), self.clip)
+        return clip_rows(block.average(self.normalise(block)), self.clip)

@@ -69,7 +69,7 @@ class ColumnMoments(Ranged):
         return 8 * 6 * self.columns
 
     def sum_block(self, block: Units) -> Array:
-        rows = self.normalise(block.rows)
+        rows = self.normalise(block)
         xp = array_namespace(rows)
         rows = xp.clip(rows, -1.0, 1.0)
         weights = block.row_weights(rows) / math.sqrt(self.columns)
@@ -112,7 +112,7 @@ class RegressionRows(Ranged):
 
     def design(self, block: Units) -> tuple[Array, Array, Array]:
         """For each row: its features as they enter, of norm at most 1, what they were shrunk by, and the response."""
-        rows = self.normalise(block.rows)
+        rows = self.normalise(block)
         xp = array_namespace(rows)
         features, response = rows[:, :-1], xp.clip(rows[:, -1], -1.0, 1.0)
         if self.center is not None:

@@ -17,20 +17,21 @@ from pydantic import Field, model_validator
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.grid import summation_slack
-from zerosum.kernel.statistic import SMALLEST, Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive, to_numpy
 from zerosum.kernel.units import Units
-from zerosum.statistics.rows import BITS, INSIDE, Exact, doubles, fold, like, sized, whole
+from zerosum.statistics.missing import Filled
+from zerosum.statistics.rows import BITS, INSIDE, Exact, fold, like, sized, whole
 
 PerRecording = Literal["none", "center", "standardise"]
 
 
-class UnitMoment(BoundedStatistic):
+class UnitMoment(Filled):
     """What is made of each unit's own matrix Z, the mean of x x' over its rows.
 
-    Rows are centred at `center` and divided by `scale` first (public constants or earlier releases), may be centred
-    or standardised within each recording of the unit, which uses the unit's own rows only, and are last multiplied by
-    `projection` (columns x k, public or from earlier releases), where that is given. A unit whose rows are lost in the
-    rounding of that product counts as zero.
+    Where columns have rules for missing values, these are filled in. Then rows are centred at `center` and divided by
+    `scale` (public constants or earlier releases), may be centred or standardised within each recording of the unit,
+    which uses the unit's own rows only, and are last multiplied by `projection` (columns x k, public or from earlier
+    releases), where that is given. A unit whose rows are lost in the rounding of that product counts as zero.
 
     What enters are whole numbers, at most 2^26 in norm for a unit, so that the norm of its Z does not depend on how its
     product is computed; each unit is rounded to that at its own size, after all that is done to its rows.
@@ -75,7 +76,7 @@ class UnitMoment(BoundedStatistic):
         """The rows as they enter, in whole numbers, and for each unit the norm of its Z in these numbers, and how much
         larger the unit itself is."""
         xp = array_namespace(block.rows)
-        rows = doubles(block.rows)
+        rows = self.filled(block)
         if self.center is not None:
             rows = rows - like(self.center, rows)[None, :]
         if self.scale is not None:

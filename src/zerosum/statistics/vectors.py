@@ -37,7 +37,7 @@ class VectorSum(Ranged):
         return math.hypot(self.clip, 1.0) if self.count else self.clip
 
     def sum_block(self, block: Units) -> Array:
-        vectors = clip_rows(block.average(self.normalise(block.rows)), self.clip)
+        vectors = clip_rows(block.average(self.normalise(block)), self.clip)
         xp = array_namespace(vectors)
         total = xp.sum(vectors, axis=0)
         if not self.count:

@@ -12,7 +12,7 @@ from zerosum.algorithms import Algorithm
 from zerosum.coordinator.conduct import conduct
 from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess
-from zerosum.errors import BadParameter
+from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.names import check_name
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
@@ -131,8 +131,13 @@ def run(
         seed=random_state,
     )
     plan = make_plan(algorithm, terms, algorithm.name)
+    for site in members:  # whoever calls this holds the data, and may be told
+        try:
+            algorithm.check_missing(site.units)
+        except BadData as error:
+            raise error.about(f"site {site.name!r}") from None
     for request in resolve(algorithm, plan).requests(adjacency):
-        for site in members:  # whoever calls this holds the data, and may be told
+        for site in members:
             request.statistic.check_values(site.units)
     with closing(InProcess(members)) as engine:
         return execute(plan, algorithm, engine, observer)

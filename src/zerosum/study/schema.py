@@ -129,6 +129,7 @@ class Study(_Table):
     scheme: SchemeTable = SchemeTable()
     results_to_sites: bool = True
     basis: Path | None = None
+    missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
     imaging: ImagingTable | None = None
     design: Design | None = None
     sites: tuple[RosterTable, ...]
@@ -269,14 +270,14 @@ class Study(_Table):
         return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 
     def _made_of(self) -> MadeOf:
-        """What is done to images first, and the digests of the public files that a plan stands on."""
+        """What is done to data first, and the digests of the public files that a plan stands on."""
         paths = {"basis": self.basis}
-        preprocessing: dict[str, Any] = {}
+        preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
         if self.imaging is not None:
             paths |= {"mask": self.imaging.mask, "atlas": self.imaging.atlas}
-            preprocessing = self.imaging.model_dump(exclude={"mask", "atlas"})
+            preprocessing |= self.imaging.model_dump(exclude={"mask", "atlas"})
         if self.full_design is not None:
-            preprocessing = {"design": self.full_design.model_dump(mode="json")}
+            preprocessing |= {"design": self.full_design.model_dump(mode="json")}
         return MadeOf(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
 
     def load_sites(self, observer: Observer = nobody) -> list[Site]:
@@ -308,9 +309,14 @@ class Study(_Table):
             return load_images(site.path, self.space, preprocessing, selection, on_scan=on_scan).units
         on_scan(0, 1)
         design = self.full_design
-        columns = algorithm.columns if design is None else design.read
-        categories = algorithm.categories if design is None else design.levels
-        units = load_units(site.path, columns=columns, unit_column=site.unit_column, categories=categories).units
+        units = load_units(
+            site.path,
+            columns=algorithm.columns if design is None else design.read,
+            unit_column=site.unit_column,
+            categories=algorithm.categories if design is None else design.levels,
+            missing=algorithm.rules if design is None else design.missing,
+            missing_tokens=self.missing_tokens,
+        ).units
         on_scan(1, 1)
         return units if design is None else design.expand(units, site.name)
 

@@ -158,6 +158,7 @@ _SENSITIVITIES = [
     )
     for name, target, value in (
         ("vector_sum", "vectors:VectorSum", "2 * self.clip"),
+        ("observed_sums", "observed:ObservedSums", "2 * self.radius"),
         ("histogram", "histogram:Histogram", "math.sqrt(2)"),
         ("second_moment", "moments:SecondMoment", "math.sqrt(2)"),
         ("cluster_sums", "clusters:ClusterSums", "2.0"),
@@ -269,6 +270,17 @@ _KERNEL = [
         "rows-for-people",
         "a person with many rows counts by rows",
         (Edit("kernel.units:Units.row_weights", "np.repeat(1 / sizes, sizes)", "np.repeat(1.0 + 0 * sizes, sizes)"),),
+    ),
+    Fault(
+        "observed-clip",
+        "who is observed in few columns says as much as who is observed in all",
+        (
+            Edit(
+                "statistics.observed:ObservedSums.sum_block",
+                "clip_rows(vectors / share, self.radius) * share",
+                "vectors",
+            ),
+        ),
     ),
     Fault(
         "histogram-twice",

@@ -1,0 +1,91 @@
+"""NaN in scikit-learn's manner: refused unless `missing` says what is done, and only where it does."""
+
+# mypy: disable-error-code="import-untyped"
+# scikit-learn ships no types
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.impute import SimpleImputer
+
+from zerosum.errors import BadData, BadParameter
+from zerosum.estimators import PCA, Covariance, Histogram, KMeans, Mean
+from zerosum.estimators.base import RangedEstimator
+from zerosum.kernel.units import Units
+
+Floats = NDArray[np.float64]
+NAN = np.nan
+FREE: dict[str, Any] = {"scheme": "non-private", "random_state": 0}
+BOUNDS: dict[str, Any] = FREE | {"lower": -5, "upper": 5}
+
+
+def holes(count: int = 300) -> Floats:
+    rng = np.random.default_rng(0)
+    rows = rng.multivariate_normal([0, 1, -1], np.diag([2.0, 1.0, 0.5]) + 0.3, count).clip(-5, 5)
+    rows[rng.random(rows.shape) < [0.1, 0.3, 0.0]] = NAN
+    return np.asarray(rows)
+
+
+@pytest.mark.parametrize("kind", [Mean, Covariance, PCA, KMeans])
+def test_nan_is_refused_unless_a_rule_is_given(kind: type[RangedEstimator]) -> None:
+    with pytest.raises(BadData, match="NaN"):
+        kind(**BOUNDS).fit(holes())
+    with pytest.raises(BadData, match="not finite"):
+        kind(**BOUNDS).fit([Units.from_rows(holes()), Units.from_rows(holes())])
+    with pytest.raises(BadData, match=r"column 'x1' has missing values and no rule for them.*own-rows"):
+        kind(**BOUNDS, missing={"x0": 0.0}).fit(holes())
+    with pytest.raises(BadData, match="infinity"):
+        kind(**BOUNDS, missing=0.0).fit(np.where(np.isnan(holes()), np.inf, holes()))
+    with pytest.raises(BadParameter, match="missing must be"):
+        kind(**BOUNDS, missing="mean").fit(holes())
+    fitted = clone(kind(**BOUNDS, missing=0.0)).fit(holes())
+    assert fitted.missing == 0.0
+    assert fitted.__sklearn_tags__().input_tags.allow_nan
+    assert not kind(**BOUNDS).__sklearn_tags__().input_tags.allow_nan
+
+
+def test_they_are_as_after_scikit_learns_imputer() -> None:
+    filled = SimpleImputer(strategy="constant", fill_value=0.5).fit_transform(holes())
+    for kind, found in (
+        (Mean, "mean_"),
+        (Covariance, "covariance_"),
+        (PCA, "components_"),
+        (KMeans, "cluster_centers_"),
+    ):
+        ours = getattr(kind(**BOUNDS, missing=0.5).fit(holes()), found)
+        assert np.allclose(ours, getattr(kind(**BOUNDS).fit(filled), found))
+
+
+def test_a_mean_of_what_is_observed_says_how_many_are() -> None:
+    found = Mean(**BOUNDS, missing="observed").fit(holes())
+    assert np.allclose(found.mean_, np.nanmean(holes(), axis=0))
+    assert np.allclose(found.observed_, np.sum(~np.isnan(holes()), axis=0))
+    assert np.all(found.observed_std_ == 0)
+    assert not hasattr(Mean(**BOUNDS, missing=0.0).fit(holes()), "observed_")
+    clipped = Mean(**FREE, missing="observed").fit(holes())  # the clip is read off the data, which a note says
+    assert np.all(np.isfinite(clipped.mean_))
+
+
+def test_nobody_is_transformed_with_holes() -> None:
+    fitted = PCA(**BOUNDS, missing=0.0).fit(holes())
+    with pytest.raises(BadData, match="NaN"):
+        fitted.transform(holes())
+
+
+def test_a_histogram_of_words_and_of_numbers() -> None:
+    words = {"a": ["f", "m", None, "f"], "b": ["m", "", "f"]}
+    with pytest.raises(BadData, match="not among the declared categories"):
+        Histogram(categories=["f", "m"], **FREE).fit(words)
+    assert Histogram(categories=["f", "m"], missing="observed", **FREE).fit(words).counts_.tolist() == [3, 2]
+    assert Histogram(categories=["f", "m"], missing="m", **FREE).fit(words).counts_.tolist() == [3, 4]
+    numbers = {"a": [0.1, NAN, 0.9], "b": [0.2, NAN]}
+    with pytest.raises(BadData, match="NaN"):
+        Histogram(edges=[0, 0.5, 1], **FREE).fit(numbers)
+    assert Histogram(edges=[0, 0.5, 1], missing="observed", **FREE).fit(numbers).counts_.tolist() == [2, 1]
+    assert Histogram(edges=[0, 0.5, 1], missing=0.7, **FREE).fit(numbers).counts_.tolist() == [2, 3]
+    codes = [Units.from_rows([[1.0], [NAN]]), Units.from_rows([[2.0]])]
+    assert Histogram(categories=[1, 2], missing=2, **FREE).fit(codes).counts_.tolist() == [1, 2]
