@@ -89,7 +89,7 @@ class Design(BaseModel):
                 raise ValueError(f"what is taken for a missing {name!r} must be one of its levels")
             if name not in self.levels and (name not in self.ranges or isinstance(value, str | bool)):
                 raise ValueError(
-                    f"what is taken for a missing value must be a number of a column with a range: {name!r}"
+                    f"what is taken for a missing {name!r} must be a number, of a column with a range"
                 )
         for parts in self.interactions:
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
