@@ -22,58 +22,24 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression as Pooled
 
-from zerosum.algorithms import Algorithm, LinearRegression, LogisticRegression, PoissonRegression
-from zerosum.coordinator.rehearse import drive
-from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import Release, Request
-from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import PlannedSite, Terms
+from zerosum.algorithms import LinearRegression, LogisticRegression, PoissonRegression
+from zerosum.kernel.request import Request
 from zerosum.kernel.units import Units
-from zerosum.kernel.view import Coalition
 from zerosum.statistics.regression import ResidualMoment
-from zerosum.study.planning import make_plan, resolve
+from zerosum.study import rehearsal as study
 
 Floats = NDArray[np.float64]
 Estimate = dict[str, Floats]
 
 
-@dataclass
-class Rehearsal:
-    """An algorithm with the noise that a plan gives it, for any data of the planned size."""
+class Rehearsal(study.Rehearsal):
+    """With plain tables in and plain arrays out."""
 
-    algorithm: Algorithm
-    units: int
-    sites: int
-    epsilon: float
-    delta: float
-    colluders: int = 1
-    plan: Plan = field(init=False)
-
-    def __post_init__(self) -> None:
-        each = np.diff(np.linspace(0, self.units, self.sites + 1).astype(int))
-        terms = Terms(
-            sites=tuple(PlannedSite(f"s{i}", int(n)) for i, n in enumerate(each)),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            scheme=Scheme("secure-sum"),
-            coalition=Coalition(self.colluders),
-        )
-        self.algorithm = resolve(self.algorithm, terms)
-        self.plan = make_plan(self.algorithm, terms, "rehearsal")
-        self.noise = [self.plan.law(turn).noise_std for turn in range(len(self.plan.releases))]
-
-    def run(self, rows: Floats, seed: int) -> Estimate:
+    def run(self, rows: Floats, seed: int) -> Estimate:  # type: ignore[override]
         return self.asked(rows, seed)[0]
 
-    def asked(self, rows: Floats, seed: int) -> tuple[Estimate, list[Request]]:
-        rng, turn, data = np.random.default_rng(seed), iter(self.noise), Units.from_rows(rows)
-
-        def answer(request: Request) -> Release:
-            total, std = request.statistic.total(data), next(turn)
-            return Release(total + std * rng.normal(size=total.shape), std, float(self.units), ("a", "b"))
-
-        estimate, asked = drive(self.algorithm.program(Adjacency.REPLACE_ONE), answer)
+    def asked(self, rows: Floats, seed: int) -> tuple[Estimate, list[Request]]:  # type: ignore[override]
+        estimate, asked = super().asked(Units.from_rows(rows), seed)
         return {name: quantity.value for name, quantity in estimate.items()}, asked
 
 
@@ -271,7 +237,7 @@ def hospitals(folder: Path, seeds: int) -> None:
         print(f"     hospital {which} alone, non-private {held_out(alone, which)}")
     for epsilon, floor in zip((0.5, 1.0, 2.0, 4.0), (0.860, 0.866, 0.870, 0.873), strict=True):
         parts = []
-        for method in ("newton", "polynomial"):
+        for method in ("auto", "newton", "polynomial"):
             plans: dict[int, Rehearsal] = {}
 
             algorithm = heart_algorithm(method=method)

@@ -29,6 +29,8 @@ _START = 0.1  # share of the start
 _NEWTON = (0.2, 0.3, 0.4)  # shares of the rounds, beside the start's
 _PREDICTOR = 1.25  # standard deviation of what one ordinary feature does to the linear predictor, before any data
 _BEND = 2.0  # what third derivatives leave out: |h''|/12 (1/h)^1.5 is 0.16 at h = 1/6, and more for rare classes
+_CURVED = 0.15  # of a logistic Hessian, over the features' second moments
+_WORTH = 4.5  # times the prior's deviation over what is left of it: less, and one quadratic ranks better
 _SCORES = 4.0  # times narrower for scores, which gain more from shrinking than coefficients do
 
 
@@ -106,17 +108,24 @@ class LogisticRegression(NewtonRegression):
     """Logistic regression: the response is one of two classes, above the middle of its range or not.
 
     The start is the functional mechanism's: Taylor's quadratic of the loss, released once as coefficients and minimised
-    with a ridge from the known noise. With `method` "polynomial" that is all, at the whole budget: good for ranking at
-    small budgets, but its coefficients are those of the quadratic, and there are no intervals.
+    with a ridge from the known noise. With `method` "polynomial" that is all, at the whole budget: it ranks better
+    where the budget is small, and its intervals are those of one look at zero, which leaves most coefficients open.
+    "auto" takes it where one Newton round would know less than a few times what the prior does.
     """
 
     name: ClassVar[str] = "logistic-regression"
     family: ClassVar[Family] = "logistic"
-    method: Literal["newton", "polynomial"] = "newton"
+    method: Literal["auto", "newton", "polynomial"] = "auto"
+
+    def resolve(self, facts: PublicFacts) -> Self:
+        width = self.features + int(self.intercept)
+        known = _CURVED * _PREDICTOR / (2 * math.sqrt(width) * max(self._unit_noise(facts), 1e-300))
+        method = self.method if self.method != "auto" else ("newton" if known > _WORTH else "polynomial")
+        return self.model_copy(update={"standardise": self._standardised(facts), "method": method})
 
     @property
     def _plan(self) -> str:
-        return f"a quadratic start and {len(_NEWTON)} Newton rounds" if self.method == "newton" else "one quadratic"
+        return "one quadratic" if self.method == "polynomial" else f"a quadratic start and {len(_NEWTON)} Newton rounds"
 
     def _shares(self) -> tuple[float, ...]:
         if self.method == "polynomial":
@@ -142,8 +151,8 @@ class LogisticRegression(NewtonRegression):
         bought = (PrivateSum(self._columns(adjacency), self.standardise_share),) if self._buys else ()
         start, *rest = self._shares()
         steps = [PrivateSum(self._step(frame, frame.start, adjacency), share) for share in rest]
-        evaluation = self._evaluation(adjacency) if self.method == "newton" else ()
-        return (*bought, PrivateSum(self._quadratic(frame, adjacency), start), *steps, *evaluation)
+        quadratic = PrivateSum(self._quadratic(frame, adjacency), start)
+        return (*bought, quadratic, *steps, *self._evaluation(adjacency))
 
     def _constant(self, mean_response: float) -> float:
         return 0.0
@@ -157,13 +166,8 @@ class LogisticRegression(NewtonRegression):
         arrays = statistic.split(release.value)
         second = coordinates.unpack(arrays[2] / units, frame.width)
         noise = release.noise_std * statistic.worth(2) / units
-        ridge = 1.0 if self.method == "newton" else 2.0
+        ridge = 2.0 if self.method == "polynomial" else 1.0
         at = lowest_quadratic(arrays[1] / units, second, ridge * noise * math.sqrt(frame.width))
-        if self.method == "polynomial":
-            matrix, constant = self._in_data_units(frame)
-            found = matrix @ at + constant
-            scored = {"score_coefficients": found[:-1], "score_intercept": found[-1:]}
-            return self._named({"coefficients": found[:-1], "intercept": found[-1:], **scored})
         first = Look(
             np.zeros(frame.width),
             -arrays[1] / units,
@@ -171,6 +175,13 @@ class LogisticRegression(NewtonRegression):
             release.noise_std * statistic.worth(1) / units,
             2 * noise,
         )
+        if self.method == "polynomial":
+            matrix, constant = self._in_data_units(frame)
+            scores, prior = matrix @ at + constant, self._prior(frame)
+            pooled, population = settled([first], prior, 0.0), settled([first], prior, 0.0, sampling=1 / units)
+            told = self._report(frame, pooled.mean, pooled, population, prior)
+            told = {**told, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+            return (yield from self._evaluated(frame, at, adjacency, told))
         return (yield from self._rounds(frame, [first], at, adjacency, tuple(rest), 0.5))
 
 

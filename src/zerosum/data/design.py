@@ -88,9 +88,7 @@ class Design(BaseModel):
             if name in self.levels and value not in self.levels[name]:
                 raise ValueError(f"what is taken for a missing {name!r} must be one of its levels")
             if name not in self.levels and (name not in self.ranges or isinstance(value, str | bool)):
-                raise ValueError(
-                    f"what is taken for a missing {name!r} must be a number, of a column with a range"
-                )
+                raise ValueError(f"what is taken for a missing {name!r} must be a number, of a column with a range")
         for parts in self.interactions:
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
                 raise ValueError(f"the interaction {':'.join(parts)} must name two or more features")

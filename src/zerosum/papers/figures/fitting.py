@@ -11,7 +11,8 @@ import numpy as np
 
 from zerosum.algorithms import ALGORITHMS, build
 from zerosum.arrays import Floats
-from zerosum.papers.figures.trial import run_trial
+from zerosum.kernel.units import Units
+from zerosum.study.rehearsal import Rehearsal
 
 ALGORITHM = "linear-regression"
 
@@ -22,14 +23,16 @@ def available() -> bool:
 
 
 def ours(sites: Sequence[Floats], epsilon: float, delta: float, colluders: int, seed: int) -> Floats:
-    """The coefficients, the intercept last: the defaults, each record a unit, with noise from a seed.
+    """The coefficients, the intercept last: the defaults, each record a unit, with the plan's noise from a seed.
 
-    A site's array has the features and, in its last column, the response, all in public ranges of -1 to 1.
+    A site's array has the features and, in its last column, the response, all in public ranges of -1 to 1. It is
+    rehearsed (`zerosum.study.rehearsal`), for hundreds of curves in a minute.
     """
     columns = sites[0].shape[1]
     names = (*(f"x{i}" for i in range(columns - 1)), "response")
     algorithm = build(ALGORITHM, {"columns": names, "lower": -np.ones(columns), "upper": np.ones(columns)})
-    named = {f"site {s}": rows for s, rows in enumerate(sites, 1)}
-    result = run_trial(algorithm, named, epsilon=epsilon, delta=delta, colluders=colluders, unit="record", seed=seed)
-    found = [np.ravel(np.asarray(result.estimate[name])) for name in ("coefficients", "intercept")]
+    rows = np.vstack(sites)
+    rehearsal = Rehearsal(algorithm, len(rows), len(sites), epsilon, delta, colluders)
+    estimate = rehearsal.run(Units.from_rows(rows), seed)
+    found = [np.ravel(np.asarray(estimate[name])) for name in ("coefficients", "intercept")]
     return np.concatenate(found).astype(np.float64)

@@ -1,0 +1,64 @@
+"""A study without sites: its program, with the noise that its plan gives it. As fast as its statistics, for benchmarks.
+
+What is released has the law of a real run's, up to finite arithmetic; nothing is protected and nothing is spent.
+
+Tested in tests/study/test_rehearsal.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from zerosum.algorithms import Algorithm, Estimate
+from zerosum.coordinator.rehearse import drive
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.request import Release, Request
+from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedSite, Terms
+from zerosum.kernel.units import Units
+from zerosum.kernel.view import Coalition
+from zerosum.study.planning import make_plan, resolve
+
+
+@dataclass
+class Rehearsal:
+    """An algorithm as planned for so many units at so many equal sites; `run` it on any data of that size."""
+
+    algorithm: Algorithm
+    units: int
+    sites: int
+    epsilon: float
+    delta: float
+    colluders: int = 1
+    scheme: str = DEFAULT_SCHEME
+    plan: Plan = field(init=False)
+
+    def __post_init__(self) -> None:
+        each = np.diff(np.linspace(0, self.units, self.sites + 1).astype(int))
+        terms = Terms(
+            sites=tuple(PlannedSite(f"s{i}", int(n)) for i, n in enumerate(each)),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            scheme=Scheme(self.scheme),
+            coalition=Coalition(self.colluders),
+        )
+        self.algorithm = resolve(self.algorithm, terms)
+        self.plan = make_plan(self.algorithm, terms, "rehearsal")
+        self.noise = [self.plan.law(round).noise_std for round in range(self.plan.rounds)]
+
+    def run(self, data: Units, seed: int) -> Estimate:
+        """The estimate, with noise from a seed."""
+        return self.asked(data, seed)[0]
+
+    def asked(self, data: Units, seed: int) -> tuple[Estimate, list[Request]]:
+        """The estimate, and what was asked for on the way."""
+        rng, noise = np.random.default_rng(seed), iter(self.noise)
+
+        def answer(request: Request) -> Release:
+            total, std = request.statistic.total(data), next(noise)
+            return Release(total + std * rng.normal(size=total.shape), std, float(self.units), ("a", "b"))
+
+        return drive(self.algorithm.program(Adjacency.REPLACE_ONE), answer)
