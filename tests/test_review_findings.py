@@ -10,16 +10,19 @@ import pytest
 
 from small_studies import QUESTION, make, make_sites
 from zerosum.engines.in_process import InProcess
-from zerosum.errors import ZerosumError
+from zerosum.errors import BadParameter, ZerosumError
 from zerosum.kernel.accountant import mixed_epsilon
 from zerosum.kernel.events import Sampling, Subsampled
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
+from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.protocol.codec import decode_message, decode_reply, encode
 from zerosum.protocol.messages import Consent
 from zerosum.site.account import Spend, Total
+from zerosum.statistics import build
 from zerosum.study import execute, pin
 
 
@@ -88,3 +91,40 @@ def test_identities_pinned_in_an_approved_plan_are_kept(tmp_path: Path) -> None:
     plan = make("local", sites=tuple(PlannedSite(site.name, identity="ab" * 32) for site in sites))
     with pytest.raises(ZerosumError, match="another identity"):
         pin(plan, sites)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        (
+            "polynomial_coefficients",
+            {"columns": 2, "lower": [-1, -1], "upper": [1, 1], "table": [[1e6], [1.0]], "weights": [1.0, 1.0]},
+        ),
+        ("column_moments", {"columns": 1, "lower": [-1], "upper": [1], "count": True}),
+        (
+            "residual_gradient",
+            {"columns": 2, "lower": [-1, -1], "upper": [1, 1], "coefficients": [0.1, 0], "count": True},
+        ),
+        ("vector_sum", {"columns": 1, "clip": 0.1, "count": True}),
+    ],
+)
+def test_a_unit_that_fails_is_no_further_from_others_than_units_are(name: str, parameters: dict[str, object]) -> None:
+    """A vector of zeros is no contribution of these: whoever has NaN in a column without a rule counts as zeros."""
+    statistic = build(name, {"clip": 1.0} | parameters)
+    units = [np.full((1, statistic.columns), value) for value in (0.5, -1.0, np.nan, 1e300)]
+    totals = [statistic.total(Units.from_list([unit])) for unit in units]
+    for one in totals:
+        for other in totals:
+            assert np.linalg.norm(one - other) <= statistic.sensitivity(Adjacency.REPLACE_ONE) * (1 + 1e-9)
+
+
+def test_a_hostile_table_does_not_hang_a_site() -> None:
+    table = [[-1, 0, 18, 0, -48, 0, 32], [0] * 7, [0] * 7]
+    statistic = build(
+        "polynomial_coefficients", {"columns": 2, "clip": 1.0, "table": table, "weights": [1.0, 0.0, 0.0]}
+    )
+    values = np.linspace(-1, 1, 2001)
+    shape = -1 + 18 * values**2 - 48 * values**4 + 32 * values**6
+    assert statistic.sensitivity(Adjacency.REPLACE_ONE) >= np.ptp(shape) * (1 - 1e-9)
+    with pytest.raises(BadParameter, match="coefficients, more than"):
+        build("polynomial_coefficients", {"columns": 41, "clip": 1.0, "table": [[1.0]] * 7, "weights": [1.0] * 7})

@@ -39,6 +39,7 @@ missing_tokens = ["NA", "?"]
 {parameters}
 
 [unit]
+kind = "person"
 column = "patient"
 
 [privacy]

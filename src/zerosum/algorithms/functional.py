@@ -44,6 +44,8 @@ class PolynomialLoss(Regression):
     def _table_fits(self) -> Self:
         if self.table.ndim != 2 or len(self.table) < 3:
             raise ValueError("the table must have a row for each degree of x.w, up to 2 at least")
+        if self.evaluate_share:
+            raise ValueError("a loss of one's own has no evaluation: leave evaluate_share out")
         return self
 
     @property

@@ -26,7 +26,10 @@ from zerosum.statistics.regression import Family, NewtonStep
 
 _ROOM, _RANGED = 1.6, 0.45  # of a row's squared norm that is not clipped: clipped features bias these models
 _START = 0.1  # share of the start
-_NEWTON = (0.2, 0.3, 0.4)  # shares of the rounds, beside the start's
+_NEWTON = {3: (0.2, 0.3, 0.4), 8: (0.04, 0.05, 0.07, 0.1, 0.13, 0.16, 0.17, 0.18)}  # shares beside the start's
+_BIAS = 0.3  # of a coefficient, for every row that is clipped
+_TAILS = 0.009  # such noise lets residuals and rates of counts be as wide as they are
+_QUIET = 0.05  # noise of a coefficient, over an ordinary one, below which there are eight rounds
 _PREDICTOR = 1.25  # standard deviation of what one ordinary feature does to the linear predictor, before any data
 _BEND = 2.0  # what third derivatives leave out: |h''|/12 (1/h)^1.5 is 0.16 at h = 1/6, and more for rare classes
 _CURVED = 0.15  # of a logistic Hessian, over the features' second moments
@@ -45,6 +48,8 @@ class NewtonRegression(Regression):
     """
 
     family: ClassVar[Family]
+    rounds: Literal[3, 8] | None = None
+    room: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @property
     def describe(self) -> str:
@@ -53,14 +58,44 @@ class NewtonRegression(Regression):
 
     @property
     def _plan(self) -> str:
-        return f"{len(_NEWTON)} Newton rounds"
+        return f"{self._turns} Newton rounds"
+
+    @property
+    def _turns(self) -> int:
+        return self.rounds or 3
+
+    @property
+    def _newton(self) -> tuple[float, ...]:
+        return _NEWTON[self._turns]
 
     @property
     def _buys(self) -> bool:
         return self.standardise == "dp"
 
     def resolve(self, facts: PublicFacts) -> Self:
-        return self.model_copy(update={"standardise": self._standardised(facts)})
+        """Clips are as wide, and rounds as many, as the noise makes worth while: clipped rows bias these models, and
+        steep ones take more steps."""
+        width = self.features + int(self.intercept)
+        noise, room = self._coefficient_noise(facts, width, _ROOM), _ROOM
+        while room < 12 and _BIAS * clipped_share(width, room) > self._coefficient_noise(facts, width, room) / 3:
+            room *= 1.25
+        chosen = {
+            "standardise": self._standardised(facts),
+            "rounds": self.rounds or (8 if noise < _QUIET else 3),
+            "room": self.room or room,
+        }
+        return self.model_copy(update=chosen)
+
+    def _coefficient_noise(self, facts: PublicFacts, width: int, room: float) -> float:
+        """About the noise of a coefficient of ordinary features, in one round of the whole budget."""
+        return 2 * math.sqrt(room * width) * self._unit_noise(facts) / _CURVED
+
+    @property
+    def _rooms(self) -> tuple[float, float]:
+        """Of a row's squared norm that is not clipped: over an ordinary one, and by feature where ranges are all there
+        is, which end at 1."""
+        room = self.room or _ROOM
+        return room, min(1.0, _RANGED * room / _ROOM)
 
     @abstractmethod
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
@@ -99,6 +134,17 @@ class NewtonRegression(Regression):
         return (yield from self._evaluated(frame, pooled.mean, adjacency, told))
 
 
+def clipped_share(width: int, room: float) -> float:
+    """How many normal rows are longer than `room` times their mean square.
+
+    >>> clipped_share(3, 12.0) < 1e-6 < clipped_share(3, 1.6)
+    True
+    """
+    from scipy.special import gammaincc
+
+    return float(gammaincc(width / 2, room * width / 2))
+
+
 def settled(looks: list[Look], prior: float, bend: float, sampling: float = 0.0) -> Belief:
     """What all looks say together."""
     return believed(combined(looks, bend), prior, sampling)
@@ -121,16 +167,16 @@ class LogisticRegression(NewtonRegression):
         width = self.features + int(self.intercept)
         known = _CURVED * _PREDICTOR / (2 * math.sqrt(width) * max(self._unit_noise(facts), 1e-300))
         method = self.method if self.method != "auto" else ("newton" if known > _WORTH else "polynomial")
-        return self.model_copy(update={"standardise": self._standardised(facts), "method": method})
+        return super().resolve(facts).model_copy(update={"method": method})
 
     @property
     def _plan(self) -> str:
-        return "one quadratic" if self.method == "polynomial" else f"a quadratic start and {len(_NEWTON)} Newton rounds"
+        return "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
 
     def _shares(self) -> tuple[float, ...]:
         if self.method == "polynomial":
             return (self._left,)
-        return tuple(self._left * share / (_START + math.fsum(_NEWTON)) for share in (_START, *_NEWTON))
+        return tuple(self._left * share / (_START + math.fsum(self._newton)) for share in (_START, *self._newton))
 
     def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency) -> FitHistogram:
         bounds = self._bounds(frame, adjacency) | {"family": "logistic"}
@@ -147,7 +193,7 @@ class LogisticRegression(NewtonRegression):
         return NewtonStep(**self._bounds(frame, adjacency), coefficients=at)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        frame = self._frame(_ROOM, _RANGED)
+        frame = self._frame(*self._rooms)
         bought = (PrivateSum(self._columns(adjacency), self.standardise_share),) if self._buys else ()
         start, *rest = self._shares()
         steps = [PrivateSum(self._step(frame, frame.start, adjacency), share) for share in rest]
@@ -158,7 +204,7 @@ class LogisticRegression(NewtonRegression):
         return 0.0
 
     def program(self, adjacency: Adjacency) -> Program:
-        frame = yield from self._measure(adjacency, _ROOM, _RANGED)
+        frame = yield from self._measure(adjacency, *self._rooms)
         start, *rest = self._shares()
         statistic = self._quadratic(frame, adjacency)
         release = yield PrivateSum(statistic, start)
@@ -189,12 +235,14 @@ class PoissonRegression(NewtonRegression):
     """Poisson regression with a logarithmic link: the response is a count from 0 to the top of its range.
 
     A release of the columns' means comes first, since the mean count sets where rounds begin and how residuals are
-    clipped: at `residual_clip` standard deviations of a count of that mean, and rates at four times it.
+    clipped: at `residual_clip` standard deviations of a count of that mean, and rates at four times it, both `tails`
+    times wider where noise leaves room. Counts that spread much more than Poisson's law are biased by that.
     """
 
     name: ClassVar[str] = "poisson-regression"
     family: ClassVar[Family] = "poisson"
     residual_clip: float = Field(default=3.0, gt=0, allow_inf_nan=False)
+    tails: float | None = Field(default=None, ge=1, allow_inf_nan=False)
     standardise: Literal["auto", "dp", "none"] = "auto"
 
     @model_validator(mode="after")
@@ -206,6 +254,15 @@ class PoissonRegression(NewtonRegression):
     @property
     def _most(self) -> float:
         return 2 * float(self.half[-1])
+
+    def resolve(self, facts: PublicFacts) -> Self:
+        noise = self._coefficient_noise(facts, self.features + int(self.intercept), _ROOM)
+        wide = float(np.clip((_TAILS / max(noise, 1e-300)) ** 0.6, 1, 8))
+        return super().resolve(facts).model_copy(update={"tails": self.tails or wide})
+
+    @property
+    def _wide(self) -> float:
+        return self.tails or 1.0
 
     @property
     def _buys(self) -> bool:
@@ -226,16 +283,16 @@ class PoissonRegression(NewtonRegression):
             coefficients=at,
             family="poisson",
             most=self._most,
-            bound=min(self._most, self.residual_clip * math.sqrt(rate) + 1),
-            rate_bound=min(self._most, 4 * rate + 1),
+            bound=min(self._most, self._wide * (self.residual_clip * math.sqrt(rate) + 1)),
+            rate_bound=min(self._most, self._wide * (4 * rate + 1)),
             curvature=_CURVATURE,
         )
 
     def _shares(self) -> tuple[float, ...]:
-        return tuple(self._left * share / math.fsum(_NEWTON) for share in _NEWTON)
+        return tuple(self._left * share / math.fsum(self._newton) for share in self._newton)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        frame = self._frame(_ROOM, _RANGED)
+        frame = self._frame(*self._rooms)
         steps = [PrivateSum(self._step(frame, frame.start, adjacency, 1.0), share) for share in self._shares()]
         return (PrivateSum(self._columns(adjacency), self.standardise_share), *steps, *self._evaluation(adjacency))
 
@@ -249,11 +306,11 @@ class PoissonRegression(NewtonRegression):
         statistic = self._columns(adjacency)
         release = yield PrivateSum(statistic, self.standardise_share)
         units = counted_units(release)
-        measured = self._measured_frame(release, statistic, units, _ROOM)
+        measured = self._measured_frame(release, statistic, units, self._rooms[0])
         mean = float(np.clip(statistic.split(release.value)[0][-1] / units, -1, 1))
         frame, at = measured, measured.start
         if self.standardise != "dp":
-            frame = self._frame(_ROOM, _RANGED)
+            frame = self._frame(*self._rooms)
             at = frame.start
             if self.intercept:
                 at = np.append(at[:-1], self._constant(mean) / frame.intercept)

@@ -32,6 +32,7 @@ _BY_COEFFICIENT = frozenset(
         *(f"{kind}_{what}" for kind in ("pooled", "population") for what in ("std", "interval_90", "interval_95")),
     }
 )
+_FARTHEST = 1e4  # times its range: beyond it nobody means a centre, a scale or a clip
 _MATRIX_COLUMNS = 256  # up to here the features' second moments travel with every gradient
 
 
@@ -84,6 +85,13 @@ class Regression(RangedAlgorithm):
                 raise ValueError(f"{what} must hold one number for each of the {len(self.columns) - 1} features")
         if self.scale is not None and not np.all(self.scale > 0):
             raise ValueError("every scale must be positive")
+        far = np.ones(self.features) * _FARTHEST * self.half[:-1]
+        if self.center is not None and np.any(np.abs(self.center - self.middle[:-1]) > far):
+            raise ValueError("every center must lie near its range")
+        if self.scale is not None and not np.all((self.scale <= far) & (self.scale >= far / _FARTHEST**2)):
+            raise ValueError("every scale must be of the size of its range")
+        if self.clip is not None and not 1 / _FARTHEST <= self.clip <= _FARTHEST:
+            raise ValueError(f"the clip is in standardised units: from {1 / _FARTHEST:g} to {_FARTHEST:g}")
         return self
 
     @property

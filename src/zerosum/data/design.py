@@ -84,6 +84,10 @@ class Design(BaseModel):
         for name, (_value, deviation) in self.ordinary.items():
             if name not in self.ranges or name == self.response or not deviation > 0:
                 raise ValueError(f"ordinary values are of numeric features, with a positive deviation: not so {name!r}")
+        if self.response in self.missing:
+            raise ValueError("what is taken for a missing value cannot be the response's: outcomes are not invented")
+        if len({frozenset(parts) for parts in self.interactions}) < len(self.interactions):
+            raise ValueError("two interactions are the same")
         for name, value in self.missing.items():
             if name in self.levels and value not in self.levels[name]:
                 raise ValueError(f"what is taken for a missing {name!r} must be one of its levels")
@@ -161,6 +165,11 @@ class Design(BaseModel):
         if rows.shape[1] != len(self.read):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
         rows = np.column_stack([self._filled(name, rows[:, at]) for at, name in enumerate(self.read)])
+        for at, name in enumerate(self.read):
+            known = len(self.levels[name]) if name in self.levels else None
+            sound = np.isfinite(rows[:, at]) if known is None else np.isin(rows[:, at], np.arange(known))
+            if not np.all(sound):
+                raise BadData(f"some values of {name!r} are missing without a rule, or none of its levels")
         own = {name: self._own_columns(name, rows[:, at]) for at, name in enumerate(self.features)}
         parts = [column for name in self.features for column in own[name]]
         for names in self.interactions:

@@ -21,6 +21,7 @@ from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import RangedEstimator, Tables, bad_data, several_tables
+from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.report.coefficients import CoefficientTable
@@ -47,6 +48,7 @@ class JointRegression(RangedEstimator):
         fit_intercept: bool = True,
         standardise: Literal["auto", "dp", "none"] = "auto",
         clip: float | None = None,
+        missing: Missing = None,
         scheme: str | Scheme = DEFAULT_SCHEME,
         colluders: int | None = None,
         dropouts: int = 0,
@@ -60,6 +62,7 @@ class JointRegression(RangedEstimator):
             lower=lower,
             upper=upper,
             clip=clip,
+            missing=missing,
             scheme=scheme,
             colluders=colluders,
             dropouts=dropouts,
@@ -143,8 +146,12 @@ class JointRegression(RangedEstimator):
         """Before responses are coded; only what is public, or a seeded run, may look at them."""
 
     def _coded(self, values: Any) -> Floats:
-        with bad_data():
+        if np.iscomplexobj(values):
+            raise BadData("y must hold real numbers: Complex data not supported")
+        try:
             return np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise BadData("some values of y are not numbers") from None
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
         raise NotImplementedError
@@ -163,10 +170,12 @@ class JointRegression(RangedEstimator):
             )
         if lower is None or upper is None:
             stacked = np.concatenate([np.asarray(units.rows)[:, :-1] for units in tables.values()])
-            lower = np.min(stacked, axis=0) if lower is None else lower
-            upper = np.max(stacked, axis=0) if upper is None else upper
+            lower = np.nanmin(stacked, axis=0) if lower is None else lower
+            upper = np.nanmax(stacked, axis=0) if upper is None else upper
             upper = np.where(upper > lower, upper, lower + 1.0)
             self._note("no ranges were given, so they were read off the data, which is not private")
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise BadParameter(f"fit_intercept must be True or False, got {self.fit_intercept!r}")
         low, high = self._response_range(tables)
         return {
             "lower": np.append(lower, low),
@@ -176,6 +185,7 @@ class JointRegression(RangedEstimator):
             "scale": self._by_column("scale"),
             "intercept": bool(self.fit_intercept),
             "standardise": self.standardise,
+            "missing": self.missing,
         }
 
     def _learn(self, estimate: Estimate) -> None:
@@ -190,12 +200,17 @@ class JointRegression(RangedEstimator):
 
     def _predictor(self, X: Any) -> Floats:
         """The linear predictor of rows, for whoever holds them."""
+        return np.asarray(self._own_rows(X) @ self.coef_ + self.intercept_)
+
+    def _own_rows(self, X: Any) -> Floats:
         check_is_fitted(self, "result_")
         if isinstance(X, Units | Mapping) or several_tables(X, (2,)):
             raise BadData("only one array can be predicted: do it for each site, where the site's rows are")
         with bad_data():
             rows = self._rows(X, first=False)
-        return np.asarray(rows @ self.coef_ + self.intercept_)
+        if not np.all(np.isfinite(rows)):
+            raise BadData("rows that are predicted must be whole: some values are missing")
+        return rows
 
 
 class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  # sklearn is untyped
@@ -220,6 +235,9 @@ class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  
         nothing is declared.
     clip : float, optional
         A bound on the norm of a row in standardised units; by default the planner's.
+    missing : float, str or dict, optional
+        What is done where a feature is missing (NaN), for all or by the name of each: a number to take instead, or
+        "own-rows". By default missing values are refused.
     scheme : str or Scheme, default="secure-sum"
         How sites' noise combines.
     colluders : int, optional
@@ -365,8 +383,8 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
     """Private logistic regression of two classes over sites.
 
     Parameters are those of `LinearRegression`, but for `response`: the two classes, public, the reference first; (0, 1)
-    unless given. `coef_` are logarithms of odds ratios. `scores` "ranking" predicts with coefficients that are shrunk
-    more and rank better, "coefficients" with `coef_`.
+    unless given. `coef_` are logarithms of odds ratios. Predictions rest on `score_coef_`, which are shrunk more and rank
+    better.
 
     Attributes
     ----------
@@ -374,6 +392,8 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
         The two classes, the reference first.
     coef_, intercept_, coef_std_, table_
         As in `LinearRegression`; `coef_` has one row, as scikit-learn has it.
+    score_coef_, score_intercept_
+        What predictions rest on.
 
     Examples
     --------
@@ -434,10 +454,7 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
         -------
         ndarray of shape (rows,)
         """
-        check_is_fitted(self, "result_")
-        with bad_data():
-            rows = self._rows(X, first=False)
-        return np.asarray(rows @ self.score_coef_ + self.score_intercept_)
+        return np.asarray(self._own_rows(X) @ self.score_coef_ + self.score_intercept_)
 
     def predict(self, X: Any) -> Any:
         """The more probable class of rows.
@@ -513,6 +530,7 @@ class PolynomialLoss(JointRegression):
         fit_intercept: bool = True,
         standardise: Literal["auto", "dp", "none"] = "auto",
         clip: float | None = None,
+        missing: Missing = None,
         scheme: str | Scheme = DEFAULT_SCHEME,
         colluders: int | None = None,
         dropouts: int = 0,
@@ -531,6 +549,7 @@ class PolynomialLoss(JointRegression):
             fit_intercept=fit_intercept,
             standardise=standardise,
             clip=clip,
+            missing=missing,
             scheme=scheme,
             colluders=colluders,
             dropouts=dropouts,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from enum import Enum
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -74,7 +75,7 @@ class BoundedStatistic(BaseModel, ABC):
 
     @abstractmethod
     def sum_block(self, block: Units) -> Array:
-        """The sum of the bounded contributions of some units; a contribution that is not finite counts as zero.
+        """The sum of the bounded contributions of some units; one that is not finite counts as that of a row of zeros.
 
         What is computed for a unit up to the last decision about it must be the same whoever else is in the block
         (`zerosum.statistics.rows`).
@@ -106,7 +107,7 @@ class BoundedStatistic(BaseModel, ABC):
 
     def _part(self, block: Units) -> Floats:
         """The sum over a block. Where it fails or is not finite, over its halves, down to the unit that is at fault and
-        counts as zero: once a site has consented, an error would tell the coordinator about a unit."""
+        counts as one of zeros: once a site has consented, an error would tell the coordinator about a unit."""
         try:
             part = to_numpy(self.sum_block(block))
             if part.shape == (self.size,) and np.all(np.isfinite(part)):
@@ -116,9 +117,19 @@ class BoundedStatistic(BaseModel, ABC):
         except Exception:
             _log.warning("%s failed for a block of units; only the one at fault is left out", self.name, exc_info=True)
         if len(block) == 1:
-            return np.zeros(self.size)
+            return self._nobody
         middle = len(block) // 2
         return self._part(block.between(0, middle)) + self._part(block.between(middle, len(block)))
+
+    @cached_property
+    def _nobody(self) -> Floats:
+        """What a unit counts as that fails: a unit with one row of zeros. It contributes like any other, so that every
+        bound on how far two units are apart holds for it too; a vector of zeros would be no contribution at all."""
+        try:
+            part = to_numpy(self.sum_block(Units(np.zeros((1, self.columns)))))
+        except Exception:
+            return np.zeros(self.size)
+        return part if part.shape == (self.size,) and np.all(np.isfinite(part)) else np.zeros(self.size)
 
     @property
     def row_bytes(self) -> int:

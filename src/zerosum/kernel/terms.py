@@ -163,6 +163,11 @@ class Terms:
 
     def whole_mu(self, extra_delta: float) -> float:
         """The mu of the whole study; `extra_delta` is left to finite arithmetic."""
+        if not extra_delta <= self.delta / 100:
+            raise BadParameter(
+                f"finite arithmetic would add more than a hundredth to a delta of {self.delta:g}: ask for a smaller "
+                "epsilon or a larger delta"
+            )
         with computable():
             return accountant.mu_for(self.epsilon, self.delta - extra_delta)
 

@@ -196,7 +196,8 @@ class Site:
         if declared is not None and declared != len(self.units):
             raise BadData(f"the study declares {declared} units for this site, its data hold another number")
         # Any column where there is a rule at all: refusals by column would tell a coordinator that proposes again and
-        # again where values are missing. Whoever loads the data refuses by column; what slips through counts as zero.
+        # again where values are missing. Whoever loads the data refuses by column; what slips through
+        # counts as a unit of zeros.
         self.units.check(range(self.units.columns) if plan.question.missing else ())
         for release in plan.releases:
             kind = find(release.statistic)

@@ -19,6 +19,8 @@ from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics.regression import RegressionRows, counted
 
+_MOST_BOXES = 100_000  # kept of a turn: a table that needs more gets a bound that is not as sharp
+_MOST_SIZE = 1_000_000  # numbers of a release
 _PRECISION = 1e-3  # how far the bound may lie above the true sensitivity
 _MOST_DEGREE = 6
 
@@ -52,6 +54,8 @@ class PolynomialCoefficients(RegressionRows):
             raise ValueError(f"degrees in the response go to {_MOST_DEGREE} and coefficients to 1e6")
         if self.weights.shape != (len(self.table),) or np.any(self.weights < 0) or np.max(self.weights) > 1e6:
             raise ValueError(f"weights must hold a number of at least 0 for each of the {len(self.table)} degrees")
+        if self.size > _MOST_SIZE:
+            raise ValueError(f"a loss of this degree has {self.size} coefficients, more than {_MOST_SIZE}")
         if not self._norm2 > 1e-12:
             raise ValueError("nothing of the loss is left: its table or the weights are zero")
         return self
@@ -168,7 +172,7 @@ def farthest(table: Floats, weights: Floats, *, pair: bool) -> float:
         keep = bound > best * (1 + _PRECISION)
         if not np.any(keep):
             return best * (1 + _PRECISION)
-        if half < 1e-5 or np.sum(keep) > 2_000_000:
+        if half < 1e-5 or np.sum(keep) > _MOST_BOXES:
             return float(np.max(bound[keep]))
         boxes = boxes[keep]
         offsets = np.array(np.meshgrid(*[[-1, 1] if m else [0] for m in moving], indexing="ij")).reshape(3, -1).T

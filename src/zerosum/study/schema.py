@@ -234,8 +234,11 @@ class Study(_Table):
         if (design := self.full_design) is not None:
             if "standardise" not in fields:
                 raise BadStudy(f"the algorithm {self.algorithm!r} is no regression, and takes no [design]")
-            if given := sorted({"columns", "lower", "upper"} & self.parameters.keys()):
-                raise BadStudy(f"with [design], {given[0]} follows from it, so parameters must not give it")
+            if given := sorted({"columns", "lower", "upper", "center", "scale", "missing"} & self.parameters.keys()):
+                raise BadStudy(
+                    f"with [design], {given[0]} follows from it, so parameters must not give it: [design] has ranges, "
+                    "ordinary values and rules for missing ones"
+                )
             found |= {"columns": design.columns, "lower": design.lower, "upper": design.upper}
             if design.ordinary:
                 found |= {"center": design.center, "scale": design.scale}
