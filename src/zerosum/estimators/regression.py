@@ -383,8 +383,8 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
     """Private logistic regression of two classes over sites.
 
     Parameters are those of `LinearRegression`, but for `response`: the two classes, public, the reference first; (0, 1)
-    unless given. `coef_` are logarithms of odds ratios. Predictions rest on `score_coef_`, which are shrunk more and rank
-    better.
+    unless given. `coef_` are logarithms of odds ratios. Predictions rest on `score_coef_`, which are shrunk more and
+    rank better.
 
     Attributes
     ----------

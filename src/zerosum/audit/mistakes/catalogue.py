@@ -228,7 +228,7 @@ _KERNEL = [
         "the first row of a block is not clipped",
         (
             Edit(
-                "statistics.rows:clip_rows",
+                "statistics.rows:clip_factors",
                 "norm <= radius / size",
                 "(norm <= radius / size) | (xp.arange(rows.shape[0]) == 0)",
             ),
