@@ -57,7 +57,9 @@ class AsksForMore(Algorithm):
         return {"sum": Quantity(release.value)}
 
 
-@pytest.mark.parametrize(("kind", "sent"), [(0.0, 0.1 * math.sqrt(2)), (1.0, 1.0), (2.0, 0.0), (3.0, 0.0)])
+@pytest.mark.parametrize(
+    ("kind", "sent"), [(0.0, 0.1 * math.sqrt(2)), (1.0, 1.0), (2.0, 0.1 * math.sqrt(2)), (3.0, 0.1 * math.sqrt(2))]
+)
 def test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that(
     tmp_path: Path, kind: float, sent: float
 ) -> None:
