@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import zerosum
 from zerosum.errors import BadData, BadInput, BadParameter, BadStudy, ZerosumError
-from zerosum.estimators.regression import LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss
+from zerosum.estimators import LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss
 from zerosum.report.coefficients import CoefficientTable
 
 RNG = np.random.default_rng(0)

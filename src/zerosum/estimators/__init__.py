@@ -7,12 +7,14 @@ them outside Zerosum is not protected.
 """
 
 from zerosum.estimators.covariance import Covariance
+from zerosum.estimators.functional import PolynomialLoss
+from zerosum.estimators.glm import LogisticRegression, PoissonRegression
 from zerosum.estimators.histogram import Histogram
 from zerosum.estimators.ica import ICA
 from zerosum.estimators.kmeans import KMeans
 from zerosum.estimators.mean import Mean
 from zerosum.estimators.pca import PCA
-from zerosum.estimators.regression import LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss
+from zerosum.estimators.regression import LinearRegression
 
 __all__ = [
     "ICA",
