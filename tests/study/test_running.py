@@ -11,6 +11,7 @@ import pytest
 import zerosum
 from zerosum import Policy, Site, Units
 from zerosum.errors import BadParameter
+from zerosum.kernel.plan import Plan
 
 ROWS = np.zeros((20, 2))
 PEOPLE = Units.from_list([ROWS[:5], ROWS[5:6], *np.split(ROWS[6:], 14)])
@@ -95,3 +96,23 @@ def test_programs_live_under_algorithms() -> None:
         _ = zerosum.median
     assert {getattr(zerosum, name).__module__.split(".")[1] for name in ("Mean", "PCA")} == {"estimators"}
     assert set(zerosum.__all__) <= set(dir(zerosum))
+
+
+def test_a_study_scans_the_data_of_a_site_once_and_builds_one_plan_a_party(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = {"scans": 0, "plans": 0}
+    check, built = Units.check, Plan.__post_init__
+
+    def scan(self: Units, *arguments: Any) -> None:
+        counts["scans"] += 1
+        check(self, *arguments)
+
+    def build(self: Plan) -> None:
+        counts["plans"] += 1
+        built(self)
+
+    monkeypatch.setattr(Units, "check", scan)
+    monkeypatch.setattr(Plan, "__post_init__", build)
+    mean = zerosum.algorithms.Mean(columns=("a", "b"), clip=1.0)
+    tables = {f"walk {name}": np.zeros((20, 2)) for name in "abc"}
+    zerosum.run(mean, tables, epsilon=1.0, delta=1e-5, unit="person")
+    assert counts == {"scans": 3, "plans": 1 + 3}

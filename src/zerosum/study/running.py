@@ -131,16 +131,26 @@ def run(
         seed=random_state,
     )
     plan = make_plan(algorithm, terms, algorithm.name)
-    for site in members:  # whoever calls this holds the data, and may be told
-        try:
-            algorithm.check_missing(site.units)
-        except BadData as error:
-            raise error.about(f"site {site.name!r}") from None
+    if plan.question.missing:  # consent looks at no column then, and whoever calls this holds the data and may be told
+        _name_missing(algorithm, members)
     for request in resolve(algorithm, plan).requests(adjacency):
         for site in members:
             request.statistic.check_values(site.units)
     with closing(InProcess(members)) as engine:
-        return execute(plan, algorithm, engine, observer)
+        try:
+            return execute(plan, algorithm, engine, observer)
+        except BadData:
+            _name_missing(algorithm, members)  # in which column, where that is what is wrong
+            raise
+
+
+def _name_missing(algorithm: Algorithm, members: Iterable[Site]) -> None:
+    """Tell the owner of the data in which column values are missing and have no rule."""
+    for site in members:
+        try:
+            algorithm.check_missing(site.units)
+        except BadData as error:
+            raise error.about(f"site {site.name!r}") from None
 
 
 def declared_unit(unit: Unit | None, tables: Iterable[Units], *, seeded: bool) -> Unit:
