@@ -90,6 +90,80 @@ SMALL: list[Case] = [
             "rate_bound": 3.0,
         },
     ),
+    # with an offset, a weight, a draw
+    (
+        "residual_gradient",
+        {"columns": 5, "clip": 1.5, "coefficients": [0.5, -1, 0.2], "bound": 0.3, "offset": [-2, 3], "weighted": True},
+    ),
+    (
+        "residual_gradient",
+        {"columns": 4, "clip": 0.7, "coefficients": [1, 2], "kept": [0.3, 2], "weighted": True, "intercept": 0.5},
+    ),
+    (
+        "residual_moment",
+        {
+            "columns": 5,
+            "clip": 1.0,
+            "coefficients": [0.1, 0.4],
+            "bound": 0.5,
+            "offset": [-9, 9],
+            "intercept": 0,
+            "lower": [0, -3, 0, 0, -1],
+            "upper": [1, 5, 4, 1, 1],
+            "weighted": True,
+        },
+    ),
+    (
+        "newton_step",
+        {"columns": 5, "clip": 1.0, "coefficients": [1, 40], "intercept": 0, "offset": [-1, 2], "kept": [0.2, 2]},
+    ),
+    (
+        "newton_step",
+        {
+            "columns": 5,
+            "clip": 1.5,
+            "coefficients": [4, 1, 0],
+            "family": "poisson",
+            "curvature": 0.9,
+            "bound": 2.0,
+            "most": 20.0,
+            "rate_bound": 3.0,
+            "offset": [-3, 4],
+            "weighted": True,
+        },
+    ),
+    (
+        "fit_histogram",
+        {
+            "columns": 5,
+            "clip": 1.0,
+            "coefficients": [0.5, -1, 0.3],
+            "edges": [-1, 0, 1],
+            "family": "logistic",
+            "offset": [-1, 1],
+            "kept": [0, 0.6],
+        },
+    ),
+    (
+        "polynomial_coefficients",  # mostly a constant: no two whole rows are as far apart as one is from nothing
+        {
+            "columns": 4,
+            "clip": 1.3,
+            "table": [[1.0, 0.1], [0.1, 0.0], [0.2, 0.0]],
+            "weights": [1, 1, 1],
+            "weighted": True,
+        },
+    ),
+    (
+        "polynomial_coefficients",
+        {
+            "columns": 4,
+            "clip": 1.3,
+            "table": [[0, 0, 1], [0, -2, 0], [1, 0, 0]],
+            "weights": [0.3, 1, 0.7],
+            "kept": [0.2, 2],
+        },
+    ),
     (
         "polynomial_coefficients",
         {"columns": 3, "clip": 1.3, "table": [[0, 0, 1], [0, -2, 0], [1, 0, 0]], "weights": [0.3, 1, 0.7]},
@@ -139,6 +213,19 @@ def _wide() -> list[Case]:
         ("residual_moment", {"columns": D, "clip": 0.8, "coefficients": damped[0], "bound": 0.1}),
         ("newton_step", {"columns": D, "clip": 1.0, "coefficients": 5 * near[0], "center": near[0, 1:]}),
         ("newton_step", {"columns": D, "clip": 2.0, "coefficients": near[0], "family": "poisson", "bound": 0.5}),
+        (
+            "newton_step",
+            {
+                "columns": D,
+                "clip": 2.0,
+                "coefficients": near[0, 3:],
+                "family": "poisson",
+                "bound": 0.5,
+                "offset": [-2, 2],
+                "weighted": True,
+                "kept": [0.3, 2],
+            },
+        ),
         (
             "polynomial_coefficients",
             {"columns": 12, "clip": 1.0, "table": [[0], [1], [1], [1]], "weights": [0, 1, 1, 1]},

@@ -99,6 +99,52 @@ def test_a_newton_step_has_the_gradient_and_the_hessian_of_the_likelihood(family
     assert np.allclose(found[1], hessian)
 
 
+def test_an_offset_a_weight_and_a_draw_do_what_they_say() -> None:
+    """Beside the features stand an offset in 0 to 4, a weight in 0 to 2 and a draw in 0 to 1."""
+    rng = np.random.default_rng(1)
+    tables = [rng.uniform(LOWER, UPPER, (count, 3)) for count in (1, 3, 2, 1, 5)]
+    roles = [rng.uniform(0, [4, 2, 1], (len(rows), 3)) for rows in tables]
+    wide = [np.column_stack([rows[:, :2], role, rows[:, 2]]) for rows, role in zip(tables, roles, strict=True)]
+    more: dict[str, Any] = {
+        "columns": 6,
+        "lower": [*LOWER[:2], 0, 0, 0, LOWER[2]],
+        "upper": [*UPPER[:2], 4, 2, 1, UPPER[2]],
+        "offset": (-1.0, 1.0),
+        "weighted": True,
+        "kept": (0.4, 2.0),
+        "coefficients": W,
+    }
+    steps, moments = np.zeros(3), np.zeros((3, 3))
+    for rows, role in zip(tables, roles, strict=True):
+        u, shrunk, y = entered(rows)
+        offset, weight = role[:, 0] / 2 - 1, role[:, 1] / 2 * (role[:, 2] >= 0.4) / len(rows)
+        r = (y > 0) - 1 / (1 + np.exp(-u @ W - offset))
+        steps += (u * (weight * r)[:, None]).sum(axis=0)
+        moments += (u * weight[:, None]).T @ u
+    logistic = NewtonStep(**BOUNDS | more)
+    assert np.allclose(logistic.split(logistic.total(Units.from_list(wide)))[0], steps)
+    linear = ResidualMoment(**BOUNDS | more, bound=9.0)
+    second, gradient, _size = linear.split(linear.total(Units.from_list(wide)))
+    assert np.allclose(second, moments)
+    expected = np.zeros(3)
+    for rows, role in zip(tables, roles, strict=True):
+        u, shrunk, y = entered(rows)
+        weight = role[:, 1] / 2 * (role[:, 2] >= 0.4) / len(rows)
+        expected += (u * (weight * (shrunk * (y - role[:, 0] / 2 + 1) - u @ W))[:, None]).sum(axis=0)
+    assert np.allclose(gradient, expected)
+
+
+def test_a_weight_lets_a_unit_be_nothing() -> None:
+    """Of a loss that is mostly a constant two rows are close to each other and far from none."""
+    params: dict[str, Any] = {"columns": 2, "clip": 1, "table": [[1.0], [0.1]], "weights": [1, 1], "intercept": 0}
+    whole = PolynomialCoefficients(**params)
+    weighed = PolynomialCoefficients(**params | {"columns": 3}, weighted=True)
+    assert whole.sensitivity(Adjacency.REPLACE_ONE) < 0.21
+    assert weighed.sensitivity(Adjacency.REPLACE_ONE) == weighed.sensitivity(Adjacency.ADD_REMOVE) > 1
+    with pytest.raises(BadParameter, match="has no offset"):
+        PolynomialCoefficients(**params | {"columns": 3}, offset=(0.0, 1.0))
+
+
 def test_polynomial_coefficients_are_the_loss() -> None:
     units, tables = people()
     table = np.array([[0.5, 0.0, 1.0], [0.0, -2.0, 0.3], [1.0, 0.2, 0.0], [0.1, 0.0, 0.4]])

@@ -16,7 +16,6 @@ from zerosum.arrays import Array
 from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics.regression import Residuals
-from zerosum.statistics.rows import fold, like
 
 
 class FitHistogram(Residuals):
@@ -25,8 +24,8 @@ class FitHistogram(Residuals):
     The axis is the linear predictor of a logistic model, and the residual over its bound of the others. A unit with
     several rows contributes the shares of its rows, so it weighs one. Values beyond the edges count in the outer bins.
 
-    Sensitivity. A contribution is a probability vector over the cells: sqrt(2) when one is replaced, attained by two
-    different cells, and 1 when one is added or removed, as for any histogram.
+    Sensitivity. A contribution is a probability vector over the cells, or shorter where rows have weights: sqrt(2) when
+    one is replaced, attained by two different cells, and 1 when one is added or removed, as for any histogram.
     """
 
     name: ClassVar[str] = "fit_histogram"
@@ -54,18 +53,18 @@ class FitHistogram(Residuals):
         return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else math.sqrt(1 + int(self.count))
 
     def sum_block(self, block: Units) -> Array:
-        x, shrunk, response = self.design(block)
-        xp = array_namespace(x)
+        rows = self.design(block)
+        xp = array_namespace(rows.x)
         if self.family == "logistic":
-            axis = fold(x * like(self.clip * self.coefficients, x)[None, :])
-            group = to_numpy(xp.astype(response > 0, x.dtype)).astype(np.intp)
+            axis = self.predictor(rows)
+            group = to_numpy(xp.astype(rows.response > 0, rows.x.dtype)).astype(np.intp)
         else:
-            axis = self.residuals(block)[1]
-            group = np.zeros(x.shape[0], dtype=np.intp)
+            axis = self.residuals(rows)[0]
+            group = np.zeros(rows.x.shape[0], dtype=np.intp)
         place = np.searchsorted(self.edges[1:-1], to_numpy(axis), side="right")
-        clipped = (to_numpy(shrunk) < 1).astype(np.intp)
+        clipped = (to_numpy(rows.shrunk) < 1).astype(np.intp)
         cells = (clipped * self.classes + group) * self.bins + place
-        counts = np.bincount(cells, weights=to_numpy(block.row_weights(x)), minlength=2 * self.classes * self.bins)
+        counts = np.bincount(cells, weights=to_numpy(rows.weight), minlength=2 * self.classes * self.bins)
         return np.append(counts, float(len(block))) if self.count else counts
 
     def split(self, release: Array) -> Array:

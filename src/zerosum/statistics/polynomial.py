@@ -39,7 +39,8 @@ class PolynomialCoefficients(RegressionRows):
     a polynomial on the cube [-1, 1]^3. `farthest` bounds its maximum from above by branch and bound: on a box of half
     widths e around m it is at most F(m) plus e times bounds of the partial derivatives on the box; boxes that cannot
     hold the maximum are dropped and the others cut, until the bound is within a thousandth of a value that is attained.
-    Added or removed: the same with one point, sum of weights[j]^2 a_j(y)^2.
+    Added or removed: the same with one point, sum of weights[j]^2 a_j(y)^2. Where rows have weights of their own, or
+    some do not count, replacing a unit may cost as much as removing it: the larger of the two.
     """
 
     name: ClassVar[str] = "polynomial_coefficients"
@@ -56,6 +57,8 @@ class PolynomialCoefficients(RegressionRows):
             raise ValueError(f"weights must hold a number of at least 0 for each of the {len(self.table)} degrees")
         if self.size > _MOST_SIZE:
             raise ValueError(f"a loss of this degree has {self.size} coefficients, more than {_MOST_SIZE}")
+        if self.offset is not None:
+            raise ValueError("a polynomial in x.w alone has no offset")
         if not self._norm2 > 1e-12:
             raise ValueError("nothing of the loss is left: its table or the weights are zero")
         return self
@@ -87,13 +90,14 @@ class PolynomialCoefficients(RegressionRows):
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         if adjacency is Adjacency.REPLACE_ONE:
-            return math.sqrt(self._distance2)
+            zero_too = self.weighted or self.kept is not None
+            return math.sqrt(max(self._distance2, self._norm2) if zero_too else self._distance2)
         return math.sqrt(self._norm2 + int(self.count))
 
     def sum_block(self, block: Units) -> Array:
-        x, _shrunk, response = self.design(block)
+        rows = self.design(block)
+        x, response, own = rows.x, rows.response, rows.weight
         xp = array_namespace(x)
-        own = block.row_weights(x)
         parts = []
         for j in self.degrees:
             value = xp.zeros_like(response)

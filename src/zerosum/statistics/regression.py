@@ -1,6 +1,7 @@
 """What regression asks of a site: sums over units of what each says about the coefficients at hand.
 
-Rows hold the features and, last, the response. Features are normalised, centred and scaled (public constants or earlier
+Rows hold the features, then an offset, a weight and a draw where the statistic says that there are such columns, and,
+last, the response. Features are normalised, centred and scaled (public constants or earlier
 releases), `intercept` is appended, and the row u is divided by c and clipped to the unit ball: x = s u/c with s <= 1.
 A linear response is multiplied by the same s, so that a clipped row is one that weighs less (s^2) and the model still
 holds for it; in the other families the model is that of the clipped features.
@@ -20,13 +21,22 @@ A unit with several rows contributes the mean over its rows, which lies in the c
 contribute, and a hull is as wide as its points: one bound for the whole vector, and nothing is clipped a second time.
 With `count` one more entry counts the units (needed where their number is not public); replacing a unit leaves it.
 
+**Weights.** A weight in [0, 1] multiplies what a row contributes but for the count, and a row whose draw is not `kept`
+contributes nothing. Contributions then lie in the hull of those of whole rows and of zero. The diameter of that is that
+of the whole rows, or the largest norm of one, if that is more. For every statistic of this module the norm (what adding
+a unit does) is less than the diameter, so neither bound changes; `polynomial_coefficients` takes the larger itself.
+
+**Offsets.** An offset is clipped to its public range and added to the linear predictor of its row. Every proof below
+holds for any residual in [-1, 1], and that of the logistic model for any probability, so no bound depends on it.
+
 Tested in tests/statistics/test_regression_statistics.py.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -43,6 +53,7 @@ Family = Literal["linear", "logistic", "poisson"]
 
 SQUARE = ((1 + math.sqrt(5)) / 2) ** 2.5 / 2 * (1 - 1e-12)
 CURVATURE = math.sqrt((37 + 14 * math.sqrt(7)) / 48) * (1 - 1e-12)
+Bounded = Annotated[float, Field(ge=-1e6, le=1e6)]
 _STEEPEST = 30.0  # linear predictors beyond this change nothing
 
 
@@ -82,39 +93,63 @@ class ColumnMoments(Ranged):
         return root * release[: self.columns], root / SQUARE * release[self.columns : 2 * self.columns]
 
 
+@dataclass(frozen=True, eq=False)
+class Entered:
+    """Rows as they enter a statistic."""
+
+    x: Array  # the features, of norm at most 1
+    shrunk: Array  # what they were multiplied by to be so
+    response: Array  # in -1 to 1
+    weight: Array  # of each row in the sum: one over its unit's rows, times the row's own weight
+    offset: Array | None  # of the linear predictor
+
+
 class RegressionRows(Ranged):
-    """What the statistics of this module share: from a row to (x, s, y)."""
+    """What the statistics of this module share: from a row to (x, s, y).
+
+    `offset` is what the ends of the offset's range stand for in the linear predictor; None if there is no such column.
+    `weighted` says that there is a column of weights, whose range stands for 0 to 1. `kept` says that there is a column
+    of draws, whose range stands for 0 to 1, and which of them count: from the first number up to the second. These
+    columns stand before the response, in this order.
+    """
 
     center: FloatArray | None = None
     scale: FloatArray | None = None
     intercept: float = Field(default=1.0, ge=0, le=1e6)
     count: bool = False
+    offset: tuple[Bounded, Bounded] | None = None
+    weighted: bool = False
+    kept: tuple[Bounded, Bounded] | None = None
 
     @model_validator(mode="after")
     def _features_fit(self) -> Self:
-        if self.columns < 2 and self.intercept == 0:
+        if self.features < 0 or self.features + int(self.intercept > 0) < 1:
             raise ValueError("a regression needs a feature or an intercept beside the response")
         for what, value in (("center", self.center), ("scale", self.scale)):
-            if value is not None and value.shape != (self.columns - 1,):
-                raise ValueError(f"{what} must hold one number for each of the {self.columns - 1} features")
+            if value is not None and value.shape != (self.features,):
+                raise ValueError(f"{what} must hold one number for each of the {self.features} features")
         if self.scale is not None and not np.all(self.scale >= SMALLEST):
             raise ValueError("every scale must be positive")
         return self
 
     @property
+    def features(self) -> int:
+        return self.columns - 1 - sum((self.offset is not None, self.weighted, self.kept is not None))
+
+    @property
     def width(self) -> int:
         """How many coefficients there are."""
-        return self.columns - 1 + int(self.intercept > 0)
+        return self.features + int(self.intercept > 0)
 
     @property
     def row_bytes(self) -> int:
         return 8 * 8 * (self.width + 1)
 
-    def design(self, block: Units) -> tuple[Array, Array, Array]:
-        """For each row: its features as they enter, of norm at most 1, what they were shrunk by, and the response."""
+    def design(self, block: Units) -> Entered:
+        """The rows of some units as they enter."""
         rows = self.normalise(block)
         xp = array_namespace(rows)
-        features, response = rows[:, :-1], xp.clip(rows[:, -1], -1.0, 1.0)
+        features, response = rows[:, : self.features], xp.clip(rows[:, -1], -1.0, 1.0)
         if self.center is not None:
             features = features - like(self.center, rows)[None, :]
         if self.scale is not None:
@@ -123,7 +158,25 @@ class RegressionRows(Ranged):
             constant = xp.full((rows.shape[0], 1), self.intercept, dtype=rows.dtype)
             features = xp.concat([features, constant], axis=1)
         x, shrunk = clip_factors(features / self.clip, 1.0)
-        return x, shrunk, response
+        offset, weight = self._roles(rows, block.row_weights(x))
+        return Entered(x, shrunk, response, weight, offset)
+
+    def _roles(self, rows: Array, weight: Array) -> tuple[Array | None, Array]:
+        """The offset of every row, and its weight where that in its unit's mean is given."""
+        xp, at, offset = array_namespace(rows), self.features, None
+
+        def share() -> Array:  # of the way from one end of its range to the other
+            return 0.5 * (xp.clip(rows[:, at], -1.0, 1.0) + 1.0)
+
+        if self.offset is not None:
+            low, high = self.offset
+            offset, at = low + (high - low) * share(), at + 1
+        if self.weighted:
+            weight, at = weight * share(), at + 1
+        if self.kept is not None:
+            draw = share()
+            weight = weight * xp.astype((draw >= self.kept[0]) & (draw < self.kept[1]), weight.dtype)
+        return offset, weight
 
     def _check_coefficients(self, coefficients: Floats) -> None:
         if coefficients.shape != (self.width,):
@@ -149,14 +202,18 @@ class Residuals(RegressionRows):
             raise ValueError("residuals of a logistic model are within 1: their bound must not be less")
         return self
 
-    def residuals(self, block: Units) -> tuple[Array, Array, Array]:
-        """For each row: x, the residual over its bound, and what the model expects (a probability, a rate)."""
-        x, shrunk, response = self.design(block)
+    def predictor(self, rows: Entered) -> Array:
+        """The linear predictor of every row. A linear model's has no offset: that is taken from the response."""
+        own = fold(rows.x * like(self.clip * self.coefficients, rows.x)[None, :])
+        return own if rows.offset is None or self.family == "linear" else own + rows.offset
+
+    def residuals(self, rows: Entered) -> tuple[Array, Array]:
+        """For each row: the residual over its bound, and what the model expects (a probability, a rate)."""
+        x, predictor, response = rows.x, self.predictor(rows), rows.response
         xp = array_namespace(x)
-        predictor = fold(x * like(self.clip * self.coefficients, x)[None, :])
         if self.family == "linear":
             expected = predictor
-            gap = shrunk * response - predictor
+            gap = rows.shrunk * (response if rows.offset is None else response - rows.offset) - predictor
         else:
             growth = exponential(xp.clip(predictor, -_STEEPEST, _STEEPEST))
             if self.family == "logistic":
@@ -165,7 +222,7 @@ class Residuals(RegressionRows):
             else:
                 expected = growth
                 gap = 0.5 * self.most * (response + 1.0) - growth
-        return x, xp.clip(gap / self.bound, -1.0, 1.0), expected
+        return xp.clip(gap / self.bound, -1.0, 1.0), expected
 
 
 class ResidualGradient(Residuals):
@@ -186,10 +243,11 @@ class ResidualGradient(Residuals):
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else math.sqrt(1 + SQUARE**2 + int(self.count))
 
     def sum_block(self, block: Units) -> Array:
-        x, r, _expected = self.residuals(block)
-        xp = array_namespace(x)
-        weighted = r * block.row_weights(x)
-        gradient = xp.matmul(weighted[None, :], x)[0, :]
+        rows = self.design(block)
+        r, _expected = self.residuals(rows)
+        xp = array_namespace(r)
+        weighted = r * rows.weight
+        gradient = xp.matmul(weighted[None, :], rows.x)[0, :]
         size = SQUARE * xp.sum(weighted * r)
         return counted(np.append(to_numpy(gradient), float(size)), block, self.count)
 
@@ -222,10 +280,11 @@ class ResidualMoment(Residuals):
         return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else math.sqrt(1 + int(self.count))
 
     def sum_block(self, block: Units) -> Array:
-        x, r, _expected = self.residuals(block)
-        xp = array_namespace(x)
-        z = xp.concat([x, self.response_weight * r[:, None]], axis=1)
-        z = z * xp.sqrt(block.row_weights(z) / (1 + self.response_weight**2))[:, None]
+        rows = self.design(block)
+        r, _expected = self.residuals(rows)
+        xp = array_namespace(r)
+        z = xp.concat([rows.x, self.response_weight * r[:, None]], axis=1)
+        z = z * xp.sqrt(rows.weight / (1 + self.response_weight**2))[:, None]
         return counted(coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(z), z))), block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, Floats, float]:
@@ -280,9 +339,10 @@ class NewtonStep(Residuals):
         return math.sqrt(own + int(self.count))
 
     def sum_block(self, block: Units) -> Array:
-        x, r, expected = self.residuals(block)
+        rows = self.design(block)
+        r, expected = self.residuals(rows)
+        x, weights = rows.x, rows.weight
         xp = array_namespace(x)
-        weights = block.row_weights(x)
         if self.family == "logistic":
             bent = 4.0 * expected * (1.0 - expected)
         else:
