@@ -12,10 +12,10 @@ from zerosum.algorithms.glm import LogisticRegression, PoissonRegression
 from zerosum.algorithms.histogram import Histogram
 from zerosum.algorithms.ica import ICA
 from zerosum.algorithms.kmeans import KMeans
+from zerosum.algorithms.linear import LinearRegression
 from zerosum.algorithms.mean import Mean
 from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
-from zerosum.algorithms.regression import LinearRegression
 from zerosum.errors import BadParameter
 
 ALGORITHMS: dict[str, type[Algorithm]] = {

@@ -32,7 +32,8 @@ class PolynomialLoss(Regression):
     release. The noisy polynomial need have no minimum: eigenvalues of its quadratic part are floored, a ridge from the
     known noise is added, and beyond degree 2 the minimum is sought within `largest` of the origin.
 
-    Results: `coefficients` and `intercept` of x.w for the data as they are, and `loss`, the noisy mean loss there.
+    Results: `coefficients` and `intercept` of x.w for the data as they are, and `loss`, the noisy mean loss there
+    (with weights, of weighted losses, over all units).
     """
 
     name: ClassVar[str] = "polynomial-loss"
@@ -46,7 +47,13 @@ class PolynomialLoss(Regression):
             raise ValueError("the table must have a row for each degree of x.w, up to 2 at least")
         if self.evaluate_share:
             raise ValueError("a loss of one's own has no evaluation: leave evaluate_share out")
+        if self.offset is not None:
+            raise ValueError("a loss that is a polynomial in x.w alone has no offset")
         return self
+
+    @property
+    def _buys(self) -> bool:
+        return self.standardise == "dp"  # no mean weight is needed
 
     @property
     def describe(self) -> str:
@@ -67,8 +74,10 @@ class PolynomialLoss(Regression):
         return PolynomialCoefficients(**self._bounds(frame, adjacency), table=self.table, weights=self.weights)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        bought = (PrivateSum(self._columns(adjacency), self.standardise_share),) if self.standardise == "dp" else ()
-        return (*bought, PrivateSum(self._statistic(self._frame(_ROOM, _RANGED), adjacency), self._left))
+        return (
+            *self._bought(adjacency),
+            PrivateSum(self._statistic(self._frame(_ROOM, _RANGED), adjacency), self._left),
+        )
 
     def program(self, adjacency: Adjacency) -> Program:
         frame = yield from self._measure(adjacency, _ROOM, _RANGED)

@@ -68,10 +68,6 @@ class NewtonRegression(Regression):
     def _newton(self) -> tuple[float, ...]:
         return _NEWTON[self._turns]
 
-    @property
-    def _buys(self) -> bool:
-        return self.standardise == "dp"
-
     def resolve(self, facts: PublicFacts) -> Self:
         """Clips are as wide, and rounds as many, as the noise makes worth while: clipped rows bias these models, and
         steep ones take more steps."""
@@ -96,6 +92,9 @@ class NewtonRegression(Regression):
         is, which end at 1."""
         room = self.room or _ROOM
         return room, min(1.0, _RANGED * room / _ROOM)
+
+    def _shares(self) -> tuple[float, ...]:
+        return tuple(self._left * share / math.fsum(self._newton) for share in self._newton)
 
     @abstractmethod
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
@@ -156,30 +155,44 @@ class LogisticRegression(NewtonRegression):
     The start is the functional mechanism's: Taylor's quadratic of the loss, released once as coefficients and minimised
     with a ridge from the known noise. With `method` "polynomial" that is all, at the whole budget: it ranks better
     where the budget is small, and its intervals are those of one look at zero, which leaves most coefficients open.
-    "auto" takes it where one Newton round would know less than a few times what the prior does.
+    "auto" takes it where one Newton round would know less than a few times what the prior does. With an offset, which
+    the quadratic does not know, Newton rounds begin at once.
     """
 
     name: ClassVar[str] = "logistic-regression"
     family: ClassVar[Family] = "logistic"
     method: Literal["auto", "newton", "polynomial"] = "auto"
 
+    @model_validator(mode="after")
+    def _start_fits(self) -> Self:
+        if self.offset is not None and self.method == "polynomial":
+            raise ValueError("the method 'polynomial' knows no offset: leave it to the planner, or take 'newton'")
+        return self
+
     def resolve(self, facts: PublicFacts) -> Self:
         width = self.features + int(self.intercept)
         known = _CURVED * _PREDICTOR / (2 * math.sqrt(width) * max(self._unit_noise(facts), 1e-300))
-        method = self.method if self.method != "auto" else ("newton" if known > _WORTH else "polynomial")
+        method = self.method
+        if method == "auto":
+            method = "newton" if known > _WORTH or self.offset is not None else "polynomial"
         return super().resolve(facts).model_copy(update={"method": method})
 
     @property
     def _plan(self) -> str:
+        if self.offset is not None:
+            return super()._plan
         return "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
 
     def _shares(self) -> tuple[float, ...]:
+        """Of the start, then of the rounds; with an offset there is no start."""
+        if self.offset is not None:
+            return super()._shares()
         if self.method == "polynomial":
             return (self._left,)
         return tuple(self._left * share / (_START + math.fsum(self._newton)) for share in (_START, *self._newton))
 
-    def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency) -> FitHistogram:
-        bounds = self._bounds(frame, adjacency) | {"family": "logistic"}
+    def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency, size: float | None = None) -> FitHistogram:
+        bounds = self._fit_bounds(frame, adjacency) | {"family": "logistic"}
         return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-5, 5, 41))
 
     def _quadratic(self, frame: Frame, adjacency: Adjacency) -> PolynomialCoefficients:
@@ -194,17 +207,19 @@ class LogisticRegression(NewtonRegression):
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         frame = self._frame(*self._rooms)
-        bought = (PrivateSum(self._columns(adjacency), self.standardise_share),) if self._buys else ()
-        start, *rest = self._shares()
-        steps = [PrivateSum(self._step(frame, frame.start, adjacency), share) for share in rest]
-        quadratic = PrivateSum(self._quadratic(frame, adjacency), start)
-        return (*bought, quadratic, *steps, *self._evaluation(adjacency))
+        shares, first = self._shares(), []
+        if self.offset is None:
+            first, shares = [PrivateSum(self._quadratic(frame, adjacency), shares[0])], shares[1:]
+        steps = [PrivateSum(self._step(frame, frame.start, adjacency), share) for share in shares]
+        return (*self._bought(adjacency), *first, *steps, *self._evaluation(adjacency))
 
     def _constant(self, mean_response: float) -> float:
         return 0.0
 
     def program(self, adjacency: Adjacency) -> Program:
         frame = yield from self._measure(adjacency, *self._rooms)
+        if self.offset is not None:
+            return (yield from self._rounds(frame, [], frame.start, adjacency, self._shares(), 0.5))
         start, *rest = self._shares()
         statistic = self._quadratic(frame, adjacency)
         release = yield PrivateSum(statistic, start)
@@ -272,8 +287,8 @@ class PoissonRegression(NewtonRegression):
     def _left(self) -> float:
         return 1 - self.standardise_share - self.evaluate_share
 
-    def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency) -> FitHistogram:
-        bounds = self._bounds(frame, adjacency) | {"family": "poisson", "most": self._most, "bound": self._most}
+    def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency, size: float | None = None) -> FitHistogram:
+        bounds = self._fit_bounds(frame, adjacency) | {"family": "poisson", "most": self._most, "bound": self._most}
         return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-1, 1, 41))
 
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
@@ -288,13 +303,10 @@ class PoissonRegression(NewtonRegression):
             curvature=_CURVATURE,
         )
 
-    def _shares(self) -> tuple[float, ...]:
-        return tuple(self._left * share / math.fsum(self._newton) for share in self._newton)
-
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         frame = self._frame(*self._rooms)
         steps = [PrivateSum(self._step(frame, frame.start, adjacency, 1.0), share) for share in self._shares()]
-        return (PrivateSum(self._columns(adjacency), self.standardise_share), *steps, *self._evaluation(adjacency))
+        return (*self._bought(adjacency), *steps, *self._evaluation(adjacency))
 
     def _rate(self, mean_response: float) -> float:
         return max(self._most * (mean_response + 1) / 2, 0.01 * self._most)
@@ -307,14 +319,38 @@ class PoissonRegression(NewtonRegression):
         release = yield PrivateSum(statistic, self.standardise_share)
         units = counted_units(release)
         measured = self._measured_frame(release, statistic, units, self._rooms[0])
-        mean = float(np.clip(statistic.split(release.value)[0][-1] / units, -1, 1))
+        sums, squares = statistic.split(release.value)
+        means = np.clip(sums / units, -1, 1)
+        mean, spreads = float(means[-1]), squares / units - means**2
         frame, at = measured, measured.start
         if self.standardise != "dp":
             frame = self._frame(*self._rooms)
             at = frame.start
             if self.intercept:
-                at = np.append(at[:-1], self._constant(mean) / frame.intercept)
-        return (yield from self._rounds(frame, [], at, adjacency, self._shares(), self._rate(mean)))
+                begin = self._constant(mean) - self._mean_offset(means, spreads)
+                at = np.append(at[:-1], begin / frame.intercept)
+        rate = self._rate(mean) * self._uneven(means, spreads)
+        return (yield from self._rounds(frame, [], at, adjacency, self._shares(), rate))
+
+    def _offset_spread(self, variance: Floats) -> float:
+        """The standard deviation of the offset."""
+        if (ends := self._offset_range) is None:
+            return 0.0
+        return (ends[1] - ends[0]) / 2 * math.sqrt(float(np.clip(variance[self.features], 0, 1)))
+
+    def _mean_offset(self, mean: Floats, variance: Floats) -> float:
+        """The logarithm of the mean exposure, as for normal logarithms, but within the range of the offset."""
+        if (ends := self._offset_range) is None:
+            return 0.0
+        middle = super()._mean_offset(mean, variance)
+        return min(middle + self._offset_spread(variance) ** 2 / 2, ends[1])
+
+    def _uneven(self, mean: Floats, variance: Floats) -> float:
+        """How many times the mean rate bounds have to make room for, since exposures differ."""
+        if (ends := self._offset_range) is None:
+            return 1.0
+        return math.exp(min(_EXPOSED * self._offset_spread(variance), ends[1] - self._mean_offset(mean, variance)))
 
 
+_EXPOSED = 1.5  # standard deviations of the offset above the mean that clips of counts make room for
 _CURVATURE = 0.7  # of the Hessian beside a Poisson gradient: more of it makes both noisier
