@@ -181,7 +181,9 @@ def test_what_is_asked_for_is_what_was_planned(family: str, adjacency: Adjacency
 
 def covered(family: str, weights: str, runs: int) -> tuple[float, float]:
     """How many 90 % intervals hold what the pooled data would give, and the truth."""
-    roles, pooled, population = ("offset", "weight"), [], []
+    roles = ("offset", "weight")
+    pooled: list[Any] = []
+    population: list[Any] = []
     rehearsal = Rehearsal(algorithm(family, roles), 4000, 4, epsilon=6.0, delta=1e-5)
     for seed in range(runs):
         rows = table(family, 4000, 100 + seed, weights)

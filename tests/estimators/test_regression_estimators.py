@@ -223,3 +223,67 @@ def test_missing_values_in_a_study_with_a_design(tmp_path: Path) -> None:
         zerosum.Study.load(path).run()
     path.write_text(path.read_text().replace("[design.ranges]", "[design.missing]\nage = 50\n\n[design.ranges]"))
     assert zerosum.Study.load(path).run().report.worst_epsilon <= 4.0 + 1e-6
+
+
+# ---- offsets and weights -------------------------------------------------------------------------------------------
+
+
+def test_an_exposure_and_weights() -> None:
+    rng = np.random.default_rng(5)
+    years = {name: rng.uniform(0.2, 3, 1500) for name in X}
+    some = {name: (rng.random(1500) < 0.7).astype(float) for name in X}
+    # whoever weighs nothing has another rate altogether
+    y = {n: rng.poisson(years[n] * np.exp(rows @ TRUE) * np.where(some[n] > 0, 1, 4)) for n, rows in X.items()}
+    logs = {name: np.log(values) for name, values in years.items()}
+    model = PoissonRegression(response=30, offset_range=(-1.7, 1.2), **BOUNDS | {"epsilon": 8.0})
+    fitted = model.fit(X, y, offset=logs, weights=some)
+    assert np.max(np.abs(fitted.coef_ - TRUE)) < 0.25
+    assert fitted.intercept_ == pytest.approx(0.0, abs=0.15)
+    assert [row.name for row in fitted.table_.rows] == ["x0", "x1", "x2", "intercept"]
+    ratio = fitted.predict(X["west"], offset=logs["west"]) / fitted.predict(X["west"])
+    assert np.allclose(ratio, years["west"])
+    whole = {"X": np.vstack(list(X.values())), "sites": np.repeat(list(X), 1500)}
+    again = model.fit(
+        whole["X"],
+        np.concatenate(list(y.values())),
+        sites=whole["sites"],
+        offset=np.concatenate(list(logs.values())),
+        weights=np.concatenate(list(some.values())),
+    )
+    assert np.array_equal(again.coef_, fitted.coef_)
+    assert again.fit(X, y).coef_.shape == (3,)  # and without them
+
+
+def test_an_offset_of_classes_and_numbers() -> None:
+    rng = np.random.default_rng(6)
+    shift = {name: rng.uniform(-1, 1, 1500) for name in X}
+    y = {name: values + shift[name] for name, values in linear().items()}
+    fitted = LinearRegression(response=(-4, 4), offset_range=(-1, 1), **BOUNDS).fit(X, y, offset=shift)
+    assert np.max(np.abs(fitted.coef_ - TRUE)) < 0.1
+    assert fitted.residual_std_ == pytest.approx(0.2, rel=0.3)
+    sick = {n: (rng.random(1500) < 1 / (1 + np.exp(-3 * rows @ TRUE - shift[n]))).astype(int) for n, rows in X.items()}
+    model = LogisticRegression(offset_range=(-1, 1), **BOUNDS).fit(X, sick, offset=shift)
+    assert np.max(np.abs(model.coef_[0] - 3 * TRUE)) < 0.8
+    odds = model.decision_function(X["west"], offset=shift["west"]) - model.decision_function(X["west"])
+    assert np.allclose(odds, shift["west"])
+    with pytest.raises(BadData, match="offset must have a finite number"):
+        model.predict_proba(X["west"], offset=shift["west"][1:])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"weights": {name: np.full(1500, 1.5) for name in X}}, "weights must lie in 0 to 1"),
+        ({"weights": {name: np.full(1500, np.nan) for name in X}}, "weights are not finite"),
+        ({"weights": {name: np.ones(7) for name in X}}, "weights must have a value for each row"),
+        ({"offset": {"north": np.ones(1500)}}, "X and offset must name the same sites"),
+        ({"offset": [np.ones(1500)]}, "offset has a vector for each"),
+    ],
+)
+def test_bad_offsets_and_weights_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        LinearRegression(response=(-3, 3), **BOUNDS).fit(X, linear(), **given)
+    with pytest.raises(BadParameter, match="public range of the offset"):
+        LinearRegression(response=(-3, 3), lower=-1, upper=1, unit="person").fit(X, linear(), offset=linear())
+    with pytest.raises(BadParameter, match="offset_range must be"):
+        LinearRegression(response=(-3, 3), offset_range=3, **BOUNDS).fit(X, linear(), offset=linear())

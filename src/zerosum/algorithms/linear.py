@@ -83,6 +83,10 @@ class LinearRegression(Regression):
         return self.model_copy(update=chosen)
 
     @property
+    def _as_it_is(self) -> bool:
+        return True
+
+    @property
     def _response_half(self) -> float:
         return float(self.half[-1])
 

@@ -70,7 +70,8 @@ class Regression(RangedAlgorithm):
 
     `evaluate_share` buys one histogram of the fit at the end: `clipped_share` of rows, and how residuals or scores lie;
     of the units that were held out, where some were, and then called `held_out_`. Every round is charged to all units.
-    With weights the columns' means are always bought, for the mean weight.
+    With weights the columns' means are always bought, for the mean weight. `measured_in` has the unit of measurement of
+    columns that have one, for the table of coefficients.
 
     Results, the intercept last and in the units of the data: `coefficients`, `intercept`; for each of them `pooled_std`
     and `pooled_interval_90`, `_95` (about what the pooled data would give: privacy noise alone), `population_std` and
@@ -87,9 +88,12 @@ class Regression(RangedAlgorithm):
     weight: str | None = None
     draw: str | None = None
     hold_out: float = Field(default=0.0, ge=0, le=0.5)
+    measured_in: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Self:
+        if strangers := [name for name in self.measured_in if name not in self.columns]:
+            raise ValueError(f"measured_in has {strangers[0]!r}, which is not one of the columns")
         named = self._roles
         if named != self.columns[self.features : -1]:
             raise ValueError("the offset, the weight and the draw must stand in this order before the response")
@@ -342,21 +346,33 @@ class Regression(RangedAlgorithm):
     def _named(self, found: dict[str, Floats]) -> Estimate:
         """Estimates with the names of their coefficients, the intercept last, and the noise that privacy adds."""
         every = (*self.columns[: self.features], "intercept")
+        units = tuple(self._measure_of(name) for name in every) if self.measured_in else ()
         std = found.get("pooled_std")
         named: dict[str, Quantity] = {}
         for name, value in found.items():
             kind: Kind = "coefficient" if name.endswith(("coefficients", "intercept")) else "diagnostic"
             if name.endswith("coefficients"):
-                axes: tuple[Axis, ...] = (Axis("coefficient", every[:-1]),)
+                axes: tuple[Axis, ...] = (Axis("coefficient", every[:-1], units[:-1]),)
             elif name.endswith("intercept"):
-                axes = (Axis("coefficient", every[-1:]),)
+                axes = (Axis("coefficient", every[-1:], units[-1:]),)
             elif value.shape[0] == len(every) and name in _BY_COEFFICIENT:
-                axes = (Axis("coefficient", every), Axis("end", ("lower", "upper")))[: value.ndim]
+                axes = (Axis("coefficient", every, units), Axis("end", ("lower", "upper")))[: value.ndim]
             else:
                 axes = ()
             own = {"coefficients": slice(0, -1), "intercept": slice(-1, None)}.get(name)
             named[name] = Quantity(value, kind, axes, None if std is None or own is None else std[own])
         return named
+
+    def _measure_of(self, name: str) -> str:
+        """What a coefficient is measured in: the response's unit, where it is explained as it is, per the column's."""
+        own = self.measured_in.get(self.columns[-1], "") if self._as_it_is else ""
+        per = self.measured_in.get(name, "") if name != "intercept" else ""
+        return f"{own} per {per}".strip() if per else own
+
+    @property
+    def _as_it_is(self) -> bool:
+        """Whether coefficients are in the units of the response."""
+        return False
 
 
 def shrunk(values: Floats, towards: float, noise: float) -> Floats:

@@ -2,7 +2,8 @@
 
 A categorical column becomes one column of 0 or 1 for each public level but the first, which is the reference. An
 interaction is the product of its parts. A site effect is 1 at its site: the first site on the roster is the reference.
-What a row becomes depends on that row and on public values, so a design costs nothing.
+What a row becomes depends on its unit and on public values, so a design costs nothing. Who is held out is drawn by the
+site for each unit anew, whoever it is; no bound rests on that, since the draw enters statistics as any column does.
 
 Tested in tests/data/test_design.py.
 """
@@ -10,19 +11,62 @@ Tested in tests/data/test_design.py.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Self
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadData
+from zerosum.kernel.missing import OWN_ROWS
 from zerosum.kernel.units import Units
 
 Level = str | float | bool
 Range = tuple[float, float]
+
+DRAW = "draw"  # what the column is called that says who is held out
+_NESTED = "()^|%/`-"  # what other formulas have and these do not
+
+
+@dataclass(frozen=True)
+class Formula:
+    """What a formula says: a response if it names one, features, and which of them are multiplied."""
+
+    response: str | None
+    features: tuple[str, ...]
+    interactions: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Formula:
+        """Names joined by +, products by : (the product alone) or * (the features and their products).
+
+        >>> Formula.parse("sick ~ age*sex + ward")
+        Formula(response='sick', features=('age', 'sex', 'ward'), interactions=(('age', 'sex'),))
+        """
+        left, tilde, right = text.rpartition("~")
+        features: list[str] = []
+        interactions: list[tuple[str, ...]] = []
+        for term in right.split("+"):
+            names = [name.strip() for name in term.replace("*", ":").split(":")]
+            if not all(names) or any(sign in term for sign in _NESTED) or ("*" in term and ":" in term):
+                raise ValueError(
+                    "a formula is made of columns joined by +, and products of columns by : or *, as in "
+                    "'age + sex + age:sex'; it has no functions, brackets or minus"
+                )
+            if "*" in term or len(names) == 1:
+                features += [name for name in names if name not in features]
+            longest = range(2, len(names) + 1) if "*" in term else [len(names)] if len(names) > 1 else []
+            found = [parts for length in longest for parts in itertools.combinations(names, length)]
+            interactions += [parts for parts in found if set(parts) not in map(set, interactions)]
+        if tilde and (not left.strip() or "~" in left):
+            raise ValueError("a formula has one response, before its ~")
+        if alone := [name for parts in interactions for name in parts if name not in features]:
+            raise ValueError(f"the formula multiplies {alone[0]!r}, which does not stand in it by itself")
+        return cls(left.strip() or None, tuple(features), tuple(interactions))
 
 
 class Design(BaseModel):
@@ -38,13 +82,29 @@ class Design(BaseModel):
         The public levels of every categorical feature, the reference first. A response with two levels is a class.
     interactions : list of lists of str
         Features whose product enters too.
+    formula : str, optional
+        Which of the columns with a range or levels enter, and their products, as "age + sex + age:sex" or "age*sex"
+        (both, and their product), with or without "response ~" before it. Without one all enter.
+    offset : str, optional
+        A numeric column that is added to the linear predictor as it is.
+    exposure : str, optional
+        Or one whose logarithm is: how long, or how many, a count is of. Its range begins above 0.
+    weight : str, optional
+        A numeric column that says how much a row counts, in parts of the end of its range, which begins at 0.
+    hold_out : float
+        The share of units that a site leaves out of the fit, to evaluate it on.
+    measured_in : dict of str to str
+        The unit of measurement of numeric columns, for the table of coefficients.
     site_effects : bool
         Whether every site but the first has a constant of its own.
     ordinary : dict of str to (float, float)
         Of numeric features an ordinary value and an ordinary deviation from it, where that is public knowledge: it
         saves budget. The others are then taken by the middle and half of their ranges.
-    missing : dict of str to number or level
-        What is taken where a value is missing, by column. Missing values of other columns are refused.
+    missing : dict of str to number, level or "own-rows"
+        What is taken where a value is missing, by column: of numbers also the mean of what is there in the same unit's
+        rows, or the middle of the range where nothing is. Missing values of other columns are refused.
+    indicators : list of str
+        Features with such a rule beside which it enters, as 0 or 1, whether a value was missing.
 
     Examples
     --------
@@ -59,13 +119,65 @@ class Design(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     response: str
+    formula: str | None = None
     ranges: dict[str, Range] = Field(default_factory=dict)
     levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     interactions: tuple[tuple[str, ...], ...] = ()
     site_effects: bool = False
     ordinary: dict[str, tuple[float, float]] = Field(default_factory=dict)
     missing: dict[str, Level] = Field(default_factory=dict)
+    indicators: tuple[str, ...] = ()
+    offset: str | None = None
+    exposure: str | None = None
+    weight: str | None = None
+    hold_out: float = Field(default=0.0, ge=0, le=0.5)
+    measured_in: dict[str, str] = Field(default_factory=dict)
     sites: tuple[str, ...] = ()  # the roster, where there are site effects
+
+    @model_validator(mode="before")
+    @classmethod
+    def _response_by_formula(cls, given: Any) -> Any:
+        """A formula may name the response."""
+        if isinstance(given, dict) and isinstance(given.get("formula"), str):
+            named = Formula.parse(given["formula"]).response
+            if named is not None and given.setdefault("response", named) != named:
+                raise ValueError("the formula has another response than the design")
+        return given
+
+    @model_validator(mode="after")
+    def _formula_fits(self) -> Self:
+        if self.formula is None:
+            return self
+        if self.interactions:
+            raise ValueError("give a formula or interactions, not both")
+        if strangers := [name for name in self._formula.features if name not in (*self.ranges, *self.levels)]:
+            raise ValueError(f"the formula has {strangers[0]!r}, which has neither a range nor levels")
+        if taken := [name for name in self._formula.features if name in (self.response, *self._roles)]:
+            raise ValueError(f"the formula has {taken[0]!r}, which is no feature")
+        return self
+
+    @model_validator(mode="after")
+    def _roles_fit(self) -> Self:
+        if self.offset is not None and self.exposure is not None:
+            raise ValueError("give an offset or an exposure, whose logarithm is one, not both")
+        roles = self._roles
+        if len(set(roles)) < len(roles) or self.response in roles:
+            raise ValueError("offset, exposure, weight and response must be different columns")
+        for name in roles:
+            if name not in self.ranges:
+                raise ValueError(f"{name!r} needs a public range, as an offset, an exposure or a weight")
+        if self.exposure is not None and not self.ranges[self.exposure][0] > 0:
+            raise ValueError("the range of an exposure must begin above 0")
+        if self.weight is not None and self.ranges[self.weight][0] != 0:
+            raise ValueError("the range of a weight must begin at 0: weights are in parts of its end")
+        if self.hold_out and DRAW in self.read:
+            raise ValueError(f"where units are held out, no column can be called {DRAW!r}")
+        for name in self.indicators:
+            if name not in self.missing or name not in self.features:
+                raise ValueError(f"whether {name!r} is missing can enter only for a feature with a rule for that")
+        if strangers := [name for name in self.measured_in if name not in self.ranges]:
+            raise ValueError(f"units of measurement are of columns with a range: not so {strangers[0]!r}")
+        return self
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -91,35 +203,91 @@ class Design(BaseModel):
         for name, value in self.missing.items():
             if name in self.levels and value not in self.levels[name]:
                 raise ValueError(f"what is taken for a missing {name!r} must be one of its levels")
-            if name not in self.levels and (name not in self.ranges or isinstance(value, str | bool)):
-                raise ValueError(f"what is taken for a missing {name!r} must be a number, of a column with a range")
+            own = isinstance(value, str | bool) and value != OWN_ROWS
+            if name not in self.levels and (name not in self.ranges or own):
+                raise ValueError(
+                    f"what is taken for a missing {name!r} must be a number, of a column with a range, or {OWN_ROWS!r}"
+                )
         for parts in self.interactions:
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
                 raise ValueError(f"the interaction {':'.join(parts)} must name two or more features")
         return self
 
+    @cached_property
+    def _formula(self) -> Formula:
+        return Formula.parse(self.formula or self.response)
+
+    @property
+    def _roles(self) -> tuple[str, ...]:
+        """Columns that are read and do not explain."""
+        return tuple(name for name in (self.offset, self.exposure, self.weight) if name is not None)
+
     @property
     def features(self) -> tuple[str, ...]:
         """The columns that explain, as they stand in the table."""
-        return tuple(name for name in (*self.ranges, *self.levels) if name != self.response)
+        if self.formula is not None:
+            return self._formula.features
+        return tuple(name for name in (*self.ranges, *self.levels) if name not in (self.response, *self._roles))
+
+    @property
+    def products(self) -> tuple[tuple[str, ...], ...]:
+        """Features whose product enters."""
+        return self.interactions if self.formula is None else self._formula.interactions
 
     @property
     def read(self) -> tuple[str, ...]:
         """The columns to read, the response last."""
-        return (*self.features, self.response)
+        return (*self.features, *self._roles, self.response)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What each column that enters is called, the response last."""
-        return (*(name for name, _low, _high in self._terms()), self.response)
+        return tuple(name for name, _low, _high in self._entering())
 
     @property
     def lower(self) -> Floats:
-        return np.array([low for _name, low, _high in self._terms()] + [self._own_range(self.response)[0]])
+        return np.array([low for _name, low, _high in self._entering()])
 
     @property
     def upper(self) -> Floats:
-        return np.array([high for _name, _low, high in self._terms()] + [self._own_range(self.response)[1]])
+        return np.array([high for _name, _low, high in self._entering()])
+
+    @property
+    def roles(self) -> dict[str, Any]:
+        """The parameters of a regression that say which columns are no features, and what columns are measured in."""
+        found: dict[str, Any] = {}
+        if self.offset is not None or self.exposure is not None:
+            found["offset"] = self._offset[0]
+        if self.weight is not None:
+            found["weight"] = self.weight
+        if self.hold_out:
+            found |= {"draw": DRAW, "hold_out": self.hold_out}
+        return found | ({"measured_in": self._measures()} if self.measured_in else {})
+
+    @property
+    def _offset(self) -> tuple[str, float, float]:
+        """What the offset is called, and its range."""
+        if self.exposure is None:
+            return (self.offset or "", *self.ranges.get(self.offset or "", (0.0, 0.0)))
+        low, high = self.ranges[self.exposure]
+        return f"log {self.exposure}", math.log(low), math.log(high)
+
+    def _entering(self) -> list[tuple[str, float, float]]:
+        """What enters: features, what is no feature, the response; names and ranges."""
+        offset = [self._offset] if self.offset is not None or self.exposure is not None else []
+        weight = [(self.weight, *self.ranges[self.weight])] if self.weight is not None else []
+        drawn = [(DRAW, 0.0, 1.0)] if self.hold_out else []
+        return [*self._terms(), *offset, *weight, *drawn, (self.response, *self._own_range(self.response))]
+
+    def _measures(self) -> dict[str, str]:
+        """The unit of measurement of what enters: that of a product is its parts'."""
+        found = {name: unit for name, unit in self.measured_in.items() if name in (*self.features, self.response)}
+        for parts in self.products:
+            units = [self.measured_in[name] for name in parts if name in self.measured_in]
+            if units:
+                for terms in itertools.product(*(self._own_terms(name) for name in parts)):
+                    found[":".join(term[0] for term in terms)] = " ".join(units)
+        return found
 
     @property
     def center(self) -> Floats:
@@ -149,7 +317,8 @@ class Design(BaseModel):
 
     def _terms(self) -> list[tuple[str, float, float]]:
         found = [term for name in self.features for term in self._own_terms(name)]
-        for parts in self.interactions:
+        found += [(f"{name} missing", 0.0, 1.0) for name in self.indicators]
+        for parts in self.products:
             for terms in itertools.product(*(self._own_terms(name) for name in parts)):
                 low, high = 1.0, 1.0
                 for _name, a, b in terms:
@@ -159,12 +328,14 @@ class Design(BaseModel):
         effects = [(f"site={site}", 0.0, 1.0) for site in self.sites[1:]] if self.site_effects else []
         return [*found, *effects]
 
-    def expand(self, units: Units, site: str) -> Units:
-        """Rows of `read` (categories as their index) as they enter, at this site."""
+    def expand(self, units: Units, site: str, seed: int | None = None) -> Units:
+        """Rows of `read` (categories as their index) as they enter, at this site. With a seed, who is held out can be
+        had again."""
         rows = np.asarray(units.rows, dtype=np.float64)
         if rows.shape[1] != len(self.read):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
-        rows = np.column_stack([self._filled(name, rows[:, at]) for at, name in enumerate(self.read)])
+        gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in self.indicators}
+        rows = np.column_stack([self._filled(name, rows[:, at], units) for at, name in enumerate(self.read)])
         for at, name in enumerate(self.read):
             known = len(self.levels[name]) if name in self.levels else None
             sound = np.isfinite(rows[:, at]) if known is None else np.isin(rows[:, at], np.arange(known))
@@ -172,19 +343,40 @@ class Design(BaseModel):
                 raise BadData(f"some values of {name!r} are missing without a rule, or none of its levels")
         own = {name: self._own_columns(name, rows[:, at]) for at, name in enumerate(self.features)}
         parts = [column for name in self.features for column in own[name]]
-        for names in self.interactions:
+        parts += [gone[name].astype(np.float64) for name in self.indicators]
+        for names in self.products:
             for columns in itertools.product(*(own[name] for name in names)):
                 parts.append(np.prod(columns, axis=0))
         if self.site_effects:
             parts += [np.full(len(rows), float(site == other)) for other in self.sites[1:]]
+        for at, name in enumerate(self._roles, len(self.features)):
+            values = np.clip(rows[:, at], *self.ranges[name])
+            parts.append(np.log(values) if name == self.exposure else values)
+        if self.hold_out:
+            place = self.sites.index(site) if site in self.sites else 0
+            drawn = np.random.default_rng(None if seed is None else [seed, place]).random(len(units))
+            parts.append(drawn if units.offsets is None else np.repeat(drawn, np.diff(units.offsets)))
         return replace(units, rows=np.column_stack([*parts, rows[:, -1]]))
 
-    def _filled(self, name: str, values: Floats) -> Floats:
+    def _filled(self, name: str, values: Floats, units: Units) -> Floats:
         if name not in self.missing:
             return values
         value = self.missing[name]
+        if value == OWN_ROWS and name in self.ranges:
+            return self._own_mean(name, values, units)
         taken = self.levels[name].index(value) if name in self.levels else value
         return np.where(np.isnan(values), float(taken), values)
+
+    def _own_mean(self, name: str, values: Floats, units: Units) -> Floats:
+        """Values with the mean of the same unit's others where one is missing, or the middle of the range."""
+        low, high = self.ranges[name]
+        if units.offsets is None:
+            return np.where(np.isnan(values), (low + high) / 2, values)
+        there = ~np.isnan(values)
+        known = np.clip(np.where(there, values, low), low, high)
+        total, seen = (units.average(each) for each in (np.where(there, known, 0.0), there.astype(np.float64)))
+        mean = np.where(seen > 0, total / np.where(seen > 0, seen, 1.0), (low + high) / 2)
+        return np.where(there, values, np.repeat(mean, np.diff(units.offsets)))
 
     def _own_columns(self, name: str, values: Floats) -> list[Floats]:
         if name in self.ranges:

@@ -85,45 +85,51 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
         self.score_intercept_ = float(estimate["score_intercept"][0])
         self.coef_ = self.coef_[None, :]
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: Any, offset: Any = None) -> Floats:
         """The linear predictor of rows by the coefficients that rank best; above 0 is the second class.
 
         Parameters
         ----------
         X : array of shape (rows, n_features)
+        offset : array of shape (rows,), optional
+            Their offset; 0 unless given.
 
         Returns
         -------
         ndarray of shape (rows,)
         """
-        return np.asarray(self._own_rows(X) @ self.score_coef_ + self.score_intercept_)
+        return self._shifted(self._own_rows(X) @ self.score_coef_ + self.score_intercept_, offset)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, offset: Any = None) -> Any:
         """The more probable class of rows.
 
         Parameters
         ----------
         X : array of shape (rows, n_features)
+        offset : array of shape (rows,), optional
+            Their offset; 0 unless given.
 
         Returns
         -------
         ndarray of shape (rows,)
         """
-        above = self.decision_function(X) > 0
+        above = self.decision_function(X, offset) > 0
         return self.classes_[above.astype(np.intp)]
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any, offset: Any = None) -> Floats:
         """The probabilities of both classes.
 
         Parameters
         ----------
         X : array of shape (rows, n_features)
+        offset : array of shape (rows,), optional
+            Their offset; 0 unless given.
 
         Returns
         -------
         ndarray of shape (rows, 2)
         """
-        second = 1 / (1 + np.exp(-np.clip(self.decision_function(X), -700, 700)))
+        second = 1 / (1 + np.exp(-np.clip(self.decision_function(X, offset), -700, 700)))
         return np.stack([1 - second, second], axis=1)
 
     def __sklearn_tags__(self) -> Any:
@@ -178,15 +184,17 @@ class PoissonRegression(RegressorMixin, JointRegression):  # type: ignore[misc] 
         tags.regressor_tags.poor_score = True  # noise, on few rows
         return tags
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: Any, offset: Any = None) -> Floats:
         """The expected count of rows.
 
         Parameters
         ----------
         X : array of shape (rows, n_features)
+        offset : array of shape (rows,), optional
+            Their offset; 0 unless given.
 
         Returns
         -------
         ndarray of shape (rows,)
         """
-        return np.asarray(np.exp(np.clip(self._predictor(X), -700, 700)))
+        return np.asarray(np.exp(np.clip(self._predictor(X, offset), -700, 700)))

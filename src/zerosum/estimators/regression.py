@@ -35,6 +35,8 @@ class JointRegression(RangedEstimator):
     A subclass says what is public about the response (`_response_range`, `_coded`).
     """
 
+    _roles: tuple[str, ...] = ()  # what stands between features and response in this fit
+
     def __init__(
         self,
         *,
@@ -43,6 +45,7 @@ class JointRegression(RangedEstimator):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         response: ArrayLike | None = None,
+        offset_range: ArrayLike | None = None,
         center: ArrayLike | None = None,
         scale: ArrayLike | None = None,
         fit_intercept: bool = True,
@@ -71,12 +74,15 @@ class JointRegression(RangedEstimator):
             random_state=random_state,
         )
         self.response = response
+        self.offset_range = offset_range
         self.center = center
         self.scale = scale
         self.fit_intercept = fit_intercept
         self.standardise = standardise
 
-    def fit(self, X: Any, y: Any = None, *, sites: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, sites: ArrayLike | None = None, offset: Any = None, weights: Any = None
+    ) -> Self:
         """Run one study over the sites, and spend what it costs at each of them.
 
         Parameters
@@ -88,6 +94,11 @@ class JointRegression(RangedEstimator):
             The response of every row, by site as X is.
         sites : array of shape (rows,), optional
             For one array, the name of the site that holds each row.
+        offset : as y, optional
+            What is added to the linear predictor of every row as it is (of counts, the logarithm of the exposure), in
+            the public `offset_range`.
+        weights : as y, optional
+            How much every row counts, from 0 to 1: private like all that is said of a unit.
 
         Returns
         -------
@@ -105,34 +116,49 @@ class JointRegression(RangedEstimator):
             )
 
         def tables(scheme: Scheme) -> Tables:
-            return self._joined(self._tables(X, sites, scheme), X, y, sites)
+            found = self._tables(X, sites, scheme)
+            given = {name: values for name, values in (("offset", offset), ("weights", weights)) if values is not None}
+            self._roles = tuple(given)
+            vectors = {name: self._by_table(name, values, found, X, sites) for name, values in given.items()}
+            responses = self._by_table("y", y, found, X, sites)
+            self._see(responses)
+            for name, values in vectors.items():
+                found = {site: self._with_role(name, units, values[site]) for site, units in found.items()}
+            return {name: self._with(found[name], responses[name]) for name in found}
 
         return self._fit(tables)
 
     # ---- the response ----------------------------------------------------------------------------------------------
 
-    def _joined(self, tables: Tables, X: Any, y: Any, sites: ArrayLike | None) -> Tables:
-        """Every site's features with its responses as one more column."""
+    def _by_table(self, what: str, given: Any, tables: Tables, X: Any, sites: ArrayLike | None) -> dict[str, Any]:
+        """A vector for each site, given as X is."""
         by_site = isinstance(X, Mapping) or several_tables(X, self._dimensions)
         names = list(tables)
-        if by_site and isinstance(y, Mapping):
-            if {str(name) for name in y} != set(names):
-                raise BadData("X and y must name the same sites")
-            vectors = {str(name): column_or_1d(value) for name, value in y.items()}
-        elif by_site:
-            if not isinstance(y, list | tuple) or len(y) != len(names):
-                raise BadData("where X has a table for each site, y has a vector for each")
-            vectors = {name: column_or_1d(value) for name, value in zip(names, y, strict=True)}
-        else:
-            whole = column_or_1d(y, warn=True)
-            if sites is not None:
-                labels = np.array([str(label) for label in column_or_1d(sites).tolist()])
-                vectors = {name: whole[labels == name] if len(whole) == len(labels) else whole for name in names}
-            else:
-                cut = len(tables[names[0]].rows)
-                vectors = {names[0]: whole[:cut], names[1]: whole[cut:]}
-        self._see(vectors)
-        return {name: self._with(tables[name], vectors[name]) for name in names}
+        if by_site and isinstance(given, Mapping):
+            if {str(name) for name in given} != set(names):
+                raise BadData(f"X and {what} must name the same sites")
+            return {str(name): column_or_1d(value) for name, value in given.items()}
+        if by_site:
+            if not isinstance(given, list | tuple) or len(given) != len(names):
+                raise BadData(f"where X has a table for each site, {what} has a vector for each")
+            return {name: column_or_1d(value) for name, value in zip(names, given, strict=True)}
+        whole = column_or_1d(given, warn=True)
+        if sites is not None:
+            labels = np.array([str(label) for label in column_or_1d(sites).tolist()])
+            return {name: whole[labels == name] if len(whole) == len(labels) else whole for name in names}
+        cut = len(tables[names[0]].rows)
+        return {names[0]: whole[:cut], names[1]: whole[cut:]}
+
+    def _with_role(self, what: str, units: Units, values: Any) -> Units:
+        """The rows with an offset or a weight as one more column."""
+        if len(values) != len(units.rows):
+            raise BadData(f"inconsistent numbers of samples: {what} must have a value for each row of X")
+        column = JointRegression._coded(self, values)
+        if not np.all(np.isfinite(column)):
+            raise BadData(f"some values of {what} are not finite (NaN or infinity)")
+        if what == "weights" and np.any((column < 0) | (column > 1)):
+            raise BadData("weights must lie in 0 to 1")
+        return replace(units, rows=np.column_stack([np.asarray(units.rows, dtype=np.float64), column]))
 
     def _with(self, units: Units, values: Any) -> Units:
         if len(values) != len(units.rows):
@@ -147,11 +173,11 @@ class JointRegression(RangedEstimator):
 
     def _coded(self, values: Any) -> Floats:
         if np.iscomplexobj(values):
-            raise BadData("y must hold real numbers: Complex data not supported")
+            raise BadData("y, offset and weights must hold real numbers: Complex data not supported")
         try:
             return np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
-            raise BadData("some values of y are not numbers") from None
+            raise BadData("some values of y, offset or weights are not numbers") from None
 
     @abstractmethod
     def _response_range(self, tables: Tables) -> tuple[float, float]:
@@ -175,7 +201,21 @@ class JointRegression(RangedEstimator):
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return (*super()._columns, "response")
+        return (*super()._columns, *self._roles, "response")
+
+    def _offset_ends(self, tables: Tables) -> tuple[float, float]:
+        """The range of the offset: as given, or in a seeded run as found."""
+        if self.offset_range is not None:
+            found = np.asarray(self.offset_range, dtype=np.float64)
+            if found.shape != (2,) or not found[0] < found[1]:
+                raise BadParameter("offset_range must be the public range of the offset: two numbers, the lower first")
+            return float(found[0]), float(found[1])
+        if self.random_state is None:
+            raise BadParameter("give the public range of the offset: offset_range=(lowest, highest)")
+        self._note("the range of the offset was read off the data, which is not private")
+        values = np.concatenate([np.asarray(units.rows)[:, self.n_features_in_] for units in tables.values()])
+        low, high = float(np.min(values)), float(np.max(values))
+        return low, high if high > low else low + 1.0
 
     # ---- the program -----------------------------------------------------------------------------------------------
 
@@ -186,17 +226,21 @@ class JointRegression(RangedEstimator):
                 "give public ranges (lower and upper) of the features: data must not set their own bounds"
             )
         if lower is None or upper is None:
-            stacked = np.concatenate([np.asarray(units.rows)[:, :-1] for units in tables.values()])
+            stacked = np.concatenate([np.asarray(units.rows)[:, : self.n_features_in_] for units in tables.values()])
             lower = np.nanmin(stacked, axis=0) if lower is None else lower
             upper = np.nanmax(stacked, axis=0) if upper is None else upper
             upper = np.where(upper > lower, upper, lower + 1.0)
             self._note("no ranges were given, so they were read off the data, which is not private")
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise BadParameter(f"fit_intercept must be True or False, got {self.fit_intercept!r}")
-        low, high = self._response_range(tables)
+        ends = [self._offset_ends(tables)] if "offset" in self._roles else []
+        ends += [(0.0, 1.0)] if "weights" in self._roles else []
+        ends.append(self._response_range(tables))
         return {
-            "lower": np.append(lower, low),
-            "upper": np.append(upper, high),
+            "lower": np.append(lower, [low for low, _high in ends]),
+            "upper": np.append(upper, [high for _low, high in ends]),
+            "offset": "offset" if "offset" in self._roles else None,
+            "weight": "weights" if "weights" in self._roles else None,
             "clip": self.clip,
             "center": self._by_column("center"),
             "scale": self._by_column("scale"),
@@ -215,9 +259,19 @@ class JointRegression(RangedEstimator):
             if left:
                 self._note(f"{left} of {len(self.table_.rows)} coefficients are not identified at this budget")
 
-    def _predictor(self, X: Any) -> Floats:
+    def _predictor(self, X: Any, offset: Any = None) -> Floats:
         """The linear predictor of rows, for whoever holds them."""
-        return np.asarray(self._own_rows(X) @ self.coef_ + self.intercept_)
+        return self._shifted(self._own_rows(X) @ self.coef_ + self.intercept_, offset)
+
+    @staticmethod
+    def _shifted(predictor: Any, offset: Any) -> Floats:
+        if offset is None:
+            return np.asarray(predictor)
+        with bad_data():
+            column = np.asarray(column_or_1d(offset), dtype=np.float64)
+        if column.shape != np.shape(predictor) or not np.all(np.isfinite(column)):
+            raise BadData("offset must have a finite number for each row")
+        return np.asarray(predictor + column)
 
     def _own_rows(self, X: Any) -> Floats:
         check_is_fitted(self, "result_")
@@ -243,6 +297,8 @@ class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  
         Public ranges of the features. One number stands for every feature.
     response : (float, float)
         The public range of the response.
+    offset_range : (float, float), optional
+        The public range of the offset, where `fit` is given one.
     center, scale : float or array of shape (n_features,), optional
         What is declared of the features: an ordinary value, and an ordinary deviation from it. It saves budget.
     fit_intercept : bool, default=True
@@ -310,15 +366,17 @@ class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  
         super()._learn(estimate)
         self.residual_std_ = float(estimate["residual_std"][0])
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: Any, offset: Any = None) -> Floats:
         """The expected response of rows.
 
         Parameters
         ----------
         X : array of shape (rows, n_features)
+        offset : array of shape (rows,), optional
+            Their offset; 0 unless given.
 
         Returns
         -------
         ndarray of shape (rows,)
         """
-        return self._predictor(X)
+        return self._predictor(X, offset)

@@ -33,10 +33,12 @@ PICTURES = frozenset({"mean", "component", "map"})  # kinds that are pictures wh
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a quantity: what runs along it, and the name of each place."""
+    """One axis of a quantity: what runs along it, the name of each place, and what it is measured in where that is
+    known ("" where a place has no unit)."""
 
     name: str
     labels: tuple[str, ...]
+    units: tuple[str, ...] = ()
 
     @classmethod
     def numbered(cls, name: str, count: int) -> Axis:
@@ -46,6 +48,10 @@ class Axis:
         ('1', '2')
         """
         return cls(name, tuple(str(at + 1) for at in range(count)))
+
+    def as_record(self) -> dict[str, Any]:
+        measured = {"units": list(self.units)} if self.units else {}
+        return {"name": self.name, "labels": list(self.labels)} | measured
 
 
 def columns_axis(columns: Sequence[str]) -> Axis:
@@ -90,7 +96,7 @@ class Quantity(NDArrayOperatorsMixin):
         """What is known of it beside its value."""
         return {
             "kind": self.kind,
-            "axes": [{"name": axis.name, "labels": list(axis.labels)} for axis in self.axes],
+            "axes": [axis.as_record() for axis in self.axes],
             "std": None if self.std is None else np.asarray(self.std).tolist(),
         }
 

@@ -29,6 +29,12 @@ class Coefficient:
     population_90: Interval
     population_95: Interval
     identified: bool
+    unit: str = ""  # what it is measured in, where that was declared: "per year", "mmHg per year"
+
+    @property
+    def called(self) -> str:
+        """The name, with what it is measured in."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,10 @@ class CoefficientTable:
         if "pooled_std" not in estimate:
             raise BadInput("this result has no standard errors of coefficients")
         values = [*estimate["coefficients"].tolist(), *estimate["intercept"].tolist()]
-        names = estimate["pooled_std"].axes[0].labels
+        axis = estimate["pooled_std"].axes[0]
+        units = axis.units or ("",) * len(axis.labels)
         rows = []
-        for at, (name, value) in enumerate(zip(names, values, strict=True)):
+        for at, (name, unit, value) in enumerate(zip(axis.labels, units, values, strict=True)):
             spread = {
                 f"{kind}_{level}": (float(low), float(high))
                 for kind in ("pooled", "population")
@@ -62,6 +69,7 @@ class CoefficientTable:
                     pooled_std=float(estimate["pooled_std"][at]),
                     population_std=float(estimate["population_std"][at]),
                     identified=bool(estimate["identified"][at]),
+                    unit=unit,
                     **spread,
                 )
             )
@@ -74,7 +82,7 @@ class CoefficientTable:
         """Name, estimate, the 95 % interval for the pooled data and for the population, and a remark."""
         return [
             (
-                row.name,
+                row.called,
                 f"{row.estimate:.4g}",
                 _shown(row.pooled_95),
                 _shown(row.population_95),

@@ -41,6 +41,12 @@ from zerosum.study.site_file import SiteFile, digest, parted
 RENAMED = {"privacy.seed": "privacy.random_state"}  # entries, as they were called in 0.1
 
 
+_DESIGNED = {
+    *("columns", "lower", "upper", "center", "scale", "missing"),
+    *("offset", "weight", "draw", "hold_out", "measured_in"),
+}  # parameters that a design stands for
+
+
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -234,12 +240,12 @@ class Study(_Table):
         if (design := self.full_design) is not None:
             if "standardise" not in fields:
                 raise BadStudy(f"the algorithm {self.algorithm!r} is no regression, and takes no [design]")
-            if given := sorted({"columns", "lower", "upper", "center", "scale", "missing"} & self.parameters.keys()):
+            if given := sorted(_DESIGNED & self.parameters.keys()):
                 raise BadStudy(
                     f"with [design], {given[0]} follows from it, so parameters must not give it: [design] has ranges, "
                     "ordinary values and rules for missing ones"
                 )
-            found |= {"columns": design.columns, "lower": design.lower, "upper": design.upper}
+            found |= {"columns": design.columns, "lower": design.lower, "upper": design.upper, **design.roles}
             if design.ordinary:
                 found |= {"center": design.center, "scale": design.scale}
         if self.imaging is not None:
@@ -321,7 +327,7 @@ class Study(_Table):
             missing_tokens=self.missing_tokens,
         ).units
         on_scan(1, 1)
-        return units if design is None else design.expand(units, site.name)
+        return units if design is None else design.expand(units, site.name, self.privacy.random_state)
 
     def run(self, observer: Observer = nobody, plan: Plan | None = None) -> Result:
         """Load, plan, and run in this process. What is wrong with the plan is said before data are read.
