@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zerosum.data.design import Design
+from zerosum.data.design import Design, Formula
 from zerosum.errors import BadData
 from zerosum.kernel.units import Units
 
@@ -58,6 +58,19 @@ def test_a_row_is_expanded_alone_whoever_else_is_there() -> None:
         ({"interactions": (("age", "height"),)}, "two or more features"),
         ({"interactions": (("age",),)}, "two or more features"),
         ({"ordinary": {"sex": (0, 1)}}, "numeric features"),
+        ({"offset": "age", "exposure": "age"}, "not both"),
+        ({"offset": "sex"}, "'sex' needs a public range, as an offset"),
+        ({"weight": "age"}, "must begin at 0"),
+        ({"exposure": "dose", "ranges": {"age": (20, 80), "dose": (0, 1)}}, "must begin above 0"),
+        ({"offset": "age", "weight": "age"}, "must be different columns"),
+        ({"hold_out": 0.2, "ranges": {"draw": (0, 1)}}, "can be called 'draw'"),
+        ({"hold_out": 0.9}, "less than or equal to 0.5"),
+        ({"indicators": ("age",)}, "only for a feature with a rule"),
+        ({"measured_in": {"sex": "year"}}, "columns with a range"),
+        ({"formula": "age + height"}, "'height', which has neither a range nor levels"),
+        ({"formula": "age + sick"}, "'sick', which is no feature"),
+        ({"formula": "ill ~ age"}, "another response"),
+        ({"formula": "age*sex", "interactions": (("age", "ward"),)}, "not both"),
     ],
 )
 def test_bad_designs_are_refused(change: dict[str, object], message: str) -> None:
@@ -79,3 +92,114 @@ def test_missing_values_are_what_the_design_says() -> None:
     for wrong in ({"ward": "z"}, {"age": "old"}, {"height": 3.0}):
         with pytest.raises(ValueError, match="is taken for a missing"):
             Design(**DESIGN.model_dump() | {"missing": wrong})
+
+
+# ---- offsets, weights, units held out -------------------------------------------------------------------------------
+
+ROLES = Design(
+    response="falls",
+    ranges={"age": (20, 80), "years": (0.5, 10), "trust": (0, 4), "falls": (0, 30)},
+    exposure="years",
+    weight="trust",
+    hold_out=0.25,
+    measured_in={"age": "year", "years": "year"},
+    sites=("north", "south"),
+)
+
+
+def test_what_is_no_feature_stands_before_the_response() -> None:
+    assert ROLES.features == ("age",)
+    assert ROLES.read == ("age", "years", "trust", "falls")
+    assert ROLES.columns == ("age", "log years", "trust", "draw", "falls")
+    assert ROLES.lower == pytest.approx([20, np.log(0.5), 0, 0, 0])
+    assert ROLES.upper == pytest.approx([80, np.log(10), 4, 1, 30])
+    assert ROLES.center.shape == (1,)
+    assert ROLES.roles == {
+        **{"offset": "log years", "weight": "trust", "draw": "draw", "hold_out": 0.25},
+        "measured_in": {"age": "year"},
+    }
+    rows = ROLES.expand(Units.from_rows(np.array([[30.0, 2, 1, 3], [40, 99, 5, 0]])), "south").rows
+    assert rows[:, [0, 1, 2, 4]] == pytest.approx(np.array([[30, np.log(2), 1, 3], [40, np.log(10), 4, 0]]))
+
+
+def test_a_unit_is_held_out_with_all_its_rows_and_by_chance() -> None:
+    people = Units.from_list([np.array([[30.0, 2, 1, 3]] * (1 + at % 3)) for at in range(300)])
+    one, again, other = (ROLES.expand(people, site, seed) for site, seed in (("north", 1), ("north", 1), ("south", 1)))
+    drawn = [set(rows[:, 3]) for rows in one.each()]
+    assert all(len(each) == 1 for each in drawn)
+    assert len(set.union(*drawn)) == 300
+    assert np.array_equal(one.rows, again.rows)
+    assert not np.array_equal(one.rows, other.rows)
+    assert not np.array_equal(ROLES.expand(people, "north").rows, ROLES.expand(people, "north").rows)
+    assert np.mean([next(iter(each)) < 0.25 for each in drawn]) == pytest.approx(0.25, abs=0.1)
+
+
+def test_an_offset_is_taken_as_it_is() -> None:
+    plain = Design(response="y", ranges={"x": (0, 1), "base": (-2, 2), "y": (-5, 5)}, offset="base")
+    assert plain.roles == {"offset": "base"}
+    assert plain.columns == ("x", "base", "y")
+    assert plain.expand(Units.from_rows(np.array([[0.5, -7.0, 1.0]])), "a").rows.tolist() == [[0.5, -2, 1]]
+
+
+# ---- formulas, units of measurement, missing values ------------------------------------------------------------------
+
+
+def test_a_formula_says_what_interactions_say() -> None:
+    given = DESIGN.model_dump() | {"interactions": ()}
+    listed = Design(**given | {"interactions": (("age", "sex"),)})
+    for formula in ("age + sex + ward + age:sex", "age*sex + ward", "sick ~ age + sex + ward+age : sex"):
+        assert Design(**given | {"formula": formula}).columns == listed.columns
+    only = Design(**given | {"formula": "age"})
+    assert only.read == ("age", "sick")
+    assert only.columns == ("age", "site=south", "sick")
+    assert Formula.parse("a*b*c").interactions == (("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c"))
+    named = {key: value for key, value in given.items() if key != "response"}
+    assert Design(**named | {"formula": "sick ~ age"}).response == "sick"
+
+
+@pytest.mark.parametrize(
+    "formula", ["", "age +", "log(age)", "age:", "age - 1", "a*b:c", "(a + b):c", "a^2", "a:b", "a + a:b"]
+)
+def test_formulas_that_say_more_are_refused(formula: str) -> None:
+    with pytest.raises(ValueError, match=r"a formula is made of|does not stand in it by itself"):
+        Formula.parse(formula)
+    for wrong in ("~ a", "y ~ z ~ a"):
+        with pytest.raises(ValueError, match="one response"):
+            Formula.parse(wrong)
+
+
+def test_units_of_measurement_of_products() -> None:
+    design = Design(
+        response="pressure",
+        ranges={"age": (20, 80), "mass": (40, 150), "pressure": (60, 220)},
+        levels={"sex": ("f", "m")},
+        formula="age*mass + sex + age:sex",
+        measured_in={"age": "year", "mass": "kg", "pressure": "mmHg"},
+    )
+    assert design.roles["measured_in"] == {
+        **{"age": "year", "mass": "kg", "pressure": "mmHg"},
+        **{"age:mass": "year kg", "age:sex=m": "year"},
+    }
+
+
+def test_a_persons_own_rows_and_whether_something_was_missing() -> None:
+    design = Design(
+        response="sick",
+        ranges={"age": (20, 80)},
+        levels={"ward": ("a", "b"), "sick": (0, 1)},
+        missing={"age": "own-rows", "ward": "b"},
+        indicators=("ward", "age"),
+    )
+    nan = np.nan
+    people = [np.array([[30.0, 0, 1], [nan, nan, 1], [99.0, 1, 0]]), np.array([[nan, 1.0, 0]])]
+    found = design.expand(Units.from_list(people), "a")
+    assert design.columns == ("age", "ward=b", "ward missing", "age missing", "sick")
+    first, second = found.each()
+    assert first.tolist() == [[30, 0, 0, 0, 1], [55, 1, 1, 1, 1], [80, 1, 0, 0, 0]]
+    assert second.tolist() == [[50, 1, 0, 1, 0]]
+    alone = [next(design.expand(Units.from_list([rows]), "a").each()) for rows in people]
+    assert all(np.array_equal(one, other) for one, other in zip(alone, (first, second), strict=True))
+    records = design.expand(Units.from_rows(people[0]), "a")  # no other rows: the middle
+    assert records.rows[1].tolist() == [50, 1, 1, 1, 1]
+    with pytest.raises(ValueError, match="one of its levels"):
+        Design(**design.model_dump() | {"missing": {"ward": "own-rows", "age": 3.0}})

@@ -287,3 +287,67 @@ def test_bad_offsets_and_weights_are_refused(given: dict[str, Any], message: str
         LinearRegression(response=(-3, 3), lower=-1, upper=1, unit="person").fit(X, linear(), offset=linear())
     with pytest.raises(BadParameter, match="offset_range must be"):
         LinearRegression(response=(-3, 3), offset_range=3, **BOUNDS).fit(X, linear(), offset=linear())
+
+
+COUNTS = """
+name = "falls"
+algorithm = "poisson-regression"
+
+[parameters]
+evaluate_share = 0.1
+
+[unit]
+kind = "person"
+
+[design]
+formula = "falls ~ age*sex"
+exposure = "years"
+weight = "trust"
+hold_out = 0.2
+
+[design.ranges]
+age = [20, 80]
+years = [0.5, 4]
+trust = [0, 2]
+falls = [0, 30]
+
+[design.levels]
+sex = ["f", "m"]
+
+[design.measured_in]
+age = "year"
+
+[privacy]
+epsilon = 8.0
+delta = 1e-5
+random_state = 1
+"""
+
+
+def test_a_study_with_an_exposure_weights_and_people_held_out(tmp_path: Path) -> None:
+    rng, text = np.random.default_rng(1), COUNTS
+    for name in ("north", "south"):
+        age, male, years = rng.uniform(20, 80, 2000), rng.random(2000) < 0.5, rng.uniform(0.5, 4, 2000)
+        falls = rng.poisson(years * np.exp(0.02 * (age - 50) + 0.5 * male))
+        trust = rng.uniform(0, 2, 2000)
+        cells = zip(age, male, years, trust, falls, strict=True)
+        lines = [f"{a:.1f},{'m' if m else 'f'},{y:.2f},{t:.3f},{f}" for a, m, y, t, f in cells]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["age,sex,years,trust,falls", *lines]) + "\n")
+        text += f'\n[[sites]]\nname = "{name}"\ndata = "{name}.csv"\n'
+        text += f'policy = {{ population = "{name}", data = "synthetic", ledger = "{name}.sqlite" }}\n'
+    (tmp_path / "study.toml").write_text(text)
+    study = zerosum.Study.load(tmp_path / "study.toml")
+    assert study.plan().question.columns == ("age", "sex=m", "age:sex=m", "log years", "trust", "draw", "falls")
+    result = study.run()
+    table = CoefficientTable.of(result.estimate)
+    assert [row.called for row in table.rows] == ["age (per year)", "sex=m", "age:sex=m (per year)", "intercept"]
+    assert "age (per year)" in str(table)
+    assert table.as_record()[0]["unit"] == "per year"
+    age = table.rows[0]
+    assert abs(age.estimate - 0.02) < 3 * age.population_std < 0.1
+    assert float(result.estimate["held_out_residual_std"]) > 0
+    record = result.as_record()
+    assert record["quantities"]["coefficients"]["axes"][0]["units"] == ["per year", "", "per year"]
+    (tmp_path / "study.toml").write_text(text.replace("evaluate_share = 0.1", 'weight = "trust"'))
+    with pytest.raises(BadStudy, match="weight follows from it"):
+        zerosum.Study.load(tmp_path / "study.toml").plan()

@@ -346,10 +346,11 @@ class PoissonRegression(NewtonRegression):
         return min(middle + self._offset_spread(variance) ** 2 / 2, ends[1])
 
     def _uneven(self, mean: Floats, variance: Floats) -> float:
-        """How many times the mean rate bounds have to make room for, since exposures differ."""
+        """How many times the mean rate bounds make room for, where exposures differ more than rates do anyway."""
         if (ends := self._offset_range) is None:
             return 1.0
-        return math.exp(min(_EXPOSED * self._offset_spread(variance), ends[1] - self._mean_offset(mean, variance)))
+        above = min(_EXPOSED * self._offset_spread(variance), ends[1] - self._mean_offset(mean, variance))
+        return max(1.0, math.exp(above) / 2)
 
 
 _EXPOSED = 1.5  # standard deviations of the offset above the mean that clips of counts make room for

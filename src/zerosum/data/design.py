@@ -140,7 +140,8 @@ class Design(BaseModel):
         """A formula may name the response."""
         if isinstance(given, dict) and isinstance(given.get("formula"), str):
             named = Formula.parse(given["formula"]).response
-            if named is not None and given.setdefault("response", named) != named:
+            given = given if named is None else {"response": named, **given}
+            if named is not None and given["response"] != named:
                 raise ValueError("the formula has another response than the design")
         return given
 
