@@ -13,9 +13,11 @@ from sklearn.metrics import roc_auc_score
 
 from zerosum.algorithms import LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss, build
 from zerosum.algorithms.program import PublicFacts
+from zerosum.audit import audit
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import Release, Request
+from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.study.rehearsal import Rehearsal
@@ -210,6 +212,14 @@ def test_intervals_cover_over_many_runs(family: str, weights: str) -> None:
     print(f"{family}, {weights}: pooled {pooled:.3f}, population {population:.3f}")
     assert pooled > 0.86
     assert population > 0.86
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", list(KINDS))
+def test_an_attacker_does_not_exceed_the_claim(family: str) -> None:
+    more: dict[str, Any] = {"hold_out": 0.3, "evaluate_share": 0.2, "rounds": 3}
+    kind = algorithm(family, ("offset", "weight", "draw"), **more)
+    assert audit(Scheme("secure-sum"), kind, samples=400).holds
 
 
 def test_a_polynomial_loss_takes_weights() -> None:

@@ -34,6 +34,7 @@ _PREDICTOR = 1.25  # standard deviation of what one ordinary feature does to the
 _BEND = 2.0  # what third derivatives leave out: |h''|/12 (1/h)^1.5 is 0.16 at h = 1/6, and more for rare classes
 _CURVED = 0.15  # of a logistic Hessian, over the features' second moments
 _WORTH = 4.5  # times the prior's deviation over what is left of it: less, and one quadratic ranks better
+_GUESSED_WEIGHT = 0.5  # of a unit on average, before any data
 _SCORES = 4.0  # times narrower for scores, which gain more from shrinking than coefficients do
 
 
@@ -59,6 +60,10 @@ class NewtonRegression(Regression):
     @property
     def _plan(self) -> str:
         return f"{self._turns} Newton rounds"
+
+    def _unit_noise(self, facts: PublicFacts) -> float:
+        """What weights leave of the signal counts here: rounds that are all noise lead nowhere."""
+        return super()._unit_noise(facts) / (_GUESSED_WEIGHT if self.weight is not None else 1.0)
 
     @property
     def _turns(self) -> int:

@@ -34,7 +34,6 @@ _BY_COEFFICIENT = frozenset(
 )
 _FARTHEST = 1e4  # times its range: beyond it nobody means a centre, a scale or a clip
 _HIGHEST_OFFSET = 1e4
-_GUESSED_WEIGHT = 0.5  # of a unit on average, before any data
 _LEAST_WEIGHT = 0.02  # on average: less is noise
 _RESIDUALS = 5.0  # standard deviations of residuals that a histogram of them spans
 
@@ -164,8 +163,7 @@ class Regression(RangedAlgorithm):
 
     def _unit_noise(self, facts: PublicFacts) -> float:
         """The noise of a mean of sensitivity 1 that took the whole budget."""
-        weight = _GUESSED_WEIGHT if self.weight is not None else 1.0
-        return facts.noise / ((facts.units or GUESSED_UNITS) * (1 - self.hold_out) * weight)
+        return facts.noise / ((facts.units or GUESSED_UNITS) * (1 - self.hold_out))
 
     # ---- requests --------------------------------------------------------------------------------------------------
 

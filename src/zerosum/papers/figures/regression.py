@@ -351,11 +351,11 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     import matplotlib.pyplot as plt
 
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(13.5, 6.6), sharey=True, constrained_layout=True)
+    figure, panels = plt.subplots(1, 2, figsize=(13.5, 8.0), sharey=True, constrained_layout=True)
     for axes, calibration in zip(panels, _TITLES, strict=True):
         _panel(axes, lines, along, calibration, "loss")
         axes.set_title(_TITLES[calibration], loc="left", fontsize=11)
-        axes.legend(fontsize=7.5)
+        axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)  # on no curve
     panels[0].set_ylabel("loss, median and quartiles")
     _finish(figure, rows, "training loss", path)
 
