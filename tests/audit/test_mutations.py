@@ -57,6 +57,8 @@ GUARDS = {
     "rows-for-people": SENSITIVITY,
     "observed-sums-sensitivity": SENSITIVITY,
     "observed-clip": "statistics/test_sensitivity.py::test_the_weight_of_observed_counts_is_as_large_as_it_may_be",
+    "heavy-weight": "statistics/test_regression_statistics.py::test_a_weight_beyond_its_range_is_one_or_nothing",
+    "weight-of-nothing": "statistics/test_regression_statistics.py::test_a_weight_lets_a_unit_be_nothing",
     "histogram-twice": SENSITIVITY,
     "ledger-after-masking": "test_guards.py::test_what_the_ledger_did_not_take_is_not_there_for_a_second_try",
     "half-the-spend": CHARGED,

@@ -343,8 +343,8 @@ def test_a_study_with_an_exposure_weights_and_people_held_out(tmp_path: Path) ->
     assert [row.called for row in table.rows] == ["age (per year)", "sex=m", "age:sex=m (per year)", "intercept"]
     assert "age (per year)" in str(table)
     assert table.as_record()[0]["unit"] == "per year"
-    age = table.rows[0]
-    assert abs(age.estimate - 0.02) < 3 * age.population_std < 0.1
+    slope = table.rows[0]
+    assert abs(slope.estimate - 0.02) < 3 * slope.population_std < 0.1
     assert float(result.estimate["held_out_residual_std"]) > 0
     record = result.as_record()
     assert record["quantities"]["coefficients"]["axes"][0]["units"] == ["per year", "", "per year"]

@@ -134,6 +134,15 @@ def test_an_offset_a_weight_and_a_draw_do_what_they_say() -> None:
     assert np.allclose(gradient, expected)
 
 
+def test_a_weight_beyond_its_range_is_one_or_nothing() -> None:
+    params: dict[str, Any] = {"columns": 3, "clip": 1, "coefficients": [0.0], "intercept": 0, "weighted": True}
+    stat = ResidualGradient(**params)
+    whole, heavy, none = (stat.total(Units.from_rows([[0.5, weight, 1.0]])) for weight in (1.0, 1e9, -1e9))
+    assert np.linalg.norm(whole) > 0
+    assert np.array_equal(heavy, whole)
+    assert not np.any(none)
+
+
 def test_a_weight_lets_a_unit_be_nothing() -> None:
     """Of a loss that is mostly a constant two rows are close to each other and far from none."""
     params: dict[str, Any] = {"columns": 2, "clip": 1, "table": [[1.0], [0.1]], "weights": [1, 1], "intercept": 0}

@@ -283,6 +283,22 @@ _KERNEL = [
         ),
     ),
     Fault(
+        "heavy-weight",
+        "a weight beyond its range counts as it is",
+        (Edit("statistics.regression:RegressionRows._roles", "xp.clip(rows[:, at], -1.0, 1.0)", "rows[:, at]"),),
+    ),
+    Fault(
+        "weight-of-nothing",
+        "a unit that weighs nothing is not among those whose distance is bounded",
+        (
+            Edit(
+                "statistics.polynomial:PolynomialCoefficients.sensitivity",
+                "max(self._distance2, self._norm2) if zero_too else self._distance2",
+                "self._distance2",
+            ),
+        ),
+    ),
+    Fault(
         "histogram-twice",
         "a histogram counts each value twice",
         (Edit("statistics.histogram:Histogram.sum_block", "weights=weights", "weights=2 * weights"),),
