@@ -32,6 +32,7 @@ from zerosum.statistics.holdout import Part, chosen
 from zerosum.statistics.predictions import PredictionHistogram, class_of
 from zerosum.statistics.rows import INSIDE, Exact, clip_rows, doubles, exponential, fold, like, rounded, sized
 
+BIAS = 0.15  # the constant feature, beside features of norm 1
 _BITS = 22  # of a row's whole numbers: single floats hold 24
 _FARTHEST = 60.0  # a class this far below the likeliest has no probability
 
@@ -126,7 +127,7 @@ class Whitened(Featured):
     center: FloatArray
     projection: FloatArray
     weights: FloatArray
-    bias: float = Field(default=0.15, ge=0, le=10)
+    bias: float = Field(default=BIAS, ge=0, le=10)
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:

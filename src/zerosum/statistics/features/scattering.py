@@ -193,7 +193,7 @@ def morlet(shape: tuple[int, int], j: int, turn: float, angles: int) -> Floats:
     across it where there are many angles, less what gives it mean 0; around the edges of an image of this shape.
 
     >>> wavelet = morlet((16, 16), 0, 0.0, 4)
-    >>> abs(float(wavelet[0, 0])) < 1e-12, np.unravel_index(np.argmax(wavelet), wavelet.shape)[0] == 0
+    >>> abs(float(wavelet[0, 0])) < 1e-12, int(np.argmax(wavelet)) < 16
     (True, True)
     """
     height, width = shape
