@@ -154,7 +154,7 @@ class FeatureClassifier(JointClassifier):
         Public ranges of the columns, or of the pixels.
     evaluate_share : float, default=0
         The share of the budget that buys accuracy, confusion and calibration on held-out units.
-    holdout : float, default=0.1
+    hold_out : float, default=0.1
         About how many of the units are held out then.
     rounds, clip, learning_rate : optional
         Chosen from the noise, which is public, unless given.
@@ -195,7 +195,7 @@ class FeatureClassifier(JointClassifier):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         evaluate_share: float = 0.0,
-        holdout: float = 0.1,
+        hold_out: float = 0.1,
         rounds: int | None = None,
         clip: float | None = None,
         learning_rate: float | None = None,
@@ -224,7 +224,7 @@ class FeatureClassifier(JointClassifier):
         self.lower = lower
         self.upper = upper
         self.evaluate_share = evaluate_share
-        self.holdout = holdout
+        self.hold_out = hold_out
         self.rounds = rounds
         self.clip = clip
         self.learning_rate = learning_rate
@@ -239,7 +239,7 @@ class FeatureClassifier(JointClassifier):
             "classes": self._class_names,
             "features": settings,
             "evaluate_share": self.evaluate_share,
-            "holdout": self.holdout,
+            "hold_out": self.hold_out,
             "rounds": self.rounds,
             "clip": self.clip,
             "learning_rate": self.learning_rate,

@@ -43,7 +43,7 @@ class Featured(BoundedStatistic):
     columns: int = Field(ge=2)
     features: Mapping[str, Any]
     part: Part = "all"
-    holdout: float = Field(default=0.0, ge=0, lt=1)
+    hold_out: float = Field(default=0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
     def _map_fits(self) -> Self:
@@ -61,13 +61,13 @@ class Featured(BoundedStatistic):
     @cached_property
     def _called(self) -> str:
         """The name of what enters, for `Units.made`: everything it depends on."""
-        return _digest([self.feature_map.kind, self.feature_map.model_dump(), self.part, self.holdout])
+        return _digest([self.feature_map.kind, self.feature_map.model_dump(), self.part, self.hold_out])
 
     def entering(self, units: Units) -> Units:
         return units.made(self._called, lambda: self._featured(units))
 
     def _featured(self, units: Units) -> Units:
-        units = chosen(units, self.part, self.holdout)
+        units = chosen(units, self.part, self.hold_out)
         xp = array_namespace(units.rows)
         label = xp.astype(units.rows[:, -1:], xp.float32)
         return Units(xp.concat([self.feature_map(units.rows[:, :-1]), label], axis=1), units.offsets)
