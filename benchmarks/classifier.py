@@ -4,7 +4,8 @@
 
 DATA holds mnist.npz and fashion_mnist.npz. The settings are one rule in the noise of a gradient, found on a part of the
 training images; test images are used here alone. Studies are rehearsed: the program with its planned noise, ten sites,
-three colluders, delta 1e-5. `time` runs one real study between ten sites in this process, secure sum and ledgers included.
+three colluders, delta 1e-5. `time` runs one real study between ten sites in this process, with its secure sum and its
+ledgers.
 """
 
 from __future__ import annotations

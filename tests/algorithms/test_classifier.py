@@ -87,10 +87,9 @@ def test_what_is_asked_is_what_was_planned(adjacency: Adjacency) -> None:
 def test_a_whitener_takes_no_direction_of_noise_alone() -> None:
     rng = np.random.default_rng(0)
     turned = np.linalg.qr(rng.normal(size=(6, 6)))[0]
-    found = whitener(turned @ np.diag([9.0, 4, 1, 0.1, -0.1, -0.2]) @ turned.T, 5, 0.0)
-    assert np.allclose(
-        found.T @ turned @ np.diag([9.0, 4, 1, 0.1, -0.1, -0.2]) @ turned.T @ found, np.diag([1, 1, 1, 1, 0]), atol=1e-5
-    )
+    covariance = turned @ np.diag([9.0, 4, 1, 0.1, -0.1, -0.2]) @ turned.T
+    found = whitener(covariance, 5, 0.0)
+    assert np.allclose(found.T @ covariance @ found, np.diag([1, 1, 1, 1, 0]), atol=1e-5)
 
 
 def test_the_interval_of_the_accuracy_covers() -> None:

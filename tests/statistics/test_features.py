@@ -64,7 +64,7 @@ def test_scattering_is_what_it_says() -> None:
         moved = [
             [np.sum(picture * np.roll(wavelet[::-1, ::-1], (y + 1, x + 1), axis=(0, 1))) for x in side] for y in side
         ]
-        return np.abs(np.array(moved))
+        return np.asarray(np.abs(np.array(moved)))
 
     def sampled(picture: Floats, step: int) -> Floats:
         middle = (4 * (np.arange(2) + 1) + 1.5) / step

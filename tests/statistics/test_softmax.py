@@ -86,10 +86,15 @@ def test_predictions_are_counted_by_class_and_by_probability() -> None:
 
 
 def test_what_rounds_share_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
+    calls: list[int] = []
     kind = type(feature_map(FEATURES))
     plain = kind.map_batch
-    monkeypatch.setattr(kind, "map_batch", lambda self, rows: calls.append(1) or plain(self, rows))
+
+    def counted(self: Any, rows: Any) -> Any:
+        calls.append(1)
+        return plain(self, rows)
+
+    monkeypatch.setattr(kind, "map_batch", counted)
     units = Units(ROWS)
     first = build("softmax_gradient", {**SHARED, "clip": 0.3}).total(units)
     for turn in range(4):

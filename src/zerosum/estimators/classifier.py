@@ -168,8 +168,8 @@ class FeatureClassifier(JointClassifier):
     center_, projection_, weights_ : ndarrays
         What features are centred at, their whitener, and the weights of its directions, that of the constant last.
     accuracy_, accuracy_interval_, confusion_, calibration_
-        Where they were bought: the share of held-out units that are classified rightly with a 95 % interval (sampling and
-        privacy), counts by true and predicted class, and by the predicted class's probability (all units, those right).
+        Where they were bought: the share of held-out units that are classified rightly with a 95 % interval (sampling
+        and privacy), counts by true and predicted class, and by the predicted class's probability (all, those right).
     privacy_, result_, notes_
         As in `PCA`.
 
