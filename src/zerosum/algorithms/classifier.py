@@ -32,7 +32,8 @@ _AVERAGED = 0.85  # how much of the average weights a round keeps
 
 
 class FeatureClassifier(Algorithm):
-    """Softmax regression on public features. Columns are what features are made of and, last, the class.
+    """Softmax regression on public features. Columns are what features are made of and, last, the class; without names
+    they are called x0, x1, ... and class.
 
     One release of the features' mean and second moments, for `whiten_share`, gives a whitener of up to `directions`
     directions; then `rounds` of gradient descent take the rest of the budget, as one phase in which everybody takes
@@ -57,6 +58,15 @@ class FeatureClassifier(Algorithm):
     rounds: int | None = Field(default=None, ge=1, le=10_000)
     clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns_follow(cls, parameters: Any) -> Any:
+        """Images have no names for their pixels: where no columns are named, they are numbered, and "class" is last."""
+        if isinstance(parameters, dict) and "columns" not in parameters and isinstance(parameters.get("features"), dict):
+            numbered = (f"x{at}" for at in range(build(parameters["features"]).inputs))
+            return parameters | {"columns": (*numbered, "class")}
+        return parameters
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
