@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from zerosum.algorithms.classifier import FeatureClassifier
 from zerosum.algorithms.covariance import Covariance
 from zerosum.algorithms.custom import CustomStatistic
 from zerosum.algorithms.functional import PolynomialLoss
@@ -23,6 +24,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for kind in (
         *(Mean, Histogram, Covariance, KMeans, PCA, ICA, CustomStatistic),
         *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
+        FeatureClassifier,
     )
 }
 
@@ -62,6 +64,7 @@ __all__ = [
     "Covariance",
     "CustomStatistic",
     "Estimate",
+    "FeatureClassifier",
     "Histogram",
     "KMeans",
     "LinearRegression",
