@@ -143,3 +143,21 @@ def test_a_map_of_ones_own_is_found_by_its_kind() -> None:
 
     with pytest.raises(BadParameter, match="registered already"):
         features.register(Other)
+
+
+def test_a_row_for_which_a_map_fails_has_no_features_and_nobody_else_is_touched() -> None:
+    class Fragile(features.LinearFeatures):
+        kind = "fragile, of tests"
+
+        def map_batch(self, rows: Any) -> Any:
+            if np.any(rows > 5):
+                raise RuntimeError("a secret")
+            return super().map_batch(rows)
+
+    made = Fragile(lower=[0.0, 0.0], upper=[1.0, 1.0])
+    rows = np.random.default_rng(5).random((1500, 2))
+    plain = made(rows)
+    rows[700] = 9.0
+    found = made(rows)
+    assert np.array_equal(found[700], np.zeros(2))
+    assert np.array_equal(np.delete(found, 700, axis=0), np.delete(plain, 700, axis=0))

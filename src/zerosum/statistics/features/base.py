@@ -5,6 +5,7 @@ Tested in tests/statistics/test_features.py.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -14,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from zerosum.arrays import Array
 from zerosum.errors import BadParameter, first_fault
 from zerosum.statistics.rows import doubles
+
+_log = logging.getLogger(__name__)  # stays at the site
 
 
 class FeatureMap(BaseModel, ABC):
@@ -49,13 +52,28 @@ class FeatureMap(BaseModel, ABC):
         """The features of `batch` rows of doubles."""
 
     def __call__(self, rows: Array) -> Array:
-        """The features of any number of rows, as single floats; each row is mapped by itself."""
+        """The features of any number of rows, as single floats; each row is mapped by itself, and one for which the map
+        fails has none: an error would tell whoever asks about a unit."""
         xp = array_namespace(rows)
-        count, parts = int(rows.shape[0]), []
-        for start in range(0, count, self.batch):
-            part = doubles(rows[start : min(start + self.batch, count), ...])
-            short = self.batch - int(part.shape[0])
-            if short:
-                part = xp.concat([part, xp.zeros((short, self.inputs), dtype=part.dtype)], axis=0)
-            parts.append(xp.astype(self.map_batch(part), xp.float32)[: self.batch - short, ...])
+        count = int(rows.shape[0])
+        parts = [self._mapped(rows[at : min(at + self.batch, count), ...]) for at in range(0, count, self.batch)]
         return xp.concat(parts, axis=0) if parts else xp.zeros((0, self.size), dtype=xp.float32)
+
+    def _mapped(self, rows: Array) -> Array:
+        xp, count = array_namespace(rows), int(rows.shape[0])
+        filled = doubles(rows)
+        if count < self.batch:
+            filled = xp.concat([filled, xp.zeros((self.batch - count, self.inputs), dtype=filled.dtype)], axis=0)
+        try:
+            found = xp.astype(self.map_batch(filled), xp.float32)
+            if found.shape == (self.batch, self.size):
+                return found[:count, ...]
+        except MemoryError:  # not any row's fault
+            raise
+        except Exception:
+            _log.warning(
+                "features %r failed for a batch of rows; only the row at fault has none", self.kind, exc_info=True
+            )
+        if count == 1:
+            return xp.zeros((1, self.size), dtype=xp.float32)
+        return xp.concat([self._mapped(rows[at : at + 1, ...]) for at in range(count)], axis=0)
