@@ -72,7 +72,7 @@ class FeatureMap(BaseModel, ABC):
             raise
         except Exception:
             _log.warning(
-                "features %r failed for a batch of rows; only the row at fault has none", self.kind, exc_info=True
+                "features %r failed for some rows; only those at fault have none", self.kind, exc_info=True
             )
         if count == 1:
             return xp.zeros((1, self.size), dtype=xp.float32)
