@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ICA,
         PCA,
         Covariance,
+        GaussianMixture,
         Histogram,
         KMeans,
         LinearRegression,
@@ -34,6 +35,7 @@ __all__ = [
     "Adjacency",
     "Combine",
     "Covariance",
+    "GaussianMixture",
     "Histogram",
     "KMeans",
     "LinearRegression",
@@ -59,7 +61,7 @@ __version__ = VERSION
 
 _ESTIMATORS = frozenset(
     {
-        *("ICA", "PCA", "Covariance", "Histogram", "KMeans", "Mean"),
+        *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
     }
 )
