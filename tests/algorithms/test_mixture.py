@@ -238,6 +238,8 @@ def test_what_makes_no_sense_is_refused(more: dict[str, Any], message: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("components", [3, 6])
+@pytest.mark.parametrize("components", [2, 3])
 def test_an_attacker_does_not_exceed_the_claim(components: int) -> None:
-    assert audit(Scheme("secure-sum"), Mixture(columns=names(5), n_components=components, clip=3.0), samples=400).holds
+    """From a tensor, and from cells."""
+    algorithm = Mixture(columns=names(2), n_components=components, clip=3.0, rounds=1)
+    assert audit(Scheme("secure-sum"), algorithm, samples=400).holds

@@ -77,9 +77,9 @@ class Mixture(RangedAlgorithm):
 
     Results: `means`; `weights`; `variances` of the components and their mean, `variance`, in the units rows enter in;
     `separations`, from each mean to the nearest other one in standard deviations of the data, and `separation_noise`,
-    how far noise may move that; `carried`, 1 for a component that the budget carries: its weight is three standard
-    deviations of noise, its neighbour three times as far as noise may move it, and at least two standard deviations of
-    the data (nearer components have one peak); `center` and `scale`, how rows enter.
+    how far noise moves the mean, in the same unit; `carried`, 1 for a component that the budget carries: its weight is
+    three standard deviations of noise, its neighbour three times as far as noise moves it, and at least two standard
+    deviations of the data (nearer components have one peak); `center` and `scale`, how rows enter.
     """
 
     name: ClassVar[str] = "mixture"
@@ -323,7 +323,8 @@ class Mixture(RangedAlgorithm):
         weights, weight_noise = nearest_probabilities(step.counts, frame.units), step.count_noise / frame.units
         heard = step.counts > DROWNED * step.count_noise
         apart, std = separations(means, step.variances, step.noise, heard)
-        blurred = std * math.sqrt(len(self.columns))  # as far as noise moves means, whatever the direction
+        # how far noise moves the mean itself, whatever the direction
+        blurred = step.noise * np.sqrt(len(self.columns) / step.variances)
         alone = np.sum(heard) == 1
         carried = heard & (alone | (apart > np.maximum(DROWNED * blurred, ONE_PEAK)))
         axis, columns = Axis.numbered("component", self.n_components), self.column_axis
