@@ -221,6 +221,20 @@ def test_spreads_and_counts_cost_nothing() -> None:
     assert float(np.max(np.linalg.norm(said, axis=1))) <= math.sqrt(2)
 
 
+def test_the_bounds_of_moments_are_reached_within_two_percent() -> None:
+    white = {"projection": np.eye(2), "correction": [0, 4], "constant": 1}
+    third = build("third_moment", {"columns": 2, "clip": 0.7, **white})
+    augmented = build("augmented_scatter", {"columns": 2, "clip": 4.0, "constant": 0.3})
+    turned = [-0.09, math.sqrt(1 - 0.09**2)]
+    for statistic, one, other in (
+        (third, [300.0, 0.0], [-300.0, 0.0]),
+        (augmented, [9.0, 0.0], [9 * t for t in turned]),
+    ):
+        apart = np.linalg.norm(statistic.total(Units.from_rows([one])) - statistic.total(Units.from_rows([other])))
+        bound = statistic.sensitivity(Adjacency.REPLACE_ONE)
+        assert 0.98 * bound < float(apart) <= bound
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
