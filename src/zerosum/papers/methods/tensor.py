@@ -178,7 +178,7 @@ def published_noises(method: str, epsilon: float, delta: float, records: int, co
     """The paper's noise at a site of n records: half of epsilon and of delta for each moment, the textbook's formula.
 
     >>> [round(tau, 4) for tau in published_noises("conv", 1.0, 0.01, 1000, 50, 0.05)]
-    [0.0066, 0.1129]
+    [0.0066, 0.113]
     """
     _check(method, epsilon, delta, records)
     each = math.sqrt(2 * math.log(1.25 / (delta / 2))) / (epsilon / 2 * records)
