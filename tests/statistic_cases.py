@@ -204,6 +204,37 @@ SMALL: list[Case] = [
             "weights": [0, 1, 1.5, 2],
         },
     ),
+    ("augmented_scatter", {"columns": 3, "clip": 0.8, "center": [0.1, 0, 0.2]}),
+    ("augmented_scatter", {"columns": 3, "clip": 2.0, "constant": 0.8, "count": True, "scale": [1, 2, 3]}),
+    ("third_moment", {"columns": 3, "clip": 2.0, "projection": [[2, 0], [1, 1], [0, 5]], "correction": [0.3, 0.1]}),
+    (
+        "third_moment",
+        {"columns": 2, "clip": 0.7, "projection": np.eye(2), "correction": [0, 4], "constant": 1, "center": [1, 0]},
+    ),
+    (
+        "mixture_sums",
+        {
+            "columns": 2,
+            "clip": 0.6,
+            "means": [[0, 1], [2, 0], [0, 0]],
+            "variances": [1, 0.1, 0.4],
+            "radii": [1, 0.5, 2],
+            "weights": [1, 2, 3],
+        },
+    ),
+    (
+        "mixture_sums",
+        {
+            "columns": 3,
+            "clip": 2.0,
+            "means": [[0, 1, 0], [1, -1, 0]],
+            "variances": [0.5, 0.5],
+            "radii": [1, 1],
+            "weights": [0.3, 0.7],
+            "basis": np.eye(3)[:, :2],
+            "projected": True,
+        },
+    ),
 ]
 
 
@@ -281,6 +312,34 @@ def _wide() -> list[Case]:
             },
         ),
         ("band_scatter", {"columns": D, "projection": turned[:, :9], "edges": [0, 0.1, 0.3, 0.6], "seconds": 1.0}),
+        ("augmented_scatter", {"columns": D, "clip": 0.5, "center": near[0]}),
+        (
+            "third_moment",
+            {"columns": D, "clip": 3.0, "projection": turned[:, :6], "correction": np.full(6, 0.3), "constant": 1},
+        ),
+        (
+            "mixture_sums",
+            {
+                "columns": D,
+                "clip": 0.7,
+                "means": twins,
+                "variances": np.full(4, 0.02),
+                "radii": np.ones(4),
+                "weights": np.ones(4),
+            },
+        ),
+        (
+            "mixture_sums",
+            {
+                "columns": D,
+                "clip": 0.7,
+                "means": twins,
+                "variances": np.full(4, 0.02),
+                "radii": [1, 2, 0.3, 0.7],
+                "weights": np.ones(4),
+                "basis": turned[:, :5],
+            },
+        ),
     ]
 
 
@@ -305,6 +364,18 @@ EXTREME: list[Case] = [
         ("residual_moment", {"columns": 3, "coefficients": [1.0, 1e-90], "intercept": 0}),
         ("newton_step", {"columns": 3, "coefficients": [1e99, 1e-99, 3.0]}),
         ("polynomial_coefficients", {"columns": 2, "table": [[0, 0], [0, 1], [1, 0]], "weights": [0, 1, 1]}),
+        ("augmented_scatter", {"columns": 3}),
+        ("third_moment", {"columns": 2, "projection": [[1e30], [1e-30]], "correction": [1e9], "constant": 1}),
+        (
+            "mixture_sums",
+            {
+                "columns": 2,
+                "means": [[1e4, 0], [0, 0]],
+                "variances": [1e-8, 1e8],
+                "radii": [1e-8, 1e8],
+                "weights": [1e-8, 1],
+            },
+        ),
     )
 ]
 

@@ -49,9 +49,10 @@ def test_the_code_in_the_readme_runs_and_spends(tmp_path: Path) -> None:
     assert len(list((tmp_path / "state" / "ledgers").glob("*.sqlite"))) == 4
 
 
-def test_the_code_on_the_page_about_components_runs_and_spends_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["docs/ica.md", "docs/mixtures.md"])
+def test_the_code_on_a_page_runs_and_spends_nothing(page: str, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
-    (code,) = blocks("docs/ica.md", "python")
+    (code,) = blocks(page, "python")
     script.write_text(code)
     assert run(script, tmp_path).strip()
     assert list(tmp_path.iterdir()) == [script]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         PCA,
         Covariance,
         FeatureClassifier,
+        GaussianMixture,
         Histogram,
         KMeans,
         LinearRegression,
@@ -36,6 +37,7 @@ __all__ = [
     "Combine",
     "Covariance",
     "FeatureClassifier",
+    "GaussianMixture",
     "Histogram",
     "KMeans",
     "LinearRegression",
@@ -61,7 +63,7 @@ __version__ = VERSION
 
 _ESTIMATORS = frozenset(
     {
-        *("ICA", "PCA", "Covariance", "Histogram", "KMeans", "Mean"),
+        *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
         "FeatureClassifier",
     }

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators import PCA, Covariance, Histogram, KMeans, Mean
+from zerosum.estimators import PCA, Covariance, GaussianMixture, Histogram, KMeans, Mean
 from zerosum.estimators.base import RangedEstimator
 from zerosum.kernel.units import Units
 
@@ -30,7 +30,7 @@ def holes(count: int = 300) -> Floats:
     return np.asarray(rows)
 
 
-@pytest.mark.parametrize("kind", [Mean, Covariance, PCA, KMeans])
+@pytest.mark.parametrize("kind", [Mean, Covariance, PCA, KMeans, GaussianMixture])
 def test_nan_is_refused_unless_a_rule_is_given(kind: type[RangedEstimator]) -> None:
     with pytest.raises(BadData, match="NaN"):
         kind(**BOUNDS).fit(holes())
@@ -55,6 +55,7 @@ def test_they_are_as_after_scikit_learns_imputer() -> None:
         (Covariance, "covariance_"),
         (PCA, "components_"),
         (KMeans, "cluster_centers_"),
+        (GaussianMixture, "means_"),
     ):
         ours = getattr(kind(**BOUNDS, missing=0.5).fit(holes()), found)
         assert np.allclose(ours, getattr(kind(**BOUNDS).fit(filled), found))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from zerosum.algorithms import PCA, Covariance, Histogram, KMeans, Mean
+from zerosum.algorithms import PCA, Covariance, Histogram, KMeans, Mean, Mixture
 from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import Adjacency
@@ -121,6 +121,7 @@ def test_what_an_algorithm_cannot_do_is_said() -> None:
         (Covariance, {}),
         (PCA, {"n_components": 1}),
         (KMeans, {"n_clusters": 2}),
+        (Mixture, {"n_components": 2}),
     ]
     for kind, more in kinds:
         with pytest.raises(BadParameter, match="missing cannot be 'observed'"):

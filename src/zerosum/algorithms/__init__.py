@@ -15,6 +15,7 @@ from zerosum.algorithms.ica import ICA
 from zerosum.algorithms.kmeans import KMeans
 from zerosum.algorithms.linear import LinearRegression
 from zerosum.algorithms.mean import Mean
+from zerosum.algorithms.mixture import Mixture
 from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
 from zerosum.errors import BadParameter
@@ -22,7 +23,7 @@ from zerosum.errors import BadParameter
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind
     for kind in (
-        *(Mean, Histogram, Covariance, KMeans, PCA, ICA, CustomStatistic),
+        *(Mean, Histogram, Covariance, KMeans, Mixture, PCA, ICA, CustomStatistic),
         *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
         FeatureClassifier,
     )
@@ -70,6 +71,7 @@ __all__ = [
     "LinearRegression",
     "LogisticRegression",
     "Mean",
+    "Mixture",
     "PoissonRegression",
     "PolynomialLoss",
     "Program",

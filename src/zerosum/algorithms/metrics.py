@@ -76,3 +76,16 @@ def _standardised(maps: Floats) -> Floats:
     apart = maps - maps.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(apart, axis=1, keepdims=True)
     return np.asarray(apart / np.where(norms > 0, norms, 1.0))
+
+
+def component_error(found: Floats, truth: Floats) -> float:
+    """The mean distance between true components (R x D) and found ones (K x D), matched so that it is the least.
+
+    >>> component_error(np.array([[2.0, 0.0], [0.0, 1.5]]), np.array([[0.0, 1.0], [2.0, 0.0]]))
+    0.25
+    """
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
+
+    distances = np.linalg.norm(np.asarray(found)[:, None] - np.asarray(truth)[None], axis=2)
+    rows, columns = linear_sum_assignment(distances)
+    return float(np.mean(distances[rows, columns]))

@@ -14,6 +14,7 @@ from zerosum.estimators.histogram import Histogram
 from zerosum.estimators.ica import ICA
 from zerosum.estimators.kmeans import KMeans
 from zerosum.estimators.mean import Mean
+from zerosum.estimators.mixture import GaussianMixture
 from zerosum.estimators.pca import PCA
 from zerosum.estimators.regression import LinearRegression
 
@@ -22,6 +23,7 @@ __all__ = [
     "PCA",
     "Covariance",
     "FeatureClassifier",
+    "GaussianMixture",
     "Histogram",
     "KMeans",
     "LinearRegression",

@@ -258,6 +258,14 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             raise BadData("sparse data were passed, but dense data is required: use .toarray()")
         return np.asarray(validate_data(self, data, dtype=np.float64, reset=first, **checks))
 
+    def _own_rows(self, X: Any) -> Floats:
+        """One array of rows, for a fitted estimator to look at."""
+        check_is_fitted(self, "result_")
+        if isinstance(X, Units) or _by_name(X) or several_tables(X, (2,)):
+            raise BadData("only one array can be transformed: do it for each site, where the site's rows are")
+        with bad_data():
+            return self._rows(X, first=False)
+
     @property
     def _allows_missing(self) -> bool:
         """Whether there is a rule for missing values; which columns it is for, the program looks at."""
@@ -356,14 +364,6 @@ class JointTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, JointE
     @property
     @abstractmethod
     def _n_features_out(self) -> int: ...
-
-    def _own_rows(self, X: Any) -> Floats:
-        """One array of rows, for a fitted estimator to transform."""
-        check_is_fitted(self, "result_")
-        if isinstance(X, Units) or _by_name(X) or several_tables(X, (2,)):
-            raise BadData("only one array can be transformed: do it for each site, where the site's rows are")
-        with bad_data():
-            return self._rows(X, first=False)
 
     def _own_scores(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "result_")

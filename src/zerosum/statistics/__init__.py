@@ -16,6 +16,7 @@ from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.histogram import Histogram
+from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMoment
 from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
@@ -47,6 +48,9 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     FeatureMoments,
     SoftmaxGradient,
     SoftmaxPredictions,
+    AugmentedScatter,
+    ThirdMoment,
+    MixtureSums,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

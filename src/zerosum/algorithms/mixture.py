@@ -1,0 +1,342 @@
+"""Mixtures of spherical Gaussians over sites: moments for a start, then a few rounds of EM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from zerosum.algorithms.components import (
+    DROWNED,
+    ONE_PEAK,
+    Components,
+    Step,
+    believed,
+    far_apart,
+    heard_shares,
+    quantile,
+    separations,
+    stepped,
+)
+from zerosum.algorithms.histogram import nearest_probabilities
+from zerosum.algorithms.kmeans import weighted_kmeans
+from zerosum.algorithms.program import Estimate, Program, PublicFacts, RangedAlgorithm
+from zerosum.algorithms.schedule import GUESSED_UNITS
+from zerosum.algorithms.spectral import debiased, noise_edge
+from zerosum.algorithms.tensor import simultaneous
+from zerosum.arrays import Floats
+from zerosum.kernel.quantity import Axis, Quantity
+from zerosum.kernel.request import PrivateSum, Release, Request
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMoment
+from zerosum.statistics.scatter import ScatterNorms
+from zerosum.statistics.vectors import VectorSum
+
+_BINS, _SPAN = 80, 1e-6  # of the histogram of squared norms
+_INSIDE = 0.6  # the share of units whose second moment is not clipped
+_ROOM = 1.5  # of the third moment's clip, over the size of an ordinary tensor
+_CELLS, _MOST_CELLS = 48, 1000  # for each component and in all, where the start looks at cells
+_WITHIN = 1.5  # standard deviations by column: how far cells reach
+_CLIP = {True: 1.1, False: 0.9}  # of residuals, over their ordinary norm: in the subspace, and in all columns
+_BEGUN, _ORDINARY_NOISE = 0.22, 0.005  # what is spent before the last round, at that noise of a mean times K sqrt(D)
+_PARTS = (0.55, 0.2, 0.25)  # of it: second moments, the start, the rounds among their directions
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Where components are looked for, all public or released; rows enter as (x - center)/scale."""
+
+    center: Floats
+    units: float
+    variance: float  # of a component
+    spread: Floats  # a square root of the second moment, columns x columns
+    basis: Floats | None  # of the subspace of the means; None: all columns
+    strengths: Floats  # the variance of the means along the basis
+
+    def lifted(self, moves: Floats) -> Floats:
+        """What stands in the basis, in all columns."""
+        return moves if self.basis is None else np.asarray(moves @ self.basis.T)
+
+
+class Mixture(RangedAlgorithm):
+    """A mixture of normal components, each spherical.
+
+    Releases: a coarse mean (`mean_share`); a histogram of norms about it, from which the clip of second moments comes
+    (`clip_share`); second moments and the mean again (`moment_share`): their leading directions hold the means, and the
+    others tell the variance, unless that is public (`variance`, in the units rows enter in); the start (`start_share`);
+    `rounds` rounds of EM among these directions (`refine_share` together); and one in all columns, with the rest. The
+    planner sets shares that are not given, by the number of units, columns and components and by the budget.
+
+    The start is a third moment in white coordinates (K - 1 centred ones and a constant), decomposed into orthogonal
+    parts ("tensor"), or, with more components than columns, a round over many public cells whose means are clustered
+    ("cells"). What the last round says beyond the rounds before is believed as far as noise does not explain it.
+
+    Results: `means`; `weights`; `variances` of the components and their mean, `variance`, in the units rows enter in;
+    `separations`, from each mean to the nearest other one in standard deviations of the data, and `separation_noise`,
+    how far noise moves the mean, in the same unit; `carried`, 1 for a component that the budget carries: its weight is
+    three standard deviations of noise, its neighbour three times as far as noise moves it, and at least two standard
+    deviations of the data (nearer components have one peak); `center` and `scale`, how rows enter.
+    """
+
+    name: ClassVar[str] = "mixture"
+    n_components: int = Field(gt=0, le=500)
+    variance: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    scaling: Literal["none", "ranges"] = "none"
+    start: Literal["auto", "tensor", "cells"] = "auto"
+    rounds: int = Field(default=3, ge=0, le=50)
+    mean_share: float = Field(default=0.02, gt=0, lt=1)
+    clip_share: float = Field(default=0.02, gt=0, lt=1)
+    moment_share: float | None = Field(default=None, gt=0, lt=1)
+    start_share: float | None = Field(default=None, gt=0, lt=1)
+    refine_share: float | None = Field(default=None, gt=0, lt=1)
+    seed: int = Field(default=0, ge=0)  # of public cells and of starts of the decomposition, nothing else
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.scaling == "ranges" and not (self.lower is not None and np.all(self.half > 0)):
+            raise ValueError("scaling by ranges needs a public range of positive width for every column")
+        if self.start == "tensor" and self.n_components > len(self.columns):
+            raise ValueError("a start from the third moment needs at least as many columns as components")
+        if not self._shares[-1] > 0:
+            raise ValueError("the shares leave nothing for the last round")
+        return self
+
+    @property
+    def chosen(self) -> Literal["tensor", "cells", "none"]:
+        """The start that runs."""
+        if self.n_components == 1:
+            return "none"
+        if self.start != "auto":
+            return self.start
+        return "tensor" if self.n_components <= len(self.columns) else "cells"
+
+    @property
+    def _cells(self) -> int:
+        return max(min(_CELLS * self.n_components, _MOST_CELLS), 2 * self.n_components)
+
+    @property
+    def _turns(self) -> int:
+        return self.rounds if self.n_components > 1 else 0
+
+    @property
+    def _shares(self) -> tuple[float, float, float, float]:
+        """Of second moments, of the start, of one round among their directions, and of the last one."""
+        moment, start, refine = (
+            part * _BEGUN if given is None else given
+            for part, given in zip(_PARTS, (self.moment_share, self.start_share, self.refine_share), strict=True)
+        )
+        start = start if self.chosen != "none" else 0.0
+        refine = refine if self._turns else 0.0
+        left = 1 - self.mean_share - self.clip_share - moment - start - refine
+        return moment, start, refine / max(self._turns, 1), left
+
+    def resolve(self, facts: PublicFacts) -> Self:
+        """What is spent before the last round grows with the noise: as its square root, within bounds."""
+        noise = facts.noise / (facts.units or GUESSED_UNITS) * self.n_components * math.sqrt(len(self.columns))
+        begun = float(np.clip(_BEGUN * math.sqrt(noise / _ORDINARY_NOISE), 0.1, 0.4))
+        names = ("moment_share", "start_share", "refine_share")
+        return self.model_copy(
+            update={name: getattr(self, name) or part * begun for name, part in zip(names, _PARTS, strict=True)}
+        )
+
+    @property
+    def describe(self) -> str:
+        begun = {"tensor": "the third moment", "cells": f"{self._cells} public cells", "none": "the mean"}[self.chosen]
+        return f"start from {begun}, {self._turns} rounds of EM among the means' directions, one in all columns"
+
+    # ---- requests --------------------------------------------------------------------------------------------------
+
+    @property
+    def scale(self) -> Floats:
+        """What columns are divided by."""
+        return self.half if self.scaling == "ranges" else np.ones(len(self.columns))
+
+    def _placed(self, center: Floats) -> dict[str, Any]:
+        return {"columns": len(self.columns), "center": center, "scale": self.scale, **self.filling}
+
+    def _mean(self, adjacency: Adjacency) -> VectorSum:
+        return VectorSum(**self.bounds, count=adjacency is Adjacency.ADD_REMOVE)
+
+    def _norms(self, center: Floats) -> ScatterNorms:
+        ball = 2 * self.radius if self.lower is None else 2 * float(np.linalg.norm(self.half / self.scale))
+        return ScatterNorms(**self._placed(center), lowest=_SPAN * ball**2, highest=ball**2, bins=_BINS)
+
+    def _moment(self, center: Floats, square: float, adjacency: Adjacency) -> AugmentedScatter:
+        return AugmentedScatter(**self._placed(center), clip=square, count=adjacency is Adjacency.ADD_REMOVE)
+
+    def _third(self, center: Floats, white: Floats, correction: Floats, clip: float) -> ThirdMoment:
+        placed = self._placed(center)
+        return ThirdMoment(**placed, projection=white, correction=correction, constant=1.0, clip=clip)
+
+    def _sums(
+        self, center: Floats, basis: Floats | None, at: Components, clips: Floats, *, projected: bool
+    ) -> MixtureSums:
+        clip = float(np.mean(clips))
+        return MixtureSums(
+            **self._placed(center),
+            clip=clip,
+            means=np.clip(at.means / clip, -1e4, 1e4),
+            variances=np.clip(at.variances / clip**2, 1e-8, 1e8),
+            radii=clips / clip,
+            weights=np.clip(at.weights, 1e-8, 1.0),
+            basis=basis,
+            projected=projected and basis is not None,
+        )
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        D, K = len(self.columns), self.n_components
+        center, axes = self.middle, np.eye(D)[:, : K - 1]
+        basis = axes if self.chosen == "tensor" else None
+
+        def sums(count: int, *, projected: bool) -> MixtureSums:
+            ones = np.ones(count)
+            return self._sums(center, basis, Components(np.zeros((count, D)), ones, ones), ones, projected=projected)
+
+        begun: list[BoundedStatistic] = []
+        if self.chosen == "tensor":
+            begun = [self._third(center, axes, np.zeros(K - 1), 1.0)]
+        elif self.chosen == "cells":
+            begun = [sums(self._cells, projected=False)]
+        moment, start, refine, last = self._shares
+        return (
+            PrivateSum(self._mean(adjacency), self.mean_share),
+            PrivateSum(self._norms(center), self.clip_share),
+            PrivateSum(self._moment(center, 1.0, adjacency), moment),
+            *[PrivateSum(each, start) for each in begun],
+            *[PrivateSum(sums(K, projected=True), refine)] * self._turns,
+            PrivateSum(sums(K, projected=False), last),
+        )
+
+    # ---- the program -----------------------------------------------------------------------------------------------
+
+    def program(self, adjacency: Adjacency) -> Program:
+        frame = yield from self._measured(adjacency)
+        at = yield from self._begun(frame)
+        _moment, _start, refine, last = self._shares
+        for _ in range(self._turns):
+            step = yield from self._round(frame, at, refine, projected=True)
+            at = Components(at.means + frame.lifted(step.moves), step.variances, step.weights)
+        step = yield from self._round(frame, at, last, projected=False)
+        return self._report(frame, at, step)
+
+    def _measured(self, adjacency: Adjacency) -> Generator[Request, Release, Frame]:
+        """The center, the clip, the subspace of the means and the variance about them."""
+        release = yield PrivateSum(self._mean(adjacency), self.mean_share)
+        total, units = release.value, release.units
+        if units is None:
+            total, units = total[1:], max(float(total[0]), 1.0)
+        mean = total / units
+        center = self.middle + self.half * (np.clip(mean, -1, 1) if self.lower is not None else mean)
+        norms = self._norms(center)
+        release = yield PrivateSum(norms, self.clip_share)
+        square, larger = quantile(norms.edges, heard_shares(release.value, release.noise_std), _INSIDE)
+        moments = self._moment(center, square, adjacency)
+        release = yield PrivateSum(moments, self._shares[0])
+        second, first, counted = moments.split(release.value)
+        units = units if counted is None else max(counted, 1.0)
+        shift = first / units
+        moment = larger * (second / units - np.outer(shift, shift))
+        noise = larger * square * release.noise_std / units
+        return self._framed(center + self.scale * shift, units, moment, noise)
+
+    def _framed(self, center: Floats, units: float, moment: Floats, noise: float) -> Frame:
+        rising, turned = np.linalg.eigh(moment)
+        values, vectors = np.asarray(rising[::-1]), np.asarray(turned[:, ::-1])
+        K, D, edge = self.n_components, len(moment), noise_edge(len(moment), noise)
+        least = max(1e-3 * float(values[0]), 0.1 * edge, 1e-60)
+        spread = vectors * np.sqrt(np.maximum(debiased(np.maximum(values, 0.0), edge), least))
+        if self.chosen != "tensor":
+            each = float(np.mean(np.maximum(values, least))) * (1.0 if K == 1 else 0.5 * K ** (-2 / D))
+            return Frame(center, units, self.variance or each, spread, None, values)
+        variance = self.variance or max(float(np.mean(values[K - 1 :])), least)
+        strengths = debiased(np.maximum(values[: K - 1] - variance, 0.0), edge)
+        strengths = np.maximum(strengths, max(0.3 * edge, 0.02 * float(strengths[0]), least))
+        return Frame(center, units, variance, spread, vectors[:, : K - 1], strengths)
+
+    # ---- starts ----------------------------------------------------------------------------------------------------
+
+    def _begun(self, frame: Frame) -> Generator[Request, Release, Components]:
+        if frame.basis is not None:
+            return (yield from self._from_tensor(frame, frame.basis))
+        if self.chosen == "cells":
+            return (yield from self._from_cells(frame))
+        return Components(np.zeros((1, len(self.columns))), np.full(1, frame.variance), np.ones(1))
+
+    def _from_tensor(self, frame: Frame, basis: Floats) -> Generator[Request, Release, Components]:
+        """In coordinates in which K - 1 directions and the constant are white, means are orthogonal, and the last of
+        their coordinates is the root of their weight."""
+        K, roots = self.n_components, np.sqrt(frame.strengths)
+        correction = frame.variance / frame.strengths
+        clip = _ROOM * (K + float(np.sum(correction))) ** 1.5
+        third = self._third(frame.center, basis / roots, correction, clip)
+        release = yield PrivateSum(third, self._shares[1])
+        _values, vectors = simultaneous(third.split(release.value) / frame.units, K, self.seed)
+        vectors = vectors * np.where(vectors[:, -1:] < 0, -1.0, 1.0)
+        weights = (vectors[:, -1] ** 2 + 1 / K) / 2  # half way to equal ones
+        means = (vectors[:, :-1] / np.sqrt(weights)[:, None]) @ (basis * roots).T
+        return Components(means, np.full(K, frame.variance), weights / np.sum(weights))
+
+    def _from_cells(self, frame: Frame) -> Generator[Request, Release, Components]:
+        """Many cells in the shape of the second moment, whose noisy means are clustered."""
+        K, D, count = self.n_components, len(self.columns), self._cells
+        rng = np.random.default_rng(self.seed)
+        candidates = rng.normal(size=(20 * count, D))
+        length = _WITHIN * math.sqrt(D) * rng.uniform(size=(len(candidates), 1)) ** (1 / D)
+        candidates *= length / np.linalg.norm(candidates, axis=1, keepdims=True)
+        cells = far_apart(candidates, count) @ frame.spread.T
+        apart = np.sum((cells[:, None] - cells[None]) ** 2, axis=2)
+        np.fill_diagonal(apart, np.inf)
+        near = math.sqrt(float(np.median(np.min(apart, axis=1))))
+        at = Components(cells, np.full(count, 1e-3 * near**2), np.ones(count))
+        sums = self._sums(frame.center, None, at, np.full(count, near), projected=False)
+        release = yield PrivateSum(sums, self._shares[1])
+        counts, moved, _spreads = sums.split(release.value)
+        valid = counts > DROWNED * release.noise_std
+        if np.sum(valid) < K:
+            valid = counts >= np.sort(counts)[-K]
+        mass = np.maximum(counts[valid], 1.0)
+        points = cells[valid] + moved[valid] / mass[:, None]
+        means = weighted_kmeans(points, mass, K, self.seed)
+        nearest = np.argmin(np.sum((points[:, None] - means[None]) ** 2, axis=2), axis=1)
+        weights = np.maximum(np.bincount(nearest, mass, minlength=K) / np.sum(mass), 0.1 / K)
+        return Components(means, np.full(K, frame.variance), weights / np.sum(weights))
+
+    # ---- rounds and results ----------------------------------------------------------------------------------------
+
+    def _round(
+        self, frame: Frame, at: Components, share: float, *, projected: bool
+    ) -> Generator[Request, Release, Step]:
+        inside = projected and frame.basis is not None
+        width = self.n_components - 1 if inside else len(self.columns)
+        clips = _CLIP[inside] * np.sqrt(at.variances * width)
+        sums = self._sums(frame.center, frame.basis, at, clips, projected=projected)
+        release = yield PrivateSum(sums, share)
+        update = self.variance is None and (projected or not self._turns)
+        return stepped(sums, release.value, release.noise_std, at, update_variances=update)
+
+    def _report(self, frame: Frame, at: Components, step: Step) -> Estimate:
+        means = at.means + believed(step, frame.basis)
+        weights, weight_noise = nearest_probabilities(step.counts, frame.units), step.count_noise / frame.units
+        heard = step.counts > DROWNED * step.count_noise
+        apart, std = separations(means, step.variances, step.noise, heard)
+        # how far noise moves the mean itself, whatever the direction
+        blurred = step.noise * np.sqrt(len(self.columns) / step.variances)
+        alone = np.sum(heard) == 1
+        carried = heard & (alone | (apart > np.maximum(DROWNED * blurred, ONE_PEAK)))
+        axis, columns = Axis.numbered("component", self.n_components), self.column_axis
+        noise = step.noise[:, None] * self.scale[None, :]
+        return {
+            "means": Quantity(frame.center + self.scale * means, "center", (axis, columns), noise),
+            "weights": Quantity(weights, "share", (axis,), weight_noise),
+            "variances": Quantity(step.variances, "number", (axis,)),
+            "variance": Quantity(np.array([weights @ step.variances])),
+            "separations": Quantity(apart, "diagnostic", (axis,), std),
+            "separation_noise": Quantity(blurred, "diagnostic", (axis,)),
+            "carried": Quantity(carried.astype(np.float64), "diagnostic", (axis,)),
+            "center": Quantity(frame.center, "mean", (columns,)),
+            "scale": Quantity(self.scale, "scale", (columns,)),
+        }

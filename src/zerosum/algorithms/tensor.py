@@ -1,0 +1,105 @@
+"""Decompositions of symmetric third-order tensors into orthogonal rank-one parts. Free post-processing.
+
+A tensor sum over k of l_k v_k v_k v_k with orthonormal v_k is what a mixture or a topic model leaves in white
+coordinates. Two ways to get the v_k back: one after another by the tensor power method with deflation, as in the
+literature, or all at once, which is less sensitive to noise, since no error is deflated.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.errors import BadParameter
+
+_STARTS = 8  # of the simultaneous method: one from deflation, the rest at random
+_CLOSE = 1e-10
+
+
+def power_method(
+    tensor: Floats, count: int, seed: int = 0, restarts: int = 20, iterations: int = 50
+) -> tuple[Floats, Floats]:
+    """The values and unit vectors (one a row) of `count` parts: from random starts the iteration v <- T(I, v, v), the
+    best of them is kept and its part subtracted before the next.
+
+    >>> values, vectors = power_method(parts(np.array([3.0, 2.0]), np.eye(2)), 2)
+    >>> values.round(6).tolist(), np.abs(vectors).round(6).tolist()
+    ([3.0, 2.0], [[1.0, 0.0], [0.0, 1.0]])
+    """
+    left, rng = np.array(_checked(tensor, count)), np.random.default_rng(seed)
+    values, vectors = np.zeros(count), np.zeros((count, len(left)))
+    for k in range(count):
+        tried = _unit(rng.normal(size=(restarts, len(left))))
+        for _ in range(iterations):
+            tried = _unit(_twice(left, tried))
+        best = tried[np.argmax(np.sum(_twice(left, tried) * tried, axis=1))][None, :]
+        for _ in range(iterations):
+            best = _unit(_twice(left, best))
+        vectors[k] = best[0]
+        values[k] = float(np.sum(_twice(left, best) * best))
+        left = left - parts(values[k : k + 1], best)
+    return values, vectors
+
+
+def simultaneous(
+    tensor: Floats, count: int, seed: int = 0, starts: int = _STARTS, iterations: int = 200
+) -> tuple[Floats, Floats]:
+    """The values and orthonormal vectors (one a row, values positive) with the largest sum of squared values.
+
+    All vectors move at once, to the orthonormal ones nearest to their gradients (polar decomposition), from several
+    starts: the first is what deflation finds, and the rest are random and public.
+
+    >>> values, vectors = simultaneous(parts(np.array([3.0, 3.0]), np.eye(2)), 2)
+    >>> values.round(6).tolist(), sorted(np.abs(vectors).argmax(axis=1).tolist())
+    ([3.0, 3.0], [0, 1])
+    """
+    tensor, rng = _checked(tensor, count), np.random.default_rng(seed)
+    if count > len(tensor):
+        raise BadParameter(f"a tensor of order {len(tensor)} has no {count} orthogonal parts")
+    best: tuple[float, Floats, Floats] = (-1.0, np.zeros(count), np.eye(count, len(tensor)))
+    for start in range(starts):
+        first = power_method(tensor, count, seed)[1] if start == 0 else rng.normal(size=(count, len(tensor)))
+        vectors = _orthonormal(first)
+        for _ in range(iterations):
+            gradient = _twice(tensor, vectors)
+            values = np.sum(gradient * vectors, axis=1)
+            moved = _orthonormal(gradient * values[:, None] + 1e-9 * vectors)
+            change = float(np.max(np.abs(moved - vectors)))
+            vectors = moved
+            if change < _CLOSE:
+                break
+        values = np.sum(_twice(tensor, vectors) * vectors, axis=1)
+        explained = float(np.sum(values**2))
+        if explained > best[0] * (1 + 1e-9):
+            best = (explained, values, vectors)
+    _explained, values, vectors = best
+    signs = np.where(values < 0, -1.0, 1.0)
+    return np.abs(values), np.asarray(vectors * signs[:, None])
+
+
+def parts(values: Floats, vectors: Floats) -> Floats:
+    """The sum over k of values[k] v_k v_k v_k."""
+    return np.asarray(np.einsum("k,ki,kj,kl->ijl", values, vectors, vectors, vectors, optimize=True))
+
+
+def _twice(tensor: Floats, vectors: Floats) -> Floats:
+    """T(I, v, v) for every row v."""
+    order = len(tensor)
+    once = (vectors @ tensor.reshape(order, -1)).reshape(-1, order, order)
+    return np.asarray(np.matmul(once, vectors[:, :, None])[:, :, 0])
+
+
+def _unit(rows: Floats) -> Floats:
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
+
+
+def _orthonormal(rows: Floats) -> Floats:
+    """The nearest matrix with orthonormal rows."""
+    left, _values, right = np.linalg.svd(rows, full_matrices=False)
+    return np.asarray(left @ right)
+
+
+def _checked(tensor: Floats, count: int) -> Floats:
+    if tensor.ndim != 3 or len(set(tensor.shape)) != 1 or count < 1:
+        raise BadParameter("a symmetric tensor of third order and at least one part are needed")
+    return tensor

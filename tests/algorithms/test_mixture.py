@@ -1,0 +1,259 @@
+"""Mixtures: exact moments and EM without noise, near the truth with it, honest where the budget does not carry them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from zerosum.algorithms import Mixture
+from zerosum.algorithms.components import Step, believed, kept_shift, quantile, separations, variance_of
+from zerosum.algorithms.program import PublicFacts
+from zerosum.audit import audit
+from zerosum.coordinator.rehearse import drive
+from zerosum.errors import BadParameter
+from zerosum.kernel.request import Release, Request
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.statistics import build
+from zerosum.study.rehearsal import Rehearsal
+
+Floats = NDArray[np.float64]
+UNITS = 20_000
+
+
+def names(columns: int) -> tuple[str, ...]:
+    return tuple(f"x{i}" for i in range(columns))
+
+
+def made(columns: int, count: int, variance: float = 0.05, offset: float = 0.0, seed: int = 0) -> tuple[Floats, Floats]:
+    """Means on the unit sphere about an offset, and rows."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(count, columns))
+    means = means / np.linalg.norm(means, axis=1, keepdims=True) + offset / math.sqrt(columns)
+    which = rng.choice(count, UNITS)
+    return means, means[which] + math.sqrt(variance) * rng.normal(size=(UNITS, columns))
+
+
+def error(found: Any, truth: Floats) -> float:
+    distance = np.linalg.norm(np.asarray(found)[:, None] - truth[None], axis=2)
+    rows, columns = linear_sum_assignment(distance)
+    return float(distance[rows, columns].mean())
+
+
+def fit(rows: Floats, components: int, epsilon: float, seed: int = 0, **more: Any) -> Any:
+    algorithm = Mixture(**{"columns": names(rows.shape[1]), "n_components": components, "clip": 10.0} | more)
+    return Rehearsal(algorithm, len(rows), 5, epsilon, 0.01).run(Units.from_rows(rows), seed)
+
+
+@pytest.mark.parametrize(
+    ("columns", "count", "offset"), [(10, 5, 0.0), (20, 4, 3.0), (3, 6, 0.0), (4, 4, 1.0), (5, 1, 2.0)]
+)
+def test_means_are_found_within_what_sampling_allows(columns: int, count: int, offset: float) -> None:
+    """More components than columns, as many, and one: whatever the start."""
+    variance = 0.01 if count > columns else 0.05
+    means, rows = made(columns, count, variance, offset)
+    found = fit(rows, count, epsilon=3.0)
+    assert error(found["means"], means) < 2 * math.sqrt(variance * columns * count / UNITS)
+    assert np.allclose(found["weights"], 1 / count, atol=0.02)
+    assert float(found["variance"]) == pytest.approx(variance, rel=0.1)
+    assert np.all(found["carried"].value == 1)
+
+
+def test_unequal_weights_variances_and_shapes() -> None:
+    rng = np.random.default_rng(1)
+    means = np.linalg.qr(rng.normal(size=(20, 20)))[0][:5] + 3 / math.sqrt(20)
+    weights, variances = 0.7 ** np.arange(5), np.linspace(0.02, 0.08, 5)
+    which = rng.choice(5, UNITS, p=weights / weights.sum())
+    shapes = np.exp(0.3 * rng.normal(size=(5, 20)))
+    rows = means[which] + rng.normal(size=(UNITS, 20)) * shapes[which] * np.sqrt(variances[which])[:, None]
+    found = fit(rows, 5, epsilon=1.0)
+    order = np.argsort(-found["weights"].value)
+    assert error(found["means"], means) < 0.05
+    assert np.allclose(found["weights"].value[order], weights / weights.sum(), atol=0.02)
+
+
+def test_a_public_variance_is_taken_as_it_is() -> None:
+    means, rows = made(10, 4)
+    found = fit(rows, 4, epsilon=1.0, variance=0.05)
+    assert np.allclose(found["variances"], 0.05)
+    assert error(found["means"], means) < 0.03
+
+
+def test_one_component_too_few_or_too_many_leaves_the_others() -> None:
+    means, rows = made(20, 6)
+    more, fewer = fit(rows, 7, epsilon=1.0), fit(rows, 5, epsilon=1.0)
+    assert error(more["means"], means) < 0.05
+    assert np.sum(np.min(np.linalg.norm(fewer["means"].value[:, None] - means[None], axis=2), axis=1) < 0.1) >= 3
+    assert np.sort(more["weights"])[0] < 0.05
+
+
+def test_what_the_budget_does_not_carry_is_said() -> None:
+    _means, rows = made(20, 6)
+    assert np.all(fit(rows, 6, epsilon=1.0)["carried"].value == 1)
+    drowned = fit(rows[:2000], 6, epsilon=0.05)
+    assert np.sum(drowned["carried"].value) <= 1
+    one_cluster = np.random.default_rng(0).normal(size=(UNITS, 3)) * 0.3
+    split = fit(one_cluster, 2, epsilon=3.0)
+    assert not np.all(split["carried"].value == 1)
+
+
+def test_noise_of_means_is_as_large_as_it_is_said_to_be() -> None:
+    means, rows = made(10, 3)
+    runs = [fit(rows[:8000], 3, epsilon=0.5, seed=seed) for seed in range(8)]
+    exact = fit(rows[:8000], 3, epsilon=50.0)["means"].value
+    apart = [np.linalg.norm(run["means"].value[:, None] - exact[None], axis=2).min(axis=1) for run in runs]
+    said = float(np.mean(runs[0]["means"].std)) * math.sqrt(10)
+    assert 0.6 * said < float(np.sqrt(np.mean(np.square(apart)))) < 1.15 * said
+    assert error(exact, means) < 0.03
+
+
+def test_counts_that_are_data_are_paid_for() -> None:
+    """Under add-remove no release says how many units there are."""
+    means, rows = made(6, 3)
+    algorithm, units = Mixture(columns=names(6), n_components=3, clip=10.0), Units.from_rows(rows)
+
+    def answer(request: Request) -> Release:
+        return Release(request.statistic.total(units), 0.0, None, ("a", "b"))
+
+    found, asked = drive(algorithm.program(Adjacency.ADD_REMOVE), answer)
+    assert error(found["means"], means) < 0.03
+    planned = algorithm.requests(Adjacency.ADD_REMOVE)
+    assert [(a.statistic.name, a.statistic.size) for a in asked] == [
+        (p.statistic.name, p.statistic.size) for p in planned
+    ]
+
+
+@pytest.mark.parametrize("components", [1, 3, 6])
+def test_what_is_asked_is_what_was_planned(components: int) -> None:
+    _means, rows = made(4, 3)
+    algorithm = Mixture(columns=names(4), n_components=components, lower=-np.ones(4) * 3, upper=np.ones(4) * 3)
+    rehearsal = Rehearsal(algorithm, UNITS, 5, 1.0, 1e-5)
+    _found, asked = rehearsal.asked(Units.from_rows(rows), 0)
+    planned = rehearsal.algorithm.requests(Adjacency.REPLACE_ONE)
+    assert len(asked) == len(planned)
+    for one, other in zip(asked, planned, strict=True):
+        assert (one.statistic.name, one.statistic.size, one.share) == (
+            other.statistic.name,
+            other.statistic.size,
+            other.share,
+        )
+        for adjacency in Adjacency:
+            assert one.statistic.sensitivity(adjacency) == other.statistic.sensitivity(adjacency)
+    assert math.fsum(request.share for request in asked) == pytest.approx(1)
+
+
+def test_more_noise_buys_a_better_start() -> None:
+    algorithm = Mixture(columns=names(20), n_components=5, clip=1.0, start_share=0.07)
+    quiet, loud = (algorithm.resolve(PublicFacts(noise, 10_000)) for noise in (0.1, 30.0))
+    assert quiet.moment_share is not None
+    assert loud.moment_share is not None
+    assert quiet.moment_share < loud.moment_share
+    assert quiet.start_share == loud.start_share == 0.07
+    assert "third moment" in quiet.describe
+    assert "cells" in Mixture(columns=("a",), n_components=2, clip=1.0).describe
+
+
+def test_units_that_are_lost_do_no_harm() -> None:
+    """Rows that are huge, all alike, or far out."""
+    means, rows = made(6, 3)
+    rows[:20], rows[20:40] = 1e300, -1e5
+    assert error(fit(rows, 3, epsilon=1.0)["means"], means) < 0.05
+    for table in (np.zeros((500, 4)), np.ones((500, 4)), np.full((500, 4), 1e-9)):
+        found = fit(table, 3, epsilon=1.0)
+        assert all(np.all(np.isfinite(quantity.value)) for quantity in found.values())
+
+
+# ---- the free half ---------------------------------------------------------------------------------------------------
+
+
+def test_a_clipped_shift_and_a_clipped_spread_are_undone() -> None:
+    rng = np.random.default_rng(0)
+    for width, room in ((3, 0.9), (9, 1.1), (50, 0.9)):
+        drawn = rng.normal(size=(100_000, width))
+        clip, shift = room * math.sqrt(width), 0.1
+        moved = drawn + shift * np.eye(width)[0]
+        scaled = moved * np.minimum(1, clip / np.linalg.norm(moved, axis=1))[:, None]
+        assert scaled[:, 0].mean() == pytest.approx(shift * kept_shift(clip, width), abs=0.012)
+        ratio = float(np.mean(np.maximum(0, 1 - 1.3 * np.sum(drawn**2, axis=1) / clip**2)))
+        if ratio > 0.01:
+            assert variance_of(ratio, clip, 1.0, width) == pytest.approx(1.3, rel=0.02)
+
+
+def test_moves_are_believed_as_far_as_noise_does_not_explain_them() -> None:
+    rng = np.random.default_rng(0)
+    noise, true = np.full(200, 0.1), np.zeros((200, 30))
+    true[:, :5] = 1.0
+    basis = np.eye(30)[:, :5]
+    step = Step(true + 0.1 * rng.normal(size=true.shape), noise, np.ones(200), 0.0, np.ones(200))
+    found = believed(step, basis)
+    assert np.mean((found - true) ** 2) < 0.3 * np.mean((step.moves - true) ** 2)
+    plain = Step(step.moves, np.zeros(200), np.ones(200), 0.0, np.ones(200))
+    assert np.allclose(believed(plain, basis), step.moves)
+    assert np.allclose(believed(plain, None), step.moves)
+
+
+def test_quantiles_and_separations() -> None:
+    edges = np.geomspace(1, 16, 5)
+    square, larger = quantile(edges, np.array([0.25, 0.25, 0.25, 0.25]), 0.5)
+    assert square == pytest.approx(4)
+    assert larger > 1
+    means = np.array([[0.0], [1.0], [9.0]])
+    apart, _std = separations(means, np.ones(3), np.full(3, 0.1), np.array([True, False, True]))
+    assert apart.tolist() == [9.0, 1.0, 9.0]
+
+
+def test_spreads_and_counts_cost_nothing() -> None:
+    """Within 2 % of the bound and never beyond, between components and within one, at every radius."""
+    rng = np.random.default_rng(0)
+    sums = {"columns": 3, "clip": 1.0, "means": [[5.0] * 3, [-5.0] * 3], "variances": [1, 1]}
+    statistic = build("mixture_sums", sums | {"radii": [1, 1], "weights": [0.5, 0.5]})
+    units = rng.normal(size=(300, 3)) * rng.uniform(0, 1.5, (300, 1)) + rng.choice([-5.0, 5.0], (300, 1))
+    units = np.vstack([units, [[5 + s, 5, 5] for s in (-1, 1)], [[-5 + s, -5, -5] for s in (-1, 1)]])
+    said = np.array([statistic.total(Units.from_rows(row[None])) for row in units])
+    apart = np.linalg.norm(said[:, None] - said[None], axis=2)
+    assert 1.96 < float(np.max(apart)) <= 2.0
+    assert float(np.max(np.linalg.norm(said, axis=1))) <= math.sqrt(2)
+
+
+def test_the_bounds_of_moments_are_reached_within_two_percent() -> None:
+    white = {"projection": np.eye(2), "correction": [0, 4], "constant": 1}
+    third = build("third_moment", {"columns": 2, "clip": 0.7, **white})
+    augmented = build("augmented_scatter", {"columns": 2, "clip": 4.0, "constant": 0.3})
+    turned = [-0.09, math.sqrt(1 - 0.09**2)]
+    for statistic, one, other in (
+        (third, [300.0, 0.0], [-300.0, 0.0]),
+        (augmented, [9.0, 0.0], [9 * t for t in turned]),
+    ):
+        apart = np.linalg.norm(statistic.total(Units.from_rows([one])) - statistic.total(Units.from_rows([other])))
+        bound = statistic.sensitivity(Adjacency.REPLACE_ONE)
+        assert 0.98 * bound < float(apart) <= bound
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"n_components": 0}, "n_components"),
+        ({"start": "tensor", "n_components": 4}, "at least as many columns"),
+        ({"moment_share": 0.9}, "leave nothing"),
+        ({"scaling": "ranges"}, "public range"),
+        ({"variance": -1.0}, "variance"),
+        ({"clip": None}, "public ranges"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadParameter, match=message):
+        Mixture(**{"columns": names(3), "n_components": 2, "clip": 1.0} | more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("components", [2, 3])
+def test_an_attacker_does_not_exceed_the_claim(components: int) -> None:
+    """From a tensor, and from cells."""
+    algorithm = Mixture(columns=names(2), n_components=components, clip=3.0, rounds=1)
+    assert audit(Scheme("secure-sum"), algorithm, samples=400).holds

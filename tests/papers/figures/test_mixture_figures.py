@@ -1,0 +1,62 @@
+"""Figures of mixtures: every method at both calibrations, Zerosum ahead, and what is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zerosum.algorithms.metrics import component_error
+from zerosum.errors import BadParameter
+from zerosum.papers.figures import EXPERIMENTS, mixture
+from zerosum.papers.methods.tensor import METHODS
+
+
+def test_every_method_runs_at_both_calibrations_and_ours_is_ahead() -> None:
+    made = mixture.Made.drawn(6, 3, 3000, seed=0)
+    point = mixture.Point(1.0, 0.01, 3000)
+    rows = mixture.published_errors(made, point, seed=0)
+    assert {(method, which) for method, which, _true, _error in rows} == {
+        ("non-private", "none"),
+        ("random", "none"),
+        *[(method, which) for method in METHODS for which in ("exact", "published")],
+    }
+    assert all(true == 1.0 for _m, which, true, _e in rows if which == "exact")
+    error = {(method, which): value for method, which, _true, value in rows}
+    mine = component_error(mixture.ours(made.sites, 3, 1.0, 0.01, 0), made.means)
+    assert mine < min(error[method, "exact"] for method in METHODS)
+    assert mine < 2 * error["non-private", "none"] < error["random", "none"]
+
+
+@pytest.mark.parametrize("name", ["otd-mog-epsilon", "otd-mog-samples", "otd-mog-delta"])
+def test_figures_are_known(name: str) -> None:
+    assert EXPERIMENTS[name].data == ("d10", "d50")
+
+
+def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixture, "_DATA", {"d10": (5, 2)})
+    monkeypatch.setattr(mixture, "_RECORDS", 400)
+    steps: list[tuple[int, int]] = []
+
+    def on_step(done: int, planned: int) -> None:
+        steps.append((done, planned))
+
+    rows = mixture.mog_delta("d10", seeds=1, on_step=on_step)
+    assert steps == [(done, 3) for done in range(4)]
+    experiment = EXPERIMENTS["otd-mog-delta"]
+    experiment.draw(rows, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    lines = experiment.summary(rows)
+    assert set(experiment.shown.values()) <= set(lines[0])
+    assert len(lines) == 3 * (3 + 2 * len(METHODS))
+
+
+def test_rows_are_what_they_are_said_to_be() -> None:
+    made = mixture.Made.drawn(10, 5, 2000, seed=1)
+    assert [len(rows) for rows in made.sites] == [2000] * mixture.SITES
+    assert np.allclose(np.linalg.norm(made.means, axis=1), 1)
+    with pytest.raises(BadParameter, match="unknown data"):
+        mixture.mog_epsilon("d7")
+    with pytest.raises(BadParameter, match="at least one seed"):
+        mixture.mog_samples("d10", seeds=0)
