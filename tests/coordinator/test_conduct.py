@@ -122,10 +122,13 @@ def test_means_are_unbiased_where_a_site_asks_for_more_privacy(scheme: str, tmp_
     assert plan.effective_units(("s1", "s3"), sizes) == pytest.approx(0.25 * 2000 + 0.1 * 4000)
 
 
+VALUE = "4242424242"  # of the data, and the number of no line of code
+
+
 class Broken(Site):
     """A site with a fault in it that quotes data."""
 
-    fault: ClassVar[Exception] = ValueError("person 17 has 42")
+    fault: ClassVar[Exception] = ValueError(f"person 17 has {VALUE}")
 
     def handle(self, message: Message) -> Reply:
         if isinstance(message, Contribute):
@@ -134,7 +137,8 @@ class Broken(Site):
 
 
 @pytest.mark.parametrize(
-    "fault", [ValueError("42"), KeyError("42"), ZeroDivisionError("42"), UnicodeDecodeError("ascii", b"42", 0, 1, "42")]
+    "fault",
+    [ValueError(VALUE), KeyError(VALUE), ZeroDivisionError(VALUE), UnicodeDecodeError("ascii", b"42", 0, 1, VALUE)],
 )
 def test_an_internal_error_of_a_site_says_nothing(
     fault: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -145,7 +149,7 @@ def test_an_internal_error_of_a_site_says_nothing(
     with pytest.raises(Refused, match=r"^site 's2': this site met an internal error$") as refused:
         carry_out(make("local"), sites)
     assert type(refused.value) is Refused
-    assert "42" not in "".join(traceback.format_exception(refused.value)).split("Refused", 1)[1]
+    assert VALUE not in "".join(traceback.format_exception(refused.value)).split("Refused", 1)[1]
     logged = [record.exc_info[1] for record in caplog.records if record.exc_info]  # for whoever debugs at the site
     assert logged == [fault]
 
@@ -153,12 +157,12 @@ def test_an_internal_error_of_a_site_says_nothing(
 def test_a_refusal_of_a_site_leaves_the_detail_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sites = make_sites(tmp_path)
     sites[2] = Broken("s2", sites[2].units, sites[2].policy)
-    monkeypatch.setattr(Broken, "fault", BadData("some values are wrong", detail="row 42"))
+    monkeypatch.setattr(Broken, "fault", BadData("some values are wrong", detail=f"row {VALUE}"))
     with pytest.raises(BadData) as refused:
         carry_out(make("local"), sites)
     assert str(refused.value) == "site 's2': some values are wrong"
     assert not refused.value.detail
-    assert "42" not in "".join(traceback.format_exception(refused.value)).split("BadData: some", 1)[1]
+    assert VALUE not in "".join(traceback.format_exception(refused.value)).split("BadData: some", 1)[1]
 
 
 @pytest.mark.parametrize("sensitivity", [float("nan"), float("inf"), -1.0, 0.0])
