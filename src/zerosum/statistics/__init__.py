@@ -16,7 +16,9 @@ from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.histogram import Histogram
+from zerosum.statistics.module import ModuleGradient
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.network import TwoLayerGradient
 from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.records import ClippedRecords
@@ -43,6 +45,8 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     NewtonStep,
     PolynomialCoefficients,
     FitHistogram,
+    TwoLayerGradient,
+    ModuleGradient,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 
