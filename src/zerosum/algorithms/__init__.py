@@ -13,6 +13,7 @@ from zerosum.algorithms.histogram import Histogram
 from zerosum.algorithms.ica import ICA
 from zerosum.algorithms.kmeans import KMeans
 from zerosum.algorithms.mean import Mean
+from zerosum.algorithms.network import NeuralClassifier
 from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
 from zerosum.algorithms.regression import LinearRegression
@@ -22,7 +23,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind
     for kind in (
         *(Mean, Histogram, Covariance, KMeans, PCA, ICA, CustomStatistic),
-        *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
+        *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss, NeuralClassifier),
     )
 }
 
@@ -67,6 +68,7 @@ __all__ = [
     "LinearRegression",
     "LogisticRegression",
     "Mean",
+    "NeuralClassifier",
     "PoissonRegression",
     "PolynomialLoss",
     "Program",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from array_api_compat import is_torch_array
@@ -17,7 +17,7 @@ from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics.module_gradients import Architecture, Runner, Tensor, deterministic, runner, torch_
 from zerosum.statistics.network import Examples
-from zerosum.statistics.rows import INSIDE
+from zerosum.statistics.rows import INSIDE, exponential, fold
 
 _AT_ONCE = 2048  # numbers of every gradient that are made doubles together: they stay in a processor's cache
 
@@ -66,6 +66,17 @@ class ModuleExamples(Examples):
     @property
     def row_bytes(self) -> int:
         return 8 * 6 * self.columns
+
+    def probabilities(self, block: Units) -> Floats:
+        """Of every class, for each row; in the batches of the test, so that nobody else changes them."""
+        torch, run = torch_(), self.runner
+        parameters = run.parameters(self.weights)
+        x, y = self.tensors(block)
+        with deterministic():
+            found = [run.outputs(parameters, own)[:real] for real, own, _label in run.batches(x, y)]
+        logits = to_numpy(torch.cat(found).double().cpu()) if found else np.zeros((0, self.classes))
+        growth = exponential(np.clip(logits - logits.max(axis=1, keepdims=True), -60.0, 0.0))
+        return np.asarray(growth / fold(growth.copy())[:, None])
 
     def tensors(self, block: Units) -> tuple[Tensor, Tensor]:
         """Inputs and responses of every row."""
@@ -158,8 +169,3 @@ class ModuleGradient(ModuleExamples):
     @cached_property
     def _nobody(self) -> Floats:
         return np.zeros(self.size)  # zero is in the ball, and an example of zeros need not be
-
-
-def probabilities(outputs: Any) -> Floats:
-    """Outputs of a module for classes, as probabilities."""
-    return np.asarray(torch_().softmax(outputs.double(), dim=1).cpu().numpy())

@@ -11,7 +11,7 @@ minus the class and B = (V e) where A > 0. Its norm needs no gradient: |B|^2 (1 
 Up to the clip nothing is computed over several units that rounds: x W is an exact product (`rows.Exact`), A V and V e
 are elementwise with `fold`, and the sums over units are matrix products after the clip.
 
-Tested in tests/statistics/test_network.py.
+Tested in tests/statistics/test_network_statistics.py.
 """
 
 from __future__ import annotations
@@ -120,19 +120,12 @@ class Examples(Ranged):
         return x, xp.where(xp.isfinite(response), response, xp.zeros_like(response))
 
 
-class TwoLayerGradient(Examples):
-    """The sum over units of the gradient of the cross-entropy at public weights, clipped to norm c over all tensors.
+class TwoLayerExamples(Examples):
+    """Examples, and a network with one hidden layer: its public weights W, b, V and c in one flat vector.
 
-    A unit with several rows contributes the average of its rows' gradients, clipped once: a person's own examples
-    cancel before the clip and not after it, so that less is cut off than by clipping each of them. The average of one
-    unit is formed by itself; of single rows only norms are.
-
-    Sensitivity. Contributions lie in the ball of radius c: one replaced moves the sum by 2c at most, one added or
-    removed by c. Both are attained: an example and the same with the other class, both clipped, have gradients of
-    opposite sign where there is one output, since e = p - y is positive for one class and negative for the other.
+    Inputs are clipped to norm `radius`.
     """
 
-    name: ClassVar[str] = "two_layer_gradient"
     classes: int = Field(default=2, ge=2, le=10_000)
     hidden: int = Field(gt=0, le=100_000)
     weights: FloatArray
@@ -148,23 +141,57 @@ class TwoLayerGradient(Examples):
         return self
 
     @property
-    def size(self) -> int:
-        return len(self.weights)
-
-    @property
     def row_bytes(self) -> int:
         return 8 * (6 * self.columns + 8 * self.hidden + 6 * outputs_of(self.classes))
 
-    def sensitivity(self, adjacency: Adjacency) -> float:
-        return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
-
     @cached_property
-    def _network(self) -> TwoLayer:
+    def network(self) -> TwoLayer:
         return TwoLayer.of_flat(self.weights, self.columns - 1, self.hidden, self.classes)
 
     @cached_property
     def _exact(self) -> Exact:
-        return Exact.of(self._network.first)
+        return Exact.of(self.network.first)
+
+    def probabilities(self, block: Units) -> Floats:
+        """Of every class, for each row; what nobody else in the block can change."""
+        chance = self._chance(self._hidden(clip_rows(to_numpy(self.examples(block)[0]), self.radius)))
+        return np.column_stack([1 - chance, chance]) if self.classes == 2 else chance
+
+    def _hidden(self, x: Floats) -> Floats:
+        scaled, size, norm = sized(x)
+        Z = self._exact.seen(scaled, norm) * (norm * size)[:, None] + self.network.bias
+        return np.where(Z > 0, Z, 0.0)
+
+    def _chance(self, A: Floats) -> Floats:
+        """For each output the probability of its class; the only output of two classes is that of the second."""
+        logits = np.stack([fold(A * column) for column in self.network.second.T], axis=1) + self.network.constant
+        if logits.shape[1] == 1:
+            growth = exponential(np.clip(logits, -_STEEPEST, _STEEPEST))
+            return np.asarray(growth / (1.0 + growth))
+        growth = exponential(np.clip(logits - logits.max(axis=1, keepdims=True), -2 * _STEEPEST, 0.0))
+        return np.asarray(growth / fold(growth.copy())[:, None])
+
+
+class TwoLayerGradient(TwoLayerExamples):
+    """The sum over units of the gradient of the cross-entropy at public weights, clipped to norm c over all tensors.
+
+    A unit with several rows contributes the average of its rows' gradients, clipped once: a person's own examples
+    cancel before the clip and not after it, so that less is cut off than by clipping each of them. The average of one
+    unit is formed by itself; of single rows only norms are.
+
+    Sensitivity. Contributions lie in the ball of radius c: one replaced moves the sum by 2c at most, one added or
+    removed by c. Both are attained: an example and the same with the other class, both clipped, have gradients of
+    opposite sign where there is one output, since e = p - y is positive for one class and negative for the other.
+    """
+
+    name: ClassVar[str] = "two_layer_gradient"
+
+    @property
+    def size(self) -> int:
+        return len(self.weights)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
 
     def sum_block(self, block: Units) -> Array:
         x, A, B, e = self._slopes(block)
@@ -177,24 +204,13 @@ class TwoLayerGradient(Examples):
         """For each row: inputs, hidden activations, and the slopes of the loss in the hidden layer and the outputs."""
         x, label = (to_numpy(each) for each in self.examples(block))
         x = clip_rows(x, self.radius)
-        network = self._network
-        scaled, size, norm = sized(x)
-        Z = self._exact.seen(scaled, norm) * (norm * size)[:, None] + network.bias
-        A = np.where(Z > 0, Z, 0.0)
-        logits = np.stack([fold(A * column) for column in network.second.T], axis=1) + network.constant
-        e = self._residuals(logits, label)
+        A = self._hidden(x)
+        known = label[:, None] == np.arange(1 if self.classes == 2 else 0, self.classes)
+        e = self._chance(A) - known
         B = np.zeros_like(A)
-        for k, column in enumerate(network.second.T):
+        for k, column in enumerate(self.network.second.T):
             B += e[:, k : k + 1] * column
-        return x, A, np.where(Z > 0, B, 0.0), e
-
-    def _residuals(self, logits: Floats, label: Floats) -> Floats:
-        """Probabilities less the class, of each output."""
-        if logits.shape[1] == 1:
-            growth = exponential(np.clip(logits, -_STEEPEST, _STEEPEST))
-            return np.asarray(growth / (1.0 + growth) - label[:, None])
-        growth = exponential(np.clip(logits - logits.max(axis=1, keepdims=True), -2 * _STEEPEST, 0.0))
-        return np.asarray(growth / fold(growth.copy())[:, None] - (np.arange(self.classes) == label[:, None]))
+        return x, A, np.where(A > 0, B, 0.0), e
 
     def _factors(self, block: Units, x: Floats, A: Floats, B: Floats, e: Floats) -> Floats:
         """What each row is multiplied by: its share of its unit's average, and what clips that."""
