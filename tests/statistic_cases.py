@@ -18,12 +18,38 @@ from zerosum.statistics.network import TwoLayer
 
 Case = tuple[str, dict[str, Any]]
 
+_PLAIN = {"kind": "linear", "lower": [-1.0, -1.0], "upper": [1.0, 1.0]}
+_WAVES = {"kind": "random", "lower": [0.0, -3.0], "upper": [1.0, 5.0], "waves": 4, "bandwidth": 0.3}
+_SOFTMAX: dict[str, Any] = {
+    "columns": 3,
+    "features": _PLAIN,
+    "classes": 2,
+    "center": [0.1, 0.0],
+    "projection": [[1.0, 0.3], [-0.2, 2.0]],
+    "weights": [[0.5, -0.5], [1.0, 0.0], [0.3, 0.0]],
+}
+_SOFTMAX_OF_WAVES: dict[str, Any] = {
+    "columns": 3,
+    "features": _WAVES,
+    "classes": 3,
+    "center": np.zeros(6),
+    "projection": np.eye(6)[:, :5],
+    "weights": np.linspace(-1, 1, 18).reshape(6, 3),
+}
+
 
 def _weights(columns: int, hidden: int, classes: int) -> NDArray[np.float64]:
     return TwoLayer.start(columns - 1, hidden, classes, seed=2)
 
 
 SMALL: list[Case] = [
+    ("feature_moments", {"columns": 3, "features": _PLAIN}),
+    ("feature_moments", {"columns": 3, "features": _PLAIN, "part": "held-out", "holdout": 0.4, "count": True}),
+    ("softmax_gradient", {**_SOFTMAX, "clip": 0.4}),
+    ("softmax_gradient", {**_SOFTMAX, "clip": 0.5, "part": "fitted", "holdout": 0.3}),
+    ("softmax_gradient", {**_SOFTMAX_OF_WAVES, "clip": 0.3}),
+    ("softmax_predictions", {**_SOFTMAX, "bins": 3}),
+    ("softmax_predictions", {**_SOFTMAX_OF_WAVES, "bins": 2, "part": "held-out", "holdout": 0.5}),
     ("vector_sum", {"columns": 3, "clip": 1.7}),
     ("vector_sum", {"columns": 3, "clip": 0.4, "count": True}),
     ("vector_sum", {"columns": 2, "clip": math.sqrt(2), "lower": [0, -3], "upper": [1, 5]}),
@@ -190,6 +216,30 @@ def _wide() -> list[Case]:
         (
             "two_layer_gradient",
             {"columns": D, "hidden": 9, "clip": 0.5, "radius": 3.0, "weights": _weights(D, 9, 4), "classes": 4},
+        ),
+        ("feature_moments", {"columns": D + 1, "features": {"kind": "linear", **bounds}}),
+        (
+            "softmax_gradient",
+            {
+                "columns": D + 1,
+                "features": {"kind": "random", "waves": 30, **bounds},
+                "classes": 7,
+                "center": np.append(near[0], np.zeros(30)),
+                "projection": tall,
+                "weights": rng.normal(size=(51, 7)),
+                "clip": 0.5,
+            },
+        ),
+        (
+            "softmax_predictions",
+            {
+                "columns": 65,
+                "features": {"kind": "scattering", "height": 8, "width": 8, "lowest": -1.0, "highest": 1.0},
+                "classes": 3,
+                "center": np.zeros(100),
+                "projection": np.linalg.qr(rng.normal(size=(100, 40)))[0],
+                "weights": rng.normal(size=(41, 3)),
+            },
         ),
         ("band_scatter", {"columns": D, "projection": turned[:, :9], "edges": [0, 0.1, 0.3, 0.6], "seconds": 1.0}),
     ]

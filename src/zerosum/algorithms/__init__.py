@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from zerosum.algorithms.classifier import FeatureClassifier
 from zerosum.algorithms.covariance import Covariance
 from zerosum.algorithms.custom import CustomStatistic
 from zerosum.algorithms.functional import PolynomialLoss
@@ -23,7 +24,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind
     for kind in (
         *(Mean, Histogram, Covariance, KMeans, PCA, ICA, CustomStatistic),
-        *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss, NeuralClassifier),
+        *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
+        *(FeatureClassifier, NeuralClassifier),
     )
 }
 
@@ -63,6 +65,7 @@ __all__ = [
     "Covariance",
     "CustomStatistic",
     "Estimate",
+    "FeatureClassifier",
     "Histogram",
     "KMeans",
     "LinearRegression",

@@ -272,7 +272,8 @@ class TorchOptimiser:
         self._torch = torch_()
         self._weights: Any = None
         own = {"momentum": momentum} if name == "SGD" else {}
-        self._made = lambda weights: getattr(self._torch.optim, name)([weights], lr=rate, **{**own, **settings})
+        self._made: Any = getattr(self._torch.optim, name)
+        self._settings = {"lr": rate, **own, **settings}
         self._optimiser: Any = None
 
     def step(self, weights: Floats, gradient: Floats) -> Floats:
@@ -280,7 +281,7 @@ class TorchOptimiser:
         if self._optimiser is None:
             self._weights = torch.nn.Parameter(torch.from_numpy(np.array(weights)))
             try:
-                self._optimiser = self._made(self._weights)
+                self._optimiser = self._made([self._weights], **self._settings)
             except (TypeError, ValueError) as error:
                 raise BadParameter(f"the optimiser does not take these settings: {error}") from error
         with torch.no_grad():

@@ -81,6 +81,11 @@ class BoundedStatistic(BaseModel, ABC):
         (`zerosum.statistics.rows`).
         """
 
+    def entering(self, units: Units) -> Units:
+        """What `sum_block` gets blocks of: the units themselves, unless a statistic makes something of them first that
+        many rounds share (`Units.made`). It must not fail, and make of each unit what it would make of it alone."""
+        return units
+
     def parameters(self) -> dict[str, Any]:
         """The public parameters by name: what travels, with the statistic's name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
@@ -98,7 +103,7 @@ class BoundedStatistic(BaseModel, ABC):
     def total(self, units: Units) -> Floats:
         """The sum over all units, block by block, as a NumPy vector. Whatever a unit holds, this does not fail."""
         total, lost = np.zeros(self.size), np.zeros(self.size)
-        for block in units.blocks(row_bytes=self.row_bytes):
+        for block in self.entering(units).blocks(row_bytes=self.row_bytes):
             part = self._part(block) + lost
             raised = total + part
             lost = part - (raised - total)  # what the addition rounded away, added with the next block
@@ -126,7 +131,7 @@ class BoundedStatistic(BaseModel, ABC):
         """What a unit counts as that fails: a unit with one row of zeros. It contributes like any other, so that every
         bound on how far two units are apart holds for it too; a vector of zeros would be no contribution at all."""
         try:
-            part = to_numpy(self.sum_block(Units(np.zeros((1, self.columns)))))
+            part = to_numpy(self.sum_block(self.entering(Units(np.zeros((1, self.columns))))))
         except Exception:
             return np.zeros(self.size)
         return part if part.shape == (self.size,) and np.all(np.isfinite(part)) else np.zeros(self.size)
@@ -151,7 +156,7 @@ class BoundedMap(BoundedStatistic):
     @np.errstate(all="ignore")
     def rows(self, units: Units) -> Floats:
         """One row for every unit, as a NumPy table. Whatever a unit holds, this does not fail."""
-        parts = [self._rows(block) for block in units.blocks(row_bytes=self.row_bytes)]
+        parts = [self._rows(block) for block in self.entering(units).blocks(row_bytes=self.row_bytes)]
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def _rows(self, block: Units) -> Floats:

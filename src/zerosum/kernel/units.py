@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -15,6 +15,7 @@ from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.missing import refusal
 
+_KEPT = 2  # tables made of a site's own, at a time
 _BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside the data themselves
 
 
@@ -43,6 +44,7 @@ class Units:
     rows: Array
     offsets: NDArray[np.int64] | None = None
     runs: Runs | None = None
+    _made: dict[str, Units] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_rows(cls, rows: ArrayLike | Array) -> Units:
@@ -136,15 +138,27 @@ class Units:
 
     def chosen(self, which: NDArray[np.bool_]) -> Units:
         """Those units for which `which` is true, in their order."""
+        xp = array_namespace(self.rows)
         if self.offsets is None:
-            return Units(self.rows[which, ...])
+            return Units(xp.take(self.rows, xp.asarray(np.flatnonzero(which)), axis=0))
         sizes = np.diff(self.offsets)
         runs = None
         if self.runs is not None:
             whose = np.searchsorted(self.offsets, self.runs.offsets[:-1], side="right") - 1
             lengths = np.diff(self.runs.offsets)[which[whose]]
             runs = Runs(_ends(lengths), self.runs.seconds[which[whose]])
-        return Units(self.rows[np.repeat(which, sizes), ...], _ends(sizes[which]), runs)
+        rows = xp.take(self.rows, xp.asarray(np.flatnonzero(np.repeat(which, sizes))), axis=0)
+        return Units(rows, _ends(sizes[which]), runs)
+
+    def made(self, what: str, make: Callable[[], Units]) -> Units:
+        """What was made of these units before under this name, or is made now. The last two are kept with the units,
+        for rounds that begin with the same work."""
+        if what not in self._made:
+            made = make()
+            while len(self._made) >= _KEPT:
+                del self._made[next(iter(self._made))]
+            self._made[what] = made
+        return self._made[what]
 
     def each(self) -> Iterator[NDArray[np.float64]]:
         """One unit's rows after another, as NumPy arrays."""

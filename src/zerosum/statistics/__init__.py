@@ -25,6 +25,7 @@ from zerosum.statistics.records import ClippedRecords
 from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rotation import RotationScore
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
+from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
 from zerosum.statistics.vectors import VectorSum
 
 _BUILTIN: tuple[type[BoundedStatistic], ...] = (
@@ -47,6 +48,9 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     FitHistogram,
     TwoLayerGradient,
     ModuleGradient,
+    FeatureMoments,
+    SoftmaxGradient,
+    SoftmaxPredictions,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

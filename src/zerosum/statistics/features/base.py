@@ -1,0 +1,61 @@
+"""What a feature map is: a public function of one row, computed in batches of one fixed shape.
+
+Tested in tests/statistics/test_features.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from array_api_compat import array_namespace
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from zerosum.arrays import Array
+from zerosum.errors import BadParameter, first_fault
+from zerosum.statistics.rows import doubles
+
+
+class FeatureMap(BaseModel, ABC):
+    """A public map from a row of `inputs` numbers to one of `size`. Fields are its settings; unknown ones are refused.
+
+    What it makes of a row must not depend on any other (`zerosum.statistics.rows`). Rows are taken in batches of `batch`,
+    the last one filled up with zeros, so that a library never sees another shape, whoever takes part: how it computes a
+    place of a batch can then depend neither on how many rows there are nor on what stands beside it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    kind: ClassVar[str]
+    batch: ClassVar[int] = 64
+
+    def __init__(self, /, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise BadParameter(f"features {self.kind!r}: {first_fault(error)}") from None
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """How many numbers a row has."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many features there are."""
+
+    @abstractmethod
+    def map_batch(self, rows: Array) -> Array:
+        """The features of `batch` rows of doubles."""
+
+    def __call__(self, rows: Array) -> Array:
+        """The features of any number of rows, as single floats; each row is mapped by itself."""
+        xp = array_namespace(rows)
+        count, parts = int(rows.shape[0]), []
+        for start in range(0, count, self.batch):
+            part = doubles(rows[start : min(start + self.batch, count), ...])
+            short = self.batch - int(part.shape[0])
+            if short:
+                part = xp.concat([part, xp.zeros((short, self.inputs), dtype=part.dtype)], axis=0)
+            parts.append(xp.astype(self.map_batch(part), xp.float32)[: self.batch - short, ...])
+        return xp.concat(parts, axis=0) if parts else xp.zeros((0, self.size), dtype=xp.float32)

@@ -1,0 +1,104 @@
+"""Features of tables: columns by their public ranges, and random waves of them.
+
+Tested in tests/statistics/test_features.py.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import Field, model_validator
+
+from zerosum.arrays import Array
+from zerosum.kernel.statistic import SMALLEST, FloatArray
+from zerosum.statistics.features.base import FeatureMap
+from zerosum.statistics.rows import Exact, like, sized
+
+_TERMS = 14  # of the cosine's series on half a turn: the next one is below 1e-16
+
+
+class LinearFeatures(FeatureMap):
+    """The columns, clamped to their public ranges and mapped to [-1, 1], over the root of their number.
+
+    >>> import numpy as np
+    >>> LinearFeatures(lower=[0, 0, 0, 0], upper=[1, 2, 1, 1])(np.array([[1.0, 1.0, 7.0, 0.5]])).tolist()
+    [[0.5, 0.0, 0.5, 0.0]]
+    """
+
+    kind: ClassVar[str] = "linear"
+    batch: ClassVar[int] = 1024
+    lower: FloatArray
+    upper: FloatArray
+
+    @model_validator(mode="after")
+    def _ranges_fit(self) -> Self:
+        if self.lower.ndim != 1 or self.lower.shape != self.upper.shape or not len(self.lower):
+            raise ValueError("lower and upper must hold one number for each column")
+        if not np.all(self.upper - self.lower >= SMALLEST):
+            raise ValueError("every lower bound must lie below its upper bound")
+        return self
+
+    @property
+    def inputs(self) -> int:
+        return len(self.lower)
+
+    @property
+    def size(self) -> int:
+        return self.inputs
+
+    def map_batch(self, rows: Array) -> Array:
+        xp = array_namespace(rows)
+        middle, half = like((self.upper + self.lower) / 2, rows), like((self.upper - self.lower) / 2, rows)
+        return xp.clip((rows - middle) / half, -1.0, 1.0) / math.sqrt(self.inputs)
+
+
+class RandomFeatures(LinearFeatures):
+    """The linear features and `waves` random cosines of them, of equal weight: a Gaussian kernel's (Rahimi and Recht).
+
+    A wave is cos(w.x + b) for a public random direction w and phase b from `seed`. Along an ordinary distance between
+    two rows of uniform columns it turns by 1/`bandwidth` radian.
+    """
+
+    kind: ClassVar[str] = "random"
+    waves: int = Field(default=500, ge=1, le=100_000)
+    bandwidth: float = Field(default=1.0, ge=1e-6, le=1e6)
+    seed: int = Field(default=0, ge=0)
+
+    @property
+    def size(self) -> int:
+        return self.inputs + self.waves
+
+    @cached_property
+    def _waves(self) -> tuple[Exact, np.ndarray]:
+        rng = np.random.default_rng(self.seed)
+        directions = rng.normal(size=(self.inputs, self.waves)) * math.sqrt(1.5) / self.bandwidth
+        return Exact.of(directions), rng.uniform(0, 1, self.waves)
+
+    def map_batch(self, rows: Array) -> Array:
+        xp = array_namespace(rows)
+        linear = super().map_batch(rows)
+        exact, phases = self._waves
+        scaled, size, norm = sized(linear)
+        turns = exact.seen(scaled, norm) * (size * norm)[:, None] / (2 * math.pi) + like(phases, rows)[None, :]
+        waves = cosine(turns) / math.sqrt(self.waves)
+        return xp.concat([linear, waves], axis=1) / math.sqrt(2)
+
+
+def cosine(turns: Array) -> Array:
+    """cos of so many turns, from elementwise operations alone: a library's may round a number by where it stands.
+
+    >>> import numpy as np
+    >>> [round(float(x), 12) for x in cosine(np.array([0.0, 0.125, 1.5, -7.25]))]
+    [1.0, 0.707106781187, -1.0, 0.0]
+    """
+    xp = array_namespace(turns)
+    part = turns - xp.round(turns)
+    square = -((2 * math.pi) ** 2) * part * part
+    series = xp.ones_like(part)
+    for k in range(_TERMS, 0, -1):
+        series = 1.0 + square * series / float(2 * k * (2 * k - 1))
+    return series

@@ -1,0 +1,208 @@
+"""The scattering transform of images: wavelet moduli of two orders, low-passed. Nothing of it is learned.
+
+Bruna and Mallat, "Invariant scattering convolution networks" (2013). An image is convolved with Morlet wavelets of L
+`angles` at the scales 1, 2, ..., 2^(J-1); the moduli are convolved with the coarser ones again. Each of the 1 + L J +
+L^2 J (J-1)/2 channels is low-passed at the scale 2^J, sampled at that step, and kept as its lowest cosines. A group of
+channels (all angles that follow one another from the same channel) is brought to mean 0 and size 1 first, by itself,
+so that neither brightness nor contrast matters.
+
+Tested in tests/statistics/test_features.py.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import Field, model_validator
+
+from zerosum.arrays import Array, Floats
+from zerosum.statistics.features.base import FeatureMap
+from zerosum.statistics.rows import fold
+
+_WIDTH = 0.8  # of a wavelet's envelope, in samples of its own scale
+_WAVE = 3 * math.pi / 4  # a wavelet's angular frequency at its own scale
+_FLOOR = 1e-3  # of a group's size where pixels lie in 0 to 1: below it there is nothing to see
+
+
+class Scattering(FeatureMap):
+    """Scattering features of grey images of `height` x `width` pixels, one a row, line by line.
+
+    Pixels are clamped to [`lowest`, `highest`], which are public, and mapped to [0, 1]. A row of features has norm 1.
+
+    >>> Scattering(height=28, width=28).size
+    625
+    """
+
+    kind: ClassVar[str] = "scattering"
+    height: int = Field(ge=8, le=256)
+    width: int = Field(ge=8, le=256)
+    lowest: float = Field(default=0.0, ge=-1e9, le=1e9)
+    highest: float = Field(default=255.0, ge=-1e9, le=1e9)
+    scales: int = Field(default=2, ge=1, le=4)
+    angles: int = Field(default=4, ge=1, le=16)
+    cosines: int = Field(default=5, ge=1, le=64)
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.highest - self.lowest < 1e-9:
+            raise ValueError("highest must lie above lowest")
+        if min(self.height, self.width) < 2**self.scales:
+            raise ValueError(f"images must be at least {2**self.scales} pixels wide and high for {self.scales} scales")
+        return self
+
+    @property
+    def inputs(self) -> int:
+        return self.height * self.width
+
+    @property
+    def channels(self) -> int:
+        return 1 + self.angles * self.scales + self.angles**2 * (self.scales * (self.scales - 1) // 2)
+
+    @property
+    def size(self) -> int:
+        return self.channels * len(self._cosines[0]) * len(self._cosines[1])
+
+    # ---- constants -------------------------------------------------------------------------------------------------
+
+    def _samples(self, length: int) -> int:
+        """How many samples of the coarsest step a side has."""
+        return -(-length // 2**self.scales)
+
+    def _padded(self, length: int) -> int:
+        """How long a side is with a margin of one coarsest sample at either end."""
+        return (self._samples(length) + 2) * 2**self.scales
+
+    @cached_property
+    def _mirrored(self) -> np.ndarray:
+        """For each pixel of the padded image the one it shows: images go on as in a mirror."""
+        step = 2**self.scales
+        rows, columns = (
+            np.pad(np.arange(length), (step, self._padded(length) - length - step), mode="symmetric")
+            for length in (self.height, self.width)
+        )
+        return (self.width * rows[:, None] + columns[None, :]).ravel()
+
+    @cached_property
+    def _wavelets(self) -> dict[tuple[int, int], Floats]:
+        """Fourier transforms of the wavelets of scale j for images of which every 2^r-th pixel is left: real numbers,
+        since a wavelet is its own conjugate seen in a mirror. One axis for the angles, two of size 1 for channels."""
+        found = {}
+        for j in range(self.scales):
+            for r in range(j + 1):
+                shape = self._padded(self.height) >> r, self._padded(self.width) >> r
+                turns = [math.pi * a / self.angles for a in range(self.angles)]
+                found[j, r] = np.stack([morlet(shape, j - r, turn, self.angles) for turn in turns]).astype(np.float32)
+        return found
+
+    @cached_property
+    def _lowpass(self) -> dict[int, tuple[Floats, Floats]]:
+        """What takes the columns (left) and rows (right, transposed) of an image with every 2^r-th pixel to samples."""
+        found = {}
+        for r in range(self.scales):
+            tall, wide = (self._gaussians(length, r) for length in (self.height, self.width))
+            found[r] = tall.astype(np.float32), np.ascontiguousarray(wide.T.astype(np.float32))
+        return found
+
+    def _gaussians(self, length: int, r: int) -> Floats:
+        """The weights of pixels in each sample: a Gaussian about its middle, around the padded image's edge."""
+        step, padded = 2**self.scales, self._padded(length) >> r
+        middle = (step * (np.arange(self._samples(length)) + 1) + (step - 1) / 2) / 2**r
+        away = np.arange(padded)[None, :] - middle[:, None]
+        away -= padded * np.round(away / padded)
+        weights = np.exp(-0.5 * (away / (_WIDTH * 2 ** (self.scales - 1 - r))) ** 2)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def _cosines(self) -> tuple[Floats, Floats]:
+        """The lowest orthonormal cosines of a side's samples, one a row."""
+        sides = []
+        for length in (self.height, self.width):
+            count = self._samples(length)
+            kept = np.arange(min(self.cosines, count))[:, None]
+            waves = np.cos(math.pi * kept * (np.arange(count) + 0.5)[None, :] / count) * math.sqrt(2 / count)
+            waves[0] /= math.sqrt(2)
+            sides.append(waves)
+        return sides[0], sides[1]
+
+    # ---- the transform ---------------------------------------------------------------------------------------------
+
+    def map_batch(self, rows: Array) -> Array:
+        xp = array_namespace(rows)
+        pixels = xp.clip((rows - self.lowest) / (self.highest - self.lowest), 0.0, 1.0)
+        shape = self._padded(self.height), self._padded(self.width)
+        images = xp.reshape(xp.take(xp.astype(pixels, xp.float32), xp.asarray(self._mirrored), axis=1), (-1, *shape))
+        parts = [self._features(self._sampled(images, 0)[:, None, None, ...])]
+        for moduli, scale in self._moduli(images):
+            parts.append(self._features(self._sampled(moduli, scale)[:, None, ...]))
+            spectrum = _transformed(moduli)
+            for coarser in range(scale + 1, self.scales):
+                again = self._modulus(spectrum[:, :, None, ...], coarser, scale)
+                parts.append(self._features(self._sampled(again, coarser)))
+        found = xp.concat(parts, axis=1)
+        norm = xp.sqrt(fold(found * found))
+        return found / xp.where(norm > 0, norm, xp.ones_like(norm))[:, None]
+
+    def _moduli(self, images: Array) -> list[tuple[Array, int]]:
+        spectrum = _transformed(images)[:, None, ...]
+        return [(self._modulus(spectrum, scale, 0), scale) for scale in range(self.scales)]
+
+    def _modulus(self, spectrum: Array, scale: int, r: int) -> Array:
+        """The size of what wavelets of a scale see, at every 2^scale-th pixel, from a spectrum at every 2^r-th."""
+        xp = array_namespace(spectrum)
+        wavelets, step = xp.asarray(self._wavelets[scale, r]), 2 ** (scale - r)
+        height, width = (side // step for side in wavelets.shape[-2:])
+        corners = [(height * a, width * b) for a in range(step) for b in range(step)]
+        parts = [(..., slice(a, a + height), slice(b, b + width)) for a, b in corners]
+        seen = spectrum[parts[0]] * wavelets[parts[0]]
+        for part in parts[1:]:  # to leave out pixels is to fold the spectrum
+            seen += spectrum[part] * wavelets[part]
+        found = xp.fft.ifftn(seen, axes=(-2, -1))
+        real, imaginary = xp.real(found), xp.imag(found)
+        return xp.sqrt(real * real + imaginary * imaginary) / step**2
+
+    def _sampled(self, images: Array, r: int) -> Array:
+        xp = array_namespace(images)
+        tall, wide = (xp.asarray(side) for side in self._lowpass[r])
+        return xp.matmul(xp.matmul(tall, images), wide)
+
+    def _features(self, samples: Array) -> Array:
+        """From samples (batch, group, channel, height, width): each group standardised, then its lowest cosines."""
+        xp = array_namespace(samples)
+        samples = xp.astype(samples, xp.float64)
+        batch, groups, channels, height, width = samples.shape
+        flat = xp.reshape(samples, (batch * groups, -1))
+        flat = flat - (fold(flat + 0.0) / flat.shape[1])[:, None]
+        spread = xp.sqrt(fold(flat * flat) / flat.shape[1])
+        flat = flat / (spread + _FLOOR)[:, None]
+        tall, wide = (xp.asarray(side) for side in self._cosines)
+        images = xp.reshape(flat, (batch, groups * channels, height, width))
+        return xp.reshape(xp.matmul(xp.matmul(tall, images), xp.matrix_transpose(wide)), (batch, -1))
+
+
+def _transformed(images: Array) -> Array:
+    xp = array_namespace(images)
+    return xp.fft.fftn(xp.astype(images, xp.complex64), axes=(-2, -1))
+
+
+def morlet(shape: tuple[int, int], j: int, turn: float, angles: int) -> Floats:
+    """The Fourier transform of a Morlet wavelet of scale 2^j: a wave along `turn` under a Gaussian that is longer
+    across it where there are many angles, less what gives it mean 0; around the edges of an image of this shape.
+
+    >>> wavelet = morlet((16, 16), 0, 0.0, 4)
+    >>> abs(float(wavelet[0, 0])) < 1e-12, np.unravel_index(np.argmax(wavelet), wavelet.shape)[0] == 0
+    (True, True)
+    """
+    height, width = shape
+    sigma, slant = _WIDTH * 2.0**j, 4 / angles
+    y, x = np.meshgrid(np.arange(-2 * height, 3 * height), np.arange(-2 * width, 3 * width), indexing="ij")
+    along = math.cos(turn) * x + math.sin(turn) * y
+    across = -math.sin(turn) * x + math.cos(turn) * y
+    envelope = np.exp(-(along**2 + (slant * across) ** 2) / (2 * sigma**2)) * slant / (2 * math.pi * sigma**2)
+    wave: Any = envelope * np.exp(1j * _WAVE / 2.0**j * along)
+    wave = wave - envelope * (wave.sum() / envelope.sum())
+    around = wave.reshape(5, height, 5, width).sum(axis=(0, 2))
+    return np.asarray(np.fft.fft2(around).real)

@@ -1,0 +1,73 @@
+"""How good a classifier is: how often it is right, which classes it takes for which, and how sure it was.
+
+Tested in tests/statistics/test_softmax.py.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import Field
+
+from zerosum.arrays import Array, Floats
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, to_numpy
+from zerosum.kernel.units import Units
+
+WEIGHT = 0.5  # of the histogram of probabilities: it serves a curve, the others single numbers
+
+
+def class_of(labels: Array, classes: int) -> Array:
+    """Which class a label stands for: whole numbers from 0, others the nearest; what is not a number is none."""
+    xp = array_namespace(labels)
+    return xp.clip(xp.round(labels), 0.0, float(classes - 1))
+
+
+class PredictionHistogram(BoundedStatistic):
+    """The sum over units of (g, e, w f): g marks whether the predicted class is right or wrong, e the pair of true and
+    predicted class, f which of `bins` equal bins the predicted class's probability lies in, and whether it was right.
+
+    Rows hold features and, last, the class as a whole number. A unit with several rows contributes the shares of its
+    rows, so it weighs one; a row without a class counts nowhere. g could be added up from e, under more noise.
+
+    Sensitivity. g, e and f are probability vectors (or zero), each at most sqrt(2) from another: D = sqrt(4 + 2 w^2),
+    attained by a unit that is right and one that is wrong. Added or removed: sqrt(2 + w^2).
+    """
+
+    classes: int = Field(ge=2, le=1000)
+    bins: int = Field(default=10, ge=1, le=100)
+
+    @abstractmethod
+    def probabilities(self, block: Units) -> Array:
+        """The probability of every class for each row of a block, as entered."""
+
+    @property
+    def size(self) -> int:
+        return 2 + self.classes**2 + 2 * self.bins
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        one = math.sqrt(2 + WEIGHT**2)
+        return math.sqrt(2) * one if adjacency is Adjacency.REPLACE_ONE else one
+
+    def sum_block(self, block: Units) -> Array:
+        probabilities = self.probabilities(block)
+        weights, found = to_numpy(block.row_weights(probabilities)), to_numpy(probabilities)
+        labels = to_numpy(class_of(block.rows[:, -1], self.classes))
+        known = np.isfinite(labels) & np.all(np.isfinite(found), axis=1)
+        found, true, weights = found[known], labels[known].astype(np.intp), weights[known]
+        predicted = np.argmax(found, axis=1)
+        right = (true == predicted).astype(np.intp)
+        sure = found[np.arange(len(found)), predicted]
+        place = np.searchsorted(np.linspace(0, 1, self.bins + 1)[1:-1], sure, side="right")
+        often = np.bincount(1 - right, weights, 2)
+        pairs = np.bincount(true * self.classes + predicted, weights, self.classes**2)
+        curve = np.bincount(right * self.bins + place, weights, 2 * self.bins)
+        return np.concatenate([often, pairs, WEIGHT * curve])
+
+    def split(self, release: Floats) -> tuple[Floats, Floats, Floats]:
+        """A release as counts of units that are (right, wrong), of (true class, predicted class), and of (wrong or
+        right, bin of probability)."""
+        pairs = release[2 : 2 + self.classes**2].reshape(self.classes, self.classes)
+        return release[:2], pairs, release[2 + self.classes**2 :].reshape(2, self.bins) / WEIGHT
