@@ -142,6 +142,17 @@ SMALL: list[Case] = [
     (
         "two_layer_gradient",
         {
+            **{"columns": 3, "hidden": 2, "clip": 0.05, "weights": _weights(3, 2, 2)},
+            **{"part": "fitted", "holdout": 0.3},
+        },
+    ),
+    (
+        "two_layer_predictions",
+        {"columns": 3, "hidden": 4, "clip": 1.0, "radius": 9.0, "weights": 3 * _weights(3, 4, 2)},
+    ),
+    (
+        "two_layer_gradient",
+        {
             "columns": 3,
             "hidden": 3,
             "clip": 0.1,
@@ -167,6 +178,7 @@ def _modules() -> list[Case]:
         common = {"module": "perceptron", "settings": settings, "shape": [2], "precision": precision}
         weights = 3 * architecture.start(0)
         found.append(("module_gradient", {"columns": 3, "clip": 0.05, "batch": 16, "weights": weights, **common}))
+        found.append(("module_predictions", {"columns": 3, "clip": 1.0, "batch": 16, "weights": weights, **common}))
     return found
 
 

@@ -19,6 +19,7 @@ from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
+from zerosum.statistics.holdout import held_out
 from zerosum.study.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]
@@ -63,6 +64,21 @@ def test_several_classes_and_sampling() -> None:
     assert accuracy(rehearsal.algorithm, found["weights"], rows) > 0.8
     assert len(asked) == 40 == rehearsal.plan.rounds
     assert len(rehearsal.plan.releases) == 1
+
+
+def test_accuracy_is_bought_on_held_out_units() -> None:
+    rows = rings(4000)
+    algorithm = made(steps=60, scale=np.ones(4), evaluate_share=0.2, holdout=0.2)
+    rehearsal = Rehearsal(algorithm, len(rows), 4, 5.0, 1e-5)
+    found, asked = rehearsal.asked(Units.from_rows(rows), 0)
+    assert isinstance(rehearsal.algorithm, NeuralClassifier)
+    out = held_out(Units.from_rows(rows), 0.2)
+    true = accuracy(rehearsal.algorithm, found["weights"], rows[out])
+    low, high = found["accuracy_interval_95"].tolist()
+    assert low <= true <= high
+    assert high - low < 0.12
+    assert [request.share for request in asked] == pytest.approx([0.8] * 60 + [0.2])
+    assert found["confusion"].shape == (2, 2)
 
 
 def test_every_step_is_what_was_planned() -> None:

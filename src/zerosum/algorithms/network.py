@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from pydantic import Field, JsonValue, model_validator
 
+from zerosum.algorithms.evaluation import quality_of
 from zerosum.algorithms.program import Estimate, Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.schedule import GUESSED_UNITS
 from zerosum.arrays import Floats
@@ -21,9 +22,10 @@ from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum, Request
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.kernel.units import Units
-from zerosum.statistics.module import ModuleGradient
+from zerosum.statistics.holdout import Part
+from zerosum.statistics.module import ModuleGradient, ModulePredictions
 from zerosum.statistics.module_gradients import Architecture, torch_
-from zerosum.statistics.network import TwoLayer, TwoLayerGradient
+from zerosum.statistics.network import TwoLayer, TwoLayerGradient, TwoLayerPredictions
 
 TWO_LAYER = "two-layer"
 
@@ -62,7 +64,11 @@ class NeuralClassifier(RangedAlgorithm):
     Ranges of the features are public and needed (one for the class may follow); `center` and `scale` declare an
     ordinary value and deviation of each. `steps`, `clip` and `learning_rate` are the planner's unless given.
 
-    Results: `weights`, in one flat vector, and `steps_taken`, since a step that too few sites answer is left out.
+    `evaluate_share` buys a histogram of predictions for units that a hash of their own data holds out (about `holdout`
+    of them, which are not trained on; 0: for all of them).
+
+    Results: `weights`, in one flat vector, and `steps_taken`, since a step that too few sites answer is left out; where
+    it was bought, `accuracy`, `accuracy_interval_95`, `confusion` and `calibration`.
     """
 
     name: ClassVar[str] = "neural-classifier"
@@ -82,6 +88,8 @@ class NeuralClassifier(RangedAlgorithm):
     optimizer_settings: dict[str, JsonValue] = Field(default_factory=dict)
     averaging: float = Field(default=_AVERAGED, ge=0, le=1)
     start: int = Field(default=0, ge=0)
+    evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
+    holdout: float = Field(default=0.1, ge=0, le=0.9)
     batch: int = Field(default=128, ge=1, le=8192)
     precision: str = Field(default="float32", pattern="^float(32|64)$")
 
@@ -135,7 +143,8 @@ class NeuralClassifier(RangedAlgorithm):
 
     def resolve(self, facts: PublicFacts) -> Self:
         """Less noise is worth a longer way, and that in more steps."""
-        noise = max(facts.noise / (facts.units or GUESSED_UNITS), 1e-12)
+        units = (facts.units or GUESSED_UNITS) * (1 - self._held_out)
+        noise = max(facts.noise / units, 1e-12)
         many = (_WEIGHTS / len(self.first_weights())) ** _WEIGHTS_POWER
         travel = min(_TRAVEL * many / noise, _LONGEST_STEP * _STEPS[1])
         full = int(np.clip(math.ceil(travel / _LONGEST_STEP), *_STEPS))
@@ -162,11 +171,25 @@ class NeuralClassifier(RangedAlgorithm):
     def _clip(self) -> float:
         return self.clip or _CLIP
 
+    @property
+    def _held_out(self) -> float:
+        return self.holdout if self.evaluate_share else 0.0
+
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def statistic(self, weights: Floats) -> TwoLayerGradient | ModuleGradient:
         """What a step asks of the sites at these weights."""
+        common = self._common(weights, "fitted")
+        return TwoLayerGradient(**common) if self.model == TWO_LAYER else ModuleGradient(**common)
+
+    def _predictions(self, weights: Floats) -> TwoLayerPredictions | ModulePredictions:
+        common = self._common(weights, "held-out")
+        return TwoLayerPredictions(**common) if self.model == TWO_LAYER else ModulePredictions(**common)
+
+    def _common(self, weights: Floats, part: Part) -> dict[str, Any]:
         common: dict[str, Any] = {
+            "part": part if self._held_out else "all",
+            "holdout": self._held_out,
             "columns": len(self.columns),
             "lower": self.lower,
             "upper": self.upper,
@@ -179,11 +202,10 @@ class NeuralClassifier(RangedAlgorithm):
         scale = None if self.scale is None else self.scale / self.half[:-1]
         if self.model == TWO_LAYER:
             each = np.full(self.features, _UNIFORM) if scale is None else scale
-            common |= {"scale": each * math.sqrt(self.features) / _NORM, "hidden": self.hidden, "radius": 1.5 * _NORM}
-            return TwoLayerGradient(**common)
-        shape = self.shape or (self.features,)
-        common |= {"scale": scale, "module": self.model, "settings": self.settings, "shape": shape}
-        return ModuleGradient(**common, batch=self.batch, precision=self.precision)
+            each = each * math.sqrt(self.features) / _NORM
+            return common | {"scale": each, "hidden": self.hidden, "radius": 1.5 * _NORM}
+        how = {"batch": self.batch, "precision": self.precision, "shape": self.shape or (self.features,)}
+        return common | how | {"scale": scale, "module": self.model, "settings": self.settings}
 
     def first_weights(self) -> Floats:
         """Where the public seed puts them."""
@@ -193,7 +215,7 @@ class NeuralClassifier(RangedAlgorithm):
         return Architecture.of(self.model, self.settings, shape, len(self.classes), self.precision).start(self.start)
 
     def _request(self, weights: Floats) -> PrivateSum:
-        return PrivateSum(self.statistic(weights), 1.0, Sampling(self.rate, self._turns))
+        return PrivateSum(self.statistic(weights), 1 - self.evaluate_share, Sampling(self.rate, self._turns))
 
     def requests(self, adjacency: Adjacency) -> tuple[Request, ...]:
         if adjacency is not Adjacency.REPLACE_ONE:
@@ -201,7 +223,9 @@ class NeuralClassifier(RangedAlgorithm):
                 "training divides by the number of units, which add-remove neighbours keep secret: plan it with "
                 "replace-one neighbours"
             )
-        return (self._request(self.first_weights()),)
+        weights = self.first_weights()
+        judged = (PrivateSum(self._predictions(weights), self.evaluate_share),) if self.evaluate_share else ()
+        return (self._request(weights), *judged)
 
     def program(self, adjacency: Adjacency) -> Program:
         weights = self.first_weights()
@@ -215,17 +239,21 @@ class NeuralClassifier(RangedAlgorithm):
                     raise
                 continue
             taken += 1
-            weights = np.clip(optimiser.step(weights, release.value / (release.units or 1.0)), -_FARTHEST, _FARTHEST)
+            gradient = release.value / ((release.units or 1.0) * (1 - self._held_out))
+            weights = np.clip(optimiser.step(weights, gradient), -_FARTHEST, _FARTHEST)
             if step >= (1 - self.averaging) * self._turns:
                 averaged += 1
                 average = average + (weights - average) / averaged
-        return self._found(average if averaged else weights, taken)
-
-    def _found(self, weights: Floats, taken: int) -> Estimate:
-        return {
+        weights = average if averaged else weights
+        found: Estimate = {
             "weights": Quantity(weights, "coefficient"),
             "steps_taken": Quantity(np.array([float(taken)]), "diagnostic"),
         }
+        if not self.evaluate_share:
+            return found
+        judging = self._predictions(weights)
+        release = yield PrivateSum(judging, self.evaluate_share)
+        return {**found, **quality_of(judging, release, [str(each) for each in self.classes])}
 
     def _optimiser(self) -> Optimiser:
         rate = self.learning_rate or self._rate_for(1.0, self._clip)

@@ -16,9 +16,9 @@ from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.histogram import Histogram
-from zerosum.statistics.module import ModuleGradient
+from zerosum.statistics.module import ModuleGradient, ModulePredictions
 from zerosum.statistics.moments import SecondMoment
-from zerosum.statistics.network import TwoLayerGradient
+from zerosum.statistics.network import TwoLayerGradient, TwoLayerPredictions
 from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.records import ClippedRecords
@@ -47,7 +47,9 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     PolynomialCoefficients,
     FitHistogram,
     TwoLayerGradient,
+    TwoLayerPredictions,
     ModuleGradient,
+    ModulePredictions,
     FeatureMoments,
     SoftmaxGradient,
     SoftmaxPredictions,

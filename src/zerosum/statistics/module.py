@@ -17,6 +17,7 @@ from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics.module_gradients import Architecture, Runner, Tensor, deterministic, runner, torch_
 from zerosum.statistics.network import Examples
+from zerosum.statistics.predictions import PredictionHistogram
 from zerosum.statistics.rows import INSIDE, exponential, fold
 
 _AT_ONCE = 2048  # numbers of every gradient that are made doubles together: they stay in a processor's cache
@@ -169,3 +170,10 @@ class ModuleGradient(ModuleExamples):
     @cached_property
     def _nobody(self) -> Floats:
         return np.zeros(self.size)  # zero is in the ball, and an example of zeros need not be
+
+
+class ModulePredictions(ModuleExamples, PredictionHistogram):
+    """What a module predicts, as a `PredictionHistogram`."""
+
+    name: ClassVar[str] = "module_predictions"
+    classes: int = Field(default=2, ge=2, le=1000)

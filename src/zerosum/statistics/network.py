@@ -28,6 +28,8 @@ from pydantic import Field, model_validator
 from zerosum.arrays import Array, Floats
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, to_numpy
 from zerosum.kernel.units import Units
+from zerosum.statistics.holdout import Part, chosen
+from zerosum.statistics.predictions import PredictionHistogram
 from zerosum.statistics.ranges import Ranged
 from zerosum.statistics.rows import INSIDE, Exact, clip_rows, exponential, fold, like, one_thread, sized
 
@@ -92,6 +94,8 @@ class Examples(Ranged):
     classes: int = Field(default=2, ge=1, le=100_000)
     center: FloatArray | None = None
     scale: FloatArray | None = None
+    part: Part = "all"  # of the units: those trained on, or those held out
+    holdout: float = Field(default=0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
     def _features_fit(self) -> Self:
@@ -103,6 +107,11 @@ class Examples(Ranged):
         if self.scale is not None and not np.all(self.scale >= SMALLEST):
             raise ValueError("every scale must be positive")
         return self
+
+    def entering(self, units: Units) -> Units:
+        if self.part == "all":
+            return units
+        return units.made(f"{self.part} {self.holdout}", lambda: chosen(units, self.part, self.holdout))
 
     def examples(self, block: Units) -> tuple[Array, Array]:
         """For each row its inputs, and its class as a whole number or its response."""
@@ -222,6 +231,13 @@ class TwoLayerGradient(TwoLayerExamples):
                     norms[own] = _average_norm(x[own], B[own], A[own], e[own])
         clipped = np.minimum(1.0, self.clip / np.maximum(norms * INSIDE, SMALLEST))
         return np.asarray(block.row_weights(x) * clipped)
+
+
+class TwoLayerPredictions(TwoLayerExamples, PredictionHistogram):
+    """What such a network predicts, as a `PredictionHistogram`."""
+
+    name: ClassVar[str] = "two_layer_predictions"
+    classes: int = Field(default=2, ge=2, le=1000)
 
 
 def _average_norm(x: Floats, B: Floats, A: Floats, e: Floats) -> float:
