@@ -44,12 +44,12 @@ def _weights(columns: int, hidden: int, classes: int) -> NDArray[np.float64]:
 
 SMALL: list[Case] = [
     ("feature_moments", {"columns": 3, "features": _PLAIN}),
-    ("feature_moments", {"columns": 3, "features": _PLAIN, "part": "held-out", "holdout": 0.4, "count": True}),
+    ("feature_moments", {"columns": 3, "features": _PLAIN, "part": "held-out", "hold_out": 0.4, "count": True}),
     ("softmax_gradient", {**_SOFTMAX, "clip": 0.4}),
-    ("softmax_gradient", {**_SOFTMAX, "clip": 0.5, "part": "fitted", "holdout": 0.3}),
+    ("softmax_gradient", {**_SOFTMAX, "clip": 0.5, "part": "fitted", "hold_out": 0.3}),
     ("softmax_gradient", {**_SOFTMAX_OF_WAVES, "clip": 0.3}),
     ("softmax_predictions", {**_SOFTMAX, "bins": 3}),
-    ("softmax_predictions", {**_SOFTMAX_OF_WAVES, "bins": 2, "part": "held-out", "holdout": 0.5}),
+    ("softmax_predictions", {**_SOFTMAX_OF_WAVES, "bins": 2, "part": "held-out", "hold_out": 0.5}),
     ("vector_sum", {"columns": 3, "clip": 1.7}),
     ("vector_sum", {"columns": 3, "clip": 0.4, "count": True}),
     ("vector_sum", {"columns": 2, "clip": math.sqrt(2), "lower": [0, -3], "upper": [1, 5]}),

@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "kernel",
         "statistics",
         "protocol",
+        "secagg",
         "site",
         "algorithms",
         "coordinator",

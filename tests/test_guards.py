@@ -142,7 +142,7 @@ def test_a_site_agrees_to_what_all_releases_cost_together(tmp_path: Path) -> Non
         policy = site.policy.model_copy(update={"epsilon": epsilon})
         asked = Site("s0", site.units, policy)
         with policy.open_ledger() as ledger:
-            ledger.check([asked._spend(several, 0, 0, "")], policy.cap)
+            ledger.check([asked._spend(several, 0, 0, "", 1)], policy.cap)
         if agrees:
             asked.handle(Propose(several))
         else:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ICA,
         PCA,
         Covariance,
+        FeatureClassifier,
         Histogram,
         KMeans,
         LinearRegression,
@@ -34,6 +35,7 @@ __all__ = [
     "Adjacency",
     "Combine",
     "Covariance",
+    "FeatureClassifier",
     "Histogram",
     "KMeans",
     "LinearRegression",
@@ -61,6 +63,7 @@ _ESTIMATORS = frozenset(
     {
         *("ICA", "PCA", "Covariance", "Histogram", "KMeans", "Mean"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
+        "FeatureClassifier",
     }
 )
 

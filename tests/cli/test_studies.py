@@ -143,3 +143,17 @@ def test_the_unit_must_be_said(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     study.write_text(study.read_text().replace('[unit]\nkind = "person"\n', ""))
     assert_refused(zerosum("plan", "study.toml", "--json", cwd=tmp_path), "say what is protected")
+
+
+def test_a_study_is_kept_and_gives_its_result_again(tmp_path: Path) -> None:
+    write_study(tmp_path, STUDY.replace("[privacy]", "[privacy]\nattempts = 2"))
+    records = []
+    for out in ("one", "two"):
+        done = zerosum("run", "study.toml", "--checkpoint", "kept", "--out", out, "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        records.append(as_json(done))
+    assert records[0] | {"folder": ""} == records[1] | {"folder": ""}
+    assert records[0]["privacy"]["attempts"] == 2
+    write_study(tmp_path)
+    other = zerosum("run", "study.toml", "--checkpoint", "kept", "--out", "three", "--json", cwd=tmp_path)
+    assert_refused(other, "of another study")

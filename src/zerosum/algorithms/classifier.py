@@ -32,7 +32,8 @@ _AVERAGED = 0.85  # how much of the average weights a round keeps
 
 
 class FeatureClassifier(Algorithm):
-    """Softmax regression on public features. Columns are what features are made of and, last, the class.
+    """Softmax regression on public features. Columns are what features are made of and, last, the class; without names
+    they are called x0, x1, ... and class.
 
     One release of the features' mean and second moments, for `whiten_share`, gives a whitener of up to `directions`
     directions; then `rounds` of gradient descent take the rest of the budget, as one phase in which everybody takes
@@ -40,7 +41,7 @@ class FeatureClassifier(Algorithm):
     where gradients are clipped follows from the noise, which is public.
 
     `classes` are public. `evaluate_share` buys a histogram of predictions for the units that a hash of their own data
-    holds out (about `holdout` of them, which are not trained on; 0: for all of them).
+    holds out (about `hold_out` of them, which are not trained on; 0: for all of them).
 
     Results: `center`, `projection` and `weights` (the bias last), which classify features; where it was bought,
     `accuracy`, `accuracy_interval_95`, `confusion` and `calibration`.
@@ -53,10 +54,19 @@ class FeatureClassifier(Algorithm):
     directions: int = Field(default=400, ge=1)
     whiten_share: float = Field(default=0.06, gt=0, lt=1)
     evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
-    holdout: float = Field(default=0.1, ge=0, le=0.9)
+    hold_out: float = Field(default=0.1, ge=0, le=0.9)
     rounds: int | None = Field(default=None, ge=1, le=10_000)
     clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns_follow(cls, parameters: Any) -> Any:
+        """Images have no names for their pixels: where no columns are named, they are numbered, and "class" is last."""
+        if isinstance(parameters, dict) and "columns" not in parameters and isinstance(parameters.get("features"), dict):
+            numbered = (f"x{at}" for at in range(build(parameters["features"]).inputs))
+            return parameters | {"columns": (*numbered, "class")}
+        return parameters
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -104,7 +114,7 @@ class FeatureClassifier(Algorithm):
 
     @property
     def _held_out(self) -> float:
-        return self.holdout if self.evaluate_share else 0.0
+        return self.hold_out if self.evaluate_share else 0.0
 
     @property
     def _width(self) -> int:
@@ -122,7 +132,7 @@ class FeatureClassifier(Algorithm):
             "columns": len(self.columns),
             "features": self.features,
             "part": part,
-            "holdout": self._held_out,
+            "hold_out": self._held_out,
         }
 
     def _moments(self, adjacency: Adjacency) -> FeatureMoments:

@@ -5,6 +5,7 @@ Tested in tests/cli/test_cli.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -37,7 +38,7 @@ def ledger_show(
     records = []
     for file in paths:
         with Ledger.inspect(file) as ledger:
-            doubts = ledger.doubts()
+            doubts, drawn = ledger.doubts(), Counter(step.reservation for step in ledger.draws())
             records.append(
                 {
                     "ledger": str(file),
@@ -47,7 +48,7 @@ def ledger_show(
                     "mu": ledger.mu,
                     "warning": _DOUBTED if any(doubts) else None,
                     "entries": [
-                        asdict(entry) | {"guarantee": doubt}
+                        asdict(entry) | {"guarantee": doubt, "drawn": 1 + drawn[entry.number]}
                         for entry, doubt in zip(ledger.entries(), doubts, strict=True)
                     ],
                 }

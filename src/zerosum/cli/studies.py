@@ -104,6 +104,9 @@ def run(
     site: Annotated[
         list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A folder to keep the study in: killed and run again, it goes on where it was.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
@@ -117,7 +120,7 @@ def run(
         raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")
     check_target(out)
     with terminal.observed() as observer:
-        result = loaded.run(observer, approved)
+        result = loaded.run(observer, approved, checkpoint)
         observer(Progress("writing", 0, 1))
         result.write(out)
         maps = loaded.write_maps(result, out)

@@ -26,6 +26,7 @@ from zerosum.report.record import PrivacyReport, finite
 
 _STAGES = {
     "loading": "loading data",
+    "resumed": "resumed after round",
     "consent": "consent",
     "set-up": "setting up the secure sum",
     "round": "rounds",
@@ -126,7 +127,7 @@ def show_ledger(record: dict[str, Any]) -> None:
     population = visible(record["account"]["population"])
     title = f"{population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
     doubted = ["guarantee"] if record["warning"] else []
-    headings = ("study", "round", "statistic", "mu", *doubted)
+    headings = ("study", "round", "statistic", "mu", "steps", *doubted)
     table = Table("#", Column("recorded", no_wrap=True), *headings, title=title)
     for entry in record["entries"]:
         spend = entry["spend"]
@@ -134,9 +135,10 @@ def show_ledger(record: dict[str, Any]) -> None:
             str(entry["number"]),
             entry["recorded"][:19],
             visible(spend["study"]),
-            str(spend["round"] + 1),
+            str(spend["round"] + 1) + (f", attempt {spend['attempt'] + 1}" if spend["attempt"] else ""),
             visible(spend["statistic"]),
             f"{entry['charged_mu']:.4f}",
+            f"{entry['drawn']} of {spend['steps']}" if spend["steps"] > 1 else "",
             *(entry[key] or "" for key in doubted),
         )
     out.print(table)

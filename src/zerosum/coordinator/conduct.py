@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.coordinator.journal import Journal
 from zerosum.coordinator.mixing import Mixer, noise_std
 from zerosum.coordinator.secure import SecureSums
 from zerosum.engines.base import Engine
@@ -33,7 +34,7 @@ from zerosum.protocol.messages import (
     Reply,
 )
 from zerosum.protocol.progress import Observer, Progress, nobody
-from zerosum.protocol.roster import mask_context
+from zerosum.protocol.roster import mask_context, slot
 
 T = TypeVar("T")
 
@@ -48,21 +49,39 @@ class Outcome(Generic[T]):
 
 
 def conduct(
-    plan: Plan, program: Generator[Request, Release, T], engine: Engine, observer: Observer = nobody
+    plan: Plan,
+    program: Generator[Request, Release, T],
+    engine: Engine,
+    observer: Observer = nobody,
+    journal: Journal | None = None,
 ) -> Outcome[T]:
     """Propose the plan to every site, then answer the program's requests until it returns.
 
-    A round that must be abandoned is thrown into the program as `Abandoned`: one that catches it goes on with its next
-    planned release, any other ends the study. What was spent stays spent either way.
+    A round that is abandoned is tried once more where the plan has an attempt left. One that must stay abandoned is
+    thrown into the program as `Abandoned`: one that catches it goes on with its next planned release, any other ends
+    the study. What was spent stays spent either way.
+
+    With a journal, the program is first given what is written there, and sites are asked from where it ends: a round
+    that was under way is tried again as the next attempt. A study that is over asks nobody.
     """
-    coordinator = _Coordinator(plan, engine, observer)
-    coordinator.propose()
+    if journal is not None and journal.plan.digest() != plan.digest():
+        raise Refused(f"the journal {journal.path} is of another plan")
+    coordinator = _Coordinator(plan, engine, observer, journal)
+    if journal is None or not (journal.rounds or journal.finished):
+        coordinator.agree(0)
     rounds: list[tuple[str, ...]] = []
     try:
         request = next(program)
         while True:
+            round = len(rounds)
+            known = journal is not None and journal.settled(round)
+            if not known:
+                coordinator.agree(round)
             try:
-                release = coordinator.release(len(rounds), request)
+                if journal is not None and known:
+                    release = journal.recall(round, request.digest())
+                else:
+                    release = coordinator.release(round, request)
             except Abandoned as loss:
                 rounds.append(())
                 request = program.throw(loss)
@@ -71,19 +90,32 @@ def conduct(
             observer(Progress("round", len(rounds), plan.rounds))
             request = program.send(release)
     except StopIteration as stop:
+        if journal is not None:
+            journal.finish()
         return Outcome(stop.value, plan, tuple(rounds))
     finally:
         program.close()
 
 
 class _Coordinator:
-    def __init__(self, plan: Plan, engine: Engine, observer: Observer) -> None:
-        self._plan, self._engine, self._observer = plan, engine, observer
+    def __init__(self, plan: Plan, engine: Engine, observer: Observer, journal: Journal | None) -> None:
+        self._plan, self._engine, self._observer, self._journal = plan, engine, observer, journal
+        self._agreed = False
+        self._extra = 0 if journal is None else journal.extra  # attempts beyond the first, in the whole study
         self._index = {site.name: s for s, site in enumerate(plan.sites)}
         self._units: dict[str, int] = {}
         self._secure = SecureSums(plan, self._exchange) if plan.scheme.facts.secure else None
 
-    def propose(self) -> None:
+    def agree(self, round: int) -> None:
+        """Propose the plan, once, before the first round that is asked."""
+        if self._agreed:
+            return
+        if self._journal is not None and self._journal.rounds:
+            self._observer(Progress("resumed", round, self._plan.rounds))
+        self._propose()
+        self._agreed = True
+
+    def _propose(self) -> None:
         """Every site must agree before any contributes; one refusal ends the study, with nothing released."""
         lost, agreed = [], 0
         for reply in self._exchange(dict.fromkeys(self._index, Propose(self._plan))):
@@ -110,7 +142,7 @@ class _Coordinator:
             self._units[consent.site] = consent.units
 
     def release(self, round: int, request: Request) -> Release:
-        """One planned round."""
+        """One planned round, tried once more where it is abandoned and the plan has an attempt left."""
         plan = self._plan
         if round >= plan.rounds:
             raise OutsidePlan(f"the program asks for release {round + 1}, the plan has {plan.rounds}")
@@ -124,26 +156,53 @@ class _Coordinator:
                 f"the program asks for {asked!r} with share {request.share:g}, or for another kind of request"
             )
         try:
-            if isinstance(request, PrivatePublication):
-                return self._published(round, request)
-            if plan.law(round).mechanism is NoiseMechanism.MASKED:
-                value, arrived = self._hidden(round, request)
-            else:
-                value, arrived = self._readable(round, request)
+            again = self._journal is not None and self._journal.in_flight(round)
+            try:
+                return self._attempt(round, self._next(again), request)
+            except Abandoned:
+                if self._extra >= plan.attempts:
+                    raise
+            return self._attempt(round, self._next(True), request)
         except Abandoned as loss:
             raise Abandoned(f"round {round + 1} was abandoned: {loss}; what was spent stays spent") from None
+
+    def _next(self, again: bool) -> int:
+        """The attempt under which a round is asked; those beyond the first are numbered through the whole study."""
+        if not again:
+            return 0
+        if self._extra >= self._plan.attempts:
+            raise Abandoned("it was under way when the study was stopped, and the plan has no attempt left")
+        self._extra += 1
+        return self._extra
+
+    def _attempt(self, round: int, attempt: int, request: Request) -> Release:
+        if self._journal is not None:
+            self._journal.asked(round, attempt, request.digest())
+        release = self._asked(round, attempt, request)
+        if self._journal is not None:
+            self._journal.released(round, release)
+        return release
+
+    def _asked(self, round: int, attempt: int, request: Request) -> Release:
+        plan = self._plan
+        if isinstance(request, PrivatePublication):
+            return self._published(round, attempt, request)
+        if plan.law(round).mechanism is NoiseMechanism.MASKED:
+            value, arrived = self._hidden(round, attempt, request)
+        else:
+            value, arrived = self._readable(round, attempt, request)
         names = tuple(sorted(arrived, key=self._index.__getitem__))
         spread = noise_std(plan.law(round), [self._index[name] for name in names])
         units = None if plan.adjacency is Adjacency.ADD_REMOVE else plan.effective_units(names, self._units)
-        if units is not None and sampling is not None:
-            units *= sampling.rate
+        if units is not None and request.sampling is not None:
+            units *= request.sampling.rate
         return Release(value, spread, units, names)
 
-    def _published(self, round: int, request: PrivatePublication) -> Release:
+    def _published(self, round: int, attempt: int, request: PrivatePublication) -> Release:
         """Everybody's own rows, each under the noise of its own site."""
         plan, law = self._plan, self._plan.law(round)
         rows: dict[str, Floats] = {}
-        for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, 0, request))):
+        for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, attempt, request))):
             if isinstance(reply, Contribution) and isinstance(reply.payload, np.ndarray):
                 shape = self._units[reply.site], plan.release(round).size
                 factor = float(law.factor[self._index[reply.site]])
@@ -158,27 +217,27 @@ class _Coordinator:
         counts = tuple(len(rows[name]) for name in names)
         return Release(np.concatenate([rows[name] for name in names]), noise, float(sum(counts)), names, counts)
 
-    def _hidden(self, round: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
+    def _hidden(self, round: int, attempt: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
         """Only the sum is readable: masked contributions, and what opens their sum."""
         plan, law = self._plan, self._plan.law(round)
-        secure = self._secured()
-        secure.begin(round, plan.release(round).size, mask_context(plan, round, request))
-        for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, 0, request))):
+        secure, mine = self._secured(), slot(plan, round, attempt)
+        secure.begin(mine, plan.release(round).size, mask_context(plan, round, request))
+        for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, attempt, request))):
             if isinstance(reply, Contribution) and isinstance(reply.payload, bytes):
-                secure.take(round, reply.payload)
-        total, present = secure.finish(round)
+                secure.take(mine, reply.payload)
+        total, present = secure.finish(mine)
         return np.asarray(total * law.step, dtype=np.float64), present
 
-    def _readable(self, round: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
+    def _readable(self, round: int, attempt: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
         """Each message is readable: gather what must be prepared, then the contributions, and add them up."""
         plan, law = self._plan, self._plan.law(round)
-        mixer = Mixer(law, plan.release(round).size, self._sampler(round))
+        mixer = Mixer(law, plan.release(round).size, self._sampler(round, attempt))
         present = list(self._index)
         if law.mechanism is NoiseMechanism.BROADCAST:
-            present = self._draws(round, mixer)
+            present = self._draws(round, attempt, mixer)
         elif law.mechanism is NoiseMechanism.PAIRWISE:
-            present = self._keys(round, mixer)
-        messages = {name: Contribute(round, 0, request, mixer.deal(self._index[name])) for name in present}
+            present = self._keys(round, attempt, mixer)
+        messages = {name: Contribute(round, attempt, request, mixer.deal(self._index[name])) for name in present}
         arrived = []
         for reply in self._exchange(messages):
             if isinstance(reply, Contribution) and isinstance(reply.payload, np.ndarray):
@@ -192,19 +251,19 @@ class _Coordinator:
         self._enough(arrived)
         return mixer.finish(), arrived
 
-    def _draws(self, round: int, mixer: Mixer) -> list[str]:
+    def _draws(self, round: int, attempt: int, mixer: Mixer) -> list[str]:
         """Algorithm 1 of capeDJICA and capeFM: the sum of the sites' draws by a secure sum, for everybody."""
-        secure = self._secured()
-        secure.begin(round, self._plan.release(round).size, mask_context(self._plan, round, None))
-        for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, 0))):
+        secure, mine = self._secured(), slot(self._plan, round, attempt)
+        secure.begin(mine, self._plan.release(round).size, mask_context(self._plan, round, None))
+        for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, attempt))):
             if isinstance(reply, Prepared):
-                secure.take(round, reply.payload)
-        total, present = secure.finish(round)
+                secure.take(mine, reply.payload)
+        total, present = secure.finish(mine)
         mixer.draws = DrawSum(total, len(present))
         return list(present)
 
-    def _keys(self, round: int, mixer: Mixer) -> list[str]:
-        for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, 0))):
+    def _keys(self, round: int, attempt: int, mixer: Mixer) -> list[str]:
+        for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, attempt))):
             if isinstance(reply, Prepared):
                 mixer.keys[self._index[reply.site]] = reply.payload
         present = [name for name, s in self._index.items() if s in mixer.keys]
@@ -232,10 +291,11 @@ class _Coordinator:
                 raise error.about(f"site {reply.site!r}") from reply.error
             yield reply
 
-    def _sampler(self, round: int) -> Sampler:
+    def _sampler(self, round: int, attempt: int) -> Sampler:
         if self._plan.seed is None:
             return Sampler.system()
-        return Sampler.seeded(derive(str(self._plan.seed).encode(), f"coordinator {round}".encode()))
+        purpose = f"coordinator {round} {attempt}" if attempt else f"coordinator {round}"
+        return Sampler.seeded(derive(str(self._plan.seed).encode(), purpose.encode()))
 
 
 def _read(name: str, frame: bytes) -> Reply | Lost:

@@ -6,6 +6,7 @@ What `transform` returns is as private as the rows it is given: scores stay with
 them outside Zerosum is not protected.
 """
 
+from zerosum.estimators.classifier import FeatureClassifier
 from zerosum.estimators.covariance import Covariance
 from zerosum.estimators.functional import PolynomialLoss
 from zerosum.estimators.glm import LogisticRegression, PoissonRegression
@@ -20,6 +21,7 @@ __all__ = [
     "ICA",
     "PCA",
     "Covariance",
+    "FeatureClassifier",
     "Histogram",
     "KMeans",
     "LinearRegression",

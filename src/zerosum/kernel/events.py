@@ -36,7 +36,10 @@ class Publication:
 
 @dataclass(frozen=True)
 class Sampling:
-    """A phase of `steps` sums, each over a Poisson sample of the units: everyone takes part with probability `rate`."""
+    """A phase of `steps` sums, each over a Poisson sample of the units: everyone takes part with probability `rate`.
+
+    At rate 1 everybody is in every step: nothing is sampled, and the steps are Gaussian releases like any others.
+    """
 
     rate: float
     steps: int
@@ -46,6 +49,11 @@ class Sampling:
             raise BadParameter(f"the sampling rate must lie in (0, 1], got {self.rate:g}")
         if not 1 <= self.steps <= 1_000_000:
             raise BadParameter(f"steps must be a whole number from 1 to 1000000, got {self.steps}")
+
+    @property
+    def full(self) -> bool:
+        """Whether everybody takes part in every step."""
+        return self.rate == 1
 
 
 @dataclass(frozen=True)

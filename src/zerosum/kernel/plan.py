@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
@@ -22,7 +23,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
 from zerosum.kernel import accountant, published
-from zerosum.kernel.events import Event, Publication, Subsampled, Sum
+from zerosum.kernel.events import Event, Publication, Sampling, Subsampled, Sum
 from zerosum.kernel.names import check_name
 from zerosum.kernel.phases import step_mus
 from zerosum.kernel.question import Question
@@ -72,8 +73,10 @@ class Plan(Terms):
             raise BadParameter("a plan needs at least one release")
         for release in self.releases:
             self._check(release)
-        if self.rounds > MOST_ROUNDS:
-            raise BadParameter(f"a plan may have {MOST_ROUNDS} rounds at most, got {self.rounds}")
+        if self.rounds + self.attempts > MOST_ROUNDS:
+            raise BadParameter(
+                f"a plan may have {MOST_ROUNDS} rounds and attempts at most, got {self.rounds + self.attempts}"
+            )
         if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
             raise BadParameter("the releases' shares of the budget add up to more than 1")
         if self.extra_delta > self.delta / 100:
@@ -86,11 +89,14 @@ class Plan(Terms):
         check_name("a statistic", release.statistic)
         if release.kind == "sum" and release.sampling is None:
             return
+        what = "a publication" if release.kind == "publication" else "a phase of many steps"
+        if self.calibration != "exact":
+            raise BadParameter(f"the papers have no calibration for {what}")
+        if release.kind == "sum" and release.sampled is None:
+            return
         what = "a publication" if release.kind == "publication" else "a sub-sampled sum"
         if self.adjacency is not Adjacency.REPLACE_ONE:
             raise BadParameter(f"{what} is accounted for replaced units: plan it with replace-one neighbours")
-        if self.calibration != "exact":
-            raise BadParameter(f"the papers have no calibration for {what}")
         if release.kind == "publication" and any(site.units is None for site in self.sites):
             raise BadParameter("a publication needs every site's number of units, declared in the study")
 
@@ -146,18 +152,38 @@ class Plan(Terms):
 
     @cached_property
     def _targets(self) -> tuple[float, ...]:
-        """The mu of a round of every release: in proportion to the root of its share, or by its phase's accounting."""
+        """The mu of a round of every release: in proportion to the root of its share, or by its phase's accounting.
+
+        Where rounds may be tried again, what is not sub-sampled leaves room for its dearest round that many times more.
+        """
         whole = self.whole_mu(self.extra_delta)
         shares = [min(release.share, 1.0) for release in self.releases]
-        targets = [whole * math.sqrt(share) * PRIVATE_SIDE for share in shares]
-        phases = [r for r, release in enumerate(self.releases) if release.sampling is not None]
+        plain = [r for r, release in enumerate(self.releases) if release.sampled is None]
+        rounds = {r: shares[r] / self.releases[r].steps for r in plain}
+        bought = math.fsum(shares[r] for r in plain)
+        room = bought / (bought + self.attempts * max(rounds.values())) if plain else 1.0
+        targets = {r: whole * math.sqrt(share * room) * PRIVATE_SIDE for r, share in rounds.items()}
+        phases = [(r, sampling) for r, release in enumerate(self.releases) if (sampling := release.sampled) is not None]
         if phases:
-            plain = math.sqrt(math.fsum(mu**2 for r, mu in enumerate(targets) if r not in phases))
-            asked = [(shares[r], self.releases[r].sampling) for r in phases]
-            steps = step_mus(whole, plain, asked, self.epsilon, self.delta - self.extra_delta)  # type: ignore[arg-type]
-            for r, mu in zip(phases, steps, strict=True):
-                targets[r] = mu * PRIVATE_SIDE
-        return tuple(targets)
+            rest = self._plain_mu({r: targets[r] for r in plain})
+            asked = [(shares[r], self._with_attempts(sampling)) for r, sampling in phases]
+            steps = step_mus(whole, rest, asked, self.epsilon, self.delta - self.extra_delta)
+            targets |= {r: mu * PRIVATE_SIDE for (r, _), mu in zip(phases, steps, strict=True)}
+        return tuple(targets[r] for r in range(len(self.releases)))
+
+    def _plain_mu(self, mus: Mapping[int, float]) -> float:
+        """The mu of what is not sub-sampled, by that of a round of each release, every attempt used on the dearest."""
+        squares = [self.releases[r].steps * mu**2 for r, mu in mus.items()]
+        again = [max(mus.values(), default=0.0) ** 2] * self.attempts
+        return math.sqrt(math.fsum(squares + again))
+
+    def _with_attempts(self, sampling: Sampling) -> Sampling:
+        """A sub-sampled phase with every attempt used on it.
+
+        Losses that are not Gaussian have no dearest place: attempts spread over two kinds of releases can cost more
+        than all of them on either. So where a study has several kinds, each is accounted with every attempt.
+        """
+        return Sampling(sampling.rate, sampling.steps + self.attempts)
 
     @cached_property
     def _laws(self) -> tuple[NoiseLaw, ...]:
@@ -179,7 +205,9 @@ class Plan(Terms):
 
     @cached_property
     def _distance(self) -> float:
-        return math.fsum(self.distance_of(release) * release.steps for release in self.releases)
+        rounds = [self.distance_of(release) for release in self.releases]
+        again = self.attempts * max(rounds)
+        return math.fsum([*(each * r.steps for each, r in zip(rounds, self.releases, strict=True)), again])
 
     @property
     def extra_delta(self) -> float:
@@ -187,17 +215,15 @@ class Plan(Terms):
         return self.paid_for(self._distance)
 
     def event(self, release: int, site: int) -> Event:
-        """What a release is to one site's accountant."""
-        return self._event(release, float(self._costs[release][site]))
-
-    def _event(self, release: int, mu: float) -> Event:
-        planned = self.releases[release]
-        if planned.sampling is not None:
-            return Subsampled(mu, planned.sampling.rate, planned.sampling.steps)
-        return Publication(mu) if planned.kind == "publication" else Sum(mu)
+        """What a release, all its steps, is to one site's accountant."""
+        planned, mu = self.releases[release], float(self._costs[release][site])
+        if (sampling := planned.sampled) is not None:
+            return Subsampled(mu, sampling.rate, sampling.steps)
+        return Publication(mu) if planned.kind == "publication" else Sum(mu * math.sqrt(planned.steps))
 
     def site_epsilon(self, site: int) -> float:
-        """The exact epsilon of a whole study for one site's units, at the study's delta."""
+        """The epsilon of a whole study for one site's units, at the study's delta: exact, and with attempts the most
+        that they can make of it."""
         return self._epsilon(self._costs, site)
 
     def coordinator_epsilon(self, site: int) -> float:
@@ -205,9 +231,10 @@ class Plan(Terms):
         return self._epsilon(self._dealer_costs, site)
 
     def _epsilon(self, costs: tuple[Floats, ...], site: int) -> float:
-        events = [self._event(r, float(mus[site])) for r, mus in enumerate(costs)]
-        sampled = tuple(event for event in events if isinstance(event, Subsampled))
-        plain = math.sqrt(math.fsum(event.mu**2 for event in events if not isinstance(event, Subsampled)))
+        mus = {r: float(each[site]) for r, each in enumerate(costs)}
+        plain = self._plain_mu({r: mu for r, mu in mus.items() if self.releases[r].sampled is None})
+        phases = {r: self._with_attempts(s) for r, release in enumerate(self.releases) if (s := release.sampled)}
+        sampled = tuple(Subsampled(mus[r], each.rate, each.steps) for r, each in phases.items())
         return accountant.with_distance(
             lambda delta: accountant.mixed_epsilon(plain, sampled, delta), self._distance, self.delta
         )
@@ -222,8 +249,10 @@ class Plan(Terms):
         return self._total(self._dealer_costs)
 
     def _total(self, costs: tuple[Floats, ...]) -> Floats:
-        if all(release.sampling is None for release in self.releases):
-            return np.asarray(np.sqrt(np.sum([mus**2 for mus in costs], axis=0)))
+        if all(release.sampled is None for release in self.releases):
+            squares = [release.steps * mus**2 for release, mus in zip(self.releases, costs, strict=True)]
+            squares += [np.max(costs, axis=0) ** 2] * self.attempts
+            return np.asarray(np.sqrt(np.sum(squares, axis=0)))
         worth = [self._epsilon(costs, s) for s in range(len(self.sites))]
         return np.array([accountant.mu_for(eps, self.delta) if 0 < eps < math.inf else eps for eps in worth])
 
@@ -239,7 +268,8 @@ class Plan(Terms):
         S = len(self.sites)
         claimed = published.claimed_mu_squared(self.scheme.name, S, self.coalition.colluders)
         usual = all(release.kind == "sum" and release.sampling is None for release in self.releases)
-        if claimed is None or self.coalition.dropouts or self.scheme.combine is not Combine.SUMS or not usual:
+        usual = usual and not self.coalition.dropouts and not self.attempts
+        if claimed is None or self.scheme.combine is not Combine.SUMS or not usual:
             return None
         total = np.zeros(S)
         for release, law in zip(self.releases, self._laws, strict=True):
@@ -273,7 +303,7 @@ class Plan(Terms):
     def _key_bytes(self) -> int:
         """Keys, shares and signatures: everybody's keys and two shares for and from everybody for each release, then
         a share or a signature of everybody in each round (less where many sites have few neighbours)."""
-        S, R = len(self.sites), self.rounds
+        S, R = len(self.sites), self.rounds + self.attempts
         if self.scheme.facts.mechanism is NoiseMechanism.PAIRWISE:
             return 32 * S * R
         if not self.scheme.facts.secure:
@@ -284,7 +314,12 @@ class Plan(Terms):
     # ---- as text -----------------------------------------------------------------------------------------------
 
     def to_json(self) -> bytes:
-        return _ADAPTER.dump_json(self)
+        return _ADAPTER.dump_json(self, exclude=self._unsaid)
+
+    @property
+    def _unsaid(self) -> set[str]:
+        """What a plan does not say where it is as ever: plans without attempts keep the digests they had."""
+        return set() if self.attempts else {"attempts"}
 
     @staticmethod
     def from_json(text: bytes) -> Plan:
@@ -313,7 +348,7 @@ class Plan(Terms):
     def public_digest(self) -> str:
         """SHA-256 of what is public about the study: the same whenever the same is asked of the same sites on the same
         terms, whatever the run is called and whichever keys its sites hold."""
-        record = _ADAPTER.dump_python(self, mode="json")
+        record = _ADAPTER.dump_python(self, mode="json", exclude=self._unsaid)
         del record["study"]
         for site in record["sites"]:
             del site["identity"]

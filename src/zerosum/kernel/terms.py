@@ -27,6 +27,7 @@ from zerosum.kernel.view import Coalition, calibrate
 Calibration = Literal["exact", "published"]
 
 RUNNABLE_RATIO = 1e10
+MOST_ATTEMPTS = 1000
 PRIVATE_SIDE = 1 - 1e-14  # so that shares, added up again, do not pass the whole by a rounding
 
 
@@ -57,7 +58,7 @@ class PlannedSite:
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """One release, or one phase of sub-sampled sums: its statistic, L2 sensitivity, share of the study's budget, how
+    """One release, or one phase of many steps: its statistic, L2 sensitivity, share of the study's budget, how
     many numbers it has (of a publication: for each unit), and the bound on the norm of one unit's contribution."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -77,9 +78,14 @@ class PlannedRelease:
         return 1 if self.sampling is None else self.sampling.steps
 
     @property
+    def sampled(self) -> Sampling | None:
+        """How its units are sampled; None where everybody takes part in every step."""
+        return None if self.sampling is None or self.sampling.full else self.sampling
+
+    @property
     def accounted(self) -> float:
         """What mu is this over the noise: under sampling a unit is there or not, which moves a sum by its bound."""
-        return self.sensitivity if self.sampling is None else self.bound
+        return self.sensitivity if self.sampled is None else self.bound
 
     def __post_init__(self) -> None:
         if self.sampling is not None and self.kind != "sum":
@@ -107,6 +113,7 @@ class Terms:
     results_to_sites: bool = True
     calibration: Calibration = "exact"
     seed: int | None = None
+    attempts: int = 0  # how many rounds, in all, may be tried once more; paid for, whether used or not
 
     def __post_init__(self) -> None:
         amounts.check_epsilon(self.epsilon)
@@ -127,6 +134,10 @@ class Terms:
                 f"cancelling noise {self.scheme.ratio:g} times the rest would leave its rounding errors in the sum; "
                 f"a ratio of at most {RUNNABLE_RATIO:g} can be run"
             )
+        if not 0 <= self.attempts <= MOST_ATTEMPTS:
+            raise BadParameter(f"attempts must be a whole number from 0 to {MOST_ATTEMPTS}, got {self.attempts}")
+        if self.attempts and self.calibration != "exact":
+            raise BadParameter("the papers have no calibration for rounds that may be tried again")
         if self.calibration == "published" and not self.scheme.facts.published:
             raise BadParameter(f"the papers have no calibration for the scheme {self.scheme.name!r}")
         S, C, L = len(self.sites), self.coalition.colluders, self.coalition.dropouts

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["loading", "consent", "set-up", "round", "writing"]
+Stage = Literal["loading", "resumed", "consent", "set-up", "round", "writing"]  # resumed: after so many rounds
 
 
 @dataclass(frozen=True)

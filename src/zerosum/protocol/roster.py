@@ -12,13 +12,21 @@ from zerosum.secagg.session import Roster
 
 
 def roster(plan: Plan) -> Roster:
-    """Whom the secure sum of a plan is between: the pinned identities, an attempt for every round."""
+    """Whom the secure sum of a plan is between: the pinned identities, keys for every round and for every attempt
+    beyond the first."""
     pinned = [site.identity for site in plan.sites]
     if None in pinned:
         raise OutsidePlan("the plan pins no identity for some of its sites")
     identities = tuple(bytes.fromhex(identity or "") for identity in pinned)
     study = bytes.fromhex(plan.digest())[:16]
-    return Roster(study, identities, plan.rounds, plan.coalition.colluders, plan.coalition.dropouts)
+    keys = plan.rounds + plan.attempts
+    return Roster(study, identities, keys, plan.coalition.colluders, plan.coalition.dropouts)
+
+
+def slot(plan: Plan, round: int, attempt: int) -> int:
+    """Which keys of the secure sum serve a round. Attempts beyond the first are numbered through the whole study, so
+    no two share keys."""
+    return round if attempt == 0 else plan.rounds + attempt - 1
 
 
 def mask_context(plan: Plan, round: int, request: Request | None) -> bytes:

@@ -83,6 +83,7 @@ class PrivacyReport:
     public_digest: str
     question: Question
     notes: tuple[str, ...]
+    attempts: int = 0
 
     @property
     def worst_epsilon(self) -> float:
@@ -183,6 +184,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
         public_digest=plan.public_digest,
         question=plan.question,
         notes=tuple(_notes(plan)),
+        attempts=plan.attempts,
     )
 
 
@@ -206,6 +208,9 @@ def _notes(plan: Plan) -> list[str]:
         )
     if any(release.kind == "publication" for release in plan.releases):
         notes.append(f"a noisy record of every {plan.unit} is published, and stays published")
+    if plan.attempts:
+        some = "one round" if plan.attempts == 1 else f"{plan.attempts} rounds"
+        notes.append(f"{some} may be tried once more, which is counted here whether it is used or not")
     if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):
         notes.append("sites weigh differently: a mean is a weighted mean over units")
     return notes

@@ -29,6 +29,14 @@ class Identity:
     def __init__(self, key: Ed25519PrivateKey | None = None) -> None:
         self._key = key or Ed25519PrivateKey.generate()
 
+    @classmethod
+    def of(cls, private: bytes) -> Identity:
+        return cls(Ed25519PrivateKey.from_private_bytes(private))
+
+    @property
+    def private(self) -> bytes:
+        return self._key.private_bytes_raw()
+
     @property
     def public(self) -> bytes:
         return self._key.public_key().public_bytes_raw()

@@ -24,7 +24,8 @@ _HOPELESS = 1e6  # a mu whose epsilon, about mu^2/2, is beyond any cap
 
 @dataclass(frozen=True)
 class Spend:
-    """What a contribution costs by the public plan; with `rate`, `mu` is that of one of `steps` releases."""
+    """What a contribution costs by the public plan: `steps` releases of this `mu` each, sub-sampled if there is a
+    `rate`. A phase is one spend, charged whole at its first step."""
 
     study: str
     round: int
@@ -52,8 +53,8 @@ class Spend:
             raise BadParameter(f"a spend is for a sum or a publication, got {self.kind!r}")
         if self.rate is not None:
             Subsampled(self.mu, self.rate, self.steps)  # checks both
-        elif self.steps != 1:
-            raise BadParameter(f"only a sub-sampled spend has steps, got {self.steps} without a rate")
+        elif self.steps < 1:
+            raise BadParameter(f"steps must be at least 1, got {self.steps}")
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -122,6 +123,7 @@ class Entry:
     previous: str
     digest: str
     version: str | None = None  # of Zerosum, when it was charged; None: 0.1, which did not say
+    plan: str | None = None  # digest of the plan it was charged under; None: nobody said, and nobody can go on with it
 
     def doubt(self, adjacency: str) -> str | None:
         """What is wrong with the guarantee an entry was charged under, where it is known that there is something.
@@ -136,6 +138,52 @@ class Entry:
         if self.spend.statistic in ("scatter", "scatter_norms") and adjacency == Adjacency.ADD_REMOVE.value:
             return "may not have held"
         return None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One more line of the ledger: a step of a phase that was paid for when the phase was reserved."""
+
+    number: int
+    recorded: str
+    study: str
+    round: int
+    attempt: int
+    request: str
+    reservation: int  # the number of the entry that paid for it
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a study is, by a site's ledger. Its rounds go forward, and none is answered twice under one attempt.
+
+    Attempts beyond the first are numbered through the whole study, so that each is used once, whatever the round.
+    """
+
+    plan: str | None = None
+    round: int = -1  # the last that was answered
+    extra: int = 0  # the last attempt beyond the first
+    reservation: int = 0  # the number of the entry that steps are drawn from, and how many are left
+    left: int = 0
+
+    def after(self, plan: str | None, round: int, attempt: int, reservation: int, left: int) -> Standing:
+        return Standing(plan, max(round, self.round), max(attempt, self.extra), reservation, left)
+
+    def check(self, study: str, plan: str) -> None:
+        """Refuse another plan under the same name: what was paid for under one is not continued under another."""
+        if self.round >= 0 and self.plan != plan:
+            raise LedgerRefused(
+                f"study {study!r} is in the ledger already, under another plan or with other keys: what was paid for "
+                "under one plan is not continued under another"
+            )
+
+    def check_turn(self, round: int, attempt: int) -> None:
+        if round < self.round:
+            raise LedgerRefused(f"round {round + 1} is over: a later one was answered")
+        if attempt > 0 and attempt <= self.extra:
+            raise LedgerRefused(f"attempt {attempt + 1} was used up: what was sent once is not sent again")
+        if attempt == 0 and round == self.round:
+            raise LedgerRefused(f"round {round + 1} is in the ledger already: what was sent once is not sent again")
 
 
 def _check_names(unit: str, **names: str) -> None:
@@ -161,7 +209,7 @@ class Total:
         for spend, mu in charges:
             distance += Fraction(spend.distance)
             if spend.rate is None:
-                squares += Fraction(min(mu, 2 * _HOPELESS) ** 2)  # beyond that nothing is left to tell
+                squares += spend.steps * Fraction(min(mu, 2 * _HOPELESS) ** 2)  # beyond that nothing is left to tell
             else:
                 steps[mu, spend.rate] += spend.steps
         return Total(squares, distance, tuple(Subsampled(*each, count) for each, count in steps.items()))

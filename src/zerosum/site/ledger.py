@@ -15,8 +15,12 @@ files goes unseen: where that matters, keep the counter on another disk.
 
 The ledger is one table of (number, body, digest). Row 0 says whose it is. Each digest is the SHA-256 of the
 digest before it and the body, which is JSON with floats in the shortest form that reads back exactly. A body's
-`version` is that of Zerosum when it was written (0.1 wrote none); readers pass over entries they do not know. The
-file appears whole, by one link, so that a ledger without row 0 is a damaged one.
+`version` is that of Zerosum when it was written (0.1 wrote none), its `plan` the digest of the plan. The file appears
+whole, by one link, so that a ledger without row 0 is a damaged one.
+
+A phase of many steps is one entry, charged whole at its first step. Every later step is a row of its own, which costs
+nothing and takes the same way to the disk before the step leaves: so a site that restarts knows which steps were
+answered, and under which plan they were paid for.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
-from zerosum.site.account import Account, Cap, Entry, Spend, Total, rounded_up
+from zerosum.site.account import Account, Cap, Draw, Entry, Spend, Standing, Total, rounded_up
 from zerosum.version import VERSION
 
 _START = "0" * 64  # the digest before row 0
@@ -217,22 +221,60 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def record(self, spend: Spend, cap: Cap) -> Entry:
-        """Write a spend down durably, or refuse it. What it pays for may leave once this has returned."""
-        if self._opener is None:
-            raise LedgerRefused(f"the ledger {self.path} was opened to be read: use Ledger.open to record")
+    def record(self, spend: Spend, cap: Cap, plan: str | None = None) -> Entry:
+        """Write a spend down durably, or refuse it. What it pays for may leave once this has returned.
+
+        With the digest of a plan, the study's rounds go forward, all under that plan.
+        """
         if not spend.request:
             raise BadParameter(f"{spend} names no request: give its digest")
+        with self._writing():
+            self._in_turn(spend.study, spend.round, spend.attempt, plan)
+            charged = self._fit([spend], cap)[0]
+            number = self._append({"spend": asdict(spend), "charged_mu": charged, "plan": plan})
+        return next(entry for entry in reversed(self._entries) if entry.number == number)
+
+    def draw(self, study: str, round: int, attempt: int, request: str, plan: str) -> Draw:
+        """Write down, durably, a step of the phase that this study reserved last. It costs nothing more."""
+        with self._writing():
+            self._in_turn(study, round, attempt, plan)
+            standing = self._standings.get(study, Standing())
+            if standing.left < 1:
+                raise LedgerRefused(f"study {study!r} has no step left of what it reserved")
+            step = {"study": study, "round": round, "attempt": attempt, "request": request}
+            number = self._append({"draw": step | {"reservation": standing.reservation}, "plan": plan})
+        return next(each for each in reversed(self._draws) if each.number == number)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A write transaction for one row; afterwards it is read back and the counter advanced."""
+        if self._opener is None:
+            raise LedgerRefused(f"the ledger {self.path} was opened to be read: use Ledger.open to record")
         with self._transaction("IMMEDIATE"):
-            fields = {"spend": asdict(spend), "charged_mu": self._fit([spend], cap)[0], "version": VERSION}
-            number, recorded = len(self._digests), datetime.now(UTC).isoformat(timespec="milliseconds")
-            body = _json(fields | {"number": number, "recorded": recorded})
-            row = number, body, _digest(self._digests[-1], body)
-            self._connection.execute("INSERT INTO chain VALUES (?, ?, ?)", row)
+            yield
             self._connection.execute("COMMIT")
-        with self._transaction("IMMEDIATE"):  # reads it back; no other process moves the counter meanwhile
+        with self._transaction("IMMEDIATE"):  # no other process moves the counter meanwhile
             self._advance()
-            return self._entries[number - 1]
+
+    def _append(self, fields: dict[str, Any]) -> int:
+        number, recorded = len(self._digests), datetime.now(UTC).isoformat(timespec="milliseconds")
+        body = _json(fields | {"version": VERSION, "number": number, "recorded": recorded})
+        row = number, body, _digest(self._digests[-1], body)
+        self._connection.execute("INSERT INTO chain VALUES (?, ?, ?)", row)
+        return number
+
+    def _in_turn(self, study: str, round: int, attempt: int, plan: str | None) -> None:
+        if plan is not None:
+            standing = self._standings.get(study, Standing())
+            standing.check(study, plan)
+            standing.check_turn(round, attempt)
+
+    def standing(self, study: str, plan: str) -> Standing:
+        """How far a study is; refused if it is in this ledger under another plan."""
+        with self._transaction("DEFERRED"):
+            standing = self._standings.get(study, Standing())
+            standing.check(study, plan)
+            return standing
 
     def check(self, spends: Iterable[Spend], cap: Cap) -> None:
         """Refuse unless all of these could be recorded now. Records nothing."""
@@ -240,8 +282,14 @@ class Ledger:
             self._fit(list(spends), cap)
 
     def entries(self) -> list[Entry]:
+        """Everything that was charged."""
         with self._transaction("DEFERRED"):
             return list(self._entries)
+
+    def draws(self) -> list[Draw]:
+        """The steps that were drawn from reservations, after the first of each."""
+        with self._transaction("DEFERRED"):
+            return list(self._draws)
 
     @property
     def mu(self) -> float:
@@ -259,10 +307,12 @@ class Ledger:
             return self._total.epsilon(delta)
 
     def verify(self) -> int:
-        """Read everything again and return the number of entries; refuse a ledger with any fault."""
+        """Read everything again and return the number of rows; refuse a ledger with any fault."""
         with self._mutex:
             self._digests: list[str] = []  # of row 0 and of every entry
             self._entries: list[Entry] = []
+            self._draws: list[Draw] = []
+            self._standings: dict[str, Standing] = {}
             self._known: set[tuple[str, int, int]] = set()  # the keys of all entries
             self._total = Total()
             with self._transaction("IMMEDIATE" if self._opener else "DEFERRED"):
@@ -272,7 +322,7 @@ class Ledger:
                     raise self._damaged(f"in mode {mode!r} SQLite says {report.splitlines()[-1]!r}")
                 if self._opener:
                     self._advance()
-            return len(self._entries)
+            return len(self._digests) - 1
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
@@ -309,16 +359,34 @@ class Ledger:
                 fields = json.loads(body)
                 if expected == 0:
                     self._own(fields)
+                elif "draw" in fields:
+                    self._take_draw(Draw(expected, fields["recorded"], **fields["draw"]), fields["plan"])
                 else:
                     spend, recorded = Spend(**fields["spend"]), fields["recorded"]
                     by = fields.get("version")  # entries of 0.1 have none
-                    entry = Entry(expected, recorded, spend, fields["charged_mu"], previous, digest, by)
-                    self._total = self._total.plus([(spend, entry.charged_mu)])
-                    self._known.add(spend.key)
-                    self._entries.append(entry)
+                    plan = fields.get("plan")
+                    self._take(Entry(expected, recorded, spend, fields["charged_mu"], previous, digest, by, plan))
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 raise self._damaged(f"row {expected} cannot be read ({error})") from error
             self._digests.append(digest)
+
+    def _take(self, entry: Entry) -> None:
+        spend, before = entry.spend, self._standings.get(entry.spend.study, Standing())
+        reserved = entry.number, spend.steps - 1
+        if spend.attempt > 0 and spend.steps == 1:  # once more, perhaps within a phase, which goes on
+            reserved = before.reservation, before.left
+        self._total = self._total.plus([(spend, entry.charged_mu)])
+        self._known.add(spend.key)
+        self._entries.append(entry)
+        self._standings[spend.study] = before.after(entry.plan, spend.round, spend.attempt, *reserved)
+
+    def _take_draw(self, draw: Draw, plan: str) -> None:
+        before = self._standings[draw.study]
+        if before.left < 1 or draw.reservation != before.reservation:
+            raise ValueError("a step that nobody reserved")
+        self._known.add((draw.study, draw.round, draw.attempt))
+        self._draws.append(draw)
+        self._standings[draw.study] = before.after(plan, draw.round, draw.attempt, before.reservation, before.left - 1)
 
     def _own(self, fields: dict[str, Any]) -> None:
         if fields.pop("format") != 1:
@@ -331,7 +399,7 @@ class Ledger:
         self.account = self._opener or owner
 
     def _compare(self, known: tuple[int, str] | None) -> None:
-        held = len(self._entries)
+        held = len(self._digests) - 1
         if known is None and held:
             raise LedgerRefused(
                 f"the ledger {self.path} holds {held} entries, but its counter {self.counter} is missing:"
@@ -345,7 +413,7 @@ class Ledger:
 
     def _advance(self) -> None:
         """Bring the counter up to the newest entry. Only inside a write transaction."""
-        head = len(self._entries), self._digests[-1]
+        head = len(self._digests) - 1, self._digests[-1]
         if _read_counter(self.counter) == head:
             return
         fresh = _beside(self.counter, ".new")

@@ -5,6 +5,9 @@ will be asked. It agrees to that once, as its policy allows. From there on it tr
 from its own registry, noise and cost from its own reading of the plan. The order for every contribution is: compute,
 charge the ledger durably, and only then let it leave. The same request again gets the same reply; anything else
 under the same attempt is refused.
+
+A site that restarts goes on with a plan that is proposed again, as far as its ledger says: rounds go forward, and those
+that were answered are not answered again, except under an attempt that the plan has bought and nobody has used.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from functools import singledispatchmethod
 import numpy as np
 
 from zerosum.arrays import Floats
-from zerosum.errors import BadData, Inconsistent, Misdirected, OutOfTurn, OutsidePlan
+from zerosum.errors import BadData, Inconsistent, LedgerRefused, Misdirected, OutOfTurn, OutsidePlan
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
@@ -35,7 +38,7 @@ from zerosum.protocol.messages import (
     Secured,
     Steps,
 )
-from zerosum.protocol.roster import mask_context, roster
+from zerosum.protocol.roster import mask_context, roster, slot
 from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import SiteSession
@@ -59,9 +62,9 @@ class Site:
         self._ledger: Ledger | None = None
         self._session: SiteSession | None = None
         self._shares: dict[tuple[int, int], NoiseShare] = {}
-        self._charged: set[tuple[int, int]] = set()  # releases, by their attempt
         self._answered: dict[tuple[type, int, int], str] = {}
         self._last: tuple[str, Reply] | None = None
+        self._masked_in: int | None = None  # the last slot of the secure sum
 
     @singledispatchmethod
     def handle(self, message: Message) -> Reply:
@@ -73,11 +76,11 @@ class Site:
         plan = message.plan
         self._review(plan)
         if plan.scheme.facts.noisy:
-            self._books().check([self._spend(plan, r, 0, "") for r in range(len(plan.releases))], self.policy.cap)
+            self._books().check(self._unpaid(plan), self.policy.cap)
         secure = plan.scheme.facts.secure
         self._session = SiteSession(roster(plan), self._position(plan), self.identity) if secure else None
         self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
-        self._charged = set()
+        self._masked_in = None
         return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
 
     @handle.register
@@ -102,7 +105,7 @@ class Site:
             return again
         share = self._shares[round, attempt] = self._share(round, attempt)
         if plan.law(round).mechanism is NoiseMechanism.BROADCAST:
-            payload = self._masked(plan, round, share.draw().view(np.uint64), None)
+            payload = self._masked(plan, round, attempt, share.draw().view(np.uint64), None)
         else:
             payload = share.key()
         return self._remember(Prepare, round, attempt, "", Prepared(self.name, payload))
@@ -115,20 +118,48 @@ class Site:
             return again
         self._fits(plan, round, message.request)
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
-        values = self._values(plan, round, message.request)
+        values = self._values(plan, round, attempt, message.request)
         noisy = share.noisy(values.ravel(), message.noise_input).reshape(values.shape)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy
         if plan.law(round).mechanism is NoiseMechanism.MASKED:
-            payload = self._masked(plan, round, noisy.view(np.uint64), message.request)
+            payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
 
     def _charge(self, plan: Plan, round: int, attempt: int, asked: str) -> None:
-        """Record the spend, durably, before anything leaves; a phase of many rounds at its first one, whole."""
-        release = plan.position(round)
-        if plan.scheme.facts.noisy and (release, attempt) not in self._charged:
-            self._books().record(self._spend(plan, release, attempt, asked), self.policy.cap)
-            self._charged.add((release, attempt))
+        """Record the spend, durably, before anything leaves: a phase of many rounds at its first one, whole, and its
+        later rounds as drawn from that. Another attempt is charged again, whatever came of those before."""
+        if not plan.scheme.facts.noisy:
+            return
+        books, release = self._books(), plan.position(round)
+        reserved = plan.position(books.standing(plan.study, plan.digest()).round) == release
+        if reserved and attempt == 0 and plan.releases[release].steps > 1:
+            books.draw(plan.study, round, attempt, asked, plan.digest())
+            return
+        steps = 1 if reserved else plan.releases[release].steps
+        books.record(self._spend(plan, round, attempt, asked, steps), self.policy.cap, plan.digest())
+
+    def _unpaid(self, plan: Plan) -> list[Spend]:
+        """What a plan still costs this site: releases that were not begun, and every attempt that is left on the
+        dearest round that may still be tried again, of sub-sampled phases on each (as the plan accounts for them)."""
+        standing = self._books().standing(plan.study, plan.digest())
+        left, begun = plan.attempts - standing.extra, plan.position(standing.round)
+        if standing.round == plan.rounds - 1 and left < 1:
+            raise LedgerRefused(
+                f"study {plan.study!r} is in the ledger already, whole: what was sent once is not sent again"
+            )
+        spends = [
+            self._spend(plan, plan.first_round(r), 0, "", plan.releases[r].steps)
+            for r in range(begun + 1, len(plan.releases))
+        ]
+        if left > 0:
+            again = {r: plan.first_round(r) for r in range(max(begun, 0), len(plan.releases))}
+            plain = [round for r, round in again.items() if plan.releases[r].sampled is None]
+            dearest = max(plain, key=lambda round: plan.mus(round)[self._position(plan)], default=None)
+            sampled = [round for r, round in again.items() if plan.releases[r].sampled is not None]
+            rounds = sampled if dearest is None else [*sampled, dearest]
+            spends += [self._spend(plan, round, standing.extra + 1, "", left) for round in rounds]
+        return spends
 
     def _books(self) -> Ledger:
         """The ledger, verified when it is opened and kept open: a round costs the same, however many there were."""
@@ -142,14 +173,15 @@ class Site:
             self._ledger.close()
         self._ledger = None
 
-    def _values(self, plan: Plan, round: int, request: Request) -> Floats:
+    def _values(self, plan: Plan, round: int, attempt: int, request: Request) -> Floats:
         """What is asked of the units here: their sum, the sum of a sample of them, or a row for each."""
         bound = plan.release(round).bound
         if isinstance(request, PrivatePublication):
             return np.asarray(clip_rows(request.statistic.rows(self.units), bound))  # a second line, as below
         units = self.units
-        if request.sampling is not None:
-            units = units.chosen(self._sampler(plan, round, "sample").bernoulli(len(units), request.sampling.rate))
+        if request.sampling is not None and not request.sampling.full:
+            sampler = self._sampler(plan, round, f"sample {attempt}" if attempt else "sample")
+            units = units.chosen(sampler.bernoulli(len(units), request.sampling.rate))
         return self._total(units, request.statistic, bound)
 
     def _total(self, units: Units, statistic: BoundedStatistic, bound: float) -> Floats:
@@ -161,12 +193,15 @@ class Site:
             return np.zeros_like(total)
         return total / excess if excess > 1 else total
 
-    def _masked(self, plan: Plan, round: int, vector: Ring, request: Request | None) -> bytes:
-        """The vector under its masks; the round before is over by now, opened or abandoned, and its secrets go."""
-        session = self._secure()
-        if round > 0:
-            session.abandon(round - 1)
-        return session.mask(round, vector, mask_context(plan, round, request))
+    def _masked(self, plan: Plan, round: int, attempt: int, vector: Ring, request: Request | None) -> bytes:
+        """The vector under its masks; whatever was masked before is over by now, opened or abandoned, and its secrets
+        go."""
+        session, mine = self._secure(), slot(plan, round, attempt)
+        if self._masked_in is not None and self._masked_in != mine:
+            session.abandon(self._masked_in)
+        masked = session.mask(mine, vector, mask_context(plan, round, request))
+        self._masked_in = mine
+        return masked
 
     def _again(self, kind: type, round: int, attempt: int, asked: str) -> Reply | None:
         """The reply given before to the same request, while it is at hand."""
@@ -227,12 +262,12 @@ class Site:
             )
         statistic.check(self.units)
 
-    def _spend(self, plan: Plan, release: int, attempt: int, request: str) -> Spend:
-        """What a release costs this site, computed from the public plan; of a phase, all its rounds."""
-        planned, round = plan.releases[release], plan.first_round(release)
+    def _spend(self, plan: Plan, round: int, attempt: int, request: str, steps: int) -> Spend:
+        """What so many rounds of a release cost this site, computed from the public plan."""
+        planned = plan.release(round)
         mu = float(plan.mus(round)[self._position(plan)])
         if not math.isfinite(mu):
-            raise OutsidePlan(f"release {release + 1} would protect nobody at this site")
+            raise OutsidePlan(f"release {plan.position(round) + 1} would protect nobody at this site")
         return Spend(
             study=plan.study,
             round=round,
@@ -242,16 +277,16 @@ class Site:
             sensitivity=planned.sensitivity,
             mu=mu,
             request=request,
-            distance=plan.distance(round) * planned.steps,
+            distance=plan.distance(round) * steps,
             kind=planned.kind,
-            rate=None if planned.sampling is None else planned.sampling.rate,
-            steps=planned.steps,
+            rate=None if planned.sampled is None else planned.sampled.rate,
+            steps=steps,
         )
 
     def _agreed(self, round: int, attempt: int) -> Plan:
         if self._plan is None:
             raise OutsidePlan("this site has not agreed to a plan")
-        if not (isinstance(round, int) and 0 <= round < self._plan.rounds and attempt == 0):
+        if not (isinstance(round, int) and 0 <= round < self._plan.rounds and 0 <= attempt <= self._plan.attempts):
             raise OutsidePlan("this round or attempt is not in the plan")
         return self._plan
 

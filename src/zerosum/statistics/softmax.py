@@ -32,6 +32,7 @@ from zerosum.statistics.holdout import Part, chosen
 from zerosum.statistics.predictions import PredictionHistogram, class_of
 from zerosum.statistics.rows import INSIDE, Exact, clip_rows, doubles, exponential, fold, like, rounded, sized
 
+BIAS = 0.15  # the constant feature, beside features of norm 1
 _BITS = 22  # of a row's whole numbers: single floats hold 24
 _FARTHEST = 60.0  # a class this far below the likeliest has no probability
 
@@ -42,7 +43,7 @@ class Featured(BoundedStatistic):
     columns: int = Field(ge=2)
     features: Mapping[str, Any]
     part: Part = "all"
-    holdout: float = Field(default=0.0, ge=0, lt=1)
+    hold_out: float = Field(default=0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
     def _map_fits(self) -> Self:
@@ -60,13 +61,13 @@ class Featured(BoundedStatistic):
     @cached_property
     def _called(self) -> str:
         """The name of what enters, for `Units.made`: everything it depends on."""
-        return _digest([self.feature_map.kind, self.feature_map.model_dump(), self.part, self.holdout])
+        return _digest([self.feature_map.kind, self.feature_map.model_dump(), self.part, self.hold_out])
 
     def entering(self, units: Units) -> Units:
         return units.made(self._called, lambda: self._featured(units))
 
     def _featured(self, units: Units) -> Units:
-        units = chosen(units, self.part, self.holdout)
+        units = chosen(units, self.part, self.hold_out)
         xp = array_namespace(units.rows)
         label = xp.astype(units.rows[:, -1:], xp.float32)
         return Units(xp.concat([self.feature_map(units.rows[:, :-1]), label], axis=1), units.offsets)
@@ -126,7 +127,7 @@ class Whitened(Featured):
     center: FloatArray
     projection: FloatArray
     weights: FloatArray
-    bias: float = Field(default=0.15, ge=0, le=10)
+    bias: float = Field(default=BIAS, ge=0, le=10)
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Literal
 
 from numpy.typing import ArrayLike
 
 from zerosum.algorithms import Algorithm
 from zerosum.coordinator.conduct import conduct
+from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadData, BadParameter
@@ -23,15 +25,18 @@ from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
+from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.planning import coalition_of, identified, make_plan, resolve
 
 Unit = Literal["person", "record"]
 
 
-def execute(plan: Plan, algorithm: Algorithm, engine: Engine, observer: Observer = nobody) -> Result:
-    """Run a plan's program over an engine."""
+def execute(
+    plan: Plan, algorithm: Algorithm, engine: Engine, observer: Observer = nobody, journal: Journal | None = None
+) -> Result:
+    """Run a plan's program over an engine, or go on where its journal ends."""
     program = resolve(algorithm, plan).program(plan.adjacency)
-    outcome = conduct(plan, program, engine, observer)
+    outcome = conduct(plan, program, engine, observer, journal)
     return Result(outcome.result, privacy_report(plan), outcome.participants, versions())
 
 
@@ -50,7 +55,9 @@ def run(
     policies: Mapping[str, Policy] | None = None,
     calibration: Calibration = "exact",
     random_state: int | None = None,
+    attempts: int = 0,
     observer: Observer = nobody,
+    checkpoint: Path | str | None = None,
 ) -> Result:
     """Run a program of `zerosum.algorithms` over sites held in memory. Running again is spending again.
 
@@ -84,8 +91,14 @@ def run(
         Whether noise follows the exact cost or the papers' formulas.
     random_state : int, optional
         A number makes a reproduction run, which protects nobody: sites with private data refuse it.
+    attempts : int, default=0
+        How many rounds, in all, may be tried once more after a loss or a kill. They are paid for in advance, with more
+        noise, whether they are used or not.
     observer : callable, optional
         Hears after every round how many are done, and how many were planned.
+    checkpoint : path, optional
+        A folder in which the study survives its process. Called again with the same folder, a study that was killed
+        goes on where it was, and one that is over gives its result again and spends nothing.
 
     Returns
     -------
@@ -106,6 +119,7 @@ def run(
         raise BadParameter(f"there is no site named {', '.join(map(repr, sorted(strangers)))} for the policy given")
     tables = {name: _units(data) for name, data in sites.items()}
     unit = declared_unit(unit, tables.values(), seeded=random_state is not None)
+    kept = None if checkpoint is None else Checkpoint(checkpoint)
     members = []
     for name, data in sites.items():
         check_name("a site", name.strip() if isinstance(name, str) else "")
@@ -115,7 +129,7 @@ def run(
             members.append(data)
             continue
         policy = (policies or {}).get(name) or Policy(population=name, unit=unit, adjacency=adjacency)
-        members.append(Site(name, tables[name], policy))
+        members.append(Site(name, tables[name], policy, None if kept is None else kept.identity(name)))
     counted = adjacency is Adjacency.REPLACE_ONE  # counts are public; otherwise they are data
     shapes = [PlannedSite(site.name, len(site.units) if counted else None) for site in members]
     terms = Terms(
@@ -129,6 +143,7 @@ def run(
         results_to_sites=results_to_sites,
         calibration=calibration,
         seed=random_state,
+        attempts=attempts,
     )
     plan = make_plan(algorithm, terms, algorithm.name)
     if plan.question.missing:  # consent looks at no column then, and whoever calls this holds the data and may be told
@@ -136,9 +151,10 @@ def run(
     for request in resolve(algorithm, plan).requests(adjacency):
         for site in members:
             request.statistic.check_values(site.units)
-    with closing(InProcess(members)) as engine:
+    with closing(InProcess(members)) as engine, ExitStack() as stack:
+        journal = None if kept is None else stack.enter_context(kept.journal(plan, members))
         try:
-            return execute(plan, algorithm, engine, observer)
+            return execute(plan if journal is None else journal.plan, algorithm, engine, observer, journal)
         except BadData:
             _name_missing(algorithm, members)  # in which column, where that is what is wrong
             raise

@@ -34,6 +34,7 @@ from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.maps import draw_maps, write_maps
 from zerosum.report.record import Result
 from zerosum.site.site import Site
+from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.planning import MadeOf, coalition_of, identified, make_plan, pin
 from zerosum.study.running import execute
 from zerosum.study.site_file import SiteFile, digest, parted
@@ -55,6 +56,7 @@ class PrivacyTable(_Table):
     delta: float
     calibration: Calibration = "exact"
     random_state: int | None = None
+    attempts: int = 0
 
 
 class CoalitionTable(_Table):
@@ -269,6 +271,7 @@ class Study(_Table):
             results_to_sites=self.results_to_sites,
             calibration=self.privacy.calibration,
             seed=self.privacy.random_state,
+            attempts=self.privacy.attempts,
         )
         return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 
@@ -283,8 +286,8 @@ class Study(_Table):
             preprocessing |= {"design": self.full_design.model_dump(mode="json")}
         return MadeOf(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
 
-    def load_sites(self, observer: Observer = nobody) -> list[Site]:
-        """Read and validate every site's data and policy."""
+    def load_sites(self, observer: Observer = nobody, kept: Checkpoint | None = None) -> list[Site]:
+        """Read and validate every site's data and policy; their identities are new, or as kept."""
         files = {file.name: file for file in self.site_files}
         if missing := [site.name for site in self.sites if site.name not in files]:
             raise BadStudy(
@@ -293,9 +296,9 @@ class Study(_Table):
         if strangers := sorted(set(files) - {site.name for site in self.sites}):
             raise BadStudy(f"there is no site named {', '.join(map(repr, strangers))} on the study's roster")
         algorithm = self.build_algorithm()
-        return [self._load(files[site.name], algorithm, observer) for site in self.sites]
+        return [self._load(files[site.name], algorithm, observer, kept) for site in self.sites]
 
-    def _load(self, site: SiteFile, algorithm: Algorithm, observer: Observer) -> Site:
+    def _load(self, site: SiteFile, algorithm: Algorithm, observer: Observer, kept: Checkpoint | None) -> Site:
         def on_scan(done: int, planned: int) -> None:
             observer(Progress("loading", done, planned, site.name))
 
@@ -304,7 +307,7 @@ class Study(_Table):
             units = self._units(site, algorithm, on_scan)
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from error
-        return Site(site.name, units, policy)
+        return Site(site.name, units, policy, None if kept is None else kept.identity(site.name))
 
     def _units(self, site: SiteFile, algorithm: Algorithm, on_scan: OnScan) -> Units:
         if self.imaging is not None and self.space is not None:
@@ -323,10 +326,13 @@ class Study(_Table):
         on_scan(1, 1)
         return units if design is None else design.expand(units, site.name)
 
-    def run(self, observer: Observer = nobody, plan: Plan | None = None) -> Result:
+    def run(
+        self, observer: Observer = nobody, plan: Plan | None = None, checkpoint: Path | str | None = None
+    ) -> Result:
         """Load, plan, and run in this process. What is wrong with the plan is said before data are read.
 
-        An approved `plan` is run as it is, if this study is still what it was made of.
+        An approved `plan` is run as it is, if this study is still what it was made of. With a `checkpoint`, a folder,
+        a study that was killed goes on where it was, and one that is over gives its result again for nothing.
         """
         fresh = self.plan()
         if plan is not None and plan.public_digest != fresh.public_digest:
@@ -334,9 +340,15 @@ class Study(_Table):
                 f"the plan is of another study: its public digest is {plan.public_digest[:16]}, that of this study "
                 f"{fresh.public_digest[:16]}"
             )
-        sites = self.load_sites(observer)
-        with closing(InProcess(sites)) as engine:
-            return execute(pin(plan or fresh, sites), self.build_algorithm(), engine, observer)
+        if checkpoint is None:
+            sites = self.load_sites(observer)
+            with closing(InProcess(sites)) as engine:
+                return execute(pin(plan or fresh, sites), self.build_algorithm(), engine, observer)
+        kept, approved = Checkpoint(checkpoint), plan is not None
+        kept.check(plan or fresh, approved=approved)
+        sites = self.load_sites(observer, kept)
+        with closing(InProcess(sites)) as engine, kept.journal(plan or fresh, sites, approved=approved) as journal:
+            return execute(journal.plan, self.build_algorithm(), engine, observer, journal)
 
     def write_maps(self, result: Result, folder: Path) -> list[Path]:
         """Of an imaging study, every estimate that is a picture: as an image and as a drawing of it."""

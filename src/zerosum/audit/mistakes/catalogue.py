@@ -201,7 +201,7 @@ _KERNEL = [
     Fault(
         "whole-budget",
         "every release of a study gets the whole budget",
-        (Edit("kernel.plan:Plan._targets", "whole * math.sqrt(share) * PRIVATE_SIDE", "whole * PRIVATE_SIDE"),),
+        (Edit("kernel.plan:Plan._targets", "whole * math.sqrt(share * room) * PRIVATE_SIDE", "whole * PRIVATE_SIDE"),),
     ),
     Fault(
         "summation-slack",

@@ -15,11 +15,11 @@ SITE = [
                 """    self._charge(plan, round, attempt, asked)
     payload: Floats | Steps | bytes = noisy
     if plan.law(round).mechanism is NoiseMechanism.MASKED:
-        payload = self._masked(plan, round, noisy.view(np.uint64), message.request)
+        payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
     return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))""",
                 """    payload: Floats | Steps | bytes = noisy
     if plan.law(round).mechanism is NoiseMechanism.MASKED:
-        payload = self._masked(plan, round, noisy.view(np.uint64), message.request)
+        payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
     reply = self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
     self._charge(plan, round, attempt, asked)
     return reply""",
@@ -34,7 +34,7 @@ SITE = [
     Fault(
         "no-distance",
         "what finite arithmetic costs is not written into the ledger",
-        (Edit("site.site:Site._spend", "distance=plan.distance(round) * planned.steps,", ""),),
+        (Edit("site.site:Site._spend", "distance=plan.distance(round) * steps,", ""),),
     ),
     Fault(
         "answered-again",
@@ -50,7 +50,7 @@ SITE = [
     Fault(
         "first-release-checked",
         "of a study only the first release is held against the cap before a site agrees",
-        (Edit("site.site:Site.handle[Propose]", "range(len(plan.releases))", "range(1)"),),
+        (Edit("site.site:Site._unpaid", "range(begun + 1, len(plan.releases))", "range(begun + 1, 1)"),),
     ),
     Fault(
         "record-study",
@@ -77,17 +77,53 @@ SITE = [
     Fault(
         "one-step-reserved",
         "of a phase of many steps one is written into the ledger",
-        (Edit("site.site:Site._spend", "steps=planned.steps,", "steps=1,"),),
+        (Edit("site.site:Site._charge", "steps = 1 if reserved else plan.releases[release].steps", "steps = 1"),),
     ),
     Fault(
         "same-sample",
         "every step of a phase samples the same units",
-        (Edit("site.site:Site._values", 'self._sampler(plan, round, "sample")', 'Sampler.seeded(b"")'),),
+        (
+            Edit(
+                "site.site:Site._values",
+                'self._sampler(plan, round, f"sample {attempt}" if attempt else "sample")',
+                'Sampler.seeded(b"")',
+            ),
+        ),
     ),
     Fault(
         "sampled-loss",
         "a sampled unit is accounted as if it moved a sum by half its bound",
         (Edit("kernel.terms:PlannedRelease.accounted", "else self.bound", "else self.bound / 2"),),
+    ),
+    Fault(
+        "attempts-unpaid",
+        "a study's noise is as if no round could be tried again",
+        (Edit("kernel.plan:Plan._targets", "self.attempts * max(rounds.values())", "0"),),
+    ),
+    Fault(
+        "attempt-for-nothing",
+        "another attempt at a step is drawn from the phase's reservation, as if it were the first",
+        (Edit("site.site:Site._charge", "if reserved and attempt == 0 and", "if reserved and"),),
+    ),
+    Fault(
+        "finished-round-again",
+        "a site that restarted answers the last finished round again",
+        (Edit("site.account:Standing.check_turn", "if attempt == 0 and round == self.round:", "if False:"),),
+    ),
+    Fault(
+        "resumed-under-another-plan",
+        "a phase that was paid for under one plan is continued under another, with less noise",
+        (Edit("site.account:Standing.check", "if self.round >= 0 and self.plan != plan:", "if False:"),),
+    ),
+    Fault(
+        "sample-again",
+        "another attempt at a step has the sample of the first",
+        (Edit("site.site:Site._values", 'f"sample {attempt}" if attempt else "sample"', '"sample"'),),
+    ),
+    Fault(
+        "keys-again",
+        "attempts beyond the first share keys of the secure sum with rounds",
+        (Edit("protocol.roster:slot", "plan.rounds + attempt - 1", "round"),),
     ),
     Fault(
         "published-unasked",

@@ -19,9 +19,9 @@ from zerosum.statistics.rows import doubles
 class FeatureMap(BaseModel, ABC):
     """A public map from a row of `inputs` numbers to one of `size`. Fields are its settings; unknown ones are refused.
 
-    What it makes of a row must not depend on any other (`zerosum.statistics.rows`). Rows are taken in batches of `batch`,
-    the last one filled up with zeros, so that a library never sees another shape, whoever takes part: how it computes a
-    place of a batch can then depend neither on how many rows there are nor on what stands beside it.
+    What it makes of a row must not depend on any other (`zerosum.statistics.rows`). Rows are taken in batches of
+    `batch`, the last one filled up with zeros, so that a library never sees another shape, whoever takes part: how it
+    computes a place of a batch can then depend neither on how many rows there are nor on what stands beside it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)

@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
-from zerosum.arrays import Array
+from zerosum.arrays import Array, Floats
 from zerosum.kernel.statistic import SMALLEST, FloatArray
 from zerosum.statistics.features.base import FeatureMap
 from zerosum.statistics.rows import Exact, like, sized
@@ -73,7 +73,7 @@ class RandomFeatures(LinearFeatures):
         return self.inputs + self.waves
 
     @cached_property
-    def _waves(self) -> tuple[Exact, np.ndarray]:
+    def _waves(self) -> tuple[Exact, Floats]:
         rng = np.random.default_rng(self.seed)
         directions = rng.normal(size=(self.inputs, self.waves)) * math.sqrt(1.5) / self.bandwidth
         return Exact.of(directions), rng.uniform(0, 1, self.waves)

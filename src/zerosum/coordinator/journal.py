@@ -1,0 +1,257 @@
+"""The coordinator's journal: what it asked and what was released, on the disk before anything else happens.
+
+A journal is one file that only grows. First the plan; then, for every attempt at a round, a record before anything is
+sent (round, attempt, digest of the request) and one with the release once it is there, before the program sees it; at
+last that the study is over. A study that was killed is continued by giving the releases to its program again.
+
+    "zerosum journal 1\\n"
+    8 bytes     length of a record
+    32 bytes    SHA-256 of the digest before and the record
+    ...         the record: a line of JSON, and the numbers of a release as little-endian doubles
+
+A record is synced before the next one is begun, so only the last can be torn. Then nothing rests on it yet: it is
+dropped. A fault before the last record is damage, and refused. Nothing in a journal is private: releases are what the
+coordinator may see of a study, and the request digests name public parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.errors import Abandoned, BadInput, Refused
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.request import Release
+
+if sys.platform != "win32":
+    import fcntl
+
+NAME = "journal"
+_MAGIC = b"zerosum journal 1\n"
+_HEAD = struct.Struct(">Q32s")
+_START = bytes(32)  # the digest before the first record
+
+
+@dataclass
+class _Round:
+    request: str
+    release: tuple[int, int] | None = None  # where in the file, and how long
+
+
+class Journal:
+    """One study's journal, open for writing by one process. Use it in a `with` block."""
+
+    plan: Plan
+
+    def __init__(self, path: Path) -> None:
+        """For `create` and `open`: read a journal from its beginning, and go on at its end."""
+        self.path, self.finished, self.extra = path, False, 0
+        self._rounds: list[_Round] = []
+        self._digest = _START
+        with _refusing(path):
+            self._file: BinaryIO = path.open("r+b")
+        try:
+            with _refusing(path):
+                self._lock()
+                self._read()
+        except BaseException:
+            self._file.close()
+            raise
+
+    @classmethod
+    def create(cls, folder: Path, plan: Plan) -> Self:
+        """A new journal, which appears whole, with its plan, and never over another one."""
+        path = folder / NAME
+        with _refusing(path):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{NAME}-", dir=folder)  # mode 0600
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    record = _packed({"kind": "plan"}, plan.to_json())
+                    file.write(_MAGIC + _HEAD.pack(len(record), _chained(_START, record)) + record)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(name, path)
+            finally:
+                Path(name).unlink(missing_ok=True)
+            _sync_folder(folder)
+        return cls(path)
+
+    @classmethod
+    def open(cls, folder: Path) -> Self | None:
+        """The journal in a folder, if there is one."""
+        path = folder / NAME
+        return cls(path) if path.exists() else None
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- what is known --------------------------------------------------------------------------------------------
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were asked."""
+        return len(self._rounds)
+
+    def settled(self, round: int) -> bool:
+        """Whether it is known what came of a round: a release, or nothing and the program went on."""
+        if self.finished or round + 1 < len(self._rounds):
+            return True
+        return round < len(self._rounds) and self._rounds[round].release is not None
+
+    def in_flight(self, round: int) -> bool:
+        """Whether a round was asked, and what came of it is not known."""
+        return round < len(self._rounds) and not self.settled(round)
+
+    def recall(self, round: int, request: str) -> Release:
+        """What came of a settled round; the program must have asked for the same."""
+        self._same(round, request)
+        place = self._rounds[round].release
+        if place is None:
+            raise Abandoned(f"round {round + 1} was abandoned")
+        with _refusing(self.path):
+            self._file.seek(place[0])
+            fields, numbers = _unpacked(self._file.read(place[1]))
+            self._file.seek(0, os.SEEK_END)
+        value: Floats = np.frombuffer(numbers, dtype="<f8").astype(np.float64).reshape(fields["shape"])
+        return Release(value, fields["noise_std"], fields["units"], tuple(fields["names"]), tuple(fields["rows"]))
+
+    def _same(self, round: int, request: str) -> None:
+        if round >= len(self._rounds) or self._rounds[round].request != request:
+            raise Refused(
+                f"the program asks for something else in round {round + 1} than is written in the journal {self.path}: "
+                "continue with the same version of everything, or begin anew in another folder"
+            )
+
+    # ---- what is written down ---------------------------------------------------------------------------------------
+
+    def asked(self, round: int, attempt: int, request: str) -> None:
+        """Before anything is sent."""
+        self._write({"kind": "asked", "round": round, "attempt": attempt, "request": request})
+
+    def released(self, round: int, release: Release) -> None:
+        """Before the program sees it."""
+        fields = {"kind": "release", "round": round, "noise_std": release.noise_std, "units": release.units}
+        fields |= {"names": release.participants, "rows": release.rows, "shape": release.value.shape}
+        self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").tobytes())
+
+    def finish(self) -> None:
+        """The program has returned."""
+        if not self.finished:
+            self._write({"kind": "done"})
+
+    def _write(self, fields: dict[str, Any], numbers: bytes = b"") -> None:
+        record = _packed(fields, numbers)
+        digest = _chained(self._digest, record)
+        with _refusing(self.path):
+            at = self._file.seek(0, os.SEEK_END)
+            self._file.write(_HEAD.pack(len(record), digest) + record)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._take(fields, at + _HEAD.size, len(record))
+        self._digest = digest
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        size = self._file.seek(0, os.SEEK_END)
+        self._file.seek(0)
+        if self._file.read(len(_MAGIC)) != _MAGIC:
+            raise self._damaged("it does not begin as one")
+        at = len(_MAGIC)
+        while at < size:
+            length, digest = _HEAD.unpack(self._file.read(_HEAD.size).ljust(_HEAD.size, b"\0"))
+            end = at + _HEAD.size + length
+            record = self._file.read(length) if end <= size else b""
+            if end > size or digest != _chained(self._digest, record):
+                self._drop(at, end >= size)
+                break
+            fields, text = _unpacked(record)
+            if at == len(_MAGIC):
+                self.plan = Plan.from_json(text)
+            try:
+                self._take(fields, at + _HEAD.size, length)
+            except (LookupError, TypeError) as error:
+                raise self._damaged(f"a record at {at} makes no sense") from error
+            self._digest, at = digest, end
+        if not hasattr(self, "plan"):
+            raise self._damaged("it holds no plan")
+
+    def _drop(self, at: int, last: bool) -> None:
+        """What follows is no record: the last one, torn, or damage."""
+        self._file.seek(at)
+        if not last and any(self._file.read()):  # some file systems leave zeros where a write was cut off
+            raise self._damaged(f"the record at {at} does not match its digest")
+        self._file.truncate(at)
+        os.fsync(self._file.fileno())
+
+    def _take(self, fields: dict[str, Any], at: int, length: int) -> None:
+        match fields["kind"]:
+            case "asked":
+                if fields["round"] == len(self._rounds):
+                    self._rounds.append(_Round(fields["request"]))
+                self._same(fields["round"], fields["request"])
+                self.extra = max(self.extra, fields["attempt"])
+            case "release":
+                self._rounds[fields["round"]].release = at, length
+            case "done":
+                self.finished = True
+
+    def _lock(self) -> None:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(f"another process is at work with the journal {self.path}") from None
+
+    def _damaged(self, how: str) -> BadInput:
+        return BadInput(f"the journal {self.path} is damaged: {how}")
+
+
+def _packed(fields: dict[str, Any], numbers: bytes) -> bytes:
+    return json.dumps(fields).encode() + b"\n" + numbers
+
+
+def _unpacked(record: bytes) -> tuple[dict[str, Any], bytes]:
+    text, _, numbers = record.partition(b"\n")
+    fields: dict[str, Any] = json.loads(text)
+    return fields, numbers
+
+
+def _chained(before: bytes, record: bytes) -> bytes:
+    return hashlib.sha256(before + record).digest()
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(PermissionError):  # not everywhere can a folder be opened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"the journal {path} cannot be used: {error.strerror or error}") from error

@@ -1,0 +1,57 @@
+"""A folder in which a study survives its process: the coordinator's journal, and the identities of its sites."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from zerosum.coordinator.journal import Journal
+from zerosum.errors import Refused
+from zerosum.kernel.plan import Plan
+from zerosum.secagg.keys import Identity
+from zerosum.site.identity import keep_identity
+from zerosum.site.site import Site
+from zerosum.study.planning import pin
+
+
+class Checkpoint:
+    """Where one study is kept, from its first round until it is over, and its result after that.
+
+    Sites' identities lie here because in one process they have no other home. The journal holds nothing private.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self._folder = Path(folder)
+
+    def identity(self, site: str) -> Identity:
+        """The identity of a site of this study, which its plan pins."""
+        name = hashlib.sha256(site.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return keep_identity(self._folder / "identities" / f"{name}.key")
+
+    def check(self, plan: Plan, *, approved: bool = False) -> None:
+        """Refuse a folder that holds another study: asked otherwise, or, where it was approved, another plan."""
+        journal = Journal.open(self._folder)
+        if journal is not None:
+            with journal:
+                self._same(journal.plan, plan, approved)
+
+    def journal(self, plan: Plan, sites: Sequence[Site], *, approved: bool = False) -> Journal:
+        """The journal of the study in this folder; of this one, with these sites, if there is none."""
+        journal = Journal.open(self._folder)
+        if journal is None:
+            return Journal.create(self._folder, pin(plan, sites))
+        try:
+            self._same(journal.plan, plan, approved)
+            if not journal.finished:
+                pin(journal.plan, sites)  # refuses sites with other identities
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    def _same(self, kept: Plan, asked: Plan, approved: bool) -> None:
+        same = kept.proposal_digest == asked.proposal_digest if approved else kept.public_digest == asked.public_digest
+        if not same:
+            which = "another plan" if approved else "another study: what is asked, of whom or on what terms has changed"
+            raise Refused(f"the checkpoint {self._folder} is of {which}; choose another folder")

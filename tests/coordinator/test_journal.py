@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from small_studies import make, make_sites
+from zerosum.coordinator.conduct import conduct
+from zerosum.coordinator.journal import Journal
+from zerosum.engines.in_process import InProcess
+from zerosum.errors import Abandoned, BadInput, Refused, ZerosumError
+from zerosum.kernel.request import Release
+
+RELEASE = Release(np.array([[0.1, -2.0], [np.pi, 5e-324]]), 0.5, 12.5, ("a", "b"), (1, 1))
+
+
+def written(folder: Path) -> list[int]:
+    """A journal of two rounds; returns how long the file was after each record."""
+    ends = []
+    with Journal.create(folder, make("local")) as journal:
+        ends.append(journal.path.stat().st_size)
+        writes: list[Callable[[], None]] = [
+            lambda: journal.asked(0, 0, "aa"),
+            lambda: journal.released(0, RELEASE),
+            lambda: journal.asked(1, 0, "bb"),
+            lambda: journal.asked(1, 1, "bb"),
+            lambda: journal.released(1, replace(RELEASE, units=None, rows=())),
+            journal.finish,
+        ]
+        for write in writes:
+            write()
+            ends.append(journal.path.stat().st_size)
+    return ends
+
+
+def opened(folder: Path) -> Journal:
+    journal = Journal.open(folder)
+    assert journal is not None
+    return journal
+
+
+def test_what_was_written_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    written(tmp_path)
+    with opened(tmp_path) as journal:
+        assert journal.finished
+        assert (journal.rounds, journal.extra, journal.plan.algorithm) == (2, 1, "mean")
+        for round, request in enumerate(("aa", "bb")):
+            back = journal.recall(round, request)
+            assert back.value.tobytes() == RELEASE.value.tobytes()
+            assert back.value.shape == (2, 2)
+            assert (back.noise_std, back.participants) == (0.5, ("a", "b"))
+        assert (journal.recall(0, "aa").units, journal.recall(0, "aa").rows) == (12.5, (1, 1))
+        with pytest.raises(Refused, match="asks for something else in round 1"):
+            journal.recall(0, "bb")
+        assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+        with pytest.raises(BadInput, match="cannot be used"):
+            Journal.create(tmp_path, make("local"))  # never over another one
+    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+    assert Journal.open(tmp_path / "nowhere") is None
+
+
+def test_cut_at_every_byte_the_last_record_is_dropped_and_no_other(tmp_path: Path) -> None:
+    ends = written(tmp_path)
+    whole = (tmp_path / "journal").read_bytes()
+    for cut in sorted({*range(ends[0], len(whole), 23), *ends[:-1], *(end - 1 for end in ends[1:])}):
+        (tmp_path / "journal").write_bytes(whole[:cut])
+        records = sum(end <= cut for end in ends) - 1  # beside the plan
+        with opened(tmp_path) as journal:
+            assert journal.path.stat().st_size == ends[records]
+            assert journal.rounds == (0, 1, 1, 2, 2, 2)[records]
+            assert [journal.settled(round) for round in (0, 1)] == [records >= 2, records >= 5]
+            assert journal.in_flight(1) == (records in (3, 4))
+            journal.finish()  # it goes on from there
+        with opened(tmp_path) as journal:
+            assert journal.finished
+    for cut in (0, 5, ends[0] - 1):
+        (tmp_path / "journal").write_bytes(whole[:cut])
+        with pytest.raises(BadInput, match="damaged"):
+            opened(tmp_path)
+
+
+def test_a_flipped_byte_is_refused_unless_it_is_in_the_last_record(tmp_path: Path) -> None:
+    ends = written(tmp_path)
+    whole = (tmp_path / "journal").read_bytes()
+    for at in range(0, ends[-2], 7):
+        changed = bytearray(whole)
+        changed[at] ^= 0x10
+        (tmp_path / "journal").write_bytes(changed)
+        try:
+            with opened(tmp_path) as journal:  # a length that now points behind the end reads as torn
+                assert not journal.finished
+        except ZerosumError:
+            pass
+    (tmp_path / "journal").write_bytes(whole[:-1] + b"?")
+    with opened(tmp_path) as journal:
+        assert not journal.finished
+    (tmp_path / "journal").write_bytes(whole[: ends[2]] + bytes(500))
+    with opened(tmp_path) as journal:
+        assert journal.rounds == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of files")
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    written(tmp_path)
+    with opened(tmp_path), pytest.raises(Refused, match="another process"):
+        opened(tmp_path)
+    opened(tmp_path).close()
+
+
+def test_a_round_that_was_abandoned_stays_so_if_the_program_went_on(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, make("local")) as journal:
+        journal.asked(0, 0, "aa")
+        assert journal.in_flight(0)
+        journal.asked(1, 0, "bb")
+    with opened(tmp_path) as journal:
+        assert journal.settled(0)
+        assert journal.in_flight(1)
+        with pytest.raises(Abandoned, match="round 1 was abandoned"):
+            journal.recall(0, "aa")
+
+
+def test_a_journal_of_another_plan_is_refused(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, make("local")) as journal, pytest.raises(Refused, match="of another plan"):
+        conduct(make("local"), iter(()), InProcess(make_sites(tmp_path)), journal=journal)  # type: ignore[arg-type]

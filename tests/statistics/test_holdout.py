@@ -1,0 +1,31 @@
+"""Who is held out is a unit's own affair."""
+
+from __future__ import annotations
+
+import array_api_strict
+import numpy as np
+
+from zerosum.kernel.units import Units
+from zerosum.statistics.holdout import chosen, held_out
+
+
+def test_a_unit_is_on_the_same_side_whoever_else_is_there() -> None:
+    rng = np.random.default_rng(0)
+    people = [rng.normal(size=(int(rng.integers(1, 4)), 3)) for _ in range(2000)]
+    out = held_out(Units.from_list(people), 0.2)
+    assert abs(np.mean(out) - 0.2) < 4 * np.sqrt(0.16 / 2000)
+    order = rng.permutation(2000)[:700]
+    assert np.array_equal(held_out(Units.from_list([people[at] for at in order]), 0.2), out[order])
+    more = held_out(Units.from_list(people), 0.5)
+    assert np.all(more[out])
+
+
+def test_parts_are_complete_and_apart() -> None:
+    rows = np.random.default_rng(1).normal(size=(300, 2))
+    units = Units(rows)
+    fitted, judged = chosen(units, "fitted", 0.3), chosen(units, "held-out", 0.3)
+    assert len(fitted) + len(judged) == 300
+    assert {tuple(row) for row in fitted.rows} | {tuple(row) for row in judged.rows} == {tuple(row) for row in rows}
+    assert chosen(units, "all", 0.3) is units
+    strict = chosen(Units(array_api_strict.asarray(rows)), "held-out", 0.3)
+    assert np.array_equal(np.from_dlpack(strict.rows), judged.rows)
