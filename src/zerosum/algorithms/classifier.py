@@ -63,7 +63,11 @@ class FeatureClassifier(Algorithm):
     @classmethod
     def _columns_follow(cls, parameters: Any) -> Any:
         """Images have no names for their pixels: where no columns are named, they are numbered, and "class" is last."""
-        if isinstance(parameters, dict) and "columns" not in parameters and isinstance(parameters.get("features"), dict):
+        if (
+            isinstance(parameters, dict)
+            and "columns" not in parameters
+            and isinstance(parameters.get("features"), dict)
+        ):
             numbered = (f"x{at}" for at in range(build(parameters["features"]).inputs))
             return parameters | {"columns": (*numbered, "class")}
         return parameters

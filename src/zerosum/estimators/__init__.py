@@ -14,6 +14,7 @@ from zerosum.estimators.histogram import Histogram
 from zerosum.estimators.ica import ICA
 from zerosum.estimators.kmeans import KMeans
 from zerosum.estimators.mean import Mean
+from zerosum.estimators.network import NeuralClassifier
 from zerosum.estimators.pca import PCA
 from zerosum.estimators.regression import LinearRegression
 
@@ -27,6 +28,7 @@ __all__ = [
     "LinearRegression",
     "LogisticRegression",
     "Mean",
+    "NeuralClassifier",
     "PoissonRegression",
     "PolynomialLoss",
 ]
