@@ -79,7 +79,7 @@ def test_images_go_into_a_torch_module_as_they_are() -> None:
     rng = np.random.default_rng(3)
     images = [rng.integers(0, 256, (60, 16, 16)).astype(float) for _ in range(3)]
     labels = [(each[:, :8].mean(axis=(1, 2)) > each[:, 8:].mean(axis=(1, 2))).astype(int) for each in images]
-    how: dict[str, Any] = {"lower": 0, "upper": 255, "epsilon": 50.0, "steps": 5, "random_state": 0}
+    how: dict[str, Any] = {"lower": 0, "upper": 255, "epsilon": 8.0, "steps": 5, "random_state": 0}
     net = NeuralClassifier("tanh-cnn", settings={"side": 16, "classes": 2}, classes=[0, 1], **how).fit(images, labels)
     assert net.predict_proba(images[0]).shape == (60, 2)
     assert np.all(np.isfinite(net.weights_))
