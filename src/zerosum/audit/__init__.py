@@ -141,6 +141,10 @@ def audit(
         ),
         "audit",
     )
+    if any(release.sampled is not None for release in plan.releases):
+        raise BadParameter(
+            "the audit attacks releases in which everybody takes part: whoever is in a secret sample, it cannot tell"
+        )
     chosen = resolve(chosen, plan)
     shortest = min(release.size for release in plan.releases)
     needed = math.ceil(samples / shortest)
@@ -197,7 +201,7 @@ def _claimed(plan: Plan, round: int, helper_apart: bool) -> float:
     of every message again: against it a site has its own noise, and nothing else."""
     law = plan.law(round)
     if law.mechanism is NoiseMechanism.HELPER and not helper_apart:
-        return float(dealer_mu(law, plan.releases[round].sensitivity, plan.coalition)[VICTIM])
+        return float(dealer_mu(law, plan.release(round).sensitivity, plan.coalition)[VICTIM])
     return float(plan.mus(round)[VICTIM])
 
 
@@ -271,13 +275,13 @@ class _Run:
     def drawn(self) -> Iterator[tuple[str, shape.Stream]]:
         """Everything that any site or a trusted coordinator drew over the standard deviation it should have, with a
         name for each. Noise that a site should have drawn and did not is zero."""
-        rounds = range(len(self._plan.releases))
+        rounds = range(self._plan.rounds)
         for round, steps in self._central.items():
             std = self._plan.law(round).central / self._plan.law(round).step
             yield f"the noise of the coordinator{_of(round, rounds)}", shape.Stream(steps / std, 1 / std)
         for s, heard in enumerate(self._heard):
             for round, noted in enumerate(heard):
-                law, none = self._plan.law(round), np.zeros(self._plan.releases[round].size)
+                law, none = self._plan.law(round), np.zeros(self._plan.release(round).size)
                 for name, values in {"noise": none, **noted.draws}.items():
                     if (std := planned_size(law, s, name)) > 0:
                         step = 1 / std if law.step > 0 else 0.0
@@ -285,7 +289,7 @@ class _Run:
 
     def words(self) -> Iterator[tuple[str, NDArray[np.uint64]]]:
         """The first words of every sampler that a site drew from."""
-        rounds = range(len(self._plan.releases))
+        rounds = range(self._plan.rounds)
         for s, heard in enumerate(self._heard):
             for round, noted in enumerate(heard):
                 yield f"the noise of site {s}{_of(round, rounds)}", noted.words

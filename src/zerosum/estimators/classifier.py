@@ -125,8 +125,8 @@ class JointClassifier(ClassifierMixin, JointRegression):  # type: ignore[misc]  
         -------
         ndarray of shape (rows,)
         """
-        likeliest = np.argmax(self._logits(self._own_rows(X)), axis=1)
-        return self.classes_[likeliest]
+        best = np.argmax(self._logits(self._own_rows(X)), axis=1)
+        return self.classes_[best]
 
     def _learn_quality(self, estimate: Estimate) -> None:
         """What was bought about how good the classifier is."""
