@@ -6,12 +6,12 @@ Needs PyTorch (2.6 or later) and NumPy alone, so that it runs on any machine wit
 x_train, y_train, x_test and y_test. The net is `tanh-cnn` of Zerosum's registry, 26 010 weights.
 
 Ten sites, three of them colluding with the coordinator, secure sum, delta 1e-5, a record replaced. Every site draws a
-secret Poisson sample for each step (about 4096 of all 60 000 records), and the step releases the sum of their gradients,
-clipped over all tensors, under the noise that a plan gives it. Sites are not played: the sum over them is the sum over
-all. At this rate noise is that of full batches in as many steps, to a percent. The usual way beside it: `DP-SGD`, small
-samples by a trusted curator who has all records. Noise is from privacy loss distributions for a replaced record
-(`python benchmarks/network.py accounting`); accounting for added and removed ones, as libraries have it by default,
-would allow 1.1 to 1.9 times less, and is no such guarantee.
+secret Poisson sample for each step (about 4096 of all 60 000 records), and the step releases the sum of gradients that
+are clipped over all tensors, under the noise that a plan gives it. Sites are not played: the sum over all of them is
+the same. At this rate noise is that of full batches in as many steps, to a percent. The usual way stands beside it:
+`DP-SGD`, small samples by a trusted curator who has all records. Noise is from privacy loss distributions for a replaced
+record (`python benchmarks/network.py accounting`); accounting for added and removed ones, as libraries have it by
+default, would allow 1.1 to 1.9 times less, and is no such guarantee.
 
 `--search` trains on 50 000 images and looks at the other 10 000 of the training set; the settings below were chosen so.
 Without it the test set is looked at, once for each seed. Per-example gradients are taken layer by layer (a batched
@@ -39,6 +39,15 @@ RECORDS, SAMPLE = 60_000, 4096
 CLIP, MOMENTUM, AVERAGED = 0.1, 0.9, 0.5
 #: The noise of a step over the clip, by (epsilon, steps), before the price.
 NOISE = {
+    (1.0, 200): 7.2038,
+    (1.0, 400): 10.1878,
+    (1.0, 800): 14.4077,
+    (3.0, 200): 2.6816,
+    (3.0, 400): 3.7924,
+    (3.0, 800): 5.3668,
+    (8.0, 200): 1.1844,
+    (8.0, 400): 1.6380,
+    (8.0, 800): 2.3118,
 }
 #: (steps, travel) by epsilon: travel is steps x rate x clip/(1 - momentum).
 CHOSEN = {1.0: (400, 1200.0), 3.0: (400, 2400.0), 8.0: (800, 4800.0)}
@@ -179,7 +188,10 @@ def search(data: tuple[Tensor, ...], epsilons: list[float], chunk: int, examples
             began = time.perf_counter()
             score = train(part, 0, steps, way, noise * split / RECORDS, sample / RECORDS, chunk)
             took = time.perf_counter() - began
-            print(f"eps {epsilon:g}, {name}, {steps} steps, travel {way:g}: {100 * score:.2f} % ({took:.0f} s)", flush=True)
+            print(
+                f"eps {epsilon:g}, {name}, {steps} steps, travel {way:g}: {100 * score:.2f} % ({took:.0f} s)",
+                flush=True,
+            )
 
 
 def final(data: tuple[Tensor, ...], epsilons: list[float], seeds: int, chunk: int) -> None:
