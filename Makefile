@@ -7,7 +7,7 @@ TORCH := .venv-torch
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types docs tests slow torch format clean
+.PHONY: demo test lint types docs tests slow test-torch format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -30,9 +30,10 @@ tests: $(READY)
 slow: $(READY)
 	$(BIN)/pytest -m slow
 
-# Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do.
-torch: $(TORCH)/.ready
-	$(TORCH)/bin/pytest -n 2 tests/statistics/test_coupling.py -k torch
+# Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do, and gradients of
+# PyTorch modules.
+test-torch: $(TORCH)/.ready
+	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators -k "torch or module_gradient or module_predictions or test_module"
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -6,12 +6,15 @@ A statistic that is registered without a case here fails `test_every_builtin_sta
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.kernel.statistic import BoundedStatistic
+from zerosum.statistics.module_gradients import Architecture
+from zerosum.statistics.network import TwoLayer
 
 Case = tuple[str, dict[str, Any]]
 
@@ -33,6 +36,11 @@ _SOFTMAX_OF_WAVES: dict[str, Any] = {
     "projection": np.eye(6)[:, :5],
     "weights": np.linspace(-1, 1, 18).reshape(6, 3),
 }
+
+
+def _weights(columns: int, hidden: int, classes: int) -> NDArray[np.float64]:
+    return TwoLayer.start(columns - 1, hidden, classes, seed=2)
+
 
 SMALL: list[Case] = [
     ("feature_moments", {"columns": 3, "features": _PLAIN}),
@@ -235,7 +243,51 @@ SMALL: list[Case] = [
             "projected": True,
         },
     ),
+    ("two_layer_gradient", {"columns": 3, "hidden": 2, "clip": 0.05, "radius": 2.0, "weights": _weights(3, 2, 2)}),
+    (
+        "two_layer_gradient",
+        {
+            **{"columns": 3, "hidden": 2, "clip": 0.05, "weights": _weights(3, 2, 2)},
+            **{"part": "fitted", "hold_out": 0.3},
+        },
+    ),
+    (
+        "two_layer_predictions",
+        {"columns": 3, "hidden": 4, "clip": 1.0, "radius": 9.0, "weights": 3 * _weights(3, 4, 2)},
+    ),
+    (
+        "two_layer_gradient",
+        {
+            "columns": 3,
+            "hidden": 3,
+            "clip": 0.1,
+            "classes": 3,
+            "weights": _weights(3, 3, 3),
+            "lower": [-2, -1, 0],
+            "upper": [2, 3, 2],
+            "center": [0.1, 0],
+            "scale": [1.0, 0.5],
+        },
+    ),
 ]
+
+
+def _modules() -> list[Case]:
+    """Of PyTorch, where it is installed (make test-torch): linear layers in both precisions, and a convolution."""
+    if find_spec("torch") is None:
+        return []
+    found: list[Case] = []
+    for precision in ("float32", "float64"):
+        settings = {"features": 2, "classes": 2, "hidden": 8}
+        architecture = Architecture.of("perceptron", settings, (2,), 2, precision)
+        common = {"module": "perceptron", "settings": settings, "shape": [2], "precision": precision}
+        weights = 3 * architecture.start(0)
+        found.append(("module_gradient", {"columns": 3, "clip": 0.05, "batch": 16, "weights": weights, **common}))
+        found.append(("module_predictions", {"columns": 3, "clip": 1.0, "batch": 16, "weights": weights, **common}))
+    return found
+
+
+SMALL += _modules()
 
 
 def _wide() -> list[Case]:
@@ -286,6 +338,14 @@ def _wide() -> list[Case]:
         (
             "polynomial_coefficients",
             {"columns": 12, "clip": 1.0, "table": [[0], [1], [1], [1]], "weights": [0, 1, 1, 1]},
+        ),
+        (
+            "two_layer_gradient",
+            {"columns": D, "hidden": 17, "clip": 0.3, "radius": 3.0, "weights": _weights(D, 17, 2), **bounds},
+        ),
+        (
+            "two_layer_gradient",
+            {"columns": D, "hidden": 9, "clip": 0.5, "radius": 3.0, "weights": _weights(D, 9, 4), "classes": 4},
         ),
         ("feature_moments", {"columns": D + 1, "features": {"kind": "linear", **bounds}}),
         (
@@ -376,6 +436,7 @@ EXTREME: list[Case] = [
                 "weights": [1e-8, 1],
             },
         ),
+        ("two_layer_gradient", {"columns": 3, "hidden": 2, "radius": 1e6, "weights": 1e6 * np.ones(9)}),
     )
 ]
 

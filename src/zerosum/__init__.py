@@ -10,6 +10,7 @@ from zerosum.kernel.units import Units
 from zerosum.report.record import PrivacyReport, Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
+from zerosum.statistics.module_registry import register_module
 from zerosum.statistics.user import statistic
 from zerosum.study import Study, run
 from zerosum.version import VERSION
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         LinearRegression,
         LogisticRegression,
         Mean,
+        NeuralClassifier,
         PoissonRegression,
         PolynomialLoss,
     )
@@ -43,6 +45,7 @@ __all__ = [
     "LinearRegression",
     "LogisticRegression",
     "Mean",
+    "NeuralClassifier",
     "PoissonRegression",
     "Policy",
     "PolynomialLoss",
@@ -55,6 +58,7 @@ __all__ = [
     "ZerosumError",
     "__version__",
     "algorithms",
+    "register_module",
     "run",
     "statistic",
 ]
@@ -65,7 +69,7 @@ _ESTIMATORS = frozenset(
     {
         *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
-        "FeatureClassifier",
+        *("FeatureClassifier", "NeuralClassifier"),
     }
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from zerosum.algorithms import Algorithm, Covariance, CustomStatistic, Histogram, KMeans, Mean
+from zerosum.algorithms import Algorithm, Covariance, CustomStatistic, Histogram, KMeans, Mean, NeuralClassifier
 from zerosum.algorithms.program import Program
 from zerosum.arrays import Array, Floats
 from zerosum.audit import audit
@@ -85,6 +85,16 @@ def test_every_program_is_tight(algorithm: Algorithm) -> None:
     found = audit(Scheme("secure-sum"), algorithm, samples=20_000)
     assert found.holds
     assert found.tight
+
+
+def test_a_transcript_of_training_holds() -> None:
+    """Each step's adversary knows the weights; two examples whose gradients are opposite are what it tells apart."""
+    names = (*(f"x{i}" for i in range(9)), "class")
+    algorithm = NeuralClassifier(columns=names, lower=-np.ones(9), upper=np.ones(9), steps=2, hidden=20)
+    found = audit(Scheme("secure-sum"), algorithm, samples=2000)
+    assert found.holds
+    assert found.faults == ()
+    assert found.reached > 0.5 * found.claimed
 
 
 def test_a_program_of_several_rounds_stays_below_its_claim() -> None:

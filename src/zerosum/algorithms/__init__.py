@@ -16,6 +16,7 @@ from zerosum.algorithms.kmeans import KMeans
 from zerosum.algorithms.linear import LinearRegression
 from zerosum.algorithms.mean import Mean
 from zerosum.algorithms.mixture import Mixture
+from zerosum.algorithms.network import NeuralClassifier
 from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
 from zerosum.errors import BadParameter
@@ -25,7 +26,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for kind in (
         *(Mean, Histogram, Covariance, KMeans, Mixture, PCA, ICA, CustomStatistic),
         *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
-        FeatureClassifier,
+        *(FeatureClassifier, NeuralClassifier),
     )
 }
 
@@ -72,6 +73,7 @@ __all__ = [
     "LogisticRegression",
     "Mean",
     "Mixture",
+    "NeuralClassifier",
     "PoissonRegression",
     "PolynomialLoss",
     "Program",

@@ -15,6 +15,7 @@ from zerosum.estimators.ica import ICA
 from zerosum.estimators.kmeans import KMeans
 from zerosum.estimators.mean import Mean
 from zerosum.estimators.mixture import GaussianMixture
+from zerosum.estimators.network import NeuralClassifier
 from zerosum.estimators.pca import PCA
 from zerosum.estimators.regression import LinearRegression
 
@@ -29,6 +30,7 @@ __all__ = [
     "LinearRegression",
     "LogisticRegression",
     "Mean",
+    "NeuralClassifier",
     "PoissonRegression",
     "PolynomialLoss",
 ]

@@ -17,7 +17,9 @@ from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMoment
+from zerosum.statistics.module import ModuleGradient, ModulePredictions
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.network import TwoLayerGradient, TwoLayerPredictions
 from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.records import ClippedRecords
@@ -45,6 +47,10 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     NewtonStep,
     PolynomialCoefficients,
     FitHistogram,
+    TwoLayerGradient,
+    TwoLayerPredictions,
+    ModuleGradient,
+    ModulePredictions,
     FeatureMoments,
     SoftmaxGradient,
     SoftmaxPredictions,

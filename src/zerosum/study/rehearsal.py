@@ -14,7 +14,7 @@ import numpy as np
 from zerosum.algorithms import Algorithm, Estimate
 from zerosum.coordinator.rehearse import drive
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import Release, Request
+from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite, Terms
@@ -58,7 +58,10 @@ class Rehearsal:
         rng, noise = np.random.default_rng(seed), iter(self.noise)
 
         def answer(request: Request) -> Release:
-            total, std = request.statistic.total(data), next(noise)
-            return Release(total + std * rng.normal(size=total.shape), std, float(self.units), ("a", "b"))
+            sampling = request.sampling if isinstance(request, PrivateSum) else None
+            rate = 1.0 if sampling is None else sampling.rate
+            sample = data if rate == 1 else data.chosen(rng.random(len(data)) < rate)
+            total, std = request.statistic.total(sample), next(noise)
+            return Release(total + std * rng.normal(size=total.shape), std, rate * self.units, ("a", "b"))
 
         return drive(self.algorithm.program(Adjacency.REPLACE_ONE), answer)

@@ -10,7 +10,7 @@ The loss is f_D(w), the mean square of all residuals, and `held_out` that of a f
 not see. The error is |w - w*|/D for columns in -1 to 1, w* the true coefficients where they are known (synthetic data),
 else those of least squares. Numbers are medians and quartiles over seeds: where noise leaves a polynomial without a
 minimum its stationary point has no mean. The paper does not give its N or the fixed epsilon; it has delta = 1e-5 for
-synthetic data, where delta is 1e-3 here for all. Its figure 2 (a neural network) is not here.
+synthetic data, where delta is 1e-3 here for all.
 
 Tested in tests/papers/figures/test_regression_figures.py.
 """

@@ -71,9 +71,7 @@ class FeatureMap(BaseModel, ABC):
         except MemoryError:  # not any row's fault
             raise
         except Exception:
-            _log.warning(
-                "features %r failed for some rows; only those at fault have none", self.kind, exc_info=True
-            )
+            _log.warning("features %r failed for some rows; only those at fault have none", self.kind, exc_info=True)
         if count == 1:
             return xp.zeros((1, self.size), dtype=xp.float32)
         return xp.concat([self._mapped(rows[at : at + 1, ...]) for at in range(count)], axis=0)

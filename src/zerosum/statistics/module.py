@@ -1,0 +1,179 @@
+"""Gradients of any PyTorch module that a site knows by name: what training with the extra `torch` asks of a site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+from array_api_compat import is_torch_array
+from pydantic import Field, JsonValue, model_validator
+
+from zerosum.arrays import Array, Floats
+from zerosum.errors import BadParameter
+from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
+from zerosum.kernel.units import Units
+from zerosum.statistics.module_gradients import Architecture, Runner, Tensor, deterministic, runner, torch_
+from zerosum.statistics.network import Examples
+from zerosum.statistics.predictions import PredictionHistogram
+from zerosum.statistics.rows import INSIDE, exponential, fold
+
+_AT_ONCE = 2048  # numbers of every gradient that are made doubles together: they stay in a processor's cache
+
+
+class ModuleExamples(Examples):
+    """What statistics of PyTorch modules share: the module by its name, its public weights, and how examples go in."""
+
+    module: str = Field(min_length=1, max_length=200)
+    settings: Mapping[str, JsonValue] = Field(default_factory=dict)
+    shape: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1, max_length=6)
+    weights: FloatArray
+    batch: int = Field(default=128, ge=1, le=8192)
+    precision: Literal["float32", "float64"] = "float32"
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> Self:
+        if math.prod(self.shape) != self.columns - 1:
+            raise ValueError(f"an input of shape {self.shape} does not have {self.columns - 1} numbers")
+        if self.batch & (self.batch - 1):
+            raise ValueError("batch must be a power of two")
+        if self.weights.ndim != 1:
+            raise ValueError("weights must be one flat vector")
+        return self
+
+    @property
+    def architecture(self) -> Architecture:
+        return Architecture.of(self.module, self.settings, self.shape, self.classes, self.precision)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """The module on this site's device, once its batch has passed the test."""
+        found = runner(self.architecture, self.batch)
+        if len(self.weights) != found.size:
+            raise BadParameter(f"the module {self.module!r} has {found.size} weights, {len(self.weights)} were given")
+        return found
+
+    def check(self, units: Units) -> None:
+        """Also refuse a module that is not known here, cannot run, or breaks the promise; no data are used for that."""
+        super().check(units)
+        _ = self.runner
+
+    def total(self, units: Units) -> Floats:
+        _ = self.runner  # what fails here is nobody's fault among the units
+        return super().total(units)
+
+    @property
+    def row_bytes(self) -> int:
+        return 8 * 6 * self.columns
+
+    def probabilities(self, block: Units) -> Floats:
+        """Of every class, for each row; in the batches of the test, so that nobody else changes them."""
+        torch, run = torch_(), self.runner
+        parameters = run.parameters(self.weights)
+        x, y = self.tensors(block)
+        with deterministic():
+            found = [run.outputs(parameters, own)[:real] for real, own, _label in run.batches(x, y)]
+        logits = to_numpy(torch.cat(found).double().cpu()) if found else np.zeros((0, self.classes))
+        growth = exponential(np.clip(logits - logits.max(axis=1, keepdims=True), -60.0, 0.0))
+        return np.asarray(growth / fold(growth.copy())[:, None])
+
+    def tensors(self, block: Units) -> tuple[Tensor, Tensor]:
+        """Inputs and responses of every row."""
+        x, y = self.examples(block)
+        if is_torch_array(x):
+            return x, y
+        torch = torch_()
+        return torch.from_numpy(np.ascontiguousarray(to_numpy(x))), torch.from_numpy(to_numpy(y))
+
+
+class ModuleGradient(ModuleExamples):
+    """The sum over units of the gradient of the loss at public weights, clipped to norm c over all tensors together.
+
+    The loss is the cross-entropy of `classes` classes or, with one, half the squared error of a response in -1 to 1. A
+    unit with several rows contributes the average of its rows' gradients, clipped once. A gradient that is not finite
+    counts as zero, which its unit alone decides. What is computed for an example is its own, bit for bit, as far as
+    `module_gradients` tests it; norms, averages and sums are in doubles.
+
+    Sensitivity. Contributions lie in the ball of radius c: one replaced moves the sum by 2c at most, one added or
+    removed by c, whatever the module computes. Attained by examples whose gradients are opposite and longer than c.
+    """
+
+    name: ClassVar[str] = "module_gradient"
+
+    @property
+    def size(self) -> int:
+        return len(self.weights)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
+
+    def sum_block(self, block: Units) -> Array:
+        x, y = self.tensors(block)
+        with deterministic():
+            if block.offsets is None:
+                return self._records(x, y)
+            return self._people(x, y, np.diff(block.offsets).tolist())
+
+    def _records(self, x: Tensor, y: Tensor) -> Floats:
+        torch, run = torch_(), self.runner
+        parameters, width = run.parameters(self.weights), self._width
+        total = torch.zeros(run.size, dtype=torch.float64, device=run.device)
+        for real, own, label in run.batches(x, y):
+            gradients = run.gradients(parameters, own, label)
+            factors, sound = self._factors(run.norms(gradients))
+            factors[real:] = 0
+            all_sound = bool(sound.all())
+            at = 0
+            for each in gradients:
+                if not all_sound:
+                    each = torch.where(sound[:, None], each, torch.zeros_like(each))
+                for start in range(0, each.shape[1], width):
+                    part = factors @ each[:, start : start + width].double()
+                    total[at : at + len(part)] += part
+                    at += len(part)
+        return np.asarray(total.cpu().numpy())
+
+    def _people(self, x: Tensor, y: Tensor, sizes: list[int]) -> Floats:
+        """Unit after unit, row after row: an average rounds as its unit's rows say, wherever these stand."""
+        torch, run = torch_(), self.runner
+        parameters = run.parameters(self.weights)
+        total, mean = torch.zeros(2, run.size, dtype=torch.float64, device=run.device)
+        units = iter(sizes)
+        size = left = next(units)
+        for real, own, label in run.batches(x, y):
+            rows = torch.cat([each[:real].double() for each in run.gradients(parameters, own, label)], dim=1)
+            for row in rows:
+                mean += row / size
+                left -= 1
+                if left == 0:
+                    factor, sound = self._factors(torch.linalg.vector_norm(mean)[None])
+                    if bool(sound):
+                        total += factor * mean
+                    mean.zero_()
+                    size = left = next(units, 0)
+        return np.asarray(total.cpu().numpy())
+
+    def _factors(self, norms: Tensor) -> tuple[Tensor, Tensor]:
+        """What gradients of these norms are multiplied by, and which of them are numbers at all."""
+        torch = torch_()
+        sound = torch.isfinite(norms)
+        factors = torch.clamp(self.clip / torch.clamp(norms * INSIDE, min=1e-300), max=1.0)
+        return torch.where(sound, factors, torch.zeros_like(factors)), sound
+
+    @property
+    def _width(self) -> int:
+        on_processor: bool = self.runner.device.type == "cpu"
+        return _AT_ONCE if on_processor else self.size
+
+    @cached_property
+    def _nobody(self) -> Floats:
+        return np.zeros(self.size)  # zero is in the ball, and an example of zeros need not be
+
+
+class ModulePredictions(ModuleExamples, PredictionHistogram):
+    """What a module predicts, as a `PredictionHistogram`."""
+
+    name: ClassVar[str] = "module_predictions"
+    classes: int = Field(default=2, ge=2, le=1000)

@@ -1,0 +1,292 @@
+"""A PyTorch module run one example at a time, many at once: gradients that nobody else in the batch can change.
+
+Every example goes through the module alone, as a batch of one; `torch.func.vmap` does many of these at once. So no
+layer can look at another example. What is left is rounding: a matrix product or a convolution over several examples may
+round one of them differently, depending on where it stands. Then one more person could change in the last bits what all
+others contribute, which neither sampling nor added or removed units allow for. Therefore
+
+1. examples are taken in batches of one fixed shape, padded with zeros, whatever their number;
+2. before any private data are used, a batch of public random examples is taken, rolled to other places and beside
+   other, extreme neighbours; outputs, gradients and norms must have the same bits each time. If they have not, half the
+   batch is tried, down to one example at a time, where nobody stands beside. A device that computes even that
+   differently from one time to the next is refused.
+
+The second is a test and no proof: it runs for every module, settings, shape, precision, device and number of threads,
+on this machine. On CPUs all powers of two pass for convolutions and for linear layers whose widths are multiples of
+eight; other widths go one by one. Should rounding differ where the test saw nothing, an example's clipped gradient
+would differ by a few units of its last place: for 32 bits, about 1e-7 of the clip.
+
+Dropout does not drop (modules run in evaluation mode): noise is what regularises here. Layers that learn from batches
+(batch norm, running statistics) are refused, and so is a module whose buffers change while it runs.
+
+Tested in tests/statistics/test_module.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.errors import BadParameter, Refused
+from zerosum.statistics.module_registry import find_module
+
+Tensor = Any  # torch ships with its own types, but need not be here
+
+DEVICE = "ZEROSUM_TORCH_DEVICE"  # a site's own setting: cpu, cuda, cuda:1
+_log = logging.getLogger(__name__)
+
+
+def torch_() -> Any:
+    """PyTorch, where it is installed."""
+    try:
+        import torch  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise BadParameter("PyTorch is not installed here: pip install zerosum[torch]") from None
+    return torch
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What is public about a module: its name in registries, its settings as JSON, and what goes in and comes out."""
+
+    module: str
+    settings: str
+    shape: tuple[int, ...]
+    classes: int
+    precision: str = "float32"
+
+    @staticmethod
+    def of(
+        module: str, settings: Mapping[str, Any], shape: tuple[int, ...], classes: int, precision: str
+    ) -> Architecture:
+        return Architecture(module, json.dumps(dict(settings), sort_keys=True), shape, classes, precision)
+
+    def built(self, seed: int = 0) -> Any:
+        """The module, with weights from a public seed; the process's own random numbers stay where they were."""
+        torch, factory = torch_(), find_module(self.module)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            try:
+                module = factory(**json.loads(self.settings))
+            except Exception as error:  # the site's code and the coordinator's settings: no data are near
+                raise BadParameter(
+                    f"the module {self.module!r} cannot be built with these settings: {error}"
+                ) from error
+        if not isinstance(module, torch.nn.Module):
+            raise BadParameter(f"the factory of {self.module!r} does not return a torch.nn.Module")
+        _check_layers(module, self.module)
+        return module.eval().to(getattr(torch, self.precision))
+
+    def start(self, seed: int) -> Floats:
+        """Flat weights to begin with, from a public seed."""
+        flat = [each.detach().flatten() for each in self.built(seed).parameters()]
+        return np.asarray(torch_().cat(flat).double().numpy())
+
+
+def _check_layers(module: Any, name: str) -> None:
+    nn = torch_().nn
+    for layer in module.modules():
+        kind = type(layer).__name__
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise Refused(
+                f"the module {name!r} has a layer {kind}, which mixes the examples of a batch, so that no example's "
+                "gradient is its own: use GroupNorm"
+            )
+        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
+            raise Refused(
+                f"the module {name!r} has a layer {kind} that keeps statistics of the examples it saw: leave "
+                "track_running_stats off, or use GroupNorm"
+            )
+        if isinstance(layer, nn.modules.lazy.LazyModuleMixin):
+            raise BadParameter(f"the module {name!r} has a layer {kind} without a size: give every layer its sizes")
+    if not all(each.requires_grad for each in module.parameters()):
+        raise BadParameter(f"the module {name!r} has frozen parameters: make them buffers, which do not train")
+    if not list(module.parameters()):
+        raise BadParameter(f"the module {name!r} has no parameters to train")
+
+
+def own_device() -> str:
+    """Where this site computes: its own choice, never the coordinator's."""
+    chosen = os.environ.get(DEVICE, "cpu")
+    if chosen.startswith("cuda") and not torch_().cuda.is_available():
+        raise BadParameter(f"{DEVICE} is {chosen!r}, but PyTorch finds no such device here")
+    return chosen
+
+
+def runner(architecture: Architecture, batch: int) -> Runner:
+    """The module on this site's device, with a batch that passed the test."""
+    return _runner(architecture, batch, own_device(), torch_().get_num_threads())
+
+
+@lru_cache(maxsize=8)
+def _runner(architecture: Architecture, batch: int, device: str, threads: int) -> Runner:
+    return Runner(architecture, batch, device)
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """PyTorch's deterministic kernels, as long as this lasts."""
+    torch = torch_()
+    before, only_warned = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    with warnings.catch_warnings(), torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):
+        warnings.simplefilter("ignore")  # a kernel without a deterministic form is the test's to find
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(str(error)) from None  # nobody's fault among the units
+        finally:
+            torch.use_deterministic_algorithms(before, warn_only=only_warned)
+
+
+class Runner:
+    """A module on a device, its parameters as one flat vector."""
+
+    def __init__(self, architecture: Architecture, batch: int, device: str) -> None:
+        torch = torch_()
+        self.architecture, self.device = architecture, torch.device(device)
+        self.module = architecture.built().to(self.device)
+        self.dtype = getattr(torch, architecture.precision)
+        self._sizes = [(name, each.shape, each.numel()) for name, each in self.module.named_parameters()]
+        self.size = sum(size for _name, _shape, size in self._sizes)
+        self._check_outputs()
+        self.batch = self._promised(batch)
+
+    # ---- one batch -------------------------------------------------------------------------------------------------
+
+    def parameters(self, weights: Floats) -> dict[str, Tensor]:
+        """Flat weights by the names of the module's tensors."""
+        torch = torch_()
+        flat = torch.from_numpy(np.array(weights)).to(self.device, self.dtype)
+        parts = torch.split(flat, [size for _name, _shape, size in self._sizes])
+        return {name: part.reshape(shape) for (name, shape, _), part in zip(self._sizes, parts, strict=True)}
+
+    def gradients(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> list[Tensor]:
+        """Of every example, one flat row for each tensor."""
+        found = self._gradient(parameters, x, y)
+        return [found[name].flatten(1) for name, _shape, _size in self._sizes]
+
+    def outputs(self, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        """Of every example, one row."""
+        with torch_().no_grad():
+            return self._output(parameters, x)
+
+    @cached_property
+    def _output(self) -> Any:
+        from torch.func import functional_call, vmap  # type: ignore[import-not-found,unused-ignore]
+
+        return vmap(lambda p, x: functional_call(self.module, p, (x[None],))[0], in_dims=(None, 0))
+
+    @cached_property
+    def _gradient(self) -> Any:
+        from torch.func import functional_call, grad, vmap
+        from torch.nn import functional  # type: ignore[import-not-found,unused-ignore]
+
+        classes = self.architecture.classes
+
+        def loss(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+            out = functional_call(self.module, p, (x[None],))
+            if classes == 1:
+                return 0.5 * (out.reshape(()) - y) ** 2
+            return functional.cross_entropy(out, y.long()[None])
+
+        return vmap(grad(loss), in_dims=(None, 0, 0))
+
+    def norms(self, gradients: list[Tensor]) -> Tensor:
+        """Of every example, over all tensors, in doubles."""
+        torch = torch_()
+        squares = [torch.linalg.vector_norm(each, dim=1, dtype=torch.float64) ** 2 for each in gradients]
+        return torch.sqrt(sum(squares))
+
+    def batches(self, x: Tensor, y: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Examples in batches of the one shape: how many are real, and the batch, padded with zeros."""
+        torch = torch_()
+        x = x.to(self.device, self.dtype).reshape(-1, *self.architecture.shape)
+        y = y.to(self.device, self.dtype)
+        for start in range(0, len(x), self.batch):
+            own, label = x[start : start + self.batch], y[start : start + self.batch]
+            real = len(own)
+            if real < self.batch:
+                own = torch.cat([own, own.new_zeros(self.batch - real, *own.shape[1:])])
+                label = torch.cat([label, label.new_zeros(self.batch - real)])
+            yield real, own, label
+
+    # ---- the test --------------------------------------------------------------------------------------------------
+
+    def _check_outputs(self) -> None:
+        torch, wanted = torch_(), max(self.architecture.classes, 1)
+        before = [each.clone() for each in self.module.buffers()]
+        example = torch.zeros(1, *self.architecture.shape, dtype=self.dtype, device=self.device)
+        try:
+            with torch.no_grad():
+                out = self.module(example)
+        except Exception as error:  # an example of zeros: no data are near
+            raise BadParameter(f"the module {self.architecture.module!r} does not take such inputs: {error}") from error
+        if tuple(out.shape) != (1, wanted):
+            raise BadParameter(
+                f"the module {self.architecture.module!r} must give {wanted} numbers for an example, "
+                f"it gives shape {tuple(out.shape[1:])}"
+            )
+        if not all(torch.equal(a, b) for a, b in zip(before, self.module.buffers(), strict=True)):
+            raise Refused(f"the module {self.architecture.module!r} changes its buffers: it would remember examples")
+
+    def _promised(self, batch: int) -> int:
+        """The largest batch, halved as often as needed, in which nobody changes what is computed for another."""
+        with deterministic():
+            tried = batch
+            while tried > 1 and not self._keeps(tried):
+                tried //= 2
+            if not self._keeps(tried):
+                raise Refused(
+                    f"the module {self.architecture.module!r} computes the same example differently each time on "
+                    f"{self.device}: it cannot be used for private data"
+                )
+        if tried < batch:
+            _log.warning(
+                "%s goes in batches of %d: in larger ones rounding depends on places", self.architecture, tried
+            )
+        return tried
+
+    def _keeps(self, batch: int) -> bool:
+        """Whether public examples have the same outputs, gradients and norms wherever they stand and beside whom."""
+        torch = torch_()
+        rng = np.random.default_rng(batch)
+        x = torch.from_numpy(rng.normal(size=(batch, *self.architecture.shape))).to(self.device, self.dtype)
+        y = torch.from_numpy(rng.integers(0, self.architecture.classes, batch)).to(self.device, self.dtype)
+        parameters = {name: each.detach() for name, each in self.module.named_parameters()}
+
+        def seen(x: Tensor, y: Tensor) -> Tensor:
+            found = self.gradients(parameters, x, y)
+            parts = [
+                self.outputs(parameters, x).double(),
+                self.norms(found)[:, None],
+                *[each.double() for each in found],
+            ]
+            return torch.cat(parts, dim=1)
+
+        base = seen(x, y)
+        for shift in sorted({0, 1, 3 % batch, batch // 2, batch - 1}):
+            if not torch.equal(seen(x.roll(shift, 0), y.roll(shift, 0)), base.roll(shift, 0)):
+                return False
+        for factor in (0.0, 1e4, float("nan")) if batch > 1 else ():
+            for place in {0, batch // 2 - 1, batch - 1}:
+                beside = x.roll(1, 0) * factor
+                beside[place] = x[place]
+                labels = y.roll(1, 0)
+                labels[place] = y[place]
+                if not torch.equal(seen(beside, labels)[place], base[place]):
+                    return False
+        return True

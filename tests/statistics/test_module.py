@@ -1,0 +1,287 @@
+"""Gradients of PyTorch modules: right, clipped, the same wherever an example stands, and refused where they cannot be.
+
+`make test-torch` runs these; where PyTorch is not installed they are skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from zerosum.errors import BadParameter, Refused
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.statistics import module_gradients
+from zerosum.statistics.module import ModuleGradient
+from zerosum.statistics.module_gradients import Architecture, Runner
+from zerosum.statistics.module_registry import find_module, register_module
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+
+Floats = NDArray[np.float64]
+
+
+def small(classes: int = 3) -> Any:
+    """Convolution, group norm and a linear layer for 6 x 6 pixels."""
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.GroupNorm(2, 8), nn.Tanh(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(128, classes)
+    )
+
+
+class Remembering(torch.nn.Module):  # type: ignore[misc]
+    """Adds up what it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(36, 3)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x: Any) -> Any:
+        self.seen += 1
+        return self.layer(x.flatten(1))
+
+
+class Unsteady(torch.nn.Module):  # type: ignore[misc]
+    """Draws a number each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(36, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x.flatten(1)) * (1 + np.random.default_rng().random())
+
+
+def normed() -> Any:
+    nn = torch.nn
+    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(128, 3))
+
+
+def running() -> Any:
+    nn = torch.nn
+    norm = nn.InstanceNorm2d(8, track_running_stats=True)
+    return nn.Sequential(nn.Conv2d(1, 8, 3), norm, nn.Flatten(), nn.Linear(128, 3))
+
+
+def frozen() -> Any:
+    layer = torch.nn.Linear(36, 3)
+    layer.bias.requires_grad_(False)
+    return torch.nn.Sequential(torch.nn.Flatten(), layer)
+
+
+factories: dict[str, Any] = {
+    "small": small,
+    "remembering": Remembering,
+    "unsteady": Unsteady,
+    "normed": normed,
+    "running": running,
+    "frozen": frozen,
+    "none": lambda: 3,
+    "uneven": lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 129), torch.nn.Linear(129, 3)),
+}
+for name, factory in factories.items():
+    register_module(f"test-{name}", factory)
+
+
+def made(module: str = "test-small", classes: int = 3, clip: float = 1e6, **extra: Any) -> ModuleGradient:
+    precision = extra.pop("precision", "float64")
+    settings = {"classes": classes} if module == "test-small" else {}
+    architecture = Architecture.of(module, settings, (1, 6, 6), classes, precision)
+    params = {
+        "columns": 37,
+        "module": module,
+        "settings": settings,
+        "shape": (1, 6, 6),
+        "classes": classes,
+        "clip": clip,
+        "batch": 16,
+        "weights": architecture.start(0),
+        "precision": precision,
+    }
+    return ModuleGradient(**params | extra)
+
+
+def rows_of(count: int, classes: int = 3, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, classes, count) if classes > 1 else rng.uniform(-1, 1, count)
+    return np.column_stack([rng.normal(size=(count, 36)), label])
+
+
+def plain(stat: ModuleGradient, rows: Floats) -> Floats:
+    """One example after the other by ordinary backpropagation."""
+    module, found = stat.architecture.built(), []
+    for row in rows:
+        module.zero_grad()
+        out = module(torch.from_numpy(row[:-1].reshape(1, 1, 6, 6)).to(next(module.parameters()).dtype))
+        if stat.classes == 1:
+            (0.5 * (out[0, 0] - row[-1]) ** 2).backward()
+        else:
+            torch.nn.functional.cross_entropy(out, torch.tensor([int(row[-1])])).backward()
+        found.append(torch.cat([each.grad.flatten() for each in module.parameters()]).double().numpy())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+@pytest.mark.parametrize("count", [1, 5, 16, 37])
+def test_the_sum_is_that_of_clipped_gradients_whatever_their_number(classes: int, count: int) -> None:
+    rows = rows_of(count, classes)
+    stat = made(classes=classes)
+    each = plain(stat, rows)
+    assert stat.total(Units.from_rows(rows)) == pytest.approx(each.sum(axis=0), abs=1e-9)
+    norms = np.linalg.norm(each, axis=1)
+    clip = float(np.median(norms)) * 0.9
+    wanted = np.sum(each * np.minimum(1, clip / norms)[:, None], axis=0)
+    assert made(classes=classes, clip=clip).total(Units.from_rows(rows)) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_a_persons_examples_are_averaged_before_the_clip() -> None:
+    rows, sizes = rows_of(40), [1, 7, 2, 30]
+    stat = made(clip=0.6)
+    each = plain(stat, rows)
+    wanted = np.zeros(stat.size)
+    for own in np.split(each, np.cumsum(sizes)[:-1]):
+        mean = own.mean(axis=0)
+        wanted += mean * min(1, 0.6 / np.linalg.norm(mean))
+    people = Units.from_list(np.split(rows, np.cumsum(sizes)[:-1]))
+    assert stat.total(people) == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 40])
+def test_a_contribution_has_the_same_bits_alone_and_among_others(precision: str, count: int) -> None:
+    """A crowd of equal examples adds up to so many times one of them, up to the rounding of doubles."""
+    stat = made(clip=0.3, precision=precision)
+    row = rows_of(1, seed=3)
+    alone = stat.total(Units.from_rows(row))
+    crowd = stat.total(Units.from_rows(np.repeat(row, count, axis=0)))
+    assert np.max(np.abs(crowd - count * alone)) <= 1e-15 * count
+
+
+def test_the_sensitivity_is_attained_within_two_percent() -> None:
+    stat = made(clip=0.05, precision="float32", classes=2)
+    rows = rows_of(30, 2)
+    farthest = 0.0
+    for row in rows:
+        pair = [stat.total(Units.from_rows(np.append(row[:-1], label)[None, :])) for label in (0, 1)]
+        assert max(np.linalg.norm(each) for each in pair) <= stat.sensitivity(Adjacency.ADD_REMOVE) * (1 + 1e-12)
+        farthest = max(farthest, float(np.linalg.norm(pair[0] - pair[1])))
+    assert 0.98 * stat.sensitivity(Adjacency.REPLACE_ONE) <= farthest <= 2 * 0.05 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("people", [False, True])
+def test_a_gradient_that_is_not_finite_counts_as_zero_and_changes_nobody_else(people: bool) -> None:
+    stat = made(clip=0.3, precision="float32")
+    rows = rows_of(5)
+    broken = rows.copy()
+    broken[2, :-1] = 1e300
+    offsets = np.arange(6) if people else None
+    without = stat.total(Units(np.delete(rows, 2, axis=0), None if offsets is None else offsets[:-1]))
+    assert np.max(np.abs(stat.total(Units(broken, offsets)) - without)) <= 1e-14
+
+
+def test_pytorch_is_left_as_it_was() -> None:
+    state = torch.random.get_rng_state()
+    made(clip=0.3).total(Units.from_rows(rows_of(3)))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert not torch.backends.cudnn.deterministic
+
+
+def test_layers_of_uneven_width_go_one_by_one_or_pass(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        run = Runner(made("test-uneven").architecture, 16, "cpu")
+    assert run.batch == 16 or "rounding depends on places" in caplog.text
+    assert run._keeps(run.batch)
+
+
+def test_a_device_whose_rounding_depends_on_places_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some kernels do: what stands in the second half rounds otherwise."""
+    right = Runner.gradients
+
+    def worse(self: Runner, parameters: Any, x: Any, y: Any) -> Any:
+        found = right(self, parameters, x, y)
+        if len(x) > 2:
+            found[0][len(x) // 2 :] *= 1 + 2**-20
+        return found
+
+    monkeypatch.setattr(Runner, "gradients", worse)
+    assert Runner(made().architecture, 16, "cpu").batch == 2
+
+
+def test_a_neighbour_that_changes_others_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Runner.gradients
+
+    def worse(self: Runner, parameters: Any, x: Any, y: Any) -> Any:
+        found = right(self, parameters, x, y)
+        largest = x.abs().nan_to_num().max()
+        return [each * (1 + 1e-12 * (largest if len(x) > 1 else 0)) for each in found]
+
+    monkeypatch.setattr(Runner, "gradients", worse)
+    assert Runner(made().architecture, 16, "cpu").batch == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "words"),
+    [
+        ("test-normed", Refused, "BatchNorm2d.*use GroupNorm"),
+        ("test-running", Refused, "keeps statistics.*GroupNorm"),
+        ("test-remembering", Refused, "changes its buffers"),
+        ("test-unsteady", Refused, "differently each time"),
+        ("test-frozen", BadParameter, "frozen parameters"),
+        ("test-none", BadParameter, "does not return"),
+        ("nowhere", BadParameter, "unknown module 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_private_is_refused_before_data_are_used(
+    module: str, error: type[Exception], words: str
+) -> None:
+    stat = made().model_copy(update={"module": module, "settings": {}})
+    with pytest.raises(error, match=words):
+        stat.check(Units.from_rows(rows_of(3)))
+    with pytest.raises(error, match=words):
+        stat.total(Units.from_rows(rows_of(3)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"settings": {"classes": 4}}, "must give 3 numbers"),
+        ({"settings": {"width": 4}}, "cannot be built with these settings"),
+        ({"shape": (36,)}, "does not take such inputs"),
+        ({"weights": np.zeros(7)}, "weights, 7 were given"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadParameter, match=words):
+        made().model_copy(update=change).check(Units.from_rows(rows_of(3)))
+
+
+@pytest.mark.parametrize("change", [{"shape": (5, 5)}, {"batch": 12}, {"weights": np.zeros((2, 2))}, {"classes": 0}])
+def test_parameters_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(BadParameter):
+        made(**change)
+
+
+def test_the_device_is_the_sites_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(module_gradients.DEVICE, "cuda:7")
+    if not torch.cuda.is_available():
+        with pytest.raises(BadParameter, match="no such device"):
+            made().check(Units.from_rows(rows_of(3)))
+    assert "device" not in ModuleGradient.model_fields
+
+
+def test_a_name_is_taken_once_and_entry_points_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadParameter, match="registered already"):
+        register_module("tanh-cnn", small)
+
+    class Point:
+        def load(self) -> Any:
+            return small
+
+    monkeypatch.setattr("zerosum.statistics.module_registry.entry_points", lambda group, name: [Point()])
+    assert find_module("test-from-an-entry-point") is small

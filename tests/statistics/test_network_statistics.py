@@ -1,0 +1,110 @@
+"""The gradient of the network with one hidden layer: right, clipped as it says, and a person's own average."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from zerosum.errors import BadParameter
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.statistics.network import TwoLayer, TwoLayerGradient
+
+Floats = NDArray[np.float64]
+
+
+def made(classes: int = 2, clip: float = 1e6, seed: int = 0, **extra: Any) -> tuple[TwoLayerGradient, Floats]:
+    """A network of 6 features and 5 hidden units, and rows with classes for it."""
+    rng = np.random.default_rng(seed)
+    weights = TwoLayer.start(6, 5, classes, seed) + 0.1 * rng.normal(size=TwoLayer.size(6, 5, classes))
+    rows = np.column_stack([rng.normal(size=(40, 6)), rng.integers(0, classes, 40)])
+    return TwoLayerGradient(
+        columns=7, hidden=5, classes=classes, clip=clip, radius=100.0, weights=weights, **extra
+    ), rows
+
+
+def loss(stat: TwoLayerGradient, weights: Floats, rows: Floats) -> float:
+    network = TwoLayer.of_flat(weights, stat.columns - 1, stat.hidden, stat.classes)
+    chance = network.probabilities(rows[:, :-1])
+    return -float(np.sum(np.log(chance[np.arange(len(rows)), rows[:, -1].astype(int)])))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_the_gradient_is_that_of_the_loss(classes: int) -> None:
+    stat, rows = made(classes)
+    found = stat.total(Units.from_rows(rows))
+    step = 1e-5 * np.eye(stat.size)
+    slopes = [(loss(stat, stat.weights + h, rows) - loss(stat, stat.weights - h, rows)) / 2e-5 for h in step]
+    assert found == pytest.approx(np.array(slopes), abs=1e-4)
+
+
+def one_by_one(stat: TwoLayerGradient, rows: Floats) -> Floats:
+    free = stat.model_copy(update={"clip": 1e9})
+    return np.array([free.total(Units.from_rows(row[None, :])) for row in rows])
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_every_example_is_clipped_over_all_tensors_together(classes: int) -> None:
+    stat, rows = made(classes, clip=1.3)
+    each = one_by_one(stat, rows)
+    norms = np.linalg.norm(each, axis=1)
+    assert 3 < np.sum(norms > 1.3) < 37
+    wanted = np.sum(each * np.minimum(1, 1.3 / norms)[:, None], axis=0)
+    assert stat.total(Units.from_rows(rows)) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_a_persons_examples_are_averaged_before_the_clip() -> None:
+    stat, rows = made(clip=0.3)
+    each = one_by_one(stat, rows)
+    sizes = [1, 7, 2, 30]
+    people = np.split(rows, np.cumsum(sizes)[:-1])
+    wanted = np.zeros(stat.size)
+    for own in np.split(each, np.cumsum(sizes)[:-1]):
+        mean = own.mean(axis=0)
+        wanted += mean * min(1, 0.3 / np.linalg.norm(mean))
+    assert stat.total(Units.from_list(people)) == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_replaced_example_comes_within_two_percent_of_the_sensitivity(classes: int) -> None:
+    stat, rows = made(classes, clip=0.05)
+    farthest = 0.0
+    for row in rows:
+        for label in range(classes):
+            other = np.append(row[:-1], label)
+            here, there = (stat.total(Units.from_rows(each[None, :])) for each in (row, other))
+            farthest = max(farthest, float(np.linalg.norm(here - there)))
+        assert np.linalg.norm(here) <= stat.sensitivity(Adjacency.ADD_REMOVE) * (1 + 1e-12)
+    far = stat.sensitivity(Adjacency.REPLACE_ONE)
+    assert farthest <= far * (1 + 1e-12)
+    if classes == 2:
+        assert farthest >= 0.98 * far
+
+
+def test_ranges_bring_classes_back_as_they_are() -> None:
+    plain, rows = made(3, clip=0.5)
+    rows[:, :-1] = np.clip(rows[:, :-1], -3, 3)
+    ranged = plain.model_copy(
+        update={"lower": np.array([-3.0] * 6 + [0.0]), "upper": np.array([3.0] * 6 + [2.0]), "scale": np.full(6, 1 / 3)}
+    )
+    assert ranged.total(Units.from_rows(rows)) == pytest.approx(plain.total(Units.from_rows(rows)), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"weights": np.zeros(3)}, "there must be 41 weights"),
+        ({"weights": np.full(41, 1e7)}, "must not exceed"),
+        ({"classes": 1}, "greater than or equal to 2"),
+        ({"center": [1.0]}, "center must hold one number"),
+        ({"scale": np.zeros(6)}, "every scale must be positive"),
+        ({"columns": 1}, "a feature beside the response"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
+    params: dict[str, Any] = {"columns": 7, "hidden": 5, "clip": 1.0, "weights": np.zeros(41)}
+    with pytest.raises(BadParameter, match=words):
+        TwoLayerGradient(**params | change)
