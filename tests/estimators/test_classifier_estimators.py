@@ -126,3 +126,19 @@ def test_a_study_of_images(tmp_path: Path) -> None:
     estimate = study.run().estimate
     assert estimate["weights"].axes[1].labels == ("0.0", "1.0")
     assert estimate["accuracy"][0] > 0.6
+
+
+def test_a_training_goes_on_where_it_was_and_a_finished_one_costs_nothing(tmp_path: Path) -> None:
+    policies = {
+        name: zerosum.Policy(population=name, unit="record", data="synthetic", ledger=tmp_path / f"{name}.sqlite")
+        for name in X
+    }
+    settings = {**SETTINGS, "random_state": None, "unit": "record", "policies": policies, "rounds": 4}
+    asked = FeatureClassifier(QUICK, classes=["same", "other"], checkpoint=tmp_path / "kept", attempts=2, **settings)
+    first = asked.fit(X, Y).weights_
+    spent = [len(policy.open_ledger().entries()) for policy in policies.values()]
+    again = asked.fit(X, Y)
+    assert np.array_equal(again.weights_, first)
+    assert [len(policy.open_ledger().entries()) for policy in policies.values()] == spent
+    with pytest.raises(zerosum.ZerosumError, match="another study"):
+        asked.set_params(rounds=5).fit(X, Y)

@@ -114,7 +114,7 @@ def test_waves_follow_a_gaussian_kernel() -> None:
     ("settings", "reason"),
     [
         ({}, "need a kind"),
-        ({"kind": "nothing"}, "no features of the kind 'nothing'; known are linear, random, scattering"),
+        ({"kind": "nothing"}, "no features of the kind 'nothing'; known are linear, module, random, scattering"),
         ({"kind": "scattering", "height": 4, "width": 8}, "height"),
         ({"kind": "scattering", "height": 8, "width": 8, "scales": 4}, "at least 16 pixels"),
         ({"kind": "scattering", "height": 8, "width": 8, "highest": 0.0}, "highest must lie above lowest"),

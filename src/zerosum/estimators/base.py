@@ -186,6 +186,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
                 unit=unit,
                 policies=policies,
                 random_state=None if self.random_state is None else int(self.random_state),
+                attempts=getattr(self, "attempts", 0),
+                checkpoint=getattr(self, "checkpoint", None),
             )
 
     def _reproduction_policy(self, name: str, unit: Unit, ledger: Path) -> Policy:

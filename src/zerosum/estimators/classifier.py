@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -162,6 +163,12 @@ class FeatureClassifier(JointClassifier):
     epsilon, delta, scheme, colluders, dropouts, unit, policies, random_state
         As in `PCA`.
 
+    attempts : int, default=0
+        How many rounds, in all, may be tried once more after a loss or a kill; paid for in advance.
+    checkpoint : path, optional
+        A folder in which the training survives its process: the same fit with the same folder goes on where it was, and
+        gives the result of a finished one again for nothing.
+
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
@@ -208,6 +215,8 @@ class FeatureClassifier(JointClassifier):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        attempts: int = 0,
+        checkpoint: str | PathLike[str] | None = None,
     ) -> None:
         JointEstimator.__init__(
             self,
@@ -226,6 +235,8 @@ class FeatureClassifier(JointClassifier):
         self.upper = upper
         self.evaluate_share = evaluate_share
         self.hold_out = hold_out
+        self.attempts = attempts
+        self.checkpoint = checkpoint
         self.rounds = rounds
         self.clip = clip
         self.learning_rate = learning_rate

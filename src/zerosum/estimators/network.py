@@ -8,6 +8,7 @@ Tested in tests/estimators/test_network_estimator.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -65,6 +66,12 @@ class NeuralClassifier(JointClassifier):
         As in `FeatureClassifier`.
     missing, epsilon, delta, scheme, colluders, dropouts, unit, policies, random_state
         As in `LinearRegression`.
+
+    attempts : int, default=0
+        How many rounds, in all, may be tried once more after a loss or a kill; paid for in advance.
+    checkpoint : path, optional
+        A folder in which the training survives its process: the same fit with the same folder goes on where it was, and
+        gives the result of a finished one again for nothing.
 
     Attributes
     ----------
@@ -128,6 +135,8 @@ class NeuralClassifier(JointClassifier):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        attempts: int = 0,
+        checkpoint: str | PathLike[str] | None = None,
     ) -> None:
         RangedEstimator.__init__(
             self,
@@ -161,6 +170,8 @@ class NeuralClassifier(JointClassifier):
         self.start = start
         self.evaluate_share = evaluate_share
         self.hold_out = hold_out
+        self.attempts = attempts
+        self.checkpoint = checkpoint
 
     def _take_shape(self, shape: tuple[int, ...]) -> None:
         self._image = shape

@@ -63,7 +63,12 @@ class Featured(BoundedStatistic):
         """The name of what enters, for `Units.made`: everything it depends on."""
         return _digest([self.feature_map.kind, self.feature_map.model_dump(), self.part, self.hold_out])
 
+    def check(self, units: Units) -> None:
+        super().check(units)
+        self.feature_map.ready()
+
     def entering(self, units: Units) -> Units:
+        self.feature_map.ready()
         return units.made(self._called, lambda: self._featured(units))
 
     def _featured(self, units: Units) -> Units:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 
 from zerosum.coordinator.journal import Journal
@@ -21,7 +22,7 @@ class Checkpoint:
     Sites' identities lie here because in one process they have no other home. The journal holds nothing private.
     """
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: str | PathLike[str]) -> None:
         self._folder = Path(folder)
 
     def identity(self, site: str) -> Identity:

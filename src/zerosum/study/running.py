@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing
-from pathlib import Path
+from os import PathLike
 from typing import Literal
 
 from numpy.typing import ArrayLike
@@ -57,7 +57,7 @@ def run(
     random_state: int | None = None,
     attempts: int = 0,
     observer: Observer = nobody,
-    checkpoint: Path | str | None = None,
+    checkpoint: str | PathLike[str] | None = None,
 ) -> Result:
     """Run a program of `zerosum.algorithms` over sites held in memory. Running again is spending again.
 

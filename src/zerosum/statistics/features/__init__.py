@@ -14,10 +14,13 @@ from typing import Any
 
 from zerosum.errors import BadParameter
 from zerosum.statistics.features.base import FeatureMap
+from zerosum.statistics.features.module import ModuleFeatures
 from zerosum.statistics.features.random import LinearFeatures, RandomFeatures
 from zerosum.statistics.features.scattering import Scattering
 
-_registry: dict[str, type[FeatureMap]] = {kind.kind: kind for kind in (LinearFeatures, RandomFeatures, Scattering)}
+_registry: dict[str, type[FeatureMap]] = {
+    each.kind: each for each in (LinearFeatures, RandomFeatures, Scattering, ModuleFeatures)
+}
 
 ENTRY_POINTS = "zerosum.features"
 
@@ -50,4 +53,4 @@ def build(settings: Mapping[str, Any]) -> FeatureMap:
     return _registry[kind](**{name: value for name, value in settings.items() if name != "kind"})
 
 
-__all__ = ["FeatureMap", "LinearFeatures", "RandomFeatures", "Scattering", "build", "register"]
+__all__ = ["FeatureMap", "LinearFeatures", "ModuleFeatures", "RandomFeatures", "Scattering", "build", "register"]

@@ -51,6 +51,9 @@ class FeatureMap(BaseModel, ABC):
     def map_batch(self, rows: Array) -> Array:
         """The features of `batch` rows of doubles."""
 
+    def ready(self) -> None:
+        """Whatever can fail before any row is there: a site refuses then, and no row is to blame."""
+
     def __call__(self, rows: Array) -> Array:
         """The features of any number of rows, as single floats; each row is mapped by itself, and one for which the map
         fails has none: an error would tell whoever asks about a unit."""

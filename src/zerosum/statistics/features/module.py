@@ -1,0 +1,132 @@
+"""Features by a frozen PyTorch module that a site knows by name: a public, pretrained network, say.
+
+Tested in tests/statistics/test_module_features.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import Field, JsonValue, model_validator
+
+from zerosum.arrays import Array, Floats
+from zerosum.errors import BadParameter, Refused
+from zerosum.kernel.statistic import to_numpy
+from zerosum.statistics.features.base import FeatureMap
+from zerosum.statistics.module_gradients import deterministic, own_device, torch_
+from zerosum.statistics.module_registry import find_module
+from zerosum.statistics.rows import fold
+
+
+class ModuleFeatures(FeatureMap):
+    """What a module from the site's own registry (`zerosum.modules`) gives for each row, in evaluation mode.
+
+    Rows are clamped to [`lowest`, `highest`], mapped to [0, 1] and given the `shape` of one example. Weights are what
+    the module's factory puts there, from a public seed where they are random; they must be public, and the same at
+    every site. `outputs` says how many numbers it gives.
+
+    A module may look at a whole batch. That it does not, nor rounds a row by where it stands, is tested before any row
+    of a site is used: public random rows must have the same features in every place and beside any others, bit for bit,
+    in batches of 64, or half as many, and so on; otherwise rows go one by one.
+    """
+
+    kind: ClassVar[str] = "module"
+    module: str = Field(min_length=1, max_length=200)
+    settings: Mapping[str, JsonValue] = Field(default_factory=dict)
+    shape: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1, max_length=6)
+    outputs: int = Field(gt=0, le=100_000)
+    lowest: float = Field(default=0.0, ge=-1e9, le=1e9)
+    highest: float = Field(default=255.0, ge=-1e9, le=1e9)
+    seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        if self.highest - self.lowest < 1e-9:
+            raise ValueError("highest must lie above lowest")
+        return self
+
+    @property
+    def inputs(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.outputs
+
+    @cached_property
+    def _device(self) -> Any:
+        return torch_().device(own_device())
+
+    @cached_property
+    def _frozen(self) -> Any:
+        torch, factory = torch_(), find_module(self.module)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            try:
+                module = factory(**dict(self.settings))
+            except Exception as error:  # the site's code and public settings: no data are near
+                raise BadParameter(
+                    f"the module {self.module!r} cannot be built with these settings: {error}"
+                ) from error
+        if not isinstance(module, torch.nn.Module):
+            raise BadParameter(f"the factory of {self.module!r} does not return a torch.nn.Module")
+        return module.eval().to(self._device)
+
+    @cached_property
+    def _together(self) -> int:
+        """How many rows go at once: as many as nobody changes another in."""
+        rng = np.random.default_rng(0)
+        try:
+            with deterministic():
+                tried = self.batch
+                while tried > 1 and not self._keeps(rng.random((tried, self.inputs))):
+                    tried //= 2
+                if not self._keeps(rng.random((tried, self.inputs))):
+                    raise Refused(f"the module {self.module!r} computes the same row differently each time")
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise BadParameter(
+                f"the module {self.module!r} does not take rows of shape {self.shape}: {error}"
+            ) from error
+        return tried
+
+    def _keeps(self, rows: Floats) -> bool:
+        count = len(rows)
+        base = self._run(rows)
+        if base.shape != (count, self.outputs):
+            raise BadParameter(
+                f"the module {self.module!r} gives {base.shape[1:]} numbers for a row, {self.outputs} were said"
+            )
+        for shift in sorted({0, 1, count // 2, count - 1}):
+            if not np.array_equal(self._run(np.roll(rows, shift, axis=0)), np.roll(base, shift, axis=0)):
+                return False
+        for other in (0.0, 1.0):
+            beside = np.full_like(rows, other)
+            beside[count // 2] = rows[count // 2]
+            if count > 1 and not np.array_equal(self._run(beside)[count // 2], base[count // 2]):
+                return False
+        return True
+
+    def _run(self, rows: Floats) -> Floats:
+        torch = torch_()
+        given = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(self._device)
+        with torch.no_grad():
+            found = self._frozen(given.reshape(len(rows), *self.shape))
+        return np.asarray(found.reshape(len(rows), -1).double().cpu().numpy())
+
+    def ready(self) -> None:
+        """Build and test the module, before any row is there."""
+        _ = self._together
+
+    def map_batch(self, rows: Array) -> Array:
+        xp = array_namespace(rows)
+        pixels = to_numpy(xp.clip((rows - self.lowest) / (self.highest - self.lowest), 0.0, 1.0))
+        with deterministic():
+            parts = [self._run(pixels[at : at + self._together]) for at in range(0, self.batch, self._together)]
+        found = np.concatenate(parts)
+        norm = np.sqrt(fold(found * found))[:, None]
+        return xp.asarray(found / np.where(norm > 0, norm, 1.0))
