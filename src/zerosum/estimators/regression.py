@@ -302,8 +302,8 @@ class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  
     center, scale : float or array of shape (n_features,), optional
         What is declared of the features: an ordinary value, and an ordinary deviation from it. It saves budget.
     fit_intercept : bool, default=True
-        Whether there is a constant. Without one the model passes through the middle of the ranges, or the centre that is
-        declared or measured, not through 0.
+        Whether there is a constant. Without one the model passes through the middle of the ranges, or the centre that
+        is declared or measured, not through 0.
     standardise : {"auto", "dp", "none"}, default="auto"
         Whether a release of every column's mean and size is bought first; "auto" does where its noise is small and
         nothing is declared.
