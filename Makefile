@@ -33,7 +33,7 @@ slow: $(READY)
 # Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do, and gradients of
 # PyTorch modules.
 test-torch: $(TORCH)/.ready
-	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators -k "torch or module_gradient or module_predictions or test_module"
+	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators tests/benchmarks -k "torch or module_gradient or module_predictions or test_module"
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -90,7 +90,7 @@ class NeuralClassifier(RangedAlgorithm):
     start: int = Field(default=0, ge=0)
     evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
     hold_out: float = Field(default=0.1, ge=0, le=0.9)
-    batch: int = Field(default=128, ge=1, le=8192)
+    batch: int = Field(default=256, ge=1, le=8192)
     precision: str = Field(default="float32", pattern="^float(32|64)$")
 
     @model_validator(mode="before")

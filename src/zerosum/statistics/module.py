@@ -20,8 +20,6 @@ from zerosum.statistics.network import Examples
 from zerosum.statistics.predictions import PredictionHistogram
 from zerosum.statistics.rows import INSIDE, exponential, fold
 
-_AT_ONCE = 2048  # numbers of every gradient that are made doubles together: they stay in a processor's cache
-
 
 class ModuleExamples(Examples):
     """What statistics of PyTorch modules share: the module by its name, its public weights, and how examples go in."""
@@ -30,7 +28,7 @@ class ModuleExamples(Examples):
     settings: Mapping[str, JsonValue] = Field(default_factory=dict)
     shape: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1, max_length=6)
     weights: FloatArray
-    batch: int = Field(default=128, ge=1, le=8192)
+    batch: int = Field(default=256, ge=1, le=8192)
     precision: Literal["float32", "float64"] = "float32"
 
     @model_validator(mode="after")
@@ -118,21 +116,15 @@ class ModuleGradient(ModuleExamples):
 
     def _records(self, x: Tensor, y: Tensor) -> Floats:
         torch, run = torch_(), self.runner
-        parameters, width = run.parameters(self.weights), self._width
+        parameters = run.parameters(self.weights)
         total = torch.zeros(run.size, dtype=torch.float64, device=run.device)
         for real, own, label in run.batches(x, y):
-            gradients = run.gradients(parameters, own, label)
-            factors, sound = self._factors(run.norms(gradients))
-            factors[real:] = 0
-            all_sound = bool(sound.all())
-            at = 0
-            for each in gradients:
-                if not all_sound:
-                    each = torch.where(sound[:, None], each, torch.zeros_like(each))
-                for start in range(0, each.shape[1], width):
-                    part = factors @ each[:, start : start + width].double()
-                    total[at : at + len(part)] += part
-                    at += len(part)
+            for where, rows, norms in run.rows(run.gradients(parameters, own, label)):
+                factors, sound = self._factors(norms)
+                factors[max(real - where.start, 0) :] = 0
+                if not bool(sound.all()):
+                    rows = torch.where(sound[:, None], rows, torch.zeros_like(rows))
+                total += factors @ rows
         return np.asarray(total.cpu().numpy())
 
     def _people(self, x: Tensor, y: Tensor, sizes: list[int]) -> Floats:
@@ -143,16 +135,16 @@ class ModuleGradient(ModuleExamples):
         units = iter(sizes)
         size = left = next(units)
         for real, own, label in run.batches(x, y):
-            rows = torch.cat([each[:real].double() for each in run.gradients(parameters, own, label)], dim=1)
-            for row in rows:
-                mean += row / size
-                left -= 1
-                if left == 0:
-                    factor, sound = self._factors(torch.linalg.vector_norm(mean)[None])
-                    if bool(sound):
-                        total += factor * mean
-                    mean.zero_()
-                    size = left = next(units, 0)
+            for where, rows, _norms in run.rows(run.gradients(parameters, own, label)):
+                for row in rows[: max(real - where.start, 0)]:
+                    mean += row / size
+                    left -= 1
+                    if left == 0:
+                        factor, sound = self._factors(torch.linalg.vector_norm(mean)[None])
+                        if bool(sound):
+                            total += factor * mean
+                        mean.zero_()
+                        size = left = next(units, 0)
         return np.asarray(total.cpu().numpy())
 
     def _factors(self, norms: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,11 +153,6 @@ class ModuleGradient(ModuleExamples):
         sound = torch.isfinite(norms)
         factors = torch.clamp(self.clip / torch.clamp(norms * INSIDE, min=1e-300), max=1.0)
         return torch.where(sound, factors, torch.zeros_like(factors)), sound
-
-    @property
-    def _width(self) -> int:
-        on_processor: bool = self.runner.device.type == "cpu"
-        return _AT_ONCE if on_processor else self.size
 
     @cached_property
     def _nobody(self) -> Floats:

@@ -43,6 +43,7 @@ from zerosum.statistics.module_registry import find_module
 Tensor = Any  # torch ships with its own types, but need not be here
 
 DEVICE = "ZEROSUM_TORCH_DEVICE"  # a site's own setting: cpu, cuda, cuda:1
+_AT_ONCE = 8  # examples whose gradients are made doubles together
 _log = logging.getLogger(__name__)
 
 
@@ -137,19 +138,23 @@ def _runner(architecture: Architecture, batch: int, device: str, threads: int) -
 def deterministic() -> Iterator[None]:
     """PyTorch's deterministic kernels, as long as this lasts."""
     torch = torch_()
-    before, only_warned = (
+    filling = torch.utils.deterministic
+    before = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
+        filling.fill_uninitialized_memory,
     )
     with warnings.catch_warnings(), torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):
         warnings.simplefilter("ignore")  # a kernel without a deterministic form is the test's to find
         torch.use_deterministic_algorithms(True, warn_only=True)
+        filling.fill_uninitialized_memory = False  # it would write every result twice
         try:
             yield
         except torch.OutOfMemoryError as error:
             raise MemoryError(str(error)) from None  # nobody's fault among the units
         finally:
-            torch.use_deterministic_algorithms(before, warn_only=only_warned)
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            filling.fill_uninitialized_memory = before[2]
 
 
 class Runner:
@@ -193,23 +198,32 @@ class Runner:
     @cached_property
     def _gradient(self) -> Any:
         from torch.func import functional_call, grad, vmap
-        from torch.nn import functional  # type: ignore[import-not-found,unused-ignore]
 
-        classes = self.architecture.classes
+        torch, classes = torch_(), self.architecture.classes
+        places = torch.arange(classes, device=self.device, dtype=self.dtype)
 
         def loss(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
             out = functional_call(self.module, p, (x[None],))
             if classes == 1:
                 return 0.5 * (out.reshape(()) - y) ** 2
-            return functional.cross_entropy(out, y.long()[None])
+            return -(torch.log_softmax(out[0], dim=0) * (places == y)).sum()  # no look-up, which some devices add up
 
         return vmap(grad(loss), in_dims=(None, 0, 0))
 
-    def norms(self, gradients: list[Tensor]) -> Tensor:
-        """Of every example, over all tensors, in doubles."""
+    def rows(self, gradients: list[Tensor]) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Gradients over all tensors as rows of doubles, with their norms; on a processor a few examples at a time,
+        which stay in its cache."""
         torch = torch_()
-        squares = [torch.linalg.vector_norm(each, dim=1, dtype=torch.float64) ** 2 for each in gradients]
-        return torch.sqrt(sum(squares))
+        count = len(gradients[0])
+        few = _AT_ONCE if self.device.type == "cpu" else count
+        for start in range(0, count, few):
+            own = slice(start, min(start + few, count))
+            rows = torch.empty(own.stop - start, self.size, dtype=torch.float64, device=self.device)
+            at = 0
+            for each in gradients:
+                rows[:, at : at + each.shape[1]] = each[own]
+                at += each.shape[1]
+            yield own, rows, torch.linalg.vector_norm(rows, dim=1)
 
     def batches(self, x: Tensor, y: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Examples in batches of the one shape: how many are real, and the batch, padded with zeros."""
@@ -269,13 +283,9 @@ class Runner:
         parameters = {name: each.detach() for name, each in self.module.named_parameters()}
 
         def seen(x: Tensor, y: Tensor) -> Tensor:
-            found = self.gradients(parameters, x, y)
-            parts = [
-                self.outputs(parameters, x).double(),
-                self.norms(found)[:, None],
-                *[each.double() for each in found],
-            ]
-            return torch.cat(parts, dim=1)
+            parts = list(self.rows(self.gradients(parameters, x, y)))
+            found = [torch.cat([each[k] for each in parts]) for k in (1, 2)]
+            return torch.cat([self.outputs(parameters, x).double(), found[1][:, None], found[0]], dim=1)
 
         base = seen(x, y)
         for shift in sorted({0, 1, 3 % batch, batch // 2, batch - 1}):
