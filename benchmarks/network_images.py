@@ -13,8 +13,7 @@ stands beside it: `DP-SGD`, small samples by a trusted curator who has all recor
 distributions for a replaced record (`python benchmarks/network.py accounting`); accounting for added and removed ones,
 as libraries have it by default, would allow 1.05 to 1.9 times less, and is no such guarantee.
 
-`--search` trains on 50 000 images and looks at the other 10 000 of the training set. The settings below are from such a
-search with 1500 images: search again on a GPU, and write down what it finds, before the test set is used.
+`--search` trains on 50 000 images and looks at the other 10 000 of the training set; the settings below are from that.
 Without it the test set is looked at, once for each seed. Per-example gradients are taken layer by layer (a batched
 product each) in chunks; at the start they are held against `torch.func`, which is what `ModuleGradient` uses.
 """
