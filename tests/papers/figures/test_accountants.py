@@ -45,9 +45,11 @@ def test_a_full_run_has_more_points_and_the_summary_a_few() -> None:
 def test_experiments_are_found_by_name_and_know_their_data() -> None:
     separations = ["ica-epsilon", "ica-subjects", "ica-delta", "ica-maps"]
     regressions = ["fm-epsilon", "fm-samples", "fm-delta", "fm-error"]
+    networks = ["nn-epsilon", "nn-samples"]
     mixtures = ["otd-mog-epsilon", "otd-mog-samples", "otd-mog-delta"]
     components = ["pca-epsilon", "pca-samples", "pca-delta"]
-    assert list(EXPERIMENTS) == [*components, *separations, *regressions, *mixtures, "cape-delta", "accountants"]
+    last = ["cape-delta", "accountants"]
+    assert list(EXPERIMENTS) == [*components, *separations, *regressions, *networks, *mixtures, *last]
     with pytest.raises(BadParameter, match="unknown figure 'pca-moon'; there are pca-epsilon"):
         find("pca-moon")
     assert find("pca-delta").dataset(None) == "synthetic"
