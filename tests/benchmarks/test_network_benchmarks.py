@@ -37,4 +37,5 @@ def test_torch_images_train_and_gradients_are_those_of_torch_func() -> None:
     scores = [images.train(data, 0, 30, 60.0, noise, 0.9, 64) for noise in (0.0, 1e4)]
     assert scores[0] > 0.25 > scores[1]
     assert set(images.CHOSEN) == set(images.DP_SGD) == {epsilon for epsilon, _ in images.NOISE}
-    assert all((epsilon, steps) in images.NOISE for epsilon, (steps, _) in images.CHOSEN.items())
+    for epsilon, (steps, _travel, sample) in images.CHOSEN.items():
+        assert (steps, sample) == (images.SMALL_STEPS, images.SMALL) or (epsilon, steps) in images.NOISE
