@@ -58,8 +58,9 @@ def threads(count: int) -> Iterator[None]:
 # ---- units near decisions ---------------------------------------------------------------------------------------
 
 
-def alone(stat: BoundedStatistic, unit: Floats) -> Floats:
-    return stat.total(Units.from_list([unit]))
+def alone(stat: BoundedStatistic, unit: Floats, as_array: Callable[[Floats], Any] = np.asarray) -> Floats:
+    listed = Units.from_list([unit])
+    return stat.total(Units(as_array(np.asarray(listed.rows)), listed.offsets))
 
 
 def jump(stat: BoundedStatistic, one: Floats, other: Floats) -> tuple[Floats, Floats]:
@@ -160,12 +161,18 @@ def name(case: Case) -> str:
 
 
 @cache
-def near_decisions(number: int) -> tuple[list[Floats], list[Floats], list[Floats], list[Floats]]:
-    """For one case: records and what each contributes alone, then units of several rows and what they contribute."""
+def near_decisions(number: int, namespace: str) -> tuple[list[Floats], list[Floats], list[Floats], list[Floats]]:
+    """For one case: records and what each contributes alone, then units of several rows and what they contribute.
+
+    Libraries need not round alike (PyTorch's square root is not always the nearest number), so that alone means in the
+    same arrays.
+    """
+    as_array = NAMESPACES[namespace]
     stat, rng = build(*(SMALL + WIDE)[number]), np.random.default_rng(1)
     pool = at_the_edge(stat, rng, 1) + [draw(stat, rng, 1) for _ in range(6)] + extremes(stat, rng)[::3]
     longer = at_the_edge(stat, rng, 3)[:6] + [draw(stat, rng, rows) for rows in (2, 2, 17, 40)]
-    return pool, [alone(stat, unit) for unit in pool], longer, [alone(stat, unit) for unit in longer]
+    said = [alone(stat, unit, as_array) for unit in pool]
+    return pool, said, longer, [alone(stat, unit, as_array) for unit in longer]
 
 
 @pytest.mark.parametrize("number", range(len(SMALL + WIDE)), ids=lambda number: name((SMALL + WIDE)[number]))
@@ -173,7 +180,7 @@ def near_decisions(number: int) -> tuple[list[Floats], list[Floats], list[Floats
 @pytest.mark.parametrize("count", [1, 2], ids="{}-threads".format)
 def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) -> None:
     stat, rng, as_array = build(*(SMALL + WIDE)[number]), np.random.default_rng(count), NAMESPACES[namespace]
-    pool, said, longer, valid = near_decisions(number)
+    pool, said, longer, valid = near_decisions(number, namespace)
     with threads(count):
         for size in COUNTS if namespace == "numpy" else COUNTS[3::5]:
             picks = rng.integers(len(pool), size=size).tolist()

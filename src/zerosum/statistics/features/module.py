@@ -15,7 +15,7 @@ from array_api_compat import array_namespace
 from pydantic import Field, JsonValue, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.errors import BadParameter, Refused
+from zerosum.errors import BadParameter, Refused, ZerosumError
 from zerosum.kernel.statistic import to_numpy
 from zerosum.statistics.features.base import FeatureMap
 from zerosum.statistics.module_gradients import deterministic, own_device, torch_
@@ -70,9 +70,7 @@ class ModuleFeatures(FeatureMap):
             try:
                 module = factory(**dict(self.settings))
             except Exception as error:  # the site's code and public settings: no data are near
-                raise BadParameter(
-                    f"the module {self.module!r} cannot be built with these settings: {error}"
-                ) from error
+                raise BadParameter(f"the module {self.module!r} cannot be built so: {error}") from error
         if not isinstance(module, torch.nn.Module):
             raise BadParameter(f"the factory of {self.module!r} does not return a torch.nn.Module")
         return module.eval().to(self._device)
@@ -88,10 +86,10 @@ class ModuleFeatures(FeatureMap):
                     tried //= 2
                 if not self._keeps(rng.random((tried, self.inputs))):
                     raise Refused(f"the module {self.module!r} computes the same row differently each time")
+        except ZerosumError:
+            raise
         except (RuntimeError, ValueError, TypeError) as error:
-            raise BadParameter(
-                f"the module {self.module!r} does not take rows of shape {self.shape}: {error}"
-            ) from error
+            raise BadParameter(f"the module {self.module!r} does not take rows of this shape: {error}") from error
         return tried
 
     def _keeps(self, rows: Floats) -> bool:
