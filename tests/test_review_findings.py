@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from small_studies import QUESTION, make, make_sites
+from zerosum import algorithms
+from zerosum.coordinator.journal import Journal
 from zerosum.engines.in_process import InProcess
-from zerosum.errors import BadParameter, ZerosumError
+from zerosum.errors import BadInput, BadParameter, Refused, ZerosumError
 from zerosum.kernel.accountant import mixed_epsilon
 from zerosum.kernel.events import Sampling, Subsampled
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.protocol.codec import decode_message, decode_reply, encode
-from zerosum.protocol.messages import Consent
+from zerosum.protocol.messages import Consent, Propose
 from zerosum.site.account import Spend, Total
+from zerosum.site.policy import Policy
+from zerosum.site.site import Site
 from zerosum.statistics import build
-from zerosum.study import execute, pin
+from zerosum.study import execute, pin, run
+from zerosum.study.planning import make_plan
 
 
 def test_a_dealer_gains_from_every_step_of_a_phase() -> None:
@@ -129,3 +137,76 @@ def test_a_hostile_table_does_not_hang_a_site() -> None:
     assert statistic.sensitivity(Adjacency.REPLACE_ONE) >= np.ptp(shape) * (1 - 1e-9)
     with pytest.raises(BadParameter, match="coefficients, more than"):
         build("polynomial_coefficients", {"columns": 41, "clip": 1.0, "table": [[1.0]] * 7, "weights": [1.0] * 7})
+
+
+def test_a_persons_rows_that_cancel_do_not_round_others_away() -> None:
+    """Weights, radius and clip are the coordinator's; rows of +G and -G with a mean of zero are not small."""
+    features, hidden, size, clip = 4, 8, 2.0**19, 1e-8
+    first, second = np.full(features * hidden, size), np.array([size, -size] * (hidden // 2))
+    weights = np.concatenate([first, np.zeros(hidden), second, np.zeros(1)])
+    params = {"columns": 5, "hidden": hidden, "weights": weights, "radius": 1e6, "clip": clip}
+    statistic = build("two_layer_gradient", params)
+    others = [np.array([[1.0, 2.0, 3.0, 4.0, 0.0]])] * 200
+    cancelling = np.array([[2.0**18] * 4 + [0.0], [2.0**18] * 4 + [1.0]])
+    one, two = (statistic.total(Units.from_list([*others, unit])) for unit in (cancelling, np.zeros((2, 5))))
+    assert np.linalg.norm(one - two) <= 2 * clip * (1 + 1e-9)
+
+
+def test_a_checkpoint_knows_its_data(tmp_path: Path) -> None:
+    data = {name: np.random.default_rng(n).normal(size=(30, 2)) for n, name in enumerate("ab")}
+    policies = {name: Policy.throwaway(name, tmp_path / f"{name}.sqlite", unit="record") for name in data}
+    asked: dict[str, Any] = dict(
+        epsilon=1.0, delta=1e-5, unit="record", policies=policies, checkpoint=tmp_path / "kept"
+    )
+    program = algorithms.Mean(columns=("x", "y"), clip=1.0)
+    run(program, data, **asked)
+    with pytest.raises(Refused, match="are not those of the study"):
+        run(program, {**data, "b": data["b"] + 1}, **asked)
+
+
+def test_a_site_without_a_module_refuses_before_anybody_pays(tmp_path: Path) -> None:
+    policies = {
+        name: Policy.throwaway(name, tmp_path / f"{name}.sqlite", unit="record", statistics=("module_gradient",))
+        for name in "ab"
+    }
+    plan = make_plan(
+        algorithms.Mean(columns=("x",), clip=1.0),
+        Terms(
+            sites=(PlannedSite("a"), PlannedSite("b")),
+            epsilon=1.0,
+            delta=1e-5,
+            scheme=Scheme("local"),
+            coalition=Coalition(1),
+            unit="record",
+        ),
+        "study",
+    )
+    asked = PlannedRelease("module_gradient", 2.0, 1.0, 3, 1.0)
+    plan = replace(plan, releases=(asked,), question=Question(parameters={"model": "nobody has it"}))
+    site = Site("a", Units(np.zeros((20, 2))), policies["a"])
+    with pytest.raises(BadParameter, match="unknown module 'nobody has it'"):
+        site.handle(Propose(plan))
+
+
+def test_a_journal_with_a_changed_length_is_damaged_and_stays(tmp_path: Path) -> None:
+    data = {name: np.random.default_rng(n).normal(size=(30, 2)) for n, name in enumerate("ab")}
+    policies = {name: Policy.throwaway(name, tmp_path / f"{name}.sqlite", unit="record") for name in data}
+    program = algorithms.KMeans(columns=("x", "y"), clip=1.0, n_clusters=2, rounds=3)
+    run(program, data, epsilon=1.0, delta=1e-5, unit="record", policies=policies, checkpoint=tmp_path / "kept")
+    path = tmp_path / "kept" / "journal"
+    whole = path.read_bytes()
+    at = len(b"zerosum journal 1\n")
+    for _ in range(3):
+        for bit in (7, 5, 2):  # of the length's bytes: a little longer, and far beyond the end
+            changed = bytearray(whole)
+            changed[at + bit] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(BadInput, match="damaged"):
+                Journal.open(tmp_path / "kept")
+            assert path.read_bytes() == bytes(changed)
+        at += 48 + int.from_bytes(whole[at : at + 8], "big")
+    path.write_bytes(whole)
+    journal = Journal.open(tmp_path / "kept")
+    assert journal is not None
+    with journal:
+        assert journal.finished

@@ -56,15 +56,14 @@ def test_every_example_is_clipped_over_all_tensors_together(classes: int) -> Non
     assert stat.total(Units.from_rows(rows)) == pytest.approx(wanted, abs=1e-12)
 
 
-def test_a_persons_examples_are_averaged_before_the_clip() -> None:
+def test_a_persons_examples_are_clipped_one_by_one_and_averaged() -> None:
     stat, rows = made(clip=0.3)
     each = one_by_one(stat, rows)
     sizes = [1, 7, 2, 30]
     people = np.split(rows, np.cumsum(sizes)[:-1])
     wanted = np.zeros(stat.size)
     for own in np.split(each, np.cumsum(sizes)[:-1]):
-        mean = own.mean(axis=0)
-        wanted += mean * min(1, 0.3 / np.linalg.norm(mean))
+        wanted += np.mean([row * min(1, 0.3 / np.linalg.norm(row)) for row in own], axis=0)
     assert stat.total(Units.from_list(people)) == pytest.approx(wanted, abs=1e-12)
 
 

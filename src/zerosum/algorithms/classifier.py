@@ -28,6 +28,7 @@ from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxP
 _NOISE, _TIME, _ROUNDS, _CLIP = 8.9e-4, 7100.0, 40.0, 0.33
 _TIME_POWER, _ROUNDS_POWER, _CLIP_POWER = 0.68, 0.2, 0.14
 _RIDGE = 0.2  # of the whitener, over the norm of its noise
+_FARTHEST = 1e6  # of weights: nothing is learned beyond that
 _AVERAGED = 0.85  # how much of the average weights a round keeps
 
 
@@ -182,6 +183,7 @@ class FeatureClassifier(Algorithm):
         for _ in range(self._turns):
             release = yield self._gradient(mean, projection, weights)
             weights = weights - step / units * release.value.reshape(weights.shape)
+            weights = np.clip(weights, -_FARTHEST, _FARTHEST)
             average, mass = _AVERAGED * average + (1 - _AVERAGED) * weights, _AVERAGED * mass + 1 - _AVERAGED
         weights = average / mass
         found = self._named(mean, projection, weights)

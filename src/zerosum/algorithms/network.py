@@ -96,9 +96,15 @@ class NeuralClassifier(RangedAlgorithm):
     @model_validator(mode="before")
     @classmethod
     def _range_of_classes(cls, given: Any) -> Any:
-        """Where there are ranges for the features alone, classes have theirs: 0 to one less than there are."""
+        """One range is that of every feature. Where there are ranges for the features alone, classes have theirs: 0 to
+        one less than there are. Columns without names are numbered by the shape of the input."""
         if not isinstance(given, dict):
             return given
+        if "columns" not in given and given.get("shape"):  # images have no names for their pixels
+            given = {**given, "columns": (*(f"x{at}" for at in range(math.prod(given["shape"]))), "class")}
+        for name in ("lower", "upper"):
+            if np.shape(given.get(name)) == () and given.get(name) is not None:
+                given = {**given, name: np.full(len(given.get("columns", ())) - 1, float(given[name]))}
         last = {"lower": 0.0, "upper": float(len(given.get("classes", (0, 1))) - 1)}
         for name, end in last.items():
             if given.get(name) is not None and np.shape(given[name]) == (len(given.get("columns", ())) - 1,):

@@ -40,7 +40,7 @@ if sys.platform != "win32":
 
 NAME = "journal"
 _MAGIC = b"zerosum journal 1\n"
-_HEAD = struct.Struct(">Q32s")
+_HEAD = struct.Struct(">Q8s32s")  # a record's length, what that is known by, and the chain's digest with the record
 _START = bytes(32)  # the digest before the first record
 
 
@@ -80,7 +80,7 @@ class Journal:
             try:
                 with os.fdopen(handle, "wb") as file:
                     record = _packed({"kind": "plan"}, plan.to_json())
-                    file.write(_MAGIC + _HEAD.pack(len(record), _chained(_START, record)) + record)
+                    file.write(_MAGIC + _head(record, _chained(_START, record)) + record)
                     file.flush()
                     os.fsync(file.fileno())
                 os.link(name, path)
@@ -163,7 +163,7 @@ class Journal:
         digest = _chained(self._digest, record)
         with _refusing(self.path):
             at = self._file.seek(0, os.SEEK_END)
-            self._file.write(_HEAD.pack(len(record), digest) + record)
+            self._file.write(_head(record, digest) + record)
             self._file.flush()
             os.fsync(self._file.fileno())
         self._take(fields, at + _HEAD.size, len(record))
@@ -178,7 +178,14 @@ class Journal:
             raise self._damaged("it does not begin as one")
         at = len(_MAGIC)
         while at < size:
-            length, digest = _HEAD.unpack(self._file.read(_HEAD.size).ljust(_HEAD.size, b"\0"))
+            head = self._file.read(_HEAD.size)
+            if len(head) < _HEAD.size:
+                self._drop(at, last=True)
+                break
+            length, mark, digest = _HEAD.unpack(head)
+            if mark != _mark(length):  # else a length that was changed would make everything behind it a torn record
+                self._drop(at, last=False)
+                break
             end = at + _HEAD.size + length
             record = self._file.read(length) if end <= size else b""
             if end > size or digest != _chained(self._digest, record):
@@ -197,6 +204,8 @@ class Journal:
 
     def _drop(self, at: int, last: bool) -> None:
         """What follows is no record: the last one, torn, or damage."""
+        if not hasattr(self, "plan"):
+            raise self._damaged("it holds no plan")
         self._file.seek(at)
         if not last and any(self._file.read()):  # some file systems leave zeros where a write was cut off
             raise self._damaged(f"the record at {at} does not match its digest")
@@ -234,6 +243,14 @@ def _unpacked(record: bytes) -> tuple[dict[str, Any], bytes]:
     text, _, numbers = record.partition(b"\n")
     fields: dict[str, Any] = json.loads(text)
     return fields, numbers
+
+
+def _head(record: bytes, digest: bytes) -> bytes:
+    return _HEAD.pack(len(record), _mark(len(record)), digest)
+
+
+def _mark(length: int) -> bytes:
+    return hashlib.sha256(b"length" + length.to_bytes(8, "big")).digest()[:8]
 
 
 def _chained(before: bytes, record: bytes) -> bytes:

@@ -2,8 +2,9 @@
 
 A categorical column becomes one column of 0 or 1 for each public level but the first, which is the reference. An
 interaction is the product of its parts. A site effect is 1 at its site: the first site on the roster is the reference.
-What a row becomes depends on its unit and on public values, so a design costs nothing. Who is held out is drawn by the
-site for each unit anew, whoever it is; no bound rests on that, since the draw enters statistics as any column does.
+What a row becomes depends on its unit and on public values, so a design costs nothing. Who is held out is drawn by a
+hash of the unit's own rows, so that it is the same in every round, after a restart too; no bound rests on that, since
+the draw enters statistics as any column does.
 
 Tested in tests/data/test_design.py.
 """
@@ -329,9 +330,8 @@ class Design(BaseModel):
         effects = [(f"site={site}", 0.0, 1.0) for site in self.sites[1:]] if self.site_effects else []
         return [*found, *effects]
 
-    def expand(self, units: Units, site: str, seed: int | None = None) -> Units:
-        """Rows of `read` (categories as their index) as they enter, at this site. With a seed, who is held out can be
-        had again."""
+    def expand(self, units: Units, site: str) -> Units:
+        """Rows of `read` (categories as their index) as they enter, at this site."""
         rows = np.asarray(units.rows, dtype=np.float64)
         if rows.shape[1] != len(self.read):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
@@ -354,8 +354,7 @@ class Design(BaseModel):
             values = np.clip(rows[:, at], *self.ranges[name])
             parts.append(np.log(values) if name == self.exposure else values)
         if self.hold_out:
-            place = self.sites.index(site) if site in self.sites else 0
-            drawn = np.random.default_rng(None if seed is None else [seed, place]).random(len(units))
+            drawn = units.own_draws(twins="apart")
             parts.append(drawn if units.offsets is None else np.repeat(drawn, np.diff(units.offsets)))
         return replace(units, rows=np.column_stack([*parts, rows[:, -1]]))
 

@@ -90,12 +90,17 @@ class JointClassifier(ClassifierMixin, JointRegression):  # type: ignore[misc]  
     def _rows(self, data: Any, *, first: bool, **checks: Any) -> Floats:
         """One validated table; images (rows x height x width) are laid out line by line."""
         if getattr(data, "ndim", 2) == 3:
-            self._take_shape(np.shape(data)[1:])
+            shape = np.shape(data)[1:]
+            if first:
+                self._take_shape(shape)
+            elif getattr(self, "_shape", shape) != shape:
+                raise BadData(f"images are {shape[0]} x {shape[1]} here, those of the first site are not")
             data = np.reshape(np.asarray(data), (len(data), -1))
         return super()._rows(data, first=first, **checks)
 
     def _take_shape(self, shape: tuple[int, ...]) -> None:
-        """What images look like, for a subclass that wants to know."""
+        """What images look like, by the first site's."""
+        self._shape = shape
 
     # ---- predictions -----------------------------------------------------------------------------------------------
 
@@ -241,9 +246,6 @@ class FeatureClassifier(JointClassifier):
         self.clip = clip
         self.learning_rate = learning_rate
 
-    def _take_shape(self, shape: tuple[int, ...]) -> None:
-        self._shape = shape
-
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         settings = self._settings(tables)
         self.features_ = build(settings)
@@ -274,6 +276,10 @@ class FeatureClassifier(JointClassifier):
                 shape = side, side
             if shape is not None:
                 settings = {"height": int(shape[0]), "width": int(shape[1]), **settings}
+            if not {"height", "width"} <= settings.keys():
+                raise BadParameter(
+                    "say how images lie in the columns: features={'kind': 'scattering', 'height': ..., 'width': ...}"
+                )
             for name, given in (("lowest", self.lower), ("highest", self.upper)):
                 if given is not None:
                     settings.setdefault(name, float(np.asarray(given, dtype=np.float64).item()))

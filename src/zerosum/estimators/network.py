@@ -173,9 +173,6 @@ class NeuralClassifier(JointClassifier):
         self.attempts = attempts
         self.checkpoint = checkpoint
 
-    def _take_shape(self, shape: tuple[int, ...]) -> None:
-        self._image = shape
-
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         lower, upper = self._ranges(tables)
         given = {
@@ -197,7 +194,7 @@ class NeuralClassifier(JointClassifier):
     def _module_shape(self) -> tuple[int, ...] | None:
         if self.shape is not None:
             return tuple(int(each) for each in self.shape)
-        image = getattr(self, "_image", None)
+        image = getattr(self, "_shape", None)
         return None if image is None or self.model == "two-layer" else (1, *image)
 
     def _ranges(self, tables: Tables) -> tuple[Floats, Floats]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import Enum
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -95,6 +96,11 @@ class BoundedStatistic(BaseModel, ABC):
         from the coordinator, and with one refusal after another it could search for them."""
         if units.columns != self.columns:
             raise BadData(f"the data do not have the {self.columns} columns of the study")
+
+    @classmethod
+    def ready_for(cls, parameters: Mapping[str, Any]) -> None:
+        """Refuse a question whose parameters name what is not there at this site (a library, a module), before the
+        site consents and anybody pays."""
 
     def check_values(self, units: Units) -> None:
         """Tell the owner of the data, and nobody else, what would count nowhere."""

@@ -134,7 +134,7 @@ class Terms:
                 f"cancelling noise {self.scheme.ratio:g} times the rest would leave its rounding errors in the sum; "
                 f"a ratio of at most {RUNNABLE_RATIO:g} can be run"
             )
-        if not 0 <= self.attempts <= MOST_ATTEMPTS:
+        if not (isinstance(self.attempts, int) and 0 <= self.attempts <= MOST_ATTEMPTS):
             raise BadParameter(f"attempts must be a whole number from 0 to {MOST_ATTEMPTS}, got {self.attempts}")
         if self.attempts and self.calibration != "exact":
             raise BadParameter("the papers have no calibration for rounds that may be tried again")

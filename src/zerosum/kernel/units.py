@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -149,6 +152,30 @@ class Units:
             runs = Runs(_ends(lengths), self.runs.seconds[which[whose]])
         rows = xp.take(self.rows, xp.asarray(np.flatnonzero(np.repeat(which, sizes))), axis=0)
         return Units(rows, _ends(sizes[which]), runs)
+
+    def own_draws(self, *, twins: Literal["together", "apart"] = "together") -> NDArray[np.float64]:
+        """A number in [0, 1) for every unit, by a hash of its own rows: the same whenever and with whomever it takes
+        part.
+
+        Units with equal rows draw the same or, apart, each another: the hash then counts them, too. That is still no
+        unit's business but its own: as equal ones cannot be told apart, with one more or less of them one number more
+        or less is drawn, and all others stay.
+
+        >>> Units(np.array([[1.0], [2.0], [1.0]])).own_draws(twins="apart").round(3).tolist()
+        [0.458, 0.425, 0.61]
+        """
+        rows = self.rows.cpu() if hasattr(self.rows, "cpu") else self.rows
+        table = rows if isinstance(rows, np.ndarray) else np.from_dlpack(rows)
+        table = np.ascontiguousarray(table, dtype=np.float64)
+        bounds = np.arange(len(table) + 1) if self.offsets is None else self.offsets
+        seen: Counter[bytes] = Counter()
+        drawn = []
+        for first, last in itertools.pairwise(bounds.tolist()):
+            own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
+            drawn.append(int.from_bytes(hashlib.blake2b(own + seen[own].to_bytes(8, "little"), digest_size=8).digest()))
+            if twins == "apart":
+                seen[own] += 1
+        return np.array([number >> 11 for number in drawn], dtype=np.float64) / 2.0**53
 
     def made(self, what: str, make: Callable[[], Units]) -> Units:
         """What was made of these units before under this name, or is made now. The last two are kept with the units,

@@ -236,6 +236,7 @@ class Site:
         self.units.check(range(self.units.columns) if plan.question.missing else ())
         for release in plan.releases:
             kind = find(release.statistic)
+            kind.ready_for(plan.question.parameters)
             if release.kind == "publication" and not issubclass(kind, BoundedMap):
                 raise OutsidePlan(f"the statistic {release.statistic!r} cannot be published unit by unit")
             if release.columns not in (None, self.units.columns):

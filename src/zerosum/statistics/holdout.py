@@ -5,13 +5,11 @@ Tested in tests/statistics/test_holdout.py.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.kernel.statistic import to_numpy
 from zerosum.kernel.units import Units
 
 Part = Literal["all", "fitted", "held-out"]
@@ -22,14 +20,7 @@ def held_out(units: Units, share: float) -> NDArray[np.bool_]:
 
     Units with equal rows are on the same side, so that none is judged by its own copy.
     """
-    bounds = np.arange(units.rows.shape[0] + 1) if units.offsets is None else units.offsets
-    rows = np.ascontiguousarray(to_numpy(units.rows))
-    below = int(share * 2.0**64)
-    drawn = (
-        int.from_bytes(hashlib.blake2b(rows[first:last].tobytes(), digest_size=8).digest(), "little")
-        for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
-    )
-    return np.fromiter((number < below for number in drawn), dtype=bool, count=len(units))
+    return np.asarray(units.own_draws() < share)
 
 
 def chosen(units: Units, part: Part, share: float) -> Units:

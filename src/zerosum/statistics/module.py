@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from array_api_compat import is_torch_array
@@ -16,6 +16,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics.module_gradients import Architecture, Runner, Tensor, deterministic, runner, torch_
+from zerosum.statistics.module_registry import find_module
 from zerosum.statistics.network import Examples
 from zerosum.statistics.predictions import PredictionHistogram
 from zerosum.statistics.rows import INSIDE, exponential, fold
@@ -52,6 +53,11 @@ class ModuleExamples(Examples):
         if len(self.weights) != found.size:
             raise BadParameter(f"the module {self.module!r} has {found.size} weights, {len(self.weights)} were given")
         return found
+
+    @classmethod
+    def ready_for(cls, parameters: Mapping[str, Any]) -> None:
+        find_module(str(parameters.get("model")))
+        torch_()
 
     def check(self, units: Units) -> None:
         """Also refuse a module that is not known here, cannot run, or breaks the promise; no data are used for that."""

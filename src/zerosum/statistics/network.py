@@ -31,7 +31,7 @@ from zerosum.kernel.units import Units
 from zerosum.statistics.holdout import Part, chosen
 from zerosum.statistics.predictions import PredictionHistogram
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import INSIDE, Exact, clip_rows, exponential, fold, like, one_thread, sized
+from zerosum.statistics.rows import INSIDE, Exact, clip_rows, exponential, fold, like, sized
 
 _STEEPEST = 30.0  # an output beyond this changes nothing
 _LARGEST_WEIGHT = 1e6  # products of weights, inputs and each other stay far from overflow
@@ -184,9 +184,9 @@ class TwoLayerExamples(Examples):
 class TwoLayerGradient(TwoLayerExamples):
     """The sum over units of the gradient of the cross-entropy at public weights, clipped to norm c over all tensors.
 
-    A unit with several rows contributes the average of its rows' gradients, clipped once: a person's own examples
-    cancel before the clip and not after it, so that less is cut off than by clipping each of them. The average of one
-    unit is formed by itself; of single rows only norms are.
+    A unit with several rows contributes the mean of its rows' gradients, each clipped: a mean of vectors in the ball
+    lies in it. To clip the mean once would cut off less, but rows that cancel would enter sums at their own size, and
+    what is rounded away beside them is other people's: no bound on the mean bounds that.
 
     Sensitivity. Contributions lie in the ball of radius c: one replaced moves the sum by 2c at most, one added or
     removed by c. Both are attained: an example and the same with the other class, both clipped, have gradients of
@@ -222,13 +222,8 @@ class TwoLayerGradient(TwoLayerExamples):
         return x, A, np.where(A > 0, B, 0.0), e
 
     def _factors(self, block: Units, x: Floats, A: Floats, B: Floats, e: Floats) -> Floats:
-        """What each row is multiplied by: its share of its unit's average, and what clips that."""
+        """What each row is multiplied by: what clips it, and its share of its unit."""
         norms = np.sqrt(fold(B * B) * (1.0 + fold(x * x)) + fold(e * e) * (1.0 + fold(A * A)))
-        if block.offsets is not None:
-            with one_thread():
-                for unit in np.flatnonzero(np.diff(block.offsets) > 1):
-                    own = slice(int(block.offsets[unit]), int(block.offsets[unit + 1]))
-                    norms[own] = _average_norm(x[own], B[own], A[own], e[own])
         clipped = np.minimum(1.0, self.clip / np.maximum(norms * INSIDE, SMALLEST))
         return np.asarray(block.row_weights(x) * clipped)
 
@@ -238,9 +233,3 @@ class TwoLayerPredictions(TwoLayerExamples, PredictionHistogram):
 
     name: ClassVar[str] = "two_layer_predictions"
     classes: int = Field(default=2, ge=2, le=1000)
-
-
-def _average_norm(x: Floats, B: Floats, A: Floats, e: Floats) -> float:
-    """The norm of the average gradient of one unit's rows: products of shapes that are the unit's own."""
-    parts = x.T @ B, B.sum(axis=0), A.T @ e, e.sum(axis=0)
-    return math.sqrt(math.fsum(float(fold((part * part).reshape(1, -1))[0]) for part in parts)) / len(x)

@@ -27,7 +27,7 @@ from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
 from zerosum.kernel.units import Units
-from zerosum.statistics.features import FeatureMap, build
+from zerosum.statistics.features import FeatureMap, ModuleFeatures, build, find
 from zerosum.statistics.holdout import Part, chosen
 from zerosum.statistics.predictions import PredictionHistogram, class_of
 from zerosum.statistics.rows import INSIDE, Exact, clip_rows, doubles, exponential, fold, like, rounded, sized
@@ -66,6 +66,12 @@ class Featured(BoundedStatistic):
     def check(self, units: Units) -> None:
         super().check(units)
         self.feature_map.ready()
+
+    @classmethod
+    def ready_for(cls, parameters: Mapping[str, Any]) -> None:
+        asked = parameters.get("features")
+        if isinstance(asked, Mapping) and issubclass(find(asked.get("kind")), ModuleFeatures):
+            build(asked).ready()
 
     def entering(self, units: Units) -> Units:
         self.feature_map.ready()

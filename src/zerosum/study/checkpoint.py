@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+import numpy as np
+
 from zerosum.coordinator.journal import Journal
-from zerosum.errors import Refused
+from zerosum.errors import BadInput, Refused
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.statistic import to_numpy
+from zerosum.kernel.units import Units
 from zerosum.secagg.keys import Identity
 from zerosum.site.identity import keep_identity
 from zerosum.site.site import Site
@@ -25,10 +30,27 @@ class Checkpoint:
     def __init__(self, folder: str | PathLike[str]) -> None:
         self._folder = Path(folder)
 
-    def identity(self, site: str) -> Identity:
-        """The identity of a site of this study, which its plan pins."""
+    def identity(self, site: str, units: Units) -> Identity:
+        """The identity of a site of this study, which its plan pins. Its data must be the same each time: a study that
+        goes on with others would mix them, and a finished one says nothing about them."""
         name = hashlib.sha256(site.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return keep_identity(self._folder / "identities" / f"{name}.key")
+        identity = keep_identity(self._folder / "identities" / f"{name}.key")
+        mark = hashlib.blake2b(key=identity.private)  # keyed, so that the folder does not tell what the data are
+        mark.update(np.ascontiguousarray(to_numpy(units.rows)).data)
+        mark.update(b"" if units.offsets is None else units.offsets.tobytes())
+        path = self._folder / "identities" / f"{name}.data"
+        try:
+            if not path.exists():
+                with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+                    file.write(mark.digest())
+            elif path.read_bytes() != mark.digest():
+                raise Refused(
+                    f"the data of site {site!r} are not those of the study in the checkpoint {self._folder}; choose "
+                    "another folder"
+                )
+        except OSError as error:
+            raise BadInput(f"the checkpoint {self._folder} cannot be used: {error.strerror or error}") from error
+        return identity
 
     def check(self, plan: Plan, *, approved: bool = False) -> None:
         """Refuse a folder that holds another study: asked otherwise, or, where it was approved, another plan."""

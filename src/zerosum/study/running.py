@@ -129,7 +129,7 @@ def run(
             members.append(data)
             continue
         policy = (policies or {}).get(name) or Policy(population=name, unit=unit, adjacency=adjacency)
-        members.append(Site(name, tables[name], policy, None if kept is None else kept.identity(name)))
+        members.append(Site(name, tables[name], policy, None if kept is None else kept.identity(name, tables[name])))
     counted = adjacency is Adjacency.REPLACE_ONE  # counts are public; otherwise they are data
     shapes = [PlannedSite(site.name, len(site.units) if counted else None) for site in members]
     terms = Terms(
@@ -150,6 +150,7 @@ def run(
         _name_missing(algorithm, members)
     for request in resolve(algorithm, plan).requests(adjacency):
         for site in members:
+            request.statistic.check(site.units)
             request.statistic.check_values(site.units)
     with closing(InProcess(members)) as engine, ExitStack() as stack:
         journal = None if kept is None else stack.enter_context(kept.journal(plan, members))

@@ -313,7 +313,7 @@ class Study(_Table):
             units = self._units(site, algorithm, on_scan)
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from error
-        return Site(site.name, units, policy, None if kept is None else kept.identity(site.name))
+        return Site(site.name, units, policy, None if kept is None else kept.identity(site.name, units))
 
     def _units(self, site: SiteFile, algorithm: Algorithm, on_scan: OnScan) -> Units:
         if self.imaging is not None and self.space is not None:
@@ -330,7 +330,7 @@ class Study(_Table):
             missing_tokens=self.missing_tokens,
         ).units
         on_scan(1, 1)
-        return units if design is None else design.expand(units, site.name, self.privacy.random_state)
+        return units if design is None else design.expand(units, site.name)
 
     def run(
         self, observer: Observer = nobody, plan: Plan | None = None, checkpoint: Path | str | None = None

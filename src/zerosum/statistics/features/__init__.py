@@ -39,7 +39,11 @@ def build(settings: Mapping[str, Any]) -> FeatureMap:
     >>> build({"kind": "scattering", "height": 28, "width": 28}).size
     625
     """
-    kind = settings.get("kind")
+    return find(settings.get("kind"))(**{name: value for name, value in settings.items() if name != "kind"})
+
+
+def find(kind: object) -> type[FeatureMap]:
+    """The feature map of that kind in this site's own registry."""
     if not isinstance(kind, str):
         raise BadParameter(f"features need a kind: one of {', '.join(sorted(_registry))}")
     if kind not in _registry:
@@ -50,7 +54,7 @@ def build(settings: Mapping[str, Any]) -> FeatureMap:
             register(found)
     if kind not in _registry:
         raise BadParameter(f"there are no features of the kind {kind!r}; known are {', '.join(sorted(_registry))}")
-    return _registry[kind](**{name: value for name, value in settings.items() if name != "kind"})
+    return _registry[kind]
 
 
 __all__ = ["FeatureMap", "LinearFeatures", "ModuleFeatures", "RandomFeatures", "Scattering", "build", "register"]
