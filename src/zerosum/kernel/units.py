@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
 
 from zerosum.arrays import Array
 from zerosum.errors import BadData
@@ -36,6 +37,9 @@ class Units:
     """A site's data: `rows` (N, columns), where each unit's rows begin (None: every row is a unit), and, where rows
     follow each other in time, the recordings a unit consists of.
 
+    Rows may be sparse (SciPy's `csr_array`): statistics of documents take them as they are, others block by block as
+    dense ones.
+
     >>> len(Units.from_list([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]]))
     2
     """
@@ -46,7 +50,11 @@ class Units:
 
     @classmethod
     def from_rows(cls, rows: ArrayLike | Array) -> Units:
-        """Every row is a unit. One column may be given as a plain vector."""
+        """Every row is a unit. One column may be given as a plain vector; sparse rows stay sparse."""
+        if issparse(rows):
+            sparse = csr_array(rows, copy=True)
+            sparse.sum_duplicates()
+            return cls(sparse)
         array: Array = rows if hasattr(rows, "ndim") else np.asarray(rows, dtype=np.float64)
         if array.ndim == 1:
             array = array[:, None]
@@ -109,6 +117,15 @@ class Units:
         return int(self.rows.shape[1])
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether only the entries that are not zero are kept."""
+        return bool(issparse(self.rows))
+
+    def dense(self) -> Units:
+        """The same units, every entry kept."""
+        return Units(self.rows.toarray(), self.offsets, self.runs) if self.is_sparse else self
+
+    @property
     def largest(self) -> int:
         """The most rows any unit owns."""
         return 1 if self.offsets is None else int(np.max(np.diff(self.offsets)))
@@ -150,7 +167,8 @@ class Units:
         """One unit's rows after another, as NumPy arrays."""
         bounds = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
         for first, last in itertools.pairwise(bounds):
-            yield np.asarray(self.rows[int(first) : int(last), ...], dtype=np.float64)
+            rows = self.rows[int(first) : int(last), ...]
+            yield np.asarray(rows.toarray() if self.is_sparse else rows, dtype=np.float64)
 
     def recordings(self) -> Iterator[list[tuple[Array, float | None]]]:
         """For one unit after another its recordings in order, each with the seconds between its rows, where known."""
@@ -199,6 +217,10 @@ class Units:
                 raise BadData("where units begin must rise from 0 to the number of rows")
         if self.runs is not None:
             self._check_runs(self.runs)
+        if self.is_sparse:
+            if not np.all(np.isfinite(self.rows.data)):
+                raise BadData("some values are not finite (NaN or infinite)")
+            return
         for block in self.blocks():
             xp = array_namespace(block.rows)
             if not bool(xp.all(xp.isfinite(block.rows))):

@@ -24,6 +24,7 @@ from zerosum.statistics.records import ClippedRecords
 from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rotation import RotationScore
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
+from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
 from zerosum.statistics.vectors import VectorSum
 
 _BUILTIN: tuple[type[BoundedStatistic], ...] = (
@@ -47,6 +48,12 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     AugmentedScatter,
     ThirdMoment,
     MixtureSums,
+    WordPresence,
+    WordPairs,
+    TopicSums,
+    PairNorms,
+    PairMoment,
+    TripleMoment,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 
