@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Mean,
         PoissonRegression,
         PolynomialLoss,
+        TopicModel,
     )
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Scheme",
     "Site",
     "Study",
+    "TopicModel",
     "Units",
     "ZerosumError",
     "__version__",
@@ -61,7 +63,7 @@ __version__ = VERSION
 
 _ESTIMATORS = frozenset(
     {
-        *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean"),
+        *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean", "TopicModel"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
     }
 )

@@ -43,7 +43,7 @@ def choices(document: Floats, draws: int) -> Floats:
     found = np.zeros((len(document),) * draws)
     for chosen in permutations(words.tolist(), draws):
         found[chosen] += 1
-    return found / found.sum()
+    return np.asarray(found / found.sum())
 
 
 def test_pairs_and_triples_are_what_enumeration_finds() -> None:

@@ -16,6 +16,7 @@ from zerosum.estimators.mean import Mean
 from zerosum.estimators.mixture import GaussianMixture
 from zerosum.estimators.pca import PCA
 from zerosum.estimators.regression import LinearRegression
+from zerosum.estimators.topics import TopicModel
 
 __all__ = [
     "ICA",
@@ -29,4 +30,5 @@ __all__ = [
     "Mean",
     "PoissonRegression",
     "PolynomialLoss",
+    "TopicModel",
 ]

@@ -51,11 +51,10 @@ class Units:
     @classmethod
     def from_rows(cls, rows: ArrayLike | Array) -> Units:
         """Every row is a unit. One column may be given as a plain vector; sparse rows stay sparse."""
-        if issparse(rows):
-            sparse = csr_array(rows, copy=True)
-            sparse.sum_duplicates()
-            return cls(sparse)
         array: Array = rows if hasattr(rows, "ndim") else np.asarray(rows, dtype=np.float64)
+        if issparse(array):
+            array = csr_array(array, copy=True)
+            array.sum_duplicates()
         if array.ndim == 1:
             array = array[:, None]
         if array.ndim != 2:

@@ -203,7 +203,7 @@ class TopicSums(DocumentStatistic):
 
     @property
     def row_bytes(self) -> int:
-        return 8 * (8 * self.width + 8 * self.scores.shape[1])
+        return 8 * 8 * (self.width + int(self.scores.shape[1]))
 
     @cached_property
     def _exact(self) -> Exact:
