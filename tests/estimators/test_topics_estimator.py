@@ -26,7 +26,7 @@ WORDS = [f"{letter}{i}" for letter in "abc" for i in range(4)]
 
 def truth() -> Floats:
     """Three topics, each mostly of its own four words."""
-    return 0.9 * np.kron(np.eye(3), [0.4, 0.3, 0.2, 0.1]) + 0.1 / 12
+    return np.asarray(0.9 * np.kron(np.eye(3), [0.4, 0.3, 0.2, 0.1]) + 0.1 / 12, dtype=np.float64)
 
 
 def documents(count: int = 3000, length: int = 12, seed: int = 0) -> tuple[Floats, NDArray[np.intp]]:

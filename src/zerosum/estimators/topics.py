@@ -224,9 +224,10 @@ class TopicModel(JointTransformer):
 
     def _rows(self, data: Any, *, first: bool, **checks: Any) -> Any:
         rows = validate_data(self, data, dtype=np.float64, accept_sparse="csr", reset=first, **checks)
-        if np.any((rows.data if issparse(rows) else rows) < 0):
+        sparse = bool(issparse(rows))
+        if np.any((rows.data if sparse else rows) < 0):
             raise BadData("Negative values in data: rows count words, and no count is below zero")
-        return csr_array(rows) if issparse(rows) else np.asarray(rows)
+        return csr_array(rows) if sparse else np.asarray(rows)
 
     def _units(self, data: Any, *, first: bool) -> Units:
         units = super()._units(data, first=first)

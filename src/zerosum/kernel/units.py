@@ -52,7 +52,7 @@ class Units:
     def from_rows(cls, rows: ArrayLike | Array) -> Units:
         """Every row is a unit. One column may be given as a plain vector; sparse rows stay sparse."""
         array: Array = rows if hasattr(rows, "ndim") else np.asarray(rows, dtype=np.float64)
-        if issparse(array):
+        if bool(issparse(array)):
             array = csr_array(array, copy=True)
             array.sum_duplicates()
         if array.ndim == 1:
