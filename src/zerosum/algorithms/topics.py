@@ -105,7 +105,8 @@ class Topics(Algorithm):
             pairs = 0.55 if self.pair_share is None else self.pair_share
             sums = 1 - self.word_share - pairs if self.sum_share is None else self.sum_share
             return {"words": self.word_share, "pairs": pairs, "sums": min(sums, 1 - self.word_share - pairs)}
-        sums = 0.0 if not self._long else 0.65 if self.sum_share is None else self.sum_share
+        usual = 0.46 if self._dense else 0.65
+        sums = 0.0 if not self._long else usual if self.sum_share is None else self.sum_share
         left = 1 - self.norm_share - sums
         pairs = 0.0 if self._dense else 0.35 * left if self.pair_share is None else self.pair_share
         shares = {"norms": self.norm_share, "pairs": pairs, "triples": left - pairs, "sums": sums}
@@ -237,9 +238,8 @@ class Topics(Algorithm):
             counts = np.maximum(np.sum(told, axis=1), 0.02 * units / self.n_components)
             topics, weights = on_simplex(told / counts[:, None]), counts / np.sum(counts)
             noise = sums.clip * release.noise_std / counts
-        near = np.linalg.norm(topics[:, None, :] - topics[None, :, :], axis=2) + np.diag(
-            np.full(self.n_components, np.inf)
-        )
+        near = np.linalg.norm(topics[:, None, :] - topics[None, :, :], axis=2)
+        np.fill_diagonal(near, np.inf)
         error = noise * math.sqrt(D)
         carried = (np.min(near, axis=1) > 3 * error) & (np.linalg.norm(topics, axis=1) > 3 * error)
         return self._estimate(np.arange(D), topics, weights, carried, noise)
@@ -264,7 +264,7 @@ class Topics(Algorithm):
         seen = np.sum(tensor, axis=2) if pairs is None else pairs
         topics, weights = started(seen, tensor, axes, K, self.seed)
         topics, weights = fitted(tensor, axes, topics, weights, pairs, trust)
-        if self._dense and not self._long:
+        if self._dense:
             topics, weights = refitted(tensor, topics, weights, noise / math.sqrt(units))
         sizes = np.maximum(np.sum(topics**2, axis=1), 1e-12)
         return topics, weights, noise / units / np.maximum(weights * sizes, 1e-12)
