@@ -269,6 +269,21 @@ SMALL: list[Case] = [
             "scale": [1.0, 0.5],
         },
     ),
+    ("word_presence", {"columns": 3}),
+    ("word_presence", {"columns": 4, "words": [3, 0]}),
+    ("word_pairs", {"columns": 3, "weights": [1, 0, 2]}),
+    ("word_pairs", {"columns": 4, "words": [3, 0, 1], "weights": [1, 5, 2]}),
+    ("topic_sums", {"columns": 3, "scores": [[9, 0], [0, 9], [1, 1]], "offsets": [0, 0.5], "weights": [1, 1, 2]}),
+    ("topic_sums", {"columns": 3, "scores": [[-1, -3], [-3, -1], [-1, -2]], "offsets": [0, 0.5], "kind": "shares"}),
+    (
+        "topic_sums",
+        {"columns": 4, "words": [0, 2, 3], "scores": -np.eye(3), "offsets": [0, 0, 0], "kind": "shares", "clip": 0.6},
+    ),
+    ("pair_norms", {"columns": 3, "bins": 4}),
+    ("pair_moment", {"columns": 3}),
+    ("pair_moment", {"columns": 4, "words": [0, 1, 3], "clip": 0.5}),
+    ("triple_moment", {"columns": 3}),
+    ("triple_moment", {"columns": 4, "clip": 0.3, "basis": np.eye(4)[:, :2]}),
 ]
 
 
@@ -400,6 +415,16 @@ def _wide() -> list[Case]:
                 "basis": turned[:, :5],
             },
         ),
+        ("word_presence", {"columns": D}),
+        ("word_pairs", {"columns": D, "weights": np.linspace(0.5, 2, D)}),
+        ("topic_sums", {"columns": D, "scores": 30 * turned[:, :4], "offsets": np.zeros(4)}),
+        (
+            "topic_sums",
+            {"columns": D, "scores": 9 * turned[:, :4], "offsets": np.ones(4), "kind": "shares", "clip": 0.2},
+        ),
+        ("pair_norms", {"columns": D}),
+        ("pair_moment", {"columns": D, "clip": 0.05}),
+        ("triple_moment", {"columns": D, "clip": 0.02, "basis": turned[:, :5]}),
     ]
 
 
@@ -437,6 +462,9 @@ EXTREME: list[Case] = [
             },
         ),
         ("two_layer_gradient", {"columns": 3, "hidden": 2, "radius": 1e6, "weights": 1e6 * np.ones(9)}),
+        ("topic_sums", {"columns": 2, "scores": [[1e6, -1e6]] * 2, "offsets": [1e6, 0], "kind": "shares"}),
+        ("pair_moment", {"columns": 2}),
+        ("triple_moment", {"columns": 2}),
     )
 ]
 

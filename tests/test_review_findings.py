@@ -155,9 +155,8 @@ def test_a_persons_rows_that_cancel_do_not_round_others_away() -> None:
 def test_a_checkpoint_knows_its_data(tmp_path: Path) -> None:
     data = {name: np.random.default_rng(n).normal(size=(30, 2)) for n, name in enumerate("ab")}
     policies = {name: Policy.throwaway(name, tmp_path / f"{name}.sqlite", unit="record") for name in data}
-    asked: dict[str, Any] = dict(
-        epsilon=1.0, delta=1e-5, unit="record", policies=policies, checkpoint=tmp_path / "kept"
-    )
+    asked: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "unit": "record", "policies": policies}
+    asked |= {"checkpoint": tmp_path / "kept"}
     program = algorithms.Mean(columns=("x", "y"), clip=1.0)
     run(program, data, **asked)
     with pytest.raises(Refused, match="are not those of the study"):

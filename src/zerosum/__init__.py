@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         NeuralClassifier,
         PoissonRegression,
         PolynomialLoss,
+        TopicModel,
     )
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "Scheme",
     "Site",
     "Study",
+    "TopicModel",
     "Units",
     "ZerosumError",
     "__version__",
@@ -67,7 +69,7 @@ __version__ = VERSION
 
 _ESTIMATORS = frozenset(
     {
-        *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean"),
+        *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean", "TopicModel"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
         *("FeatureClassifier", "NeuralClassifier"),
     }

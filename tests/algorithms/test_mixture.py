@@ -256,4 +256,4 @@ def test_what_makes_no_sense_is_refused(more: dict[str, Any], message: str) -> N
 def test_an_attacker_does_not_exceed_the_claim(components: int) -> None:
     """From a tensor, and from cells."""
     algorithm = Mixture(columns=names(2), n_components=components, clip=3.0, rounds=1)
-    assert audit(Scheme("secure-sum"), algorithm, samples=400).holds
+    assert audit(Scheme("secure-sum"), algorithm, samples=200).holds

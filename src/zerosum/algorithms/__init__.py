@@ -19,12 +19,13 @@ from zerosum.algorithms.mixture import Mixture
 from zerosum.algorithms.network import NeuralClassifier
 from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
+from zerosum.algorithms.topics import Topics
 from zerosum.errors import BadParameter
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind
     for kind in (
-        *(Mean, Histogram, Covariance, KMeans, Mixture, PCA, ICA, CustomStatistic),
+        *(Mean, Histogram, Covariance, KMeans, Mixture, Topics, PCA, ICA, CustomStatistic),
         *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
         *(FeatureClassifier, NeuralClassifier),
     )
@@ -77,6 +78,7 @@ __all__ = [
     "PoissonRegression",
     "PolynomialLoss",
     "Program",
+    "Topics",
     "build",
     "fields",
 ]

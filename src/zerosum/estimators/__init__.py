@@ -18,6 +18,7 @@ from zerosum.estimators.mixture import GaussianMixture
 from zerosum.estimators.network import NeuralClassifier
 from zerosum.estimators.pca import PCA
 from zerosum.estimators.regression import LinearRegression
+from zerosum.estimators.topics import TopicModel
 
 __all__ = [
     "ICA",
@@ -33,4 +34,5 @@ __all__ = [
     "NeuralClassifier",
     "PoissonRegression",
     "PolynomialLoss",
+    "TopicModel",
 ]

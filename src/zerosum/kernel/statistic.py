@@ -56,6 +56,7 @@ class BoundedStatistic(BaseModel, ABC):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str]
+    takes_sparse: ClassVar[bool] = False  # whether `sum_block` takes sparse rows as they are
 
     columns: int
 
@@ -110,7 +111,7 @@ class BoundedStatistic(BaseModel, ABC):
         """The sum over all units, block by block, as a NumPy vector. Whatever a unit holds, this does not fail."""
         total, lost = np.zeros(self.size), np.zeros(self.size)
         for block in self.entering(units).blocks(row_bytes=self.row_bytes):
-            part = self._part(block) + lost
+            part = self._part(block if self.takes_sparse else block.dense()) + lost
             raised = total + part
             lost = part - (raised - total)  # what the addition rounded away, added with the next block
             total = raised
@@ -162,7 +163,7 @@ class BoundedMap(BoundedStatistic):
     @np.errstate(all="ignore")
     def rows(self, units: Units) -> Floats:
         """One row for every unit, as a NumPy table. Whatever a unit holds, this does not fail."""
-        parts = [self._rows(block) for block in self.entering(units).blocks(row_bytes=self.row_bytes)]
+        parts = [self._rows(block.dense()) for block in self.entering(units).blocks(row_bytes=self.row_bytes)]
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def _rows(self, block: Units) -> Floats:

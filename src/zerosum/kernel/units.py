@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
 
 from zerosum.arrays import Array
 from zerosum.errors import BadData
@@ -40,6 +41,9 @@ class Units:
     """A site's data: `rows` (N, columns), where each unit's rows begin (None: every row is a unit), and, where rows
     follow each other in time, the recordings a unit consists of.
 
+    Rows may be sparse (SciPy's `csr_array`): statistics of documents take them as they are, others block by block as
+    dense ones.
+
     >>> len(Units.from_list([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]]))
     2
     """
@@ -51,8 +55,11 @@ class Units:
 
     @classmethod
     def from_rows(cls, rows: ArrayLike | Array) -> Units:
-        """Every row is a unit. One column may be given as a plain vector."""
+        """Every row is a unit. One column may be given as a plain vector; sparse rows stay sparse."""
         array: Array = rows if hasattr(rows, "ndim") else np.asarray(rows, dtype=np.float64)
+        if bool(issparse(array)):
+            array = csr_array(array, copy=True)
+            array.sum_duplicates()
         if array.ndim == 1:
             array = array[:, None]
         if array.ndim != 2:
@@ -114,6 +121,15 @@ class Units:
         return int(self.rows.shape[1])
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether only the entries that are not zero are kept."""
+        return bool(issparse(self.rows))
+
+    def dense(self) -> Units:
+        """The same units, every entry kept."""
+        return Units(self.rows.toarray(), self.offsets, self.runs) if self.is_sparse else self
+
+    @property
     def largest(self) -> int:
         """The most rows any unit owns."""
         return 1 if self.offsets is None else int(np.max(np.diff(self.offsets)))
@@ -141,17 +157,21 @@ class Units:
 
     def chosen(self, which: NDArray[np.bool_]) -> Units:
         """Those units for which `which` is true, in their order."""
-        xp = array_namespace(self.rows)
         if self.offsets is None:
-            return Units(xp.take(self.rows, xp.asarray(np.flatnonzero(which)), axis=0))
+            return Units(self._rows_at(np.flatnonzero(which)))
         sizes = np.diff(self.offsets)
         runs = None
         if self.runs is not None:
             whose = np.searchsorted(self.offsets, self.runs.offsets[:-1], side="right") - 1
             lengths = np.diff(self.runs.offsets)[which[whose]]
             runs = Runs(_ends(lengths), self.runs.seconds[which[whose]])
-        rows = xp.take(self.rows, xp.asarray(np.flatnonzero(np.repeat(which, sizes))), axis=0)
-        return Units(rows, _ends(sizes[which]), runs)
+        return Units(self._rows_at(np.flatnonzero(np.repeat(which, sizes))), _ends(sizes[which]), runs)
+
+    def _rows_at(self, places: NDArray[np.intp]) -> Array:
+        if self.is_sparse:
+            return self.rows[places]
+        xp = array_namespace(self.rows)
+        return xp.take(self.rows, xp.asarray(places), axis=0)
 
     def own_draws(self, *, twins: Literal["together", "apart"] = "together") -> NDArray[np.float64]:
         """A number in [0, 1) for every unit, by a hash of its own rows: the same whenever and with whomever it takes
@@ -164,6 +184,8 @@ class Units:
         >>> Units(np.array([[1.0], [2.0], [1.0]])).own_draws(twins="apart").round(3).tolist()
         [0.458, 0.425, 0.61]
         """
+        if self.is_sparse:
+            return np.concatenate([np.zeros(0), *(block.dense().own_draws() for block in self.blocks())])
         rows = self.rows.cpu() if hasattr(self.rows, "cpu") else self.rows
         table = rows if isinstance(rows, np.ndarray) else np.from_dlpack(rows)
         table = np.ascontiguousarray(table, dtype=np.float64)
@@ -191,7 +213,8 @@ class Units:
         """One unit's rows after another, as NumPy arrays."""
         bounds = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
         for first, last in itertools.pairwise(bounds):
-            yield np.asarray(self.rows[int(first) : int(last), ...], dtype=np.float64)
+            rows = self.rows[int(first) : int(last), ...]
+            yield np.asarray(rows.toarray() if self.is_sparse else rows, dtype=np.float64)
 
     def recordings(self) -> Iterator[list[tuple[Array, float | None]]]:
         """For one unit after another its recordings in order, each with the seconds between its rows, where known."""
@@ -240,6 +263,10 @@ class Units:
                 raise BadData("where units begin must rise from 0 to the number of rows")
         if self.runs is not None:
             self._check_runs(self.runs)
+        if self.is_sparse:
+            if not np.all(np.isfinite(self.rows.data)):
+                raise BadData("some values are not finite (NaN or infinite)")
+            return
         for block in self.blocks():
             xp = array_namespace(block.rows)
             if not bool(xp.all(xp.isfinite(block.rows))):

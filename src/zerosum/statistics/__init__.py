@@ -27,6 +27,7 @@ from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGra
 from zerosum.statistics.rotation import RotationScore
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
+from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
 from zerosum.statistics.vectors import VectorSum
 
 _BUILTIN: tuple[type[BoundedStatistic], ...] = (
@@ -57,6 +58,12 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     AugmentedScatter,
     ThirdMoment,
     MixtureSums,
+    WordPresence,
+    WordPairs,
+    TopicSums,
+    PairNorms,
+    PairMoment,
+    TripleMoment,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

@@ -78,7 +78,7 @@ class Featured(BoundedStatistic):
         return units.made(self._called, lambda: self._featured(units))
 
     def _featured(self, units: Units) -> Units:
-        units = chosen(units, self.part, self.hold_out)
+        units = chosen(units.dense(), self.part, self.hold_out)
         xp = array_namespace(units.rows)
         label = xp.astype(units.rows[:, -1:], xp.float32)
         return Units(xp.concat([self.feature_map(units.rows[:, :-1]), label], axis=1), units.offsets)

@@ -36,7 +36,9 @@ class Checkpoint:
         name = hashlib.sha256(site.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         identity = keep_identity(self._folder / "identities" / f"{name}.key")
         mark = hashlib.blake2b(key=identity.private)  # keyed, so that the folder does not tell what the data are
-        mark.update(np.ascontiguousarray(to_numpy(units.rows)).data)
+        parts = (units.rows.data, units.rows.indices, units.rows.indptr) if units.is_sparse else (to_numpy(units.rows),)
+        for part in parts:
+            mark.update(np.ascontiguousarray(part).tobytes())
         mark.update(b"" if units.offsets is None else units.offsets.tobytes())
         path = self._folder / "identities" / f"{name}.data"
         try:

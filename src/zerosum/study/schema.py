@@ -20,6 +20,7 @@ from zerosum.algorithms import Algorithm
 from zerosum.arrays import Floats
 from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
+from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, Preprocessing, Selection, load_images
 from zerosum.data.tables import load_units
 from zerosum.engines.in_process import InProcess
@@ -137,6 +138,7 @@ class Study(_Table):
     scheme: SchemeTable = SchemeTable()
     results_to_sites: bool = True
     basis: Path | None = None
+    vocabulary: Path | None = None
     missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
     imaging: ImagingTable | None = None
     design: Design | None = None
@@ -203,6 +205,16 @@ class Study(_Table):
         return self
 
     @model_validator(mode="after")
+    def _documents_have_words(self) -> Self:
+        if self.vocabulary is None:
+            return self
+        if "columns" in self.parameters or self.imaging is not None or self.design is not None:
+            raise ValueError("with a vocabulary, columns are its words: no parameter, [imaging] or [design] names any")
+        if any(site.unit_column is not None for site in self.site_files):
+            raise ValueError("with a vocabulary, folders say whose a document is, and there is no column of units")
+        return self
+
+    @model_validator(mode="after")
     def _one_basis(self) -> Self:
         cosines_too = self.imaging is not None and self.imaging.frequencies is not None
         if sum((self.basis is not None, cosines_too, "basis" in self.parameters)) > 1:
@@ -220,6 +232,11 @@ class Study(_Table):
         if self.imaging is not None and self.space is not None and self.imaging.frequencies is not None:
             return cosines(self.space, self.imaging.frequencies)
         return None if self.basis is None else load_basis(self.folder / self.basis, self.space)
+
+    @cached_property
+    def words(self) -> tuple[str, ...] | None:
+        """The public words that documents are counted by; read once."""
+        return None if self.vocabulary is None else load_vocabulary(self.folder / self.vocabulary)
 
     @property
     def full_design(self) -> Design | None:
@@ -239,6 +256,8 @@ class Study(_Table):
         """
         fields = algorithms.fields(self.algorithm)
         found: dict[str, Any] = {} if self.space is None else {"columns": self.space.columns}
+        if self.words is not None:
+            found["columns"] = self.words
         if (design := self.full_design) is not None:
             if "standardise" not in fields:
                 raise BadStudy(f"the algorithm {self.algorithm!r} is no regression, and takes no [design]")
@@ -283,7 +302,7 @@ class Study(_Table):
 
     def _made_of(self) -> MadeOf:
         """What is done to data first, and the digests of the public files that a plan stands on."""
-        paths = {"basis": self.basis}
+        paths = {"basis": self.basis, "vocabulary": self.vocabulary}
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
         if self.imaging is not None:
             paths |= {"mask": self.imaging.mask, "atlas": self.imaging.atlas}
@@ -320,6 +339,10 @@ class Study(_Table):
             preprocessing, selection = self.imaging.preprocessing, self.imaging.selection
             return load_images(site.path, self.space, preprocessing, selection, on_scan=on_scan).units
         on_scan(0, 1)
+        if self.words is not None:
+            units = load_documents(site.path, self.words)
+            on_scan(1, 1)
+            return units
         design = self.full_design
         units = load_units(
             site.path,

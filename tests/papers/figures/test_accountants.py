@@ -47,9 +47,10 @@ def test_experiments_are_found_by_name_and_know_their_data() -> None:
     regressions = ["fm-epsilon", "fm-samples", "fm-delta", "fm-error"]
     networks = ["nn-epsilon", "nn-samples"]
     mixtures = ["otd-mog-epsilon", "otd-mog-samples", "otd-mog-delta"]
+    topics = ["otd-stm-epsilon", "otd-stm-samples", "otd-stm-delta"]
     components = ["pca-epsilon", "pca-samples", "pca-delta"]
     last = ["cape-delta", "accountants"]
-    assert list(EXPERIMENTS) == [*components, *separations, *regressions, *networks, *mixtures, *last]
+    assert list(EXPERIMENTS) == [*components, *separations, *regressions, *networks, *mixtures, *topics, *last]
     with pytest.raises(BadParameter, match="unknown figure 'pca-moon'; there are pca-epsilon"):
         find("pca-moon")
     assert find("pca-delta").dataset(None) == "synthetic"

@@ -83,11 +83,11 @@ def test_without_noise_every_method_finds_the_means(method: str) -> None:
 def test_exact_calibration_and_exact_accounting_agree(method: str) -> None:
     S, C, D, v, delta = 5, 1, 8, 0.01, 0.01
     tau2, tau3 = published.noises_for_exact(method, 1.0, delta, S, C, 1, D, v)
-    first = published._mu_squared(method, published.SECOND, tau2, S, C, delta)
+    first = published.mu_squared(method, published.SECOND, tau2, S, C, delta)
     if method == "avn":
         total = accountant.epsilon(math.sqrt(first), delta) + published.third_moment_diameter(D, v) / tau3
     else:
-        second = published._mu_squared(method, published.third_moment_diameter(D, v), tau3, S, C, delta)
+        second = published.mu_squared(method, published.third_moment_diameter(D, v), tau3, S, C, delta)
         assert first == pytest.approx(second, rel=1e-6)
         total = accountant.epsilon(math.sqrt(first + second), delta)
     assert total == pytest.approx(1.0, rel=1e-6)

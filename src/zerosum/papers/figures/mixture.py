@@ -162,7 +162,12 @@ _LOOKS: dict[str, tuple[str, str]] = {
 }
 
 
-def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "epsilon") -> None:
+def draw(
+    rows: Table,
+    path: Path,
+    x: Literal["epsilon", "records", "delta"] = "epsilon",
+    what: tuple[str, str] = ("Mixtures of Gaussians", "means"),
+) -> None:
     """Two panels: all methods at the same exact epsilon, and the published calibration, named for what it asked."""
     import matplotlib
 
@@ -191,11 +196,11 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "e
         axes.set_xlabel({"epsilon": "asked ε", "records": "records at each site", "delta": "δ"}[x])
         axes.grid(color="#e5e8eb")
         axes.legend(fontsize=8)
-    panels[0].set_ylabel("mean distance to the true means")
+    panels[0].set_ylabel(f"mean distance to the true {what[1]}")
     panels[0].set_title("every method at the same exact ε", loc="left", fontsize=11)
     panels[1].set_title("the paper's own calibration", loc="left", fontsize=11)
     data = str(rows[0]["data"]) if rows else ""
-    figure.suptitle(f"Mixtures of Gaussians, {data}: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
+    figure.suptitle(f"{what[0]}, {data}: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 

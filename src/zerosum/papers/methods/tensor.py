@@ -193,10 +193,10 @@ def exact_epsilon(
     """The true epsilon of a method at the published calibration for (epsilon, delta)."""
     tau2, tau3 = published_noises(method, epsilon, delta, 1, columns, variance)
     diameter = third_moment_diameter(columns, variance)
-    first = _mu_squared(method, SECOND, tau2, sites, colluders, delta)
+    first = mu_squared(method, SECOND, tau2, sites, colluders, delta)
     if method == "avn":
         return accountant.epsilon(math.sqrt(first), delta) + diameter / tau3
-    second = _mu_squared(method, diameter, tau3, sites, colluders, delta)
+    second = mu_squared(method, diameter, tau3, sites, colluders, delta)
     return accountant.epsilon(math.sqrt(first + second), delta)
 
 
@@ -215,18 +215,20 @@ def noises_for_exact(
     _check(method, epsilon, delta, records)
     diameter = third_moment_diameter(columns, variance)
     if method == "avn":
-        half = _tau(method, SECOND, epsilon / 2, delta, sites, colluders)
+        half = tau_for(method, SECOND, epsilon / 2, delta, sites, colluders)
         return half / records, diameter / (epsilon / 2 * records)
-    pair = [_tau(method, math.sqrt(2) * each, epsilon, delta, sites, colluders) for each in (SECOND, diameter)]
+    pair = [tau_for(method, math.sqrt(2) * each, epsilon, delta, sites, colluders) for each in (SECOND, diameter)]
     return pair[0] / records, pair[1] / records
 
 
-def _mu_squared(method: str, sensitivity: float, tau: float, sites: int, colluders: int, delta: float) -> float:
+def mu_squared(method: str, sensitivity: float, tau: float, sites: int, colluders: int, delta: float) -> float:
+    """What one release costs at noise tau, by the exact view of its scheme."""
     scheme, coalition = Scheme(SCHEMES[method]), Coalition(colluders)
     return account(scheme, sites=sites, coalition=coalition, sensitivity=sensitivity, delta=delta, tau=tau).mu_squared
 
 
-def _tau(method: str, sensitivity: float, epsilon: float, delta: float, sites: int, colluders: int) -> float:
+def tau_for(method: str, sensitivity: float, epsilon: float, delta: float, sites: int, colluders: int) -> float:
+    """The noise at which one release is exactly (epsilon, delta)-private."""
     scheme, coalition = Scheme(SCHEMES[method]), Coalition(colluders)
     cost = account(scheme, sites=sites, coalition=coalition, sensitivity=sensitivity, delta=delta, epsilon=epsilon)
     return cost.noise["tau"]

@@ -1,0 +1,141 @@
+"""Topics from released moments of words: nonnegative factors, and probability vectors by least squares. Free
+post-processing.
+
+Tested in tests/algorithms/test_topics.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from zerosum.algorithms.tensor import simultaneous
+from zerosum.arrays import Floats
+
+_STARTS, _ITERATIONS = 3, 150  # of nonnegative factors
+
+
+def on_simplex(rows: Floats) -> Floats:
+    """The nearest probability vector to every row.
+
+    >>> on_simplex(np.array([[0.6, 0.6], [2.0, -1.0]])).tolist()
+    [[0.5, 0.5], [1.0, 0.0]]
+    """
+    falling = -np.sort(-rows, axis=1)
+    excess = (np.cumsum(falling, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
+    last = np.sum(falling > excess, axis=1) - 1
+    return np.asarray(np.maximum(rows - excess[np.arange(len(rows)), last][:, None], 0.0))
+
+
+def nonnegative_factors(
+    matrix: Floats, count: int, seed: int = 0, starts: int = _STARTS, iterations: int = _ITERATIONS
+) -> Floats:
+    """L >= 0 (words x count) such that L L' is near a symmetric matrix off its diagonal, in least squares.
+
+    The diagonal holds how often words occur, not which go together. Entries that noise made negative stay as they are:
+    cutting them off would add up to a bias. Multiplicative steps with a cubic root, which keep factors positive and
+    smooth; they are stopped before they have fitted the noise. The best of several public starts is taken.
+    """
+    words, rng = len(matrix), np.random.default_rng(seed)
+    target = np.array(matrix)
+    np.fill_diagonal(target, 0.0)
+    above, below = np.maximum(target, 0.0), np.maximum(-target, 0.0)
+    mass = max(float(np.sum(target)), 1e-3 * float(np.sum(above)), 1e-300)
+    tiny = 1e-12 * mass / words**2
+    best: tuple[float, Floats] = (np.inf, np.zeros((words, count)))
+    for _ in range(starts):
+        factors = rng.uniform(0.01, 1.0, (words, count))
+        factors *= np.sqrt(mass / float(np.sum(np.sum(factors, axis=0) ** 2)))
+        for _ in range(iterations):
+            fitted = factors @ (factors.T @ factors) - np.sum(factors**2, axis=1)[:, None] * factors
+            factors = factors * np.cbrt((above @ factors + tiny) / (below @ factors + fitted + tiny))
+        rest = target - factors @ factors.T
+        np.fill_diagonal(rest, 0.0)
+        missed = float(np.sum(rest**2))
+        if missed < best[0]:
+            best = (missed, factors)
+    return best[1]
+
+
+def started(pairs: Floats, tensor: Floats, axes: Floats, count: int, seed: int) -> tuple[Floats, Floats]:
+    """Topics and weights by whitening pairs and decomposing the white tensor: `tensor` is along the columns of `axes`.
+
+    In white coordinates the topics are orthogonal, and the value of each is one over the root of its weight.
+    """
+    values, vectors = np.linalg.eigh(pairs)
+    values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
+    roots = np.sqrt(np.maximum(values, 0.01 * max(float(values[0]), 1e-12)))
+    white = axes.T @ (vectors / roots)
+    along = np.einsum("abc,ai,bj,ck->ijk", tensor, white, white, white, optimize=True)
+    strengths, parts = simultaneous(along, count, seed)
+    strengths = np.maximum(strengths, 0.3)
+    weights = strengths**-2.0
+    return on_simplex((strengths[:, None] * parts) @ (vectors * roots).T), weights / np.sum(weights)
+
+
+def fitted(
+    tensor: Floats, axes: Floats, topics: Floats, weights: Floats, pairs: Floats | None = None, trust: float = 0.0
+) -> tuple[Floats, Floats]:
+    """Topics on the simplex and weights that add up to one, by least squares: of what they miss of a tensor along the
+    columns of `axes` and, `trust` times, of a matrix of pairs; from a start."""
+    flat = tensor.reshape(axes.shape[1], -1)
+
+    def missed(a: Floats, w: Floats) -> tuple[float, Floats, Floats]:
+        seen = a @ axes
+        heard = (seen[:, :, None] * seen[:, None, :]).reshape(len(a), -1) @ flat.T  # T(b, b, .)
+        alike, cross = np.sum(heard * seen, axis=1), seen @ seen.T
+        value = float(-2 * w @ alike + w @ cross**3 @ w)
+        by_topic = 6 * w[:, None] * ((cross**2 * w) @ seen - heard) @ axes.T
+        by_weight = 2 * (cross**3 @ w - alike)
+        if pairs is not None and trust > 0:
+            met, inner = a @ pairs, a @ a.T
+            alike = np.sum(met * a, axis=1)
+            value += trust * float(-2 * w @ alike + w @ inner**2 @ w)
+            by_topic += trust * 4 * w[:, None] * ((inner * w) @ a - met)
+            by_weight += trust * 2 * (inner**2 @ w - alike)
+        return value, by_topic, by_weight
+
+    return _least(missed, topics, weights, float(np.sum(tensor**2)))
+
+
+def refitted(tensor: Floats, topics: Floats, weights: Floats, noise: float) -> tuple[Floats, Floats]:
+    """The same for a tensor of all words, each entry as sure as it is: its variance is the square of `noise` and, since
+    documents are drawn too, in proportion to what the start expects there, in units of one document."""
+    count, words = topics.shape
+    expected = (topics.T * weights) @ (topics[:, :, None] * topics[:, None, :]).reshape(count, -1)
+    sure = 1 / (noise**2 + np.maximum(expected, 1e-3 / words**3))
+    target = tensor.reshape(words, -1)
+
+    def missed(a: Floats, w: Floats) -> tuple[float, Floats, Floats]:
+        twice = (a[:, :, None] * a[:, None, :]).reshape(count, -1)
+        rest = (a.T * w) @ twice - target
+        heard = twice @ (sure * rest).T
+        return float(np.sum(sure * rest**2)), 6 * w[:, None] * heard, 2 * np.sum(heard * a, axis=1)
+
+    return _least(missed, topics, weights, float(np.sum(sure * target**2)))
+
+
+def _least(
+    missed: Callable[[Floats, Floats], tuple[float, Floats, Floats]], topics: Floats, weights: Floats, size: float
+) -> tuple[Floats, Floats]:
+    """Topics and weights of the least value, from its gradients. Both are squares over their sum, so that the search
+    has no bounds."""
+    from scipy.optimize import minimize
+
+    count, words = topics.shape
+
+    def flat(x: Floats) -> tuple[float, Floats]:
+        roots, masses = x[:-count].reshape(count, words), x[-count:]
+        sums, total = np.sum(roots**2, axis=1, keepdims=True), float(masses @ masses)
+        a, w = roots**2 / sums, masses**2 / total
+        value, by_topic, by_weight = missed(a, w)
+        by_topic = 2 * roots / sums * (by_topic - np.sum(by_topic * a, axis=1, keepdims=True))
+        by_weight = 2 * masses / total * (by_weight - float(by_weight @ w))
+        return value / size, np.concatenate([by_topic.ravel(), by_weight]) / size
+
+    start = np.concatenate([np.sqrt(0.98 * topics + 0.02 / words).ravel(), np.sqrt(np.maximum(weights, 1e-4))])
+    size = max(size, 1e-300)
+    found = minimize(flat, start, jac=True, method="L-BFGS-B", options={"maxiter": 800, "maxcor": 20, "ftol": 1e-11})
+    squares, masses = found.x[:-count].reshape(count, words) ** 2, found.x[-count:] ** 2
+    return np.asarray(squares / np.sum(squares, axis=1, keepdims=True)), np.asarray(masses / np.sum(masses))

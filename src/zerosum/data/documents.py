@@ -1,0 +1,132 @@
+"""One site's documents, from files into `Units` of sparse counts, by a public vocabulary.
+
+Three formats: a sparse matrix as `scipy.sparse.save_npz` writes it (documents x words of the vocabulary, in its order);
+the bag-of-words format of UCI (`.txt` or `.txt.gz`: the numbers of documents, words and entries, then lines of
+document, word, count, both counted from one); and text: a file of one document a line (`.text`), or a
+folder of `.txt` files, one document each. In a folder of folders every folder is one person with its documents.
+
+As everywhere, messages quote no document and no count: which it was is the error's `detail`.
+
+Tested in tests/data/test_documents.py.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, load_npz
+
+from zerosum.data.formats import readable
+from zerosum.errors import BadData
+from zerosum.kernel.units import Units
+
+_WORD = re.compile(r"[^\W\d_][\w'-]*")  # begins with a letter
+
+
+def load_vocabulary(path: Path) -> tuple[str, ...]:
+    """The words of a public file, one a line; no word twice."""
+    if not path.is_file():
+        raise BadData(f"there is no vocabulary {path}")
+    with readable(path):
+        words = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    if not words:
+        raise BadData(f"the vocabulary {path} has no words")
+    if len(set(words)) < len(words):
+        raise BadData(f"the vocabulary {path} has a word twice")
+    return words
+
+
+def load_documents(path: Path, vocabulary: Sequence[str]) -> Units:
+    """One site's documents as counts of the words of a vocabulary, or `BadData`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "letters.text")
+    ...     _ = path.write_text("The boat, the lake\\nA lake!\\n")
+    ...     load_documents(path, ["lake", "boat"]).rows.toarray().tolist()
+    [[1.0, 1.0], [1.0, 0.0]]
+    """
+    if path.is_dir():
+        units = _folder(path, vocabulary)
+    elif not path.is_file():
+        raise BadData(f"there is no file {path}")
+    else:
+        with readable(path):
+            match [suffix.lower() for suffix in path.suffixes]:
+                case [*_, ".npz"]:
+                    units = Units.from_rows(_matrix(path, len(vocabulary)))
+                case [*_, ".txt"] | [*_, ".txt", ".gz"]:
+                    units = Units.from_rows(_bag_of_words(path, len(vocabulary)))
+                case [*_, ".text"]:
+                    units = Units.from_rows(counted(path.read_text(encoding="utf-8").splitlines(), vocabulary))
+                case _:
+                    raise BadData(f"{path} is none of .npz, .txt, .txt.gz and .text, and no folder")
+    try:
+        units.check()
+    except BadData as error:
+        raise error.about(str(path)) from None
+    if np.any(units.rows.data < 0):
+        raise BadData(f"{path} has a negative count")
+    return units
+
+
+def counted(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
+    """How often each word of the vocabulary occurs in each text, whatever the case of its letters."""
+    place = {word.lower(): at for at, word in enumerate(vocabulary)}
+    ends, words, counts = [0], [], []
+    for text in texts:
+        found = Counter(place[word] for word in _WORD.findall(text.lower()) if word in place)
+        words += sorted(found)
+        counts += [float(found[word]) for word in sorted(found)]
+        ends.append(len(words))
+    shape = (len(ends) - 1, len(vocabulary))
+    return csr_array((np.array(counts), np.array(words, dtype=np.int64), np.array(ends)), shape=shape)
+
+
+def _matrix(path: Path, words: int) -> csr_array:
+    matrix = csr_array(load_npz(path))
+    if matrix.shape[1] != words:
+        raise BadData(f"{path} does not have a column for each of the {words} words of the vocabulary")
+    if matrix.dtype.kind not in "biuf":
+        raise BadData(f"{path} holds values that are not real numbers")
+    return matrix
+
+
+def _bag_of_words(path: Path, words: int) -> csr_array:
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        documents, width, entries = (int(next(file)) for _ in range(3))
+        table = np.loadtxt(file, dtype=np.int64, ndmin=2) if entries else np.zeros((0, 3), dtype=np.int64)
+    if width != words:
+        raise BadData(f"{path} does not have the {words} words of the vocabulary")
+    if table.shape != (entries, 3) or documents < 1:
+        raise BadData(f"{path} does not have the number of entries that it says")
+    document, word, count = table.T
+    inside = (document >= 1) & (document <= documents) & (word >= 1) & (word <= words)
+    if not np.all(inside):
+        raise BadData(f"{path} has an entry of a document or a word that it does not have")
+    return csr_array((count.astype(np.float64), (document - 1, word - 1)), shape=(documents, words))
+
+
+def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
+    people = sorted(each for each in path.iterdir() if each.is_dir())
+    files = [sorted(each.glob("*.txt")) for each in people] if people else [sorted(path.glob("*.txt"))]
+    files = [each for each in files if each]
+    if not files:
+        raise BadData(f"{path} holds no .txt files")
+
+    def text(file: Path) -> str:
+        with readable(file, called=f"a document of {path}"):
+            return file.read_text(encoding="utf-8")
+
+    rows = counted((text(file) for each in files for file in each), vocabulary)
+    if not people:
+        return Units(rows)
+    ends: NDArray[np.int64] = np.concatenate([[0], np.cumsum([len(each) for each in files])]).astype(np.int64)
+    return Units(rows, ends)

@@ -1,0 +1,191 @@
+"""Topics: exact without noise, near the truth with it, by either path; what the planner chooses, and the audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from zerosum.algorithms import Topics
+from zerosum.algorithms.metrics import component_error
+from zerosum.algorithms.program import PublicFacts
+from zerosum.algorithms.topic_factors import fitted, nonnegative_factors, on_simplex, refitted, started
+from zerosum.audit import audit
+from zerosum.coordinator.rehearse import drive
+from zerosum.errors import BadParameter
+from zerosum.kernel.request import Release, Request
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.study.rehearsal import Rehearsal
+
+Floats = NDArray[np.float64]
+UNITS = 20_000
+
+
+def names(words: int) -> tuple[str, ...]:
+    return tuple(f"w{i}" for i in range(words))
+
+
+def made(words: int, topics: int, length: int, seed: int = 0, units: int = UNITS) -> tuple[Floats, Floats]:
+    """Topics that a Dirichlet law draws, and documents of one topic each."""
+    rng = np.random.default_rng(seed)
+    truth = rng.dirichlet(np.full(words, 0.3), topics)
+    return truth, rng.multinomial(length, truth[rng.integers(topics, size=units)]).astype(float)
+
+
+def fit(rows: Any, topics: int, epsilon: float, seed: int = 0, **more: Any) -> Any:
+    algorithm = Topics(columns=names(rows.shape[1]), n_components=topics, **more)
+    return Rehearsal(algorithm, rows.shape[0], 5, epsilon, 0.01).run(Units.from_rows(rows), seed)
+
+
+def clustered(seed: int = 0, units: int = 3000) -> tuple[Floats, Floats]:
+    """Two hundred words, of which four blocks of ten go together; the rest is common to all documents, or rare."""
+    rng = np.random.default_rng(seed)
+    truth = np.zeros((4, 200))
+    for k in range(4):
+        truth[k, 10 * k : 10 * k + 10] = 0.05
+    truth[:, 40:100] = 0.5 / 60
+    return truth, rng.multinomial(40, truth[rng.integers(4, size=units)]).astype(float)
+
+
+# ---- the free half -----------------------------------------------------------------------------------------------
+
+
+def test_the_nearest_probability_vector() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 7))
+    found = on_simplex(rows)
+    assert np.allclose(found.sum(axis=1), 1)
+    assert np.all(found >= 0)
+    others = np.random.default_rng(1).dirichlet(np.ones(7), 200)
+    nearest = np.linalg.norm(rows[:, None] - others[None], axis=2).min(axis=1)
+    assert np.all(np.linalg.norm(rows - found, axis=1) <= nearest)
+
+
+def test_factors_do_not_look_at_the_diagonal_and_are_not_biased_by_noise() -> None:
+    rng = np.random.default_rng(0)
+    parts = np.kron(np.eye(3), np.ones((15, 1))) + 0.05
+    matrix = parts @ parts.T
+    np.fill_diagonal(matrix, 1e6)
+    found = nonnegative_factors(matrix, 3, iterations=2000)
+    rest = found @ found.T - parts @ parts.T
+    np.fill_diagonal(rest, 0)
+    assert np.max(np.abs(rest)) < 0.05
+    noise = np.triu(0.3 * rng.normal(size=(45, 45)), 1)
+    noisy = nonnegative_factors(matrix + noise + noise.T, 3)
+    low = [np.sort(column)[:30].mean() for column in noisy.T]  # where a factor has nothing to say
+    assert max(low) < 0.15
+    assert sorted(np.argmax(noisy.reshape(3, 15, 3).mean(axis=1), axis=0).tolist()) == [0, 1, 2]
+
+
+def test_topics_come_back_from_their_own_moments() -> None:
+    rng = np.random.default_rng(0)
+    topics, weights = rng.dirichlet(np.full(12, 0.3), 4), np.array([0.4, 0.3, 0.2, 0.1])
+    pairs = (topics.T * weights) @ topics
+    tensor = np.einsum("k,ki,kj,kl->ijl", weights, topics, topics, topics)
+    begun, begun_weights = started(pairs, tensor, np.eye(12), 4, 0)
+    assert component_error(begun, topics) < 1e-6
+    assert np.sort(begun_weights) == pytest.approx(np.sort(weights), abs=1e-6)
+    blurred = on_simplex(topics + 0.03 * rng.normal(size=topics.shape))
+    assert component_error(fitted(tensor, np.eye(12), blurred, weights)[0], topics) < 2e-3
+    axes = np.linalg.eigh(pairs)[1][:, ::-1][:, :4]
+    along = np.einsum("ijk,ia,jb,kc->abc", tensor, axes, axes, axes)
+    assert component_error(fitted(along, axes, blurred, weights, pairs, 1.0)[0], topics) < 5e-3
+    again, again_weights = refitted(tensor, blurred, weights, 1e-3)
+    assert component_error(again, topics) < 2e-3
+    assert again_weights == pytest.approx(weights, abs=5e-3)
+
+
+# ---- the program -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "topics", "length", "most"), [(10, 5, 3, 0.04), (10, 5, 30, 0.008), (50, 10, 3, 0.09), (50, 10, 30, 0.02)]
+)
+def test_topics_are_found_by_the_tensor(words: int, topics: int, length: int, most: float) -> None:
+    truth, rows = made(words, topics, length)
+    found = fit(rows, topics, 1.0, path="tensor", length=length)
+    assert component_error(found["topics"].value, truth) < most
+    assert np.allclose(found["topics"].value.sum(axis=1), 1)
+    assert found["weights"].value.sum() == pytest.approx(1)
+    assert found["topics"].axes[1].labels == names(words)
+
+
+def test_topics_are_found_by_pairs_of_words_among_many() -> None:
+    _truth, rows = clustered()
+    found = fit(csr_array(rows), 4, 4.0, path="pairs", n_words=100)
+    assert np.all(found["carried"].value == 1)
+    labels = found["topics"].axes[1].labels
+    assert set(names(40)) <= set(labels) <= set(names(100))  # what no document holds is not kept
+    top = [{int(labels[at][1:]) // 10 for at in np.argsort(-row)[:8]} for row in found["relevance"].value]
+    assert sorted(top, key=min) == [{0}, {1}, {2}, {3}]
+
+
+def test_without_a_budget_no_topic_is_carried() -> None:
+    _truth, rows = clustered()
+    assert np.sum(fit(rows, 4, 0.02, path="pairs")["carried"].value) == 0
+    _truth, rows = made(50, 10, 3)
+    assert np.sum(fit(rows, 10, 0.02, path="tensor")["carried"].value) == 0
+
+
+def test_the_planner_chooses_by_what_is_public_and_says_why() -> None:
+    few, many = Topics(columns=names(30), n_components=3), Topics(columns=names(100), n_components=3)
+
+    def chosen(algorithm: Topics, units: int | None) -> str:
+        return algorithm.resolve(PublicFacts(noise=1.0, units=units)).chosen
+
+    assert chosen(few, 100) == "tensor"
+    assert (chosen(many, 1000), chosen(many, 100_000)) == ("pairs", "tensor")
+    assert chosen(Topics(columns=names(6906), n_components=10), 10**7) == "pairs"
+    assert chosen(many.model_copy(update={"path": "tensor"}), 10) == "tensor"
+    assert "all their triples" in few.describe
+    assert "a round of EM, since documents have about 20 words" in few.model_copy(update={"length": 20.0}).describe
+    assert "triples along a basis" in many.model_copy(update={"path": "tensor"}).describe
+    assert "100 words are too many" in many.model_copy(update={"path": "pairs"}).describe
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [(12, {}), (12, {"length": 20}), (40, {"path": "tensor"}), (40, {"path": "pairs", "n_words": 20})],
+    ids=str,
+)
+def test_what_runs_is_what_was_planned(words: int, more: dict[str, Any], adjacency: Adjacency) -> None:
+    algorithm = Topics(columns=names(words), n_components=3, **more)
+    _truth, rows = made(words, 3, 20, units=500)
+    units = 500.0 if adjacency is Adjacency.REPLACE_ONE else None
+
+    def answer(request: Request) -> Release:
+        return Release(request.statistic.total(Units.from_rows(rows)), 1e-3, units, ("a", "b"))
+
+    found, asked = drive(algorithm.program(adjacency), answer)
+    assert found["topics"].value.sum(axis=1) == pytest.approx(np.ones(3))
+    planned = algorithm.releases(adjacency)
+    for request, plan in zip(asked, planned, strict=True):
+        assert (request.statistic.name, request.statistic.size) == (plan.statistic, plan.size)
+        assert request.statistic.sensitivity(adjacency) == plan.sensitivity
+    assert sum(plan.share for plan in planned) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("more", "match"),
+    [
+        ({"n_components": 13}, "more topics"),
+        ({"n_words": 3, "path": "pairs", "n_components": 4}, "more topics"),
+        ({"pair_share": 0.95, "path": "pairs"}, "leave nothing"),
+        ({"path": "words"}, "path"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(more: dict[str, Any], match: str) -> None:
+    with pytest.raises(BadParameter, match=match):
+        Topics(**{"columns": names(12), "n_components": 3} | more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [{"length": 20}, {"path": "pairs"}], ids=str)
+def test_the_audit_finds_nothing(more: dict[str, Any]) -> None:
+    algorithm = Topics(columns=names(5), n_components=2, **more)
+    assert audit(Scheme("secure-sum"), algorithm, samples=400).holds

@@ -1,0 +1,57 @@
+"""Figures of topics: every method at both calibrations, Zerosum ahead, and what is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zerosum.algorithms.metrics import component_error
+from zerosum.errors import BadParameter
+from zerosum.papers.figures import EXPERIMENTS, topics
+from zerosum.papers.figures.mixture import SITES, Point
+from zerosum.papers.methods.topics import METHODS
+
+
+def test_every_method_runs_at_both_calibrations_and_ours_is_ahead() -> None:
+    made = topics.Made.drawn(8, 3, 3, 2000, seed=0)
+    rows = topics.published_errors(made, Point(1.0, 0.01, 2000), seed=0)
+    assert {(method, which) for method, which, _true, _error in rows} == {
+        ("non-private", "none"),
+        ("random", "none"),
+        *[(method, which) for method in METHODS for which in ("exact", "published")],
+    }
+    error = {(method, which): value for method, which, _true, value in rows}
+    mine = component_error(topics.ours(made, 1.0, 0.01, 0), made.topics)
+    assert mine < min(error[method, "exact"] for method in METHODS)
+    assert error["non-private", "none"] < error["random", "none"] / 5
+
+
+@pytest.mark.parametrize("name", ["otd-stm-epsilon", "otd-stm-samples", "otd-stm-delta"])
+def test_figures_are_known(name: str) -> None:
+    assert EXPERIMENTS[name].data == ("d10", "d50")
+
+
+def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "_DATA", {"d10": (5, 2)})
+    monkeypatch.setattr(topics, "_RECORDS", 400)
+    rows = topics.stm_delta("d10", seeds=1)
+    experiment = EXPERIMENTS["otd-stm-delta"]
+    experiment.draw(rows, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    lines = experiment.summary(rows)
+    assert set(experiment.shown.values()) <= set(lines[0])
+    assert len(lines) == 3 * (3 + 2 * len(METHODS))
+
+
+def test_documents_are_what_they_are_said_to_be() -> None:
+    made = topics.Made.drawn(10, 5, 7, 300, seed=1)
+    assert [rows.shape for rows in made.sites] == [(300, 10)] * SITES
+    for counts, words in zip(made.sites, made.words, strict=True):
+        assert np.all(counts.sum(axis=1) == 7)
+        assert np.all(counts[np.arange(300)[:, None], words] > 0)
+    with pytest.raises(BadParameter, match="unknown data"):
+        topics.stm_epsilon("d7")
+    with pytest.raises(BadParameter, match="at least one seed"):
+        topics.stm_samples("d10", seeds=0)

@@ -1,0 +1,145 @@
+"""Statistics of documents: what they count, by enumeration; sparse rows and dense ones; persons with several documents.
+
+Their bounds and who decides for whom are attacked in test_sensitivity.py and test_coupling.py.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from zerosum.errors import BadParameter
+from zerosum.kernel.statistic import BoundedStatistic
+from zerosum.kernel.units import Units
+from zerosum.statistics import build
+from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
+
+Floats = NDArray[np.float64]
+
+STATISTICS: list[BoundedStatistic] = [
+    WordPresence(columns=6),
+    WordPresence(columns=6, words=[4, 1, 2]),
+    WordPairs(columns=6, words=[4, 1, 2], weights=[1, 2, 0.5]),
+    TopicSums(columns=6, scores=np.eye(6)[:, :2] * 5, offsets=np.zeros(2)),
+    TopicSums(columns=6, scores=-np.eye(6)[:, :2], offsets=np.zeros(2), kind="shares", clip=0.7),
+    PairNorms(columns=6),
+    PairMoment(columns=6, clip=0.4),
+    TripleMoment(columns=6, clip=0.2, basis=np.eye(6)[:, 2:5]),
+]
+
+
+def documents(seed: int = 0, count: int = 40) -> Floats:
+    return np.random.default_rng(seed).poisson(0.8, (count, 6)).astype(float)
+
+
+def choices(document: Floats, draws: int) -> Floats:
+    """How likely each ordered choice of words is, by going through all of them."""
+    words = np.repeat(np.arange(len(document)), document.astype(int))
+    found = np.zeros((len(document),) * draws)
+    for chosen in permutations(words.tolist(), draws):
+        found[chosen] += 1
+    return np.asarray(found / found.sum())
+
+
+def test_pairs_and_triples_are_what_enumeration_finds() -> None:
+    document = np.array([3.0, 0.0, 1.0, 2.0])
+    one = Units.from_rows(document[None, :])
+    pairs, triples = PairMoment(columns=4), TripleMoment(columns=4)
+    assert pairs.split(pairs.total(one)) == pytest.approx(choices(document, 2))
+    assert triples.split(triples.total(one)) == pytest.approx(choices(document, 3))
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 2)))[0]
+    along = TripleMoment(columns=4, basis=basis)
+    wanted = np.einsum("ijk,ia,jb,kc->abc", choices(document, 3), basis, basis, basis)
+    assert along.split(along.total(one)) == pytest.approx(wanted)
+
+
+def test_norms_from_power_sums_are_those_of_the_arrays() -> None:
+    """What is clipped to a small norm has exactly that norm."""
+    for document in ([3.0, 0, 1, 2], [1.0, 1, 1, 0], [5.0, 0, 0, 0], [40.0, 2, 0, 900]):
+        one = Units.from_rows(np.array([document]))
+        for kind in (PairMoment, TripleMoment):
+            assert np.linalg.norm(kind(columns=4, clip=1e-3).total(one)) == pytest.approx(1, rel=1e-8)
+
+
+def test_what_a_word_counts() -> None:
+    found = WordPresence(columns=3).total(Units.from_rows(np.array([[2.0, 0, 0], [1, 7, 0], [0, 0, 0]])))
+    assert found == pytest.approx([1 + np.sqrt(0.5), np.sqrt(0.5), 0])
+
+
+def test_a_round_of_sums_is_one_of_em() -> None:
+    topics = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
+    rows = np.array([[5.0, 1, 0], [0, 2, 4], [1, 1, 1]])
+    found = TopicSums(columns=3, scores=np.log(topics).T, offsets=np.log([0.5, 0.5]), kind="shares")
+    likely = np.exp(rows @ np.log(topics).T)
+    wanted = (likely / likely.sum(axis=1, keepdims=True)).T @ (rows / rows.sum(axis=1, keepdims=True))
+    assert found.split(found.total(Units.from_rows(rows))) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
+def test_sparse_rows_are_the_same_documents(stat: BoundedStatistic) -> None:
+    rows = documents()
+    for held in (csr_array(rows), csr_array(rows.astype(np.uint8))):
+        for offsets in (None, np.array([0, 3, 4, 40])):
+            assert stat.total(Units(held, offsets)) == pytest.approx(stat.total(Units(rows, offsets)), abs=1e-12)
+
+
+@pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
+def test_a_word_that_stands_twice_in_a_sparse_row_is_one_word(stat: BoundedStatistic) -> None:
+    twice = csr_array((np.ones(4), np.array([0, 0, 2, 4]), np.array([0, 4])), shape=(1, 6))
+    plain = Units.from_rows(np.array([[2.0, 0, 1, 0, 1, 0]]))
+    assert np.array_equal(stat.total(Units(twice)), stat.total(plain))
+    assert np.array_equal(stat.total(Units.from_rows(twice)), stat.total(plain))
+
+
+@pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
+def test_a_person_counts_as_the_mean_of_the_documents(stat: BoundedStatistic) -> None:
+    rows = documents(3, 4)
+    whole = stat.total(Units(rows, np.array([0, 4])))
+    each = [stat.total(Units.from_rows(row[None, :])) for row in rows]
+    assert whole == pytest.approx(np.mean(each, axis=0), abs=1e-12)
+
+
+def test_other_statistics_take_sparse_rows_too() -> None:
+    rows = documents()
+    stat = build("vector_sum", {"columns": 6, "clip": 1.0})
+    assert np.array_equal(stat.total(Units.from_rows(csr_array(rows))), stat.total(Units.from_rows(rows)))
+
+
+@pytest.mark.parametrize("value", [np.nan, -3.0, np.inf, 1e300, 0.4])
+def test_whatever_a_count_says_it_is_a_whole_number(value: float) -> None:
+    row = np.array([[value, 2.0, 0, 1, 1, 0]])
+    taken = {np.inf: 2.0**20, 1e300: 2.0**20}.get(value, 0.0)
+    plain = np.array([[taken, 2.0, 0, 1, 1, 0]])
+    for stat in STATISTICS:
+        assert np.array_equal(stat.total(Units.from_rows(row)), stat.total(Units.from_rows(plain)))
+        assert np.array_equal(stat.total(Units.from_rows(csr_array(row))), stat.total(Units.from_rows(plain)))
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("word_presence", {"words": [0, 0]}),
+        ("word_presence", {"words": [7]}),
+        ("word_presence", {"words": [0.5]}),
+        ("word_pairs", {"weights": [1, 1]}),
+        ("word_pairs", {"weights": -np.ones(6)}),
+        ("topic_sums", {"scores": np.ones((5, 2)), "offsets": [0, 0]}),
+        ("topic_sums", {"scores": np.ones((6, 2)), "offsets": [0]}),
+        ("topic_sums", {"scores": np.ones((6, 2)), "offsets": [0, 0], "weights": np.ones(6), "kind": "shares"}),
+        ("triple_moment", {"basis": np.ones((6, 2))}),
+        ("triple_moment", {"basis": np.eye(5)}),
+    ],
+)
+def test_what_makes_no_sense_is_refused(name: str, params: dict[str, Any]) -> None:
+    with pytest.raises(BadParameter, match=f"statistic '{name}'"):
+        build(name, {"columns": 6, **params})
+
+
+def test_triples_of_many_words_need_a_basis() -> None:
+    with pytest.raises(BadParameter, match="need a basis"):
+        TripleMoment(columns=61)
