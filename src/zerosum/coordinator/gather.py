@@ -2,8 +2,6 @@
 
 Sites are asked again and again, since a steward takes hours where a site takes milliseconds. Asking is free: a site
 that waits keeps the plan, and one that agreed is not asked here again.
-
-Tested in tests/cli/test_coordinators.py.
 """
 
 from __future__ import annotations
