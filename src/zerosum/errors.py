@@ -17,7 +17,9 @@ ZerosumError
 │   ├── BudgetExceeded      the population's lifetime cap would be passed
 │   ├── LedgerRefused       the ledger is damaged, older than its counter, or cannot be written
 │   ├── PolicyRefused       the site's own policy says no
+│   ├── AwaitingConsent     the site's steward has not decided yet
 │   └── OutsidePlan         a release nobody declared
+│       └── NotAgreed         the site has no session of this plan: it restarted, or was never asked
 ├── Abandoned             too many sites were lost; what was spent stays spent  exit code 3
 └── CheckFailed           a verification ran and found a fault                exit code 4
 """
@@ -130,7 +132,15 @@ class PolicyRefused(Refused):
     pass
 
 
+class AwaitingConsent(Refused):
+    pass
+
+
 class OutsidePlan(Refused):
+    pass
+
+
+class NotAgreed(OutsidePlan):
     pass
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from killed import Killer, in_a_child
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
@@ -82,39 +78,6 @@ def spent(folder: Path) -> dict[str, list[tuple[int, int]]]:
             found[name] += [(each.round, each.attempt) for each in ledger.draws()]
             assert ledger.epsilon(1e-5) <= 2.0 * (1 + 1e-12)
     return found
-
-
-@dataclass
-class Killer:
-    """Kills its own process so many calls of functions, Python's or C's, after the sites have agreed."""
-
-    calls: int
-    stage: str
-
-    def __call__(self, seen: Progress) -> None:
-        if seen.stage == self.stage and seen.done == seen.planned:
-            left = count(self.calls, -1)
-
-            def look(frame: object, event: str, argument: object) -> None:
-                if next(left) <= 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            sys.setprofile(look)
-
-
-def in_a_child(work: Callable[[], object]) -> bool:
-    """Whether a forked process came to the end of its work, or was killed on the way."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, -signal.SIGKILL)
-    return status == 0
 
 
 def killed_until_done(question: Walk, folder: Path, kills: int, seed: int, **changes: Any) -> int:

@@ -17,5 +17,9 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(help="A site's ledger: what was spent, and whether the record is sound.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
+site_app = typer.Typer(help="A site as a process of its own, beside its data.", no_args_is_help=True)
+app.add_typer(site_app, name="site")
+coordinator_app = typer.Typer(help="The coordinator, as a process of its own.", no_args_is_help=True)
+app.add_typer(coordinator_app, name="coordinator")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]

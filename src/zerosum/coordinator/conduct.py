@@ -13,7 +13,7 @@ from zerosum.coordinator.journal import Journal
 from zerosum.coordinator.mixing import Mixer, noise_std
 from zerosum.coordinator.secure import SecureSums
 from zerosum.engines.base import Engine
-from zerosum.errors import Abandoned, BadInput, BadMessage, OutsidePlan, Refused
+from zerosum.errors import Abandoned, BadInput, BadMessage, NotAgreed, OutsidePlan, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.schemes import NoiseMechanism
@@ -281,11 +281,14 @@ class _Coordinator:
             raise Abandoned(f"{lost} of {len(self._index)} sites were lost, the plan tolerates {most}")
 
     def _exchange(self, messages: Mapping[str, Message]) -> Iterable[Reply | Lost]:
-        """Replies as they arrive; one that cannot be read, or speaks for another site, is a loss."""
+        """Replies as they arrive; one that cannot be read, or speaks for another site, is a loss, and so is a site that
+        restarted and knows nothing of the study."""
         known: dict[int, bytes] = {}  # a message to all is written once
         frames = {name: known.get(id(m)) or known.setdefault(id(m), encode(m)) for name, m in messages.items()}
         for name, frame in self._engine.exchange(frames):
             reply: Reply | Lost = Lost(name) if frame is None else _read(name, frame)
+            if isinstance(reply, Refusal) and isinstance(reply.error, NotAgreed):
+                reply = Lost(name)
             if isinstance(reply, Refusal):
                 error = reply.error if isinstance(reply.error, BadInput | Refused) else Refused(str(reply.error))
                 raise error.about(f"site {reply.site!r}") from reply.error

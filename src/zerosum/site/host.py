@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from zerosum.errors import Refused, ZerosumError
 from zerosum.protocol.codec import decode_message, encode
-from zerosum.protocol.messages import Refusal
+from zerosum.protocol.messages import Refusal, Reply
 from zerosum.site.site import Site
 
 _log = logging.getLogger(__name__)  # stays at the site
@@ -14,10 +15,18 @@ _log = logging.getLogger(__name__)  # stays at the site
 
 def answer(site: Site, frame: bytes) -> bytes:
     """The reply to one frame."""
+    return encode(guarded(site.name, lambda: site.handle(decode_message(frame))))
+
+
+def guarded(name: str, work: Callable[[], Reply], on_error: Callable[[ZerosumError], object] | None = None) -> Reply:
+    """What comes of some work, or a refusal; `on_error` hears what only this site may."""
     try:
-        return encode(site.handle(decode_message(frame)))
+        return work()
     except ZerosumError as error:
-        return encode(Refusal(site.name, error.public()))
+        refused: ZerosumError = error
     except Exception:  # what it says may quote data
-        _log.exception("site %r met an internal error", site.name)
-        return encode(Refusal(site.name, Refused("this site met an internal error")))
+        _log.exception("site %r met an internal error", name)
+        refused = Refused("this site met an internal error")
+    if on_error is not None:
+        on_error(refused)
+    return Refusal(name, refused.public())

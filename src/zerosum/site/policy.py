@@ -40,9 +40,12 @@ class Policy(BaseModel):
     adjacency: Adjacency = Adjacency.REPLACE_ONE
     epsilon: float = Field(10.0, strict=True)
     delta: float = Field(1e-5, strict=True)
+    study_epsilon: float | None = Field(None, strict=True)  # the most that one study may cost, at its own delta
     statistics: tuple[str, ...] | None = None  # None: every built-in one, no registered one
+    columns: tuple[str, ...] | None = None  # the only columns that may be asked about; None: any
     minimum_units: int = Field(10, ge=1, strict=True)
     minimum_colluders: int = Field(1, ge=0, strict=True)
+    minimum_honest: int = Field(1, ge=1, strict=True)  # sites that neither collude nor are lost, this one included
     rows_per_unit: int | None = Field(None, ge=1, strict=True)
     data: Literal["private", "public", "synthetic"] = "private"
     trusted_coordinator: bool = Field(False, strict=True)
@@ -60,10 +63,11 @@ class Policy(BaseModel):
             raise ValueError("a population must have a name, got an empty one")
         return population
 
-    @field_validator("epsilon")
+    @field_validator("epsilon", "study_epsilon")
     @classmethod
-    def _check_epsilon(cls, epsilon: float) -> float:
-        check_epsilon(epsilon)
+    def _check_epsilon(cls, epsilon: float | None) -> float | None:
+        if epsilon is not None:
+            check_epsilon(epsilon)
         return epsilon
 
     @field_validator("delta")
@@ -144,6 +148,13 @@ class Policy(BaseModel):
                 f"this site's policy asks to be protected against at least {self.minimum_colluders} colluding sites, "
                 f"the study plans for {colluders}"
             )
+        honest = len(plan.sites) - colluders - plan.coalition.dropouts
+        if honest < self.minimum_honest:
+            raise PolicyRefused(
+                f"this site's policy asks for at least {self.minimum_honest} honest sites that stay, the study counts "
+                f"on {honest}"
+            )
+        self._review_question(plan)
         if plan.adjacency is not self.adjacency:
             raise PolicyRefused(
                 f"this site's account counts {self.adjacency.value} neighbours, the study {plan.adjacency.value}"
@@ -162,6 +173,21 @@ class Policy(BaseModel):
         if self.data == "private":
             self._review_private(plan)
         self._review_roster(plan)
+
+    def _review_question(self, plan: Plan) -> None:
+        if self.columns is not None:
+            asked = plan.question
+            if len(asked.columns) != asked.n_columns or not asked.columns:
+                raise PolicyRefused("this site's policy names the columns it allows, the plan does not name its own")
+            if strangers := [name for name in asked.columns if name not in self.columns]:
+                raise PolicyRefused(f"this site's policy allows no column {', '.join(map(repr, strangers))}")
+        if self.study_epsilon is not None and plan.scheme.facts.noisy:
+            worst = max(plan.site_epsilon(s) for s in range(len(plan.sites)))
+            if plan.delta > self.delta or worst > self.study_epsilon * (1 + 1e-12):
+                raise PolicyRefused(
+                    f"this site's policy allows a study epsilon {self.study_epsilon:g} at delta {self.delta:g} at most,"
+                    " this one costs more"
+                )
 
     def _review_roster(self, plan: Plan) -> None:
         """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites."""

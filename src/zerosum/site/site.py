@@ -18,7 +18,7 @@ from functools import singledispatchmethod
 import numpy as np
 
 from zerosum.arrays import Floats
-from zerosum.errors import BadData, Inconsistent, LedgerRefused, Misdirected, OutOfTurn, OutsidePlan
+from zerosum.errors import BadData, Inconsistent, LedgerRefused, Misdirected, NotAgreed, OutOfTurn, OutsidePlan
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
@@ -51,15 +51,20 @@ from zerosum.statistics.rows import clip_rows
 
 
 class Site:
-    """One institution: a name on the roster, its data, its policy, and the identity it signs with."""
+    """One institution: a name on the roster, its data, its policy, and the identity it signs with.
 
-    def __init__(self, name: str, units: Units, policy: Policy, identity: Identity | None = None) -> None:
+    It opens its ledger when it first needs it, unless it is given one that serves several studies.
+    """
+
+    def __init__(
+        self, name: str, units: Units, policy: Policy, identity: Identity | None = None, ledger: Ledger | None = None
+    ) -> None:
         self.name = name
         self.units = units
         self.policy = policy
         self.identity = identity or Identity()
         self._plan: Plan | None = None
-        self._ledger: Ledger | None = None
+        self._ledger = ledger
         self._session: SiteSession | None = None
         self._shares: dict[tuple[int, int], NoiseShare] = {}
         self._answered: dict[tuple[type, int, int], str] = {}
@@ -74,9 +79,7 @@ class Site:
     @handle.register
     def _(self, message: Propose) -> Reply:
         plan = message.plan
-        self._review(plan)
-        if plan.scheme.facts.noisy:
-            self._books().check(self._unpaid(plan), self.policy.cap)
+        self.review(plan)
         secure = plan.scheme.facts.secure
         self._session = SiteSession(roster(plan), self._position(plan), self.identity) if secure else None
         self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
@@ -219,14 +222,17 @@ class Site:
         self._last = (f"{kind.__name__} {round} {attempt}", reply)
         return reply
 
+    def review(self, plan: Plan) -> None:
+        """Everything that can be refused is refused here, before any data is used; nothing is spent."""
+        self._review(plan)
+        if plan.scheme.facts.noisy:
+            self._books().check(self._unpaid(plan), self.policy.cap)
+
     def _review(self, plan: Plan) -> None:
-        """Everything that can be refused is refused here, before any data is used."""
-        position = self._position(plan)
+        position = own_position(plan, self.name, self.identity)
         self.policy.review(plan, len(self.units), BUILTIN)
         if plan.unit == "record" and self.units.largest > 1:
             raise OutsidePlan("the study protects single records, but units here own several rows")
-        if plan.sites[position].identity not in (None, self.identity.public.hex()):
-            raise Misdirected("the plan pins another identity for this site")
         declared = plan.sites[position].units
         if declared is not None and declared != len(self.units):
             raise BadData(f"the study declares {declared} units for this site, its data hold another number")
@@ -286,14 +292,15 @@ class Site:
 
     def _agreed(self, round: int, attempt: int) -> Plan:
         if self._plan is None:
-            raise OutsidePlan("this site has not agreed to a plan")
+            raise NotAgreed("this site has not agreed to a plan")
         if not (isinstance(round, int) and 0 <= round < self._plan.rounds and 0 <= attempt <= self._plan.attempts):
             raise OutsidePlan("this round or attempt is not in the plan")
         return self._plan
 
     def _secure(self) -> SiteSession:
         if self._session is None:
-            raise OutsidePlan("this site has not agreed to a secure sum")
+            kind = NotAgreed if self._plan is None else OutsidePlan
+            raise kind("this site has not agreed to a secure sum")
         return self._session
 
     def _share(self, round: int, attempt: int) -> NoiseShare:
@@ -312,7 +319,15 @@ class Site:
         return NoiseShare(law, position, size, sampler, context)
 
     def _position(self, plan: Plan) -> int:
-        names = [site.name for site in plan.sites]
-        if self.name not in names:
-            raise OutsidePlan(f"this site, {self.name!r}, is not on the plan's roster")
-        return names.index(self.name)
+        return own_position(plan, self.name, self.identity)
+
+
+def own_position(plan: Plan, name: str, identity: Identity) -> int:
+    """Where a site stands on a plan's roster, which must not pin another identity for it."""
+    names = [site.name for site in plan.sites]
+    if name not in names:
+        raise OutsidePlan(f"this site, {name!r}, is not on the plan's roster")
+    position = names.index(name)
+    if plan.sites[position].identity not in (None, identity.public.hex()):
+        raise Misdirected("the plan pins another identity for this site")
+    return position

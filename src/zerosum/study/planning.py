@@ -58,7 +58,7 @@ def identified(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[Pl
     for shape in shapes:
         if shape.identity is not None and sites and shape.identity != known.get(shape.name):
             raise BadParameter(f"the plan pins another identity for {shape.name!r} than that site has")
-    return tuple(replace(shape, identity=known.get(shape.name)) for shape in shapes)
+    return tuple(replace(shape, identity=known.get(shape.name, shape.identity)) for shape in shapes)
 
 
 def pin(plan: Plan, sites: Sequence[Site]) -> Plan:

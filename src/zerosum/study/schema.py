@@ -84,6 +84,7 @@ class RosterTable(_Table):
     units: int | None = Field(default=None, gt=0)
     scale: float = Field(default=1.0, gt=0, le=1)
     weight: float | None = Field(default=None, gt=0, le=1)
+    identity: str | None = None  # the public half of its key, which `zerosum site init` prints
 
 
 class ImagingTable(_Table):
@@ -284,7 +285,7 @@ class Study(_Table):
 
         Each run of it is a study of its own: running again is spending again.
         """
-        shapes = [PlannedSite(site.name, site.units, site.scale, site.weight) for site in self.sites]
+        shapes = [PlannedSite(site.name, site.units, site.scale, site.weight, site.identity) for site in self.sites]
         terms = Terms(
             unit=self.unit.kind,
             adjacency=self.unit.adjacency,

@@ -1,4 +1,5 @@
-"""What a site keeps to itself: where its data lie, which column names a unit's owner, its policy and its ledger.
+"""What a site keeps to itself: where its data lie, which column names a unit's owner, its policy and its ledger; and
+where it is a process of its own, its identity and its state.
 
 Tested in tests/cli/test_studies.py.
 """
@@ -14,20 +15,41 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from zerosum.errors import BadStudy, first_fault
 from zerosum.kernel.statistic import Adjacency
+from zerosum.secagg.keys import Identity
+from zerosum.site.identity import keep_identity
 from zerosum.site.policy import Policy
 
 _PRIVATE = ("data", "policy", "unit_column")
 
 
-class SiteFile(BaseModel):
-    """A site's own file, or its part of a study file."""
-
+class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ConsentTable(_Table):
+    automatic: bool = Field(False, strict=True)  # plans that fit the policy need no steward
+
+
+class LimitsTable(_Table):
+    """How much a process of its own takes on."""
+
+    frame_bytes: int = Field(1 << 28, gt=0, strict=True)
+    seconds: float = Field(600.0, gt=0)  # until a connection that says nothing is closed
+    studies: int = Field(8, gt=0, strict=True)  # at once
+
+
+class SiteFile(_Table):
+    """A site's own file, or its part of a study file."""
 
     name: str = Field(min_length=1)
     data: Path
     unit_column: str | None = None
     policy: Path | dict[str, Any] | None = None
+    identity: Path = Path("identity.key")
+    state: Path = Path("state")
+    files: tuple[Path, ...] = ()  # public ones that studies stand on: masks, atlases; found by their digests
+    consent: ConsentTable = ConsentTable()
+    limits: LimitsTable = LimitsTable()
     folder: Path = Field(default=Path(), exclude=True)
 
     @classmethod
@@ -46,6 +68,27 @@ class SiteFile(BaseModel):
     @property
     def path(self) -> Path:
         return self.folder / self.data
+
+    @property
+    def state_folder(self) -> Path:
+        return self.folder / self.state
+
+    @property
+    def socket(self) -> Path:
+        return self.state_folder / "socket"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.state_folder / "audit.jsonl"
+
+    def keep_identity(self) -> Identity:
+        return keep_identity(self.folder / self.identity)
+
+    def own_policy(self) -> Policy:
+        """The policy of a site that is a process of its own, which says what it protects itself."""
+        if self.policy is None:
+            raise BadStudy(f"the site {self.name!r} has no policy: add one to its file")
+        return self.load_policy("person", Adjacency.REPLACE_ONE)
 
     def load_policy(self, unit: Literal["person", "record"], adjacency: Adjacency) -> Policy:
         """The policy, or the default one for what a study protects."""

@@ -1,0 +1,249 @@
+"""A site as a process of its own: set up, served, consulted.
+
+Tested in tests/cli/test_sites.py.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zerosum.cli import terminal
+from zerosum.cli.app import Json, site_app
+from zerosum.errors import CheckFailed, ZerosumError
+from zerosum.kernel.names import check_name, visible
+from zerosum.report.record import privacy_report, read_plan, write_whole
+
+SiteOption = Annotated[Path, typer.Option("--site", help="The site's file.")]
+
+_TEMPLATE = """\
+# A site of Zerosum. Paths start from the folder of this file. docs/deployment.md explains every entry.
+
+name = {name}              # on every roster
+data = "data.csv"           # .csv, .csv.gz, .parquet, .npy, .npz, or a folder of brain images
+# unit_column = "patient"   # rows with the same label here are one person's
+identity = "identity.key"   # the private key that this site signs with: it never leaves
+state = "state"             # the socket, consents and the audit log; its owner's alone
+# files = ["mask.nii.gz"]   # public files that studies stand on
+
+[consent]
+automatic = false           # true: plans that fit the policy need no steward
+
+[policy]
+population = {name}        # whose data these are: the same people in two studies share one ledger
+unit = "person"             # or "record"
+adjacency = "replace-one"   # or "add-remove"
+epsilon = 10.0              # what a person may spend in a lifetime
+delta = 1e-5
+# study_epsilon = 2.0       # the most that one study may cost
+# columns = ["age", "bmi"]  # the only columns that may be asked about
+# statistics = ["vector_sum"]
+minimum_units = 10          # fewer people than this take part in nothing
+minimum_colluders = 1       # sites that may work with the coordinator, at least
+minimum_honest = 2          # sites that neither collude nor are lost, this one included
+data = "private"            # or "public", "synthetic"
+ledger = "state/ledger.sqlite"
+# counter = "/another/disk/ledger.counter"
+# [policy.roster]           # the only sites to join with, and their identities
+# east = "64 digits in hex"
+
+[limits]
+frame_bytes = 268435456     # a larger frame is refused
+seconds = 600.0             # until a connection that says nothing is closed
+studies = 8                 # at once
+"""
+
+
+@site_app.command("init")
+def site_init(
+    folder: Annotated[Path, typer.Argument(help="A new folder for the site's file, key and state.")],
+    name: Annotated[str | None, typer.Option(help="The site's name; the folder's, if none is given.")] = None,
+    json_: Json = False,
+) -> None:
+    """Make a site: its identity, and a file to fill in."""
+    from zerosum.study import SiteFile
+
+    called = folder.absolute().name if name is None else name
+    check_name("a site", called)
+    path = folder / "site.toml"
+    write_whole(path, _TEMPLATE.format(name=json.dumps(called)).encode())
+    public = SiteFile.load(path).keep_identity().public.hex()
+    if json_:
+        terminal.print_json({"file": str(path), "name": called, "identity": public})
+        return
+    terminal.out.print(f"written: {path}; fill in where the data lie, and the policy")
+    terminal.out.print(f"identity, for everybody's rosters: {public}", soft_wrap=True)
+
+
+@site_app.command("run")
+def site_run(file: Annotated[Path, typer.Argument(help="The site's file.")] = Path("site.toml")) -> None:
+    """Serve studies until SIGTERM. Nothing leaves that the policy, the steward and the ledger do not allow."""
+    from zerosum.site.audit_log import AuditLog
+    from zerosum.site.consents import Consents
+    from zerosum.site.server import Server, only_one
+    from zerosum.site.service import Service
+    from zerosum.study import SiteFile
+    from zerosum.study.site_data import load_for
+
+    site = SiteFile.load(file)
+    policy, identity, log = site.own_policy(), site.keep_identity(), AuditLog(site.audit_log)
+    with only_one(site.state_folder):
+        service = Service(
+            site.name,
+            policy,
+            identity,
+            lambda plan: load_for(plan, site),
+            Consents(site.state_folder, automatic=site.consent.automatic),
+            log,
+            most_studies=site.limits.studies,
+        )
+        server = Server(site.socket, service, frame_bytes=site.limits.frame_bytes, seconds=site.limits.seconds)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, lambda *_: server.stop())
+        log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
+        terminal.err.print(f"site {visible(site.name)} serves at {site.socket}", soft_wrap=True)
+        server.serve()
+        service.close()
+        log.write("stopped", f"site {site.name!r} was asked to stop, and did")
+
+
+@site_app.command("approve")
+def site_approve(
+    digest: Annotated[str, typer.Argument(help="Of the plan, or its first digits.")],
+    site: SiteOption = Path("site.toml"),
+) -> None:
+    """Let this site take part in the study of one plan."""
+    _decide(site, digest, approve=True)
+
+
+@site_app.command("refuse")
+def site_refuse(
+    digest: Annotated[str, typer.Argument(help="Of the plan, or its first digits.")],
+    site: SiteOption = Path("site.toml"),
+) -> None:
+    """Refuse the study of one plan, at once, even in its middle; what was spent stays spent."""
+    _decide(site, digest, approve=False)
+
+
+def _decide(path: Path, digest: str, *, approve: bool) -> None:
+    from zerosum.site.audit_log import AuditLog
+    from zerosum.site.consents import Consents
+    from zerosum.study import SiteFile
+
+    site = SiteFile.load(path)
+    consents = Consents(site.state_folder)
+    whole = consents.find(digest)
+    consents.decide(whole, "approved" if approve else "refused")
+    words = f"the steward {'approved' if approve else 'refused'} the plan {whole}"
+    AuditLog(site.audit_log).write("decided", words)
+    terminal.out.print(words, soft_wrap=True)
+
+
+@site_app.command("status")
+def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> None:
+    """Whether the site serves, what waits for the steward, and what was spent."""
+    from zerosum.protocol.stream import alive
+    from zerosum.site.consents import Consents
+    from zerosum.site.ledger import Ledger
+    from zerosum.study import SiteFile
+
+    loaded = SiteFile.load(site)
+    policy, consents = loaded.own_policy(), Consents(loaded.state_folder)
+    waiting = [(digest, consents.proposal(digest)) for digest in consents.waiting()]
+    record: dict[str, Any] = {
+        "site": loaded.name,
+        "serves": alive(loaded.socket, 5.0),
+        "waiting": [{"digest": digest, "study": plan.study, "algorithm": plan.algorithm} for digest, plan in waiting],
+        "cap": {"epsilon": policy.epsilon, "delta": policy.delta},
+        "spent": 0.0,
+        "releases": 0,
+    }
+    if policy.ledger_path.exists():
+        with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
+            record |= {"spent": ledger.epsilon(policy.delta), "releases": len(ledger.entries())}
+    if json_:
+        terminal.print_json(record)
+        return
+    terminal.titled(visible(loaded.name), ": serves" if record["serves"] else ": does not serve")
+    spent = f"{record['spent']:.4f} of {policy.epsilon:g} at delta {policy.delta:g}"
+    terminal.out.print(f"epsilon spent: {spent}, in {record['releases']} releases")
+    for digest, plan in waiting:
+        terminal.out.print(f"waits for you: {digest}  {visible(plan.study)} ({plan.algorithm})", soft_wrap=True)
+
+
+@site_app.command("dry-run")
+def site_dry_run(
+    plan: Annotated[str, typer.Argument(help="A plan's file, or the digest of one that waits.")],
+    site: SiteOption = Path("site.toml"),
+    json_: Json = False,
+) -> None:
+    """What a plan would ask and cost here, and whether this site would agree. Reads the data; spends nothing."""
+    from zerosum.site.consents import Consents
+    from zerosum.site.site import Site, own_position
+    from zerosum.study import SiteFile
+    from zerosum.study.site_data import load_for
+
+    loaded = SiteFile.load(site)
+    consents = Consents(loaded.state_folder, automatic=loaded.consent.automatic)
+    asked = read_plan(Path(plan)) if Path(plan).exists() else consents.proposal(consents.find(plan))
+    policy, identity, digest = loaded.own_policy(), loaded.keep_identity(), asked.digest()
+    position = own_position(asked, loaded.name, identity)
+    refusal: ZerosumError | None = None
+    try:
+        member = Site(loaded.name, load_for(asked, loaded), policy, identity)
+        try:
+            member.review(asked)
+        finally:
+            member.close()
+    except ZerosumError as error:
+        refusal = error
+    decided = consents.decision(digest) or ("automatic" if consents.automatic else "waits for the steward")
+    report = privacy_report(asked)
+    record: dict[str, Any] = {
+        "digest": digest,
+        "would_agree": refusal is None,
+        "refusal": None if refusal is None else str(refusal),
+        "consent": decided,
+        "epsilon": report.per_site[position].epsilon,
+        "delta": asked.delta,
+        "plan": report.as_record(),
+    }
+    if json_:
+        terminal.print_json(record)
+        return
+    terminal.titled(visible(asked.study), f": {asked.algorithm}")
+    terminal.out.print(f"columns: {', '.join(visible(name) for name in asked.question.columns)}", soft_wrap=True)
+    terminal.show_report(report)
+    terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {asked.delta:g}; nothing was spent")
+    terminal.out.print(f"consent: {decided}")
+    if refusal is not None:
+        terminal.out.print(f"this site would refuse: {visible(str(refusal))}", soft_wrap=True)
+        if refusal.detail:
+            terminal.out.print(f"not for others: {visible(refusal.detail)}", soft_wrap=True)
+    terminal.out.print(f"digest {digest}", soft_wrap=True)
+
+
+@site_app.command("health")
+def site_health(site: SiteOption = Path("site.toml"), json_: Json = False) -> None:
+    """For monitors: exit code 0 if the site answers and its ledger is sound, 4 if not."""
+    from zerosum.protocol.stream import alive
+    from zerosum.site.ledger import Ledger
+    from zerosum.study import SiteFile
+
+    loaded = SiteFile.load(site)
+    policy = loaded.own_policy()
+    if not alive(loaded.socket, 5.0):
+        raise CheckFailed(f"the site {loaded.name!r} does not answer at {loaded.socket}")
+    try:
+        with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
+            entries = len(ledger.entries())
+    except ZerosumError as error:
+        raise CheckFailed(str(error)) from error
+    if json_:
+        terminal.print_json({"site": loaded.name, "serves": True, "ledger": "sound", "releases": entries})
+        return
+    terminal.out.print(f"{visible(loaded.name)} answers; its ledger is sound, with {entries} releases")

@@ -1,0 +1,54 @@
+"""Before a study begins: who is there, who has agreed, and for whom it waits.
+
+Sites are asked again and again, since a steward takes hours where a site takes milliseconds. Asking is free: a site
+that waits keeps the plan, and one that agreed is not asked here again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from zerosum.engines.base import Engine
+from zerosum.errors import Abandoned, AwaitingConsent, BadMessage
+from zerosum.kernel.plan import Plan
+from zerosum.protocol.codec import decode_reply, encode
+from zerosum.protocol.messages import Consent, Propose, Refusal
+
+Attendance = Literal["absent", "waits for its steward", "agreed"]
+OnAttendance = Callable[[Mapping[str, Attendance]], None]
+
+
+def gather(plan: Plan, engine: Engine, on_change: OnAttendance, *, seconds: float, every: float = 2.0) -> None:
+    """Return once every site of a plan has agreed to it. A refusal ends the study, and so does the time-out."""
+    found: dict[str, Attendance] = {site.name: "absent" for site in plan.sites}
+    told: dict[str, Attendance] = {}
+    end, frame = time.monotonic() + seconds, encode(Propose(plan))
+    while True:
+        for name, reply in engine.exchange({name: frame for name, how in found.items() if how != "agreed"}):
+            found[name] = _attendance(name, reply)
+        if found != told:
+            told = dict(found)
+            on_change(told)
+        missing = [name for name, how in found.items() if how != "agreed"]
+        if not missing:
+            return
+        if time.monotonic() + every > end:
+            names = ", ".join(f"{name!r} ({found[name]})" for name in missing)
+            raise Abandoned(f"no agreement from {names}; the study did not start and nothing was released")
+        time.sleep(every)
+
+
+def _attendance(name: str, frame: bytes | None) -> Attendance:
+    if frame is None:
+        return "absent"
+    try:
+        reply = decode_reply(frame)
+    except BadMessage:
+        return "absent"
+    if isinstance(reply, Refusal) and reply.site == name:
+        if isinstance(reply.error, AwaitingConsent):
+            return "waits for its steward"
+        raise reply.error.about(f"site {name!r}")
+    return "agreed" if isinstance(reply, Consent) and reply.site == name else "absent"

@@ -1,0 +1,97 @@
+"""Frames on a socket: how long, of which study, and the frame. Replies go back the same way.
+
+    8 bytes     length of the frame
+    32 bytes    digest of the plan it belongs to; zeros: of none
+    ...         the frame
+
+An empty frame of no study asks whether somebody is there, and is answered by another one.
+
+Tested in tests/site/test_server.py.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from zerosum.errors import BadInput, Malformed
+
+NO_STUDY = bytes(32)
+
+_HEAD = struct.Struct(">Q32s")
+_CHUNK = 1 << 20
+_LONGEST_PATH = 100  # bytes that every system takes as the name of a socket
+
+
+def write(stream: socket.socket, study: bytes, frame: bytes) -> None:
+    stream.sendall(_HEAD.pack(len(frame), study))
+    if frame:
+        stream.sendall(frame)
+
+
+def read(stream: socket.socket, most: int) -> tuple[bytes, bytes] | None:
+    """The study and the frame that come next, or None where the other side has gone away.
+
+    Memory is taken as bytes arrive, not as they are announced, and a frame that is announced too large is not read.
+    """
+    head = _exactly(stream, _HEAD.size)
+    if head is None:
+        return None
+    length, study = _HEAD.unpack(head)
+    if length > most:
+        raise Malformed(f"a frame is larger than the {most} bytes that are taken here")
+    frame = _exactly(stream, length)
+    return None if frame is None else (study, frame)
+
+
+def _exactly(stream: socket.socket, length: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < length:
+        part = stream.recv(min(_CHUNK, length - len(data)))
+        if not part:
+            return None
+        data += part
+    return bytes(data)
+
+
+def connect(path: Path, seconds: float) -> socket.socket:
+    """A connection to whoever listens there; raises OSError if nobody does."""
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        stream.settimeout(seconds)
+        with short(path) as name:
+            stream.connect(name)
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+def alive(path: Path, seconds: float) -> bool:
+    """Whether somebody listens there and answers."""
+    try:
+        with connect(path, seconds) as stream:
+            write(stream, NO_STUDY, b"")
+            return read(stream, 0) == (NO_STUDY, b"")
+    except (OSError, Malformed):
+        return False
+
+
+@contextmanager
+def short(path: Path) -> Iterator[str]:
+    """A name for the same place that is short enough for a socket: names of sockets are, paths need not be."""
+    name = str(path.absolute())
+    if len(os.fsencode(name)) <= _LONGEST_PATH:
+        yield name
+        return
+    if not Path("/proc/self/fd").is_dir():
+        raise BadInput(f"the path {path} is too long for a socket: choose a shorter one for the state folder")
+    handle = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{handle}/{path.name}"
+    finally:
+        os.close(handle)

@@ -1,0 +1,107 @@
+"""What a site's steward has decided, plan by plan, in files that another process may write: `zerosum site approve`.
+
+    proposals/DIGEST.json   a plan that waits for a decision, as it came
+    decisions/DIGEST        "approved" or "refused", and when
+
+A decision is about one plan, whole. It outlives the process, and a refusal holds at once, in the middle of a study too.
+
+Tested in tests/site/test_service.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from zerosum.errors import BadInput, Refused
+from zerosum.kernel.plan import Plan
+
+Decision = Literal["approved", "refused"]
+
+MOST_WAITING = 100  # plans nobody has decided about
+
+
+class Consents:
+    """The decisions in a site's state folder. With `automatic`, plans that fit the policy need none."""
+
+    def __init__(self, folder: Path, *, automatic: bool = False) -> None:
+        self.automatic = automatic
+        self._proposals, self._decisions = folder / "proposals", folder / "decisions"
+
+    def decision(self, digest: str) -> Decision | None:
+        try:
+            said = (self._decisions / _checked(digest)).read_text().split()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Refused("this site cannot read what its steward decided", detail=str(error)) from error
+        match said:
+            case ["approved", *_]:
+                return "approved"
+            case _:
+                return "refused"  # whatever else stands there is no approval
+
+    def decide(self, digest: str, decision: Decision) -> None:
+        """Durable on return. The last decision holds."""
+        _write(self._decisions / _checked(digest), f"{decision} {datetime.now(UTC).isoformat()}\n".encode())
+        (self._proposals / f"{digest}.json").unlink(missing_ok=True)
+
+    def keep(self, plan: Plan) -> bool:
+        """Keep a plan for the steward to read; whether it is a new one."""
+        path = self._proposals / f"{plan.digest()}.json"
+        if path.exists():
+            return False
+        if len(self.waiting()) >= MOST_WAITING:
+            raise Refused("this site has too many plans waiting for its steward")
+        _write(path, plan.to_json())
+        return True
+
+    def waiting(self) -> list[str]:
+        """The digests of plans nobody has decided about, the oldest first."""
+        if not self._proposals.is_dir():
+            return []
+        found = [path for path in self._proposals.glob("*.json") if re.fullmatch("[0-9a-f]{64}", path.stem)]
+        return [path.stem for path in sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.stem))]
+
+    def find(self, beginning: str) -> str:
+        """The digest of a waiting plan by its first digits, eight at least; a whole digest may be of any plan."""
+        if re.fullmatch("[0-9a-f]{64}", beginning):
+            return beginning
+        found = [digest for digest in self.waiting() if digest.startswith(beginning)]
+        if len(beginning) < 8 or len(found) != 1:
+            raise BadInput("no single plan that waits here has a digest that begins so: give eight digits or more")
+        return found[0]
+
+    def proposal(self, digest: str) -> Plan:
+        try:
+            return Plan.from_json((self._proposals / f"{_checked(digest)}.json").read_bytes())
+        except OSError:
+            raise BadInput("no such plan waits here") from None
+
+
+def _checked(digest: str) -> str:
+    """A digest becomes a file's name, so it is one."""
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        raise BadInput("a plan's digest must be 64 digits in hex")
+    return digest
+
+
+def _write(path: Path, text: bytes) -> None:
+    """The file appears whole, is synced, and is its owner's alone."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)  # mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise Refused("this site cannot write to its state folder", detail=str(error)) from error

@@ -1,0 +1,121 @@
+"""A site's socket: owner-only, in its state folder. A connection is a stream of frames, each answered in turn.
+
+Nothing that arrives ends the process. A frame that is too large is refused and its connection closed; one that takes
+longer than the time-out is dropped. Stopping lets what is being answered be answered.
+"""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from zerosum.errors import BadInput, Malformed, Refused
+from zerosum.protocol.codec import encode
+from zerosum.protocol.messages import Refusal
+from zerosum.protocol.stream import NO_STUDY, read, short, write
+from zerosum.site.service import Service
+
+if sys.platform != "win32":
+    import fcntl
+
+_MOST_CONNECTIONS = 64
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    server: Server
+
+    def handle(self) -> None:
+        stream: socket.socket = self.request
+        stream.settimeout(self.server.seconds)
+        with suppress(OSError):  # the other side went away, or was too slow
+            while self._answer(stream):
+                pass
+
+    def _answer(self, stream: socket.socket) -> bool:
+        service = self.server.service
+        try:
+            arrived = read(stream, self.server.frame_bytes)
+        except Malformed as error:
+            service.refuse(error)
+            write(stream, NO_STUDY, encode(Refusal(service.name, error)))
+            return False
+        if arrived is None:
+            return False
+        study, frame = arrived
+        write(stream, study, b"" if (study, frame) == (NO_STUDY, b"") else service.answer(study, frame))
+        return True
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Listens from when it is made until `stop`."""
+
+    daemon_threads = False
+    request_queue_size = 128
+
+    def __init__(self, path: Path, service: Service, *, frame_bytes: int, seconds: float) -> None:
+        self.service, self.frame_bytes, self.seconds = service, frame_bytes, seconds
+        self._open: set[socket.socket] = set()
+        self._mutex = threading.Lock()
+        self._path = path
+        path.unlink(missing_ok=True)  # of a process that was killed; whoever serves holds the lock
+        with short(path) as name:
+            super().__init__(name, _Handler)
+        path.chmod(0o600)
+
+    def verify_request(self, request: socket.socket, client_address: object) -> bool:  # type: ignore[override]
+        with self._mutex:
+            if len(self._open) >= _MOST_CONNECTIONS:
+                return False
+            self._open.add(request)
+            return True
+
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        with self._mutex:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Whatever went wrong with one connection is over with it; `guarded` has told about what went wrong inside."""
+
+    def stop(self) -> None:
+        """No new connections and no new frames; what is being answered is. Returns at once."""
+        threading.Thread(target=self._stop).start()
+
+    def _stop(self) -> None:
+        self.shutdown()
+        with self._mutex:
+            for stream in self._open:
+                with suppress(OSError):
+                    stream.shutdown(socket.SHUT_RD)
+
+    def serve(self) -> None:
+        """Until `stop`."""
+        try:
+            self.serve_forever(poll_interval=0.1)
+        finally:
+            self.server_close()
+            self._path.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """A state folder is one process's."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file: BinaryIO = (folder / "lock").open("ab")
+    except OSError as error:
+        raise BadInput(f"the state folder {folder} cannot be used: {error.strerror or error}") from error
+    with file:
+        folder.chmod(0o700)
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(f"another process serves the state folder {folder}") from None
+        yield

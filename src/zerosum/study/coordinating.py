@@ -1,0 +1,107 @@
+"""A coordinator that is a process of its own: it survives in its state folder, and its sites are behind sockets.
+
+    settings.json   where the study file, the sites' sockets and the place for the result are, and the time-outs
+    journal         the plan, what was asked and what was released; see `zerosum.coordinator.journal`
+
+Tested in tests/cli/test_coordinators.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from zerosum.coordinator.gather import OnAttendance, gather
+from zerosum.coordinator.journal import NAME as JOURNAL
+from zerosum.coordinator.journal import Journal
+from zerosum.engines.base import Engine
+from zerosum.engines.sockets import FRAME_BYTES, Sockets
+from zerosum.errors import BadInput, BadStudy, Refused, first_fault
+from zerosum.kernel.plan import Plan
+from zerosum.protocol.progress import Observer, nobody
+from zerosum.report.record import Result, check_target, write_whole
+from zerosum.study.running import execute
+from zerosum.study.schema import Study
+
+Connect = Callable[[Plan], AbstractContextManager[Engine]]
+
+
+class Settings(BaseModel):
+    """How a study is coordinated; kept, so that it can go on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    study: Path
+    out: Path
+    sites: dict[str, Path] = Field(default_factory=dict)
+    seconds: float = Field(default=600.0, gt=0)  # for each reply
+    wait: float = Field(default=86400.0, gt=0)  # until everybody has agreed
+    every: float = Field(default=2.0, gt=0)  # how long until a site that has not is asked again
+    frame_bytes: int = Field(default=FRAME_BYTES, gt=0)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        path = folder / "settings.json"
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError:
+            raise BadInput(f"{folder} is no coordinator's state folder: there is no {path}") from None
+        except ValidationError as error:
+            raise BadInput(f"{path} is damaged: {first_fault(error)}") from None
+
+    def save(self, folder: Path) -> None:
+        path = folder / "settings.json"
+        path.unlink(missing_ok=True)
+        write_whole(path, json.dumps(self.model_dump(mode="json"), indent=2).encode())
+
+    def connect(self, plan: Plan) -> AbstractContextManager[Engine]:
+        """Sites behind the sockets that these settings name."""
+        return closing(Sockets(self.sites, plan.digest(), seconds=self.seconds, frame_bytes=self.frame_bytes))
+
+
+def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
+    """Write down, before anybody is asked, what will be asked of whom: the plan given, or a new one."""
+    if (folder / JOURNAL).exists():
+        raise Refused(f"the folder {folder} holds a study already: resume it, or choose another folder")
+    check_target(settings.out)
+    study = Study.load(settings.study)
+    fresh = study.plan()
+    if plan is not None and plan.public_digest != fresh.public_digest:
+        raise Refused("the plan is of another study: make it again, or bring back the study file it was made of")
+    chosen = plan or fresh
+    if unknown := [site.name for site in chosen.sites if site.identity is None]:
+        raise BadStudy(f"the roster has no identity for {', '.join(map(repr, unknown))}: zerosum site init prints it")
+    if settings.sites and (missing := [site.name for site in chosen.sites if site.name not in settings.sites]):
+        raise BadStudy(f"nobody said where {', '.join(map(repr, missing))} can be reached")
+    settings.save(folder)
+    Journal.create(folder, chosen).close()
+    return chosen
+
+
+def coordinate(
+    folder: Path, on_attendance: OnAttendance, observer: Observer = nobody, connect: Connect | None = None
+) -> Result:
+    """Carry out the study of a state folder, from wherever it was, and write its result. What is over is not asked
+    again."""
+    settings = Settings.load(folder)
+    study = Study.load(settings.study)
+    journal = Journal.open(folder)
+    if journal is None:
+        raise BadInput(f"there is nothing to resume in {folder}: the study did not begin")
+    with journal:
+        plan = journal.plan
+        if study.plan().public_digest != plan.public_digest:
+            raise Refused(f"the study file {settings.study} has changed since the plan was made of it")
+        with (connect or settings.connect)(plan) as engine:
+            if not journal.finished:
+                gather(plan, engine, on_attendance, seconds=settings.wait, every=settings.every)
+            result = execute(plan, study.build_algorithm(), engine, observer, journal)
+    if not (settings.out / "result.json").exists():
+        result.write(settings.out)
+        study.write_maps(result, settings.out)
+    return result

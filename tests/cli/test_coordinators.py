@@ -1,0 +1,220 @@
+"""A coordinator and four sites, each a process of its own: results as in one process, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deployed import NAMES, Deployment, zerosum
+from killed import Killer, in_a_child
+from zerosum.arrays import Floats
+from zerosum.coordinator.journal import Journal
+from zerosum.engines.base import Engine
+from zerosum.engines.in_process import InProcess, Loses
+from zerosum.errors import Abandoned, BadInput, BadStudy, Refused
+from zerosum.kernel.plan import Plan
+from zerosum.protocol.codec import decode_message
+from zerosum.protocol.messages import Message, Secure
+from zerosum.report.record import Result, write_whole
+from zerosum.site.policy import Policy
+from zerosum.site.site import Site
+from zerosum.study import Study, execute
+from zerosum.study.coordinating import Settings, begin, coordinate
+from zerosum.study.site_data import load_for
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    made = Deployment(tmp_path_factory.mktemp("d"), epsilon=1000.0)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def settings(deployment: Deployment, study: Path, name: str) -> Settings:
+    out = deployment.folder / f"{name}-out"
+    return Settings(study=study, out=out, sites=deployment.sockets(), seconds=60.0, wait=30.0, every=0.1)
+
+
+def estimate(folder: Path) -> dict[str, Floats]:
+    with np.load(folder / "estimate.npz") as file:
+        return dict(file)
+
+
+def in_process(deployment: Deployment, study: Path, state: Path, loses: Loses | None = None) -> Result:
+    """The same plan with all sites in this process, and ledgers of their own."""
+    journal = Journal.open(state)
+    assert journal is not None
+    with journal:
+        plan = journal.plan
+    members = []
+    for name in NAMES:
+        file = deployment.site(name)
+        policy = Policy.throwaway(name, state / f"{name}.sqlite")
+        members.append(Site(name, load_for(plan, file), policy, file.keep_identity()))
+    engine = InProcess(members, loses)
+    result = execute(plan, Study.load(study).build_algorithm(), engine)
+    engine.close()
+    return result
+
+
+def same(found: dict[str, Floats], expected: Result) -> bool:
+    return all(found[name].tobytes() == quantity.value.tobytes() for name, quantity in expected.estimate.items())
+
+
+def test_one_study_after_the_other_bit_for_bit_as_in_process(deployment: Deployment) -> None:
+    folder = deployment.folder
+    studies = [
+        (deployment.study(name="secure"), False),
+        (deployment.study(name="zero-sum", scheme="zero-sum"), True),  # doubles, added up as they arrive
+        (deployment.study("pca", name="pca", parameters="n_components = 2"), False),
+    ]
+    for study, off_grid in studies:
+        name = study.stem
+        begin(settings(deployment, study, name), folder / name)
+        coordinate(folder / name, lambda sites: None)
+        found, expected = estimate(folder / f"{name}-out"), in_process(deployment, study, folder / name)
+        assert (
+            np.allclose(found["mean"], expected.estimate["mean"].value, rtol=1e-12)
+            if off_grid
+            else same(found, expected)
+        )
+    for name in NAMES:
+        spent = deployment.spent(name)
+        assert len(set(spent)) == len(spent) > 2
+
+
+def test_on_the_command_line_and_again_when_it_is_over(deployment: Deployment) -> None:
+    folder, study = deployment.folder, deployment.study(name="line", seed=None)
+    plan = folder / "line.json"
+    write_whole(plan, Study.load(study).plan().to_json())
+    sites = [word for each, path in deployment.sockets().items() for word in ("--site", f"{each}={path}")]
+    command = ["coordinator", "run", study, "--plan", plan, "--state", folder / "line", "--out", folder / "line-out"]
+    done = zerosum(*command, *sites, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "north: agreed, east: agreed, south: agreed, west: agreed" in done.stderr
+    before = {name: deployment.spent(name) for name in NAMES}
+    again = zerosum("coordinator", "resume", "--state", folder / "line", "--json", cwd=folder)
+    assert (
+        json.loads(again.stdout)["estimate"]
+        == json.loads((folder / "line-out" / "result.json").read_text())["estimate"]
+    )
+    assert {name: deployment.spent(name) for name in NAMES} == before
+    with pytest.raises(Refused, match="resume it"):
+        begin(settings(deployment, study, "line"), folder / "line")
+
+
+def test_what_is_missing_is_said_before_anybody_is_asked(deployment: Deployment, tmp_path: Path) -> None:
+    study = deployment.study(name="unfit")
+    known = settings(deployment, study, "unfit")
+    with pytest.raises(BadStudy, match="where 'west' can be reached"):
+        begin(known.model_copy(update={"sites": {name: Path(name) for name in NAMES[:3]}}), tmp_path / "s")
+    text = study.read_text()
+    study.write_text(text.replace(f'identity = "{deployment.identities["east"]}"', ""))
+    with pytest.raises(BadStudy, match="no identity for 'east'"):
+        begin(known, tmp_path / "s")
+    study.write_text(text)
+    begin(known, tmp_path / "s")
+    study.write_text(text.replace("epsilon = 2.0", "epsilon = 3.0"))
+    with pytest.raises(Refused, match="has changed"):
+        coordinate(tmp_path / "s", lambda sites: None)
+    with pytest.raises(BadInput, match="no coordinator's state folder"):
+        coordinate(tmp_path / "nowhere", lambda sites: None)
+
+
+def test_a_site_that_is_away_is_waited_for_and_named(deployment: Deployment, tmp_path: Path) -> None:
+    study = deployment.study(name="away")
+    known = settings(deployment, study, "away")
+    begin(known.model_copy(update={"sites": known.sites | {"west": tmp_path / "socket"}, "wait": 0.5}), tmp_path / "s")
+    seen: list[Mapping[str, str]] = []
+    with pytest.raises(Abandoned, match=r"no agreement from 'west' \(absent\); .* nothing was released"):
+        coordinate(tmp_path / "s", seen.append)
+    assert seen == [dict.fromkeys(NAMES[:3], "agreed") | {"west": "absent"}]
+
+
+# ---- kills ---------------------------------------------------------------------------------------------------------
+
+
+def phase(message: Message) -> str:
+    return message.step if isinstance(message, Secure) else type(message).__name__.lower()
+
+
+class Killing:
+    """Kills the process of one site when a frame of some phase is about to go out."""
+
+    def __init__(self, engine: Engine, deployment: Deployment, name: str, at: str) -> None:
+        self._engine, self._deployment, self._name, self._at = engine, deployment, name, at
+
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+        if self._name in self._deployment.running and phase(decode_message(next(iter(frames.values())))) == self._at:
+            self._deployment.kill(self._name)
+        return self._engine.exchange(frames)
+
+
+@pytest.mark.parametrize("at", ["advertise", "share", "receive", "contribute", "sign", "open"])
+def test_a_site_killed_in_each_phase(at: str, deployment: Deployment) -> None:
+    """In set-up nothing is spent; in a round the others end it. The site joins the next study."""
+    name, folder = f"killed-{at}", deployment.folder
+    study = deployment.study(name=name)
+    begin(settings(deployment, study, name), folder / name)
+    known = Settings.load(folder / name)
+
+    @contextmanager
+    def connect(plan: Plan) -> Iterator[Engine]:
+        with known.connect(plan) as engine:
+            yield Killing(engine, deployment, "east", at)
+
+    before = {each: deployment.spent(each) for each in NAMES}
+    try:
+        if at in ("advertise", "share", "receive"):
+            with pytest.raises(Abandoned, match="nothing was released"):
+                coordinate(folder / name, lambda sites: None, connect=connect)
+            assert {each: deployment.spent(each) for each in NAMES} == before
+        else:
+            coordinate(folder / name, lambda sites: None, connect=connect)
+            gone: list[str] = []
+
+            def loses(site: str, message: Message) -> bool:
+                gone.extend([site] if site == "east" and phase(message) == at else [])
+                return site in gone
+
+            assert same(estimate(folder / f"{name}-out"), in_process(deployment, study, folder / name, loses))
+            fresh = {each: len(deployment.spent(each)) - len(before[each]) for each in NAMES}
+            assert fresh == dict.fromkeys(NAMES, 1) | {"east": 0 if at == "contribute" else 1}
+    finally:
+        if "east" not in deployment.running:
+            deployment.start("east")
+    if at in ("advertise", "share", "receive"):  # nothing was spent, and the study goes on
+        coordinate(folder / name, lambda sites: None)
+        assert same(estimate(folder / f"{name}-out"), in_process(deployment, study, folder / name))
+
+
+def test_the_coordinator_killed_ten_times_spends_nothing_twice(deployment: Deployment) -> None:
+    folder, rng, killed = deployment.folder, np.random.default_rng(3), 0
+    studies = 0
+    while killed < 10:  # in as many studies as that takes
+        name, kills = f"shot-{studies}", 0
+        study = deployment.study("k-means", name=name, attempts=10, parameters="n_clusters = 2\nrounds = 8", seed=None)
+        plan = begin(settings(deployment, study, name), folder / name)
+        while killed + kills < 10 and not in_a_child(lambda: die_soon(folder / name, int(rng.integers(0, 8000)))):  # noqa: B023
+            kills += 1
+        result = coordinate(folder / name, lambda sites: None)
+        assert result.participants == (NAMES,) * plan.rounds
+        for each in NAMES:
+            spent = [(round, attempt) for study, round, attempt in deployment.spent(each) if study == plan.study]
+            assert len(set(spent)) == len(spent) <= plan.rounds + kills
+            assert {round for round, _ in spent} == set(range(plan.rounds))
+        killed += kills
+        studies += 1
+
+
+def die_soon(folder: Path, calls: int) -> None:
+    """A study whose process dies so many calls after everybody agreed."""
+    coordinate(folder, lambda sites: None, Killer(calls, "set-up"))

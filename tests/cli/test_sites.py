@@ -1,0 +1,99 @@
+"""A site as its steward meets it: real processes, their files, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deployed import Deployment, zerosum
+from zerosum.engines.sockets import Sockets
+from zerosum.errors import Abandoned, AwaitingConsent
+from zerosum.report.record import write_whole
+from zerosum.study import Study, execute
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Iterator[Deployment]:
+    made = Deployment(tmp_path)
+    yield made
+    made.stop()
+
+
+def test_init_makes_a_key_and_a_file_and_never_over_others(tmp_path: Path) -> None:
+    done = zerosum("site", "init", "north", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    key = tmp_path / "north" / "identity.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert len(said["identity"]) == 64
+    again = zerosum("site", "init", "north", "--json", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "exists already" in again.stdout
+    assert zerosum("site", "health", "--site", "north/site.toml", cwd=tmp_path).returncode == 4
+
+
+def test_a_site_from_start_to_stop(deployment: Deployment) -> None:
+    home = deployment.folder / "north"
+    deployment.start("north")
+    health = zerosum("site", "health", "--json", cwd=home)
+    assert json.loads(health.stdout) == {"site": "north", "serves": True, "ledger": "sound", "releases": 0}
+    second = zerosum("site", "run", cwd=home)
+    assert second.returncode == 2
+    assert "another process serves" in second.stderr
+    process = deployment.running["north"]
+    deployment.stop()
+    assert process.returncode == 0
+    assert [line["event"] for line in deployment.log("north")] == ["started", "stopped"]
+    assert not deployment.site("north").socket.exists()
+
+
+def test_a_dry_run_says_what_a_plan_costs_and_spends_nothing(deployment: Deployment) -> None:
+    plan = Study.load(deployment.study()).plan()
+    path = deployment.folder / "plan.json"
+    write_whole(path, plan.to_json())
+    home = deployment.folder / "north"
+    said = json.loads(zerosum("site", "dry-run", path, "--json", cwd=home).stdout)
+    assert said["would_agree"]
+    assert said["digest"] == plan.digest()
+    assert said["epsilon"] == pytest.approx(2.0, abs=1e-6)
+    assert deployment.spent("north") == []
+    (home / "data.csv").write_text("age,pressure\n1,2\n")
+    said = json.loads(zerosum("site", "dry-run", path, "--json", cwd=home).stdout)
+    assert not said["would_agree"]
+    shown = zerosum("site", "dry-run", path, cwd=home)
+    assert "this site would refuse" in shown.stdout
+
+
+def test_the_steward_approves_on_the_command_line(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, automatic=False)
+    study = Study.load(deployment.study(scheme="local"))
+    plan = study.plan()
+    home = tmp_path / "north"
+    deployment.start("north")
+    try:
+        assert json.loads(zerosum("site", "status", "--json", cwd=home).stdout)["waiting"] == []
+        engine = Sockets({"north": deployment.site("north").socket}, plan.digest(), seconds=30.0)
+        with pytest.raises(AwaitingConsent, match="waits for its steward"):
+            execute(plan, study.build_algorithm(), engine)
+        status = json.loads(zerosum("site", "status", "--json", cwd=home).stdout)
+        assert status["serves"]
+        assert [each["digest"] for each in status["waiting"]] == [plan.digest()]
+        assert json.loads(zerosum("site", "dry-run", plan.digest()[:10], "--json", cwd=home).stdout)["would_agree"]
+        assert zerosum("site", "approve", plan.digest()[:10], cwd=home).returncode == 0
+        with pytest.raises(Abandoned, match="no answer from 'east', 'south', 'west'"):
+            execute(plan, study.build_algorithm(), engine)
+        engine.close()
+    finally:
+        deployment.stop()
+    assert [line["event"] for line in deployment.log("north")] == [
+        "started",
+        "waiting",
+        "decided",
+        "consented",
+        "stopped",
+    ]
+    assert zerosum("site", "approve", "abc", cwd=home).returncode == 2

@@ -1,0 +1,142 @@
+"""Sites as processes of their own: made by `zerosum site init`, served by `zerosum site run`, ended by their ids."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zerosum.cli import sites
+from zerosum.protocol.stream import alive
+from zerosum.site.ledger import Ledger
+from zerosum.study import SiteFile
+
+NAMES = ("north", "east", "south", "west")
+COMMAND = [sys.executable, "-c", "from zerosum.cli import main; main()"]
+
+STUDY = """
+name = "{name}"
+algorithm = "{algorithm}"
+
+[parameters]
+columns = ["age", "pressure", "bmi"]
+lower = [0, 60, 10]
+upper = [100, 200, 60]
+{parameters}
+
+[unit]
+kind = "person"
+
+[privacy]
+epsilon = 2.0
+delta = 1e-5
+{privacy}
+
+[coalition]
+colluders = 1
+dropouts = 1
+"""
+
+
+def zerosum(*arguments: object, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *map(str, arguments)]
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, **more)
+
+
+class Deployment:
+    """Four sites in folders of their own, and whatever was started for them."""
+
+    def __init__(self, folder: Path, *, automatic: bool = True, epsilon: float = 10.0, data: str = "synthetic") -> None:
+        self.folder = folder
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.identities: dict[str, str] = {}
+        rng = np.random.default_rng(1)
+        for name in NAMES:
+            home = folder / name
+            sites.site_init(home, json_=True)  # the command's own function: a process for each would take seconds
+            text = (home / "site.toml").read_text()
+            text = re.sub(r"automatic = false", f"automatic = {str(automatic).lower()}", text)
+            text = re.sub(r'(?m)^data = "private"', f'data = "{data}"', text)
+            text = re.sub(r"(?m)^epsilon = 10.0", f"epsilon = {epsilon}", text)
+            (home / "site.toml").write_text(text)
+            rows = np.column_stack([rng.uniform(20, 90, 60), rng.uniform(90, 180, 60), rng.uniform(18, 40, 60)])
+            lines = [",".join(f"{value:.2f}" for value in row) for row in rows]
+            (home / "data.csv").write_text("\n".join(["age,pressure,bmi", *lines]) + "\n")
+            self.identities[name] = self.site(name).keep_identity().public.hex()
+
+    def site(self, name: str) -> SiteFile:
+        return SiteFile.load(self.folder / name / "site.toml")
+
+    def study(
+        self,
+        algorithm: str = "mean",
+        *,
+        name: str = "vitals",
+        seed: int | None = 7,
+        attempts: int = 0,
+        parameters: str = "",
+        scheme: str = "secure-sum",
+    ) -> Path:
+        """The public part of a study, with everybody's identity."""
+        privacy = ("" if seed is None else f"random_state = {seed}\n") + f"attempts = {attempts}"
+        text = STUDY.format(name=name, algorithm=algorithm, parameters=parameters, privacy=privacy)
+        text += f'\n[scheme]\nname = "{scheme}"\n'
+        for each in NAMES:
+            text += f'\n[[sites]]\nname = "{each}"\nunits = 60\nidentity = "{self.identities[each]}"\n'
+        path = self.folder / f"{name}.toml"
+        path.write_text(text)
+        return path
+
+    def start(self, *names: str) -> None:
+        for name in names or NAMES:
+            log = (self.folder / f"{name}.log").open("ab")
+            with log:
+                self.running[name] = subprocess.Popen(
+                    [*COMMAND, "site", "run", str(self.folder / name / "site.toml")],
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                )
+        for name in names or NAMES:
+            self.wait(name)
+
+    def wait(self, name: str) -> None:
+        end = time.monotonic() + 60
+        while not alive(self.site(name).socket, 5.0):
+            assert self.running[name].poll() is None, (self.folder / f"{name}.log").read_text()
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def kill(self, name: str) -> None:
+        process = self.running.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+
+    def stop(self) -> None:
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            process.wait(30)
+        self.running.clear()
+
+    def sockets(self) -> dict[str, Path]:
+        return {name: self.site(name).socket for name in NAMES}
+
+    def spent(self, name: str) -> list[tuple[str, int, int]]:
+        """Study, round and attempt of everything in a site's ledger, which is verified first."""
+        with Ledger.inspect(self.site(name).own_policy().ledger_path) as ledger:
+            ledger.verify()
+            entries = [(each.spend.study, each.spend.round, each.spend.attempt) for each in ledger.entries()]
+            return entries + [(each.study, each.round, each.attempt) for each in ledger.draws()]
+
+    def log(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.site(name).audit_log.read_text().splitlines()]

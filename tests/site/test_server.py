@@ -1,0 +1,175 @@
+"""A site's socket: whoever connects gets frames or refusals, never the process."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from small_studies import QUESTION, make
+from zerosum.errors import BadMessage, Refused
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.protocol.codec import decode_reply, encode
+from zerosum.protocol.messages import Consent, Contribute, Prepare, Propose, Refusal, Secure
+from zerosum.protocol.stream import NO_STUDY, alive, connect, read, write
+from zerosum.secagg.keys import Identity
+from zerosum.site.audit_log import AuditLog
+from zerosum.site.consents import Consents
+from zerosum.site.policy import Policy
+from zerosum.site.server import Server, only_one
+from zerosum.site.service import Service
+
+MOST = 1 << 20
+
+
+@contextmanager
+def serving(folder: Path, seconds: float = 30.0) -> Iterator[tuple[Path, Service]]:
+    policy = Policy(population="p", data="synthetic", epsilon=100.0, ledger=folder / "ledger.sqlite")
+    rows = np.random.default_rng(0).normal(size=(40, 2)) * 0.3
+    service = Service(
+        "s0",
+        policy,
+        Identity(),
+        lambda plan: Units.from_rows(rows),
+        Consents(folder, automatic=True),
+        AuditLog(folder / "audit.jsonl"),
+    )
+    server = Server(folder / "socket", service, frame_bytes=MOST, seconds=seconds)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        yield folder / "socket", service
+    finally:
+        server.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+        assert not (folder / "socket").exists()
+        service.close()
+
+
+def ask(path: Path, study: bytes, frame: bytes) -> bytes:
+    with connect(path, 30.0) as stream:
+        write(stream, study, frame)
+        arrived = read(stream, MOST)
+    assert arrived is not None
+    return arrived[1]
+
+
+def test_frames_of_a_study_over_one_connection(tmp_path: Path) -> None:
+    plan = make("local")
+    study = bytes.fromhex(plan.digest())
+    with serving(tmp_path) as (path, _):
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert alive(path, 5.0)
+        with connect(path, 30.0) as stream:
+            for message in (Propose(plan), Contribute(0, 0, QUESTION.requests(Adjacency.REPLACE_ONE)[0])):
+                write(stream, study, encode(message))
+                arrived = read(stream, MOST)
+                assert arrived is not None
+                assert arrived[0] == study
+                assert not isinstance(decode_reply(arrived[1]), Refusal)
+    assert not alive(path, 1.0)
+
+
+def test_a_long_path_is_no_obstacle(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    with serving(folder) as (path, _):
+        assert alive(path, 5.0)
+
+
+def test_a_frame_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with serving(tmp_path) as (path, _):
+        with connect(path, 30.0) as stream:
+            stream.sendall(struct.pack(">Q32s", 1 << 40, bytes(32)))
+            arrived = read(stream, MOST)
+            assert arrived is not None
+            refusal = decode_reply(arrived[1])
+            assert isinstance(refusal, Refusal)
+            assert isinstance(refusal.error, BadMessage)
+            assert stream.recv(1) == b""  # and nothing more is taken from there
+        assert alive(path, 5.0)
+        assert '"code": "Malformed"' in (tmp_path / "audit.jsonl").read_text()
+
+
+def test_who_hangs_up_or_says_nothing_harms_nobody(tmp_path: Path) -> None:
+    with serving(tmp_path, seconds=0.3) as (path, _):
+        with connect(path, 30.0) as stream:
+            stream.sendall(b"ab")  # not even a head
+        with connect(path, 30.0) as stream:
+            stream.sendall(struct.pack(">Q32s", 1000, bytes(32)) + b"half")
+            assert stream.recv(1) == b""  # dropped after the time-out
+        assert alive(path, 5.0)
+
+
+def test_so_many_connections_and_no_more(tmp_path: Path) -> None:
+    with serving(tmp_path) as (path, _):
+        held: list[socket.socket] = [connect(path, 30.0) for _ in range(64)]
+        write(held[-1], NO_STUDY, b"")
+        assert read(held[-1], 0) == (NO_STUDY, b"")
+        assert not alive(path, 5.0)
+        for stream in held:
+            stream.close()
+
+
+def test_one_process_for_a_state_folder(tmp_path: Path) -> None:
+    with only_one(tmp_path / "state"):
+        assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+        with pytest.raises(Refused, match="another process"), only_one(tmp_path / "state"):
+            pass
+    with only_one(tmp_path / "state"):
+        pass
+
+
+def test_ten_thousand_mutated_frames_spend_nothing_beyond_consent(tmp_path: Path) -> None:
+    """Against the socket of a site that has agreed to a study under secure-sum."""
+    rng = random.Random(0)
+    request = QUESTION.requests(Adjacency.REPLACE_ONE)[0]
+    with serving(tmp_path) as (path, service):
+        plan = make("secure-sum")
+        identities = [service.identity, *(Identity() for _ in range(3))]
+        keys = [identity.public.hex() for identity in identities]
+        plan = replace(plan, sites=tuple(replace(s, identity=k) for s, k in zip(plan.sites, keys, strict=True)))
+        study = bytes.fromhex(plan.digest())
+        messages = (
+            Propose(plan),
+            Secure("advertise"),
+            Secure("share", data=b"x"),
+            Contribute(0, 0, request),
+            Prepare(0, 0),
+        )
+        frames = [encode(message) for message in messages]
+        assert isinstance(decode_reply(ask(path, study, frames[0])), Consent)
+        refusals = 0
+        with connect(path, 60.0) as stream:
+            for n in range(10_000):
+                frame = bytearray(frames[n % 5 if n % 10 else 0])
+                for _ in range(rng.randint(1, 4)):
+                    where = rng.randrange(len(frame) + 1)
+                    match rng.randrange(4):
+                        case 0:
+                            frame[where : where + 1] = rng.randbytes(1)
+                        case 1:
+                            frame[where : where + rng.randrange(9)] = rng.randbytes(rng.randrange(9))
+                        case 2:
+                            del frame[where:]
+                            frame += b"\0"
+                        case 3:
+                            frame[where:where] = frame[: rng.randrange(40)]
+                write(stream, study if n % 3 else rng.randbytes(32), bytes(frame))
+                arrived = read(stream, MOST)
+                assert arrived is not None
+                refusals += isinstance(decode_reply(arrived[1]), Refusal)
+        assert refusals > 9_900  # a byte of the plan's text that means nothing leaves it the same
+        spent = {(each.spend.round, each.spend.attempt, each.plan) for each in service._ledger.entries()}
+        assert spent <= {(0, 0, plan.digest())}  # a mutation that still asks for what was consented, and got no more
+        assert alive(path, 5.0)

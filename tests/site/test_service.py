@@ -1,0 +1,250 @@
+"""A site that serves several studies: whom it agrees with, what it refuses, and what it writes down."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from small_studies import QUESTION, make
+from zerosum.errors import (
+    AwaitingConsent,
+    BadData,
+    BadInput,
+    Malformed,
+    Misdirected,
+    NotAgreed,
+    OutsidePlan,
+    PolicyRefused,
+    Refused,
+    UnknownStatistic,
+    ZerosumError,
+)
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.protocol.codec import decode_reply, encode
+from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Refusal, Reply
+from zerosum.secagg.keys import Identity
+from zerosum.site.audit_log import AuditLog
+from zerosum.site.consents import MOST_WAITING, Consents
+from zerosum.site.policy import Policy
+from zerosum.site.service import Service
+from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.vectors import VectorSum
+
+REQUEST = QUESTION.requests(Adjacency.REPLACE_ONE)[0]
+ROWS = np.random.default_rng(0).normal(size=(40, 2)) * 0.3
+
+
+def serve(folder: Path, *, automatic: bool = True, load: Any = None, studies: int = 8, **policy: Any) -> Service:
+    settings: dict[str, Any] = {"data": "synthetic", "epsilon": 100.0, "ledger": folder / "ledger.sqlite", **policy}
+    return Service(
+        "s0",
+        Policy(population="p", **settings),
+        Identity(),
+        load or (lambda plan: Units.from_rows(ROWS)),
+        Consents(folder, automatic=automatic),
+        AuditLog(folder / "audit.jsonl"),
+        most_studies=studies,
+    )
+
+
+def tell(service: Service, plan: Plan, message: Message) -> Reply:
+    return decode_reply(service.answer(bytes.fromhex(plan.digest()), encode(message)))
+
+
+def refused(reply: Reply) -> ZerosumError:
+    assert isinstance(reply, Refusal)
+    return reply.error
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
+
+
+def test_a_plan_that_fits_the_policy_and_what_the_log_says_of_it(tmp_path: Path) -> None:
+    service, plan = serve(tmp_path), make("local")
+    assert tell(service, plan, Propose(plan)) == Consent("s0", 40)
+    first = tell(service, plan, Contribute(0, 0, REQUEST))
+    assert isinstance(first, Contribution)
+    again = tell(service, plan, Contribute(0, 0, REQUEST))
+    assert isinstance(again, Contribution)
+    assert np.array_equal(np.asarray(again.payload), np.asarray(first.payload))
+    found = lines(tmp_path)
+    assert [line["event"] for line in found] == ["consented", "released", "repeated"]
+    assert all(line["plan"] == plan.digest() for line in found)
+    assert "'a', 'b'" in found[0]["words"]
+    assert "2 numbers, the sum of 'vector_sum' over all persons" in found[1]["words"]
+    assert (tmp_path / "audit.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_without_a_decision_a_plan_waits_and_data_are_not_read(tmp_path: Path) -> None:
+    read: list[str] = []
+
+    def load(plan: Plan) -> Units:
+        read.append(plan.study)
+        return Units.from_rows(ROWS)
+
+    service, plan = serve(tmp_path, automatic=False, load=load), make("local")
+    steward = Consents(tmp_path)  # another process
+    for _ in range(3):  # a coordinator that asks again
+        assert isinstance(refused(tell(service, plan, Propose(plan))), AwaitingConsent)
+    assert steward.waiting() == [plan.digest()]
+    assert steward.proposal(plan.digest()) == plan
+    assert [line["event"] for line in lines(tmp_path)] == ["waiting"]
+    assert isinstance(refused(tell(service, plan, Contribute(0, 0, REQUEST))), NotAgreed)
+    assert not read
+    steward.decide(steward.find(plan.digest()[:8]), "approved")
+    assert steward.waiting() == []
+    assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    steward.decide(plan.digest(), "refused")  # consent is withdrawn in the middle
+    assert "steward" in str(refused(tell(service, plan, Contribute(0, 0, REQUEST))))
+    assert isinstance(refused(tell(service, plan, Propose(plan))), PolicyRefused)
+    assert service._ledger.entries() == []
+
+
+def test_decisions_are_about_whole_plans_and_files_that_say_something_else_approve_nothing(tmp_path: Path) -> None:
+    consents, digest = Consents(tmp_path), make("local").digest()
+    for wrong in ("", "../../etc/passwd", digest[:63], digest.upper()):
+        with pytest.raises(BadInput):
+            consents.decide(wrong, "approved")
+        with pytest.raises(BadInput):
+            consents.find(wrong)
+    consents.decide(digest, "approved")
+    for text in ("", "approve", "Approved", "refused approved"):
+        (tmp_path / "decisions" / digest).write_text(text)
+        assert consents.decision(digest) == "refused"
+    for _ in range(MOST_WAITING):
+        assert consents.keep(make("local"))
+    with pytest.raises(Refused, match="too many"):
+        consents.keep(make("local"))
+
+
+def more_rounds(plan: Plan) -> Plan:
+    return replace(plan, releases=(replace(plan.releases[0], share=0.5),) * 2)
+
+
+CHANGES: dict[str, Callable[[Plan], Plan]] = {
+    "one more round": more_rounds,
+    "less noise": lambda plan: replace(plan, epsilon=6.0),
+    "another column": lambda plan: replace(plan, question=replace(plan.question, columns=("a", "c"))),
+    "another statistic": lambda plan: replace(plan, releases=(replace(plan.releases[0], statistic="second_moment"),)),
+    "another roster": lambda plan: replace(plan, sites=(*plan.sites[:3], replace(plan.sites[3], name="s9"))),
+    "another key": lambda plan: replace(plan, sites=(*plan.sites[:3], replace(plan.sites[3], identity="ab" * 32))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_plan_than_the_steward_approved_is_not_agreed_to(change: str, tmp_path: Path) -> None:
+    service, plan = serve(tmp_path, automatic=False), make("local")
+    Consents(tmp_path).decide(plan.digest(), "approved")
+    other = CHANGES[change](plan)
+    assert isinstance(refused(tell(service, other, Propose(other))), AwaitingConsent)
+    assert isinstance(refused(tell(service, plan, Propose(other))), Misdirected)  # under the digest that was approved
+    assert isinstance(refused(tell(service, other, Contribute(0, 0, REQUEST))), NotAgreed)
+    assert service._ledger.entries() == []
+    assert isinstance(tell(service, plan, Propose(plan)), Consent)
+
+
+@pytest.mark.parametrize("change", ["one more round", "less noise", "another roster", "another key"])
+def test_a_plan_that_changes_in_the_middle_of_its_study_is_refused(change: str, tmp_path: Path) -> None:
+    """Even where no steward is asked: what was paid for under one plan is not continued under another."""
+    service, plan = serve(tmp_path), make("local")
+    tell(service, plan, Propose(plan))
+    assert isinstance(tell(service, plan, Contribute(0, 0, REQUEST)), Contribution)
+    other = CHANGES[change](plan)
+    assert "another plan" in str(refused(tell(service, other, Propose(other))))
+    assert len(service._ledger.entries()) == 1
+
+
+def test_what_was_not_planned_is_refused_and_spends_nothing(tmp_path: Path) -> None:
+    service, plan = serve(tmp_path), make("local")
+    tell(service, plan, Propose(plan))
+    asked: dict[str, tuple[Message, type[ZerosumError]]] = {
+        "one more round": (Contribute(1, 0, REQUEST), OutsidePlan),
+        "one more attempt": (Contribute(0, 1, REQUEST), OutsidePlan),
+        "another statistic": (Contribute(0, 0, PrivateSum(SecondMoment(columns=2, clip=1.0))), OutsidePlan),
+        "more numbers": (Contribute(0, 0, PrivateSum(VectorSum(columns=3, clip=1.0))), OutsidePlan),
+        "less noise for what it is": (Contribute(0, 0, PrivateSum(VectorSum(columns=2, clip=2.0))), OutsidePlan),
+    }
+    for what, (message, kind) in asked.items():
+        assert isinstance(refused(tell(service, plan, message)), kind), what
+    frame = encode(Contribute(0, 0, REQUEST)).replace(b"vector_sum", b"vector_xxx")
+    reply = decode_reply(service.answer(bytes.fromhex(plan.digest()), frame))
+    assert isinstance(refused(reply), UnknownStatistic)
+    assert isinstance(refused(decode_reply(service.answer(bytes(32), b"nonsense"))), Malformed)
+    assert service._ledger.entries() == []
+    codes = [line["code"] for line in lines(tmp_path) if line["event"] == "refused"]
+    assert codes == ["OutsidePlan"] * 5 + ["UnknownStatistic", "Malformed"]
+
+
+def test_policies_know_columns_and_what_one_study_may_cost(tmp_path: Path) -> None:
+    plan = make("local")
+    for policy, word in (
+        ({"columns": ("a",)}, "column 'b'"),
+        ({"study_epsilon": 4.9}, "epsilon 4.9"),
+        ({"study_epsilon": 5.1, "delta": 1e-6}, "costs more"),
+        ({"minimum_honest": 4}, "at least 4 honest sites"),
+    ):
+        with pytest.raises(PolicyRefused, match=word):
+            serve(tmp_path, **policy).policy.review(plan, 40, frozenset({"vector_sum"}))
+    fits = serve(tmp_path, columns=("b", "a"), study_epsilon=5.0, minimum_honest=3)
+    assert isinstance(tell(fits, plan, Propose(plan)), Consent)
+
+
+def test_several_studies_at_once_share_one_ledger_and_the_quietest_goes_first(tmp_path: Path) -> None:
+    service, plans = serve(tmp_path, studies=2, epsilon=12.0), [make("local") for _ in range(3)]
+    for plan in plans[:2]:
+        assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    replies: list[Reply] = []
+
+    def ask(plan: Plan) -> None:
+        replies.append(tell(service, plan, Contribute(0, 0, REQUEST)))
+
+    threads = [threading.Thread(target=ask, args=(plan,)) for plan in plans[:2]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(isinstance(reply, Contribution) for reply in replies)
+    entries = service._ledger.entries()
+    assert {entry.spend.study for entry in entries} == {plan.study for plan in plans[:2]}
+    assert isinstance(tell(service, plans[2], Propose(plans[2])), Consent)
+    assert len(service._sessions) == 2
+    service.close()
+
+
+def test_what_is_wrong_with_data_stays_here(tmp_path: Path) -> None:
+    def load(plan: Plan) -> Units:
+        raise BadData("column 'b' has missing values", detail="in row 17")
+
+    service, plan = serve(tmp_path, load=load), make("local")
+    said = str(refused(tell(service, plan, Propose(plan))))
+    assert "'b'" not in said
+    assert "17" not in said
+    assert "column 'b' has missing values in row 17" in lines(tmp_path)[0]["detail"]
+
+
+def test_a_flood_of_refusals_does_not_fill_the_disk(tmp_path: Path) -> None:
+    service = serve(tmp_path)
+    for _ in range(1000):
+        service.answer(bytes(32), b"")
+    counts = [line["count"] for line in lines(tmp_path)]
+    assert counts == [*range(1, 21), 32, 64, 128, 256, 512]
+
+
+def test_what_cannot_be_written_down_does_not_leave(tmp_path: Path) -> None:
+    service, plan = serve(tmp_path), make("local")
+    tell(service, plan, Propose(plan))
+    (tmp_path / "audit.jsonl").unlink()
+    (tmp_path / "audit.jsonl").mkdir()
+    with pytest.raises(Refused, match="audit log"):
+        tell(service, plan, Contribute(0, 0, REQUEST))
