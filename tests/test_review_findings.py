@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from small_studies import QUESTION, make, make_sites
 from zerosum import algorithms
 from zerosum.coordinator.journal import Journal
+from zerosum.data.documents import load_documents
 from zerosum.engines.in_process import InProcess
-from zerosum.errors import BadInput, BadParameter, Refused, ZerosumError
+from zerosum.errors import BadData, BadInput, BadParameter, Refused, ZerosumError
 from zerosum.kernel.accountant import mixed_epsilon
 from zerosum.kernel.events import Sampling, Subsampled
 from zerosum.kernel.plan import Plan
@@ -209,3 +211,18 @@ def test_a_journal_with_a_changed_length_is_damaged_and_stays(tmp_path: Path) ->
     assert journal is not None
     with journal:
         assert journal.finished
+
+
+def test_sparse_rows_with_entries_outside_are_refused() -> None:
+    """Written out, they would be the counts of other documents, or of nobody's memory."""
+    for place in (8, 200_000_000, -1):
+        rows = csr_array((np.ones(3), np.array([0, place, 1]), np.array([0, 2, 3])), shape=(2, 8))
+        with pytest.raises(BadData, match="column that they do not have"):
+            Units.from_rows(rows)
+        with pytest.raises(BadData, match="column that they do not have"):
+            Units(rows).check()
+
+
+def test_a_line_with_a_form_feed_is_one_document(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("a\x0ca\x0ba\u2028a\nb\n")
+    assert len(load_documents(tmp_path / "notes.txt", ("a", "b"))) == 2

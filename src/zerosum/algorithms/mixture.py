@@ -84,7 +84,7 @@ class Mixture(RangedAlgorithm):
 
     name: ClassVar[str] = "mixture"
     n_components: int = Field(gt=0, le=500)
-    variance: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    variance: float | None = Field(default=None, ge=1e-12, le=1e12)
     scaling: Literal["none", "ranges"] = "none"
     start: Literal["auto", "tensor", "cells"] = "auto"
     rounds: int = Field(default=3, ge=0, le=50)
@@ -270,7 +270,7 @@ class Mixture(RangedAlgorithm):
         """In coordinates in which K - 1 directions and the constant are white, means are orthogonal, and the last of
         their coordinates is the root of their weight."""
         K, roots = self.n_components, np.sqrt(frame.strengths)
-        correction = frame.variance / frame.strengths
+        correction = np.clip(frame.variance / frame.strengths, 0.0, 1e12)
         clip = _ROOM * (K + float(np.sum(correction))) ** 1.5
         third = self._third(frame.center, basis / roots, correction, clip)
         release = yield PrivateSum(third, self._shares[1])

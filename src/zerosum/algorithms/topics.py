@@ -267,7 +267,7 @@ class Topics(Algorithm):
         if self._dense:
             topics, weights = refitted(tensor, topics, weights, noise / math.sqrt(units))
         sizes = np.maximum(np.sum(topics**2, axis=1), 1e-12)
-        return topics, weights, noise / units / np.maximum(weights * sizes, 1e-12)
+        return topics, weights, noise / max(total, 1.0) / np.maximum(weights * sizes, 1e-12)
 
     # ---- results ---------------------------------------------------------------------------------------------------
 

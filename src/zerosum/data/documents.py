@@ -34,7 +34,7 @@ def load_vocabulary(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise BadData(f"there is no vocabulary {path}")
     with readable(path):
-        words = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+        words = tuple(line.strip() for line in path.read_text(encoding="utf-8").split("\n") if line.strip())
     if not words:
         raise BadData(f"the vocabulary {path} has no words")
     if len(set(words)) < len(words):
@@ -64,7 +64,7 @@ def load_documents(path: Path, vocabulary: Sequence[str]) -> Units:
                 case [*_, ".txt"] | [*_, ".txt", ".gz"]:
                     units = Units.from_rows(_bag_of_words(path, len(vocabulary)))
                 case [*_, ".text"]:
-                    units = Units.from_rows(counted(path.read_text(encoding="utf-8").splitlines(), vocabulary))
+                    units = Units.from_rows(counted(_lines(path), vocabulary))
                 case _:
                     raise BadData(f"{path} is none of .npz, .txt, .txt.gz and .text, and no folder")
     try:
@@ -130,3 +130,9 @@ def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
         return Units(rows)
     ends: NDArray[np.int64] = np.concatenate([[0], np.cumsum([len(each) for each in files])]).astype(np.int64)
     return Units(rows, ends)
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file, ended by line breaks and by nothing else: a form feed within one makes no new document."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return lines[:-1] if lines and not lines[-1] else lines

@@ -231,6 +231,8 @@ class TopicModel(JointTransformer):
 
     def _units(self, data: Any, *, first: bool) -> Units:
         units = super()._units(data, first=first)
+        if self.vocabulary is not None and len(set(self.vocabulary)) < len(self.vocabulary):
+            raise BadParameter("a word is twice in the vocabulary")
         if self.vocabulary is not None and len(self.vocabulary) != units.columns:
             raise BadParameter(f"the vocabulary has {len(self.vocabulary)} words, and the data {units.columns} columns")
         return units

@@ -59,6 +59,7 @@ class Units:
         array: Array = rows if hasattr(rows, "ndim") else np.asarray(rows, dtype=np.float64)
         if bool(issparse(array)):
             array = csr_array(array, copy=True)
+            _check_places(array)
             array.sum_duplicates()
         if array.ndim == 1:
             array = array[:, None]
@@ -264,6 +265,7 @@ class Units:
         if self.runs is not None:
             self._check_runs(self.runs)
         if self.is_sparse:
+            _check_places(self.rows)
             if not np.all(np.isfinite(self.rows.data)):
                 raise BadData("some values are not finite (NaN or infinite)")
             return
@@ -288,6 +290,14 @@ class Units:
         rising = bool(np.all(np.diff(runs.offsets) > 0))
         if not rising or not np.all(np.isin(ends, runs.offsets)) or runs.offsets[-1] != self.rows.shape[0]:
             raise BadData("a recording must lie within the rows of one unit")
+
+
+def _check_places(rows: csr_array) -> None:
+    """Refuse sparse rows whose entries lie elsewhere than in them: written out, they would be other units' numbers."""
+    try:
+        rows.check_format(full_check=True)
+    except ValueError:
+        raise BadData("the sparse rows have an entry in a column that they do not have") from None
 
 
 def _ends(sizes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:

@@ -79,7 +79,7 @@ def _designed(design: Design, plan: Plan, site: SiteFile) -> Units:
         missing=design.missing,
         missing_tokens=_tokens(plan.question),
     ).units
-    return design.expand(units, site.name, plan.seed)
+    return design.expand(units, site.name)
 
 
 def _images(question: Question, site: SiteFile) -> Units:
