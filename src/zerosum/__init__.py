@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ICA,
         PCA,
         Covariance,
+        DataCollaboration,
         FeatureClassifier,
         GaussianMixture,
         Histogram,
@@ -38,6 +39,7 @@ __all__ = [
     "Adjacency",
     "Combine",
     "Covariance",
+    "DataCollaboration",
     "FeatureClassifier",
     "GaussianMixture",
     "Histogram",
@@ -69,7 +71,7 @@ _ESTIMATORS = frozenset(
     {
         *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
-        *("FeatureClassifier", "NeuralClassifier"),
+        *("FeatureClassifier", "NeuralClassifier", "DataCollaboration"),
     }
 )
 
