@@ -72,7 +72,7 @@ def test_training_through_the_private_sum_is_better_and_the_plan_says_so() -> No
 
 def test_fewer_numbers_are_published_where_noise_is_larger() -> None:
     features = {"kind": "linear", "lower": [0.0] * 300, "upper": [1.0] * 300}
-    program = DataCollaboration(classes=(0.0, 1.0), features=features)
+    program = DataCollaboration(**(PROGRAM | {"features": features}))
     quiet, loud = (program.resolve(PublicFacts(9.0, 10_000, published=each)) for each in (0.1, 1.0))
     assert quiet.n_components is not None
     assert loud.n_components is not None

@@ -192,4 +192,9 @@ def corrected_least_squares(records: Floats, width: int, noise: float, weight: f
     ridge = _RIDGE * noise * math.sqrt((2 * spread + noise**2) * width / len(z)) + 1e-9
     turned = vectors.T @ (z.T @ (e - shares) / len(z)) / (np.maximum(values, 0) + ridge)[:, None]
     slopes = vectors @ turned
-    return np.vstack([slopes, shares - center @ slopes])
+    # classes' shares have noise too: shrunk as far as that goes (James and Stein), and as much as slopes are
+    even = np.full(len(shares), 1 / len(shares))
+    apart = float(np.sum((shares - even) ** 2)) + 1e-300
+    kept = max(0.0, 1 - (len(shares) - 1) * (noise / weight) ** 2 / (len(z) * apart))
+    kept *= spread / (spread + ridge)
+    return np.vstack([slopes, even + kept * (shares - even) - center @ slopes])
