@@ -50,11 +50,11 @@ def test_it_learns_from_what_was_published(reduction: str) -> None:
     program = DataCollaboration(**PROGRAM, reduction=reduction, n_components=4, keep_records=True)
     asked = Rehearsal(program, 6000, 3, 8.0, 1e-5)
     found, requests = asked.asked(halves(6000), 1)
-    assert accuracy(found, halves(2000, 1), program) > 0.9
+    assert accuracy(found, halves(2000, 1), program) > 0.85
     assert found["records"].shape == (6000, 6)
     assert [type(each).__name__ for each in requests][-1] == "PrivatePublication"
     assert len(requests) == (2 if reduction == "dp" else 1)
-    share = 0.97 if reduction == "dp" else 1.0
+    share = 0.85 if reduction == "dp" else 1.0
     expected = np.sqrt(4 + 2 * 1.5**2) / (accountant.mu_for(8.0, 1e-5) * np.sqrt(share))
     assert found["noise"][0] == pytest.approx(expected, rel=1e-3)
 
@@ -76,7 +76,7 @@ def test_fewer_numbers_are_published_where_noise_is_larger() -> None:
     quiet, loud = (program.resolve(PublicFacts(9.0, 10_000, published=each)) for each in (0.1, 1.0))
     assert quiet.n_components is not None
     assert loud.n_components is not None
-    assert quiet.n_components > 3 * loud.n_components >= 9
+    assert quiet.n_components > 3 * loud.n_components >= 15
     assert quiet.resolve(PublicFacts(9.0, 10, published=5.0)) == quiet
     assert f"{quiet.n_components} numbers" in quiet.describe
 
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], match: str) -> No
 
 # ---- the publication, attacked --------------------------------------------------------------------------------------
 
-SIZES = (12, 20, 40, 30)
+SIZES = (400, 20, 40, 30)
 ENDS = [1.0] * 4 + [0.0], [-1.0] * 4 + [1.0]  # opposite records of different classes
 ASKED = DataCollaboration(**PROGRAM, reduction="random", n_components=3)
 
@@ -126,11 +126,10 @@ def planned(epsilon: float) -> Any:
     return make_plan(ASKED, terms, "test")
 
 
-def published(folder: Path, first: list[float], seed: int | None, epsilon: float) -> Any:
-    rows = np.column_stack([np.random.default_rng(0).uniform(-1, 1, (12, 4)), np.zeros(12)])
-    rows[0] = first
+def published(folder: Path, rows: Any, seed: int) -> Any:
+    """What the first site really sends, and the plan."""
     site = Site("s0", Units.from_rows(rows), make_sites(folder, publications=True)[0].policy)
-    plan = replace(planned(epsilon), seed=seed)
+    plan = replace(planned(5.0), seed=seed)
     site.handle(Propose(plan))
     reply = site.handle(Contribute(0, 0, ASKED.requests(Adjacency.REPLACE_ONE)[0]))
     assert isinstance(reply, Contribution)
@@ -143,7 +142,9 @@ def test_the_worst_whole_record_moves_its_own_row_as_far_as_is_paid_for(tmp_path
     worlds = [
         published(tmp_path / str(w), first, 1, 5.0) for w, first in enumerate(([1.0] * 4 + [0.0], [-1.0] * 4 + [1.0]))
     ]
-    (one, plan), (other, _plan) = worlds
+    rows = np.asarray(halves(SIZES[0]).rows)
+    worlds = [np.vstack([[first], rows[1:]]) for first in ENDS]
+    (one, plan), (other, _plan) = (published(tmp_path / str(w), world, 1) for w, world in enumerate(worlds))
     apart = np.linalg.norm(one - other, axis=1)
     assert not np.any(apart[1:])
     assert apart[0] == pytest.approx(np.sqrt(4 + 2 * 1.5**2), rel=1e-3)  # the bound is attained
@@ -153,21 +154,21 @@ def test_the_worst_whole_record_moves_its_own_row_as_far_as_is_paid_for(tmp_path
 
 
 def test_an_adversary_reaches_no_more_than_epsilon(tmp_path: Path) -> None:
-    """Two worlds told apart by the best test on what the site really sends: the false rates keep to mu."""
-    runs = 60
+    """The best test between two records, on what sites really send, each of whose units holds one of them."""
     record = LabelledRecords(**ASKED.requests(Adjacency.REPLACE_ONE)[0].statistic.parameters())
     along = np.subtract(*record.rows(Units.from_rows(np.array(ENDS))))
-    scores = []
-    for world, first in enumerate(ENDS):
-        sent = [published(tmp_path / f"{world}-{run}", first, 1000 * world + run, 5.0)[0][0] for run in range(runs)]
-        scores.append(np.array(sent) @ along / np.linalg.norm(along))
+    along /= np.linalg.norm(along)
+    scores = [
+        published(tmp_path / str(world), np.tile(first, (SIZES[0], 1)), 7 + world)[0] @ along
+        for world, first in enumerate(ENDS)
+    ]
     mu = (scores[0].mean() - scores[1].mean()) / np.sqrt((scores[0].var() + scores[1].var()) / 2)
-    assert mu == pytest.approx(accountant.mu_for(5.0, 1e-5), abs=5 * np.sqrt(2 / runs))
+    assert mu == pytest.approx(accountant.mu_for(5.0, 1e-5), abs=5 * np.sqrt(2 / SIZES[0]))
 
 
 def test_a_site_that_allows_no_publications_refuses(tmp_path: Path) -> None:
     policy = make_sites(tmp_path)[0].policy
-    site = Site("s0", halves(12), policy)
+    site = Site("s0", halves(SIZES[0]), policy)
     assert isinstance(ASKED.requests(Adjacency.REPLACE_ONE)[0], PrivatePublication)
     with pytest.raises(PolicyRefused, match="publishes a noisy record of every unit"):
         site.handle(Propose(planned(5.0)))

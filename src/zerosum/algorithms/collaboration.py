@@ -61,7 +61,7 @@ class DataCollaboration(FeatureAlgorithm):
     name: ClassVar[str] = "data-collaboration"
 
     reduction: Literal["dp", "random"] = "dp"
-    reduction_share: float = Field(default=0.03, gt=0, lt=1)
+    reduction_share: float = Field(default=0.15, gt=0, lt=1)
     n_components: int | None = Field(default=None, ge=1)
     label_weight: float | None = Field(default=None, ge=1e-3, le=1e3)
     center: FloatArray | None = None
@@ -85,7 +85,7 @@ class DataCollaboration(FeatureAlgorithm):
         alone = facts.noise if facts.published is None else facts.published
         noise = max(alone * math.sqrt((4 + 2 * weight**2) / self._left), 1e-3)
         fitting = round(_WIDTH * (facts.units or GUESSED_UNITS) ** 0.25 / noise)
-        width = self.n_components or int(np.clip(fitting, 3, min(self.feature_map.size, 200)))
+        width = self.n_components or int(np.clip(fitting, 5, min(self.feature_map.size, 200)))
         return self.model_copy(update={"label_weight": weight, "n_components": min(width, self.feature_map.size)})
 
     @property

@@ -47,7 +47,7 @@ class DataCollaboration(FeatureBased):
         How many numbers a record is reduced to; chosen from the noise, which is public, unless given.
     reduction : {"dp", "random"}, default="dp"
         Whether the reduction is bought from all sites by a private sum, or a public random projection.
-    reduction_share : float, default=0.03
+    reduction_share : float, default=0.15
         The share of the budget that buys it.
     label_weight : float, optional
         How much the class weighs beside a record of norm 1.
@@ -92,7 +92,7 @@ class DataCollaboration(FeatureBased):
         upper: ArrayLike | None = None,
         n_components: int | None = None,
         reduction: Literal["dp", "random"] = "dp",
-        reduction_share: float = 0.03,
+        reduction_share: float = 0.15,
         label_weight: float | None = None,
         keep_records: bool = False,
         epsilon: float = 1.0,

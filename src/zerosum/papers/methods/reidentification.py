@@ -28,9 +28,10 @@ _BLOCK = 500
 def fitted_map(anchors: Floats, mapped: Floats) -> Reduction:
     """A site's affine map, from anchors that a colluder tells and what the site made of them."""
     design = np.column_stack([anchors, np.ones(len(anchors))])
-    found = np.linalg.lstsq(design, mapped, rcond=None)[0]
+    found: Floats = np.asarray(np.linalg.lstsq(design, mapped, rcond=None)[0], dtype=np.float64)
     components, constant = found[:-1], found[-1]
-    return Reduction(-constant @ np.linalg.pinv(components), components)
+    center: Floats = np.asarray(-constant @ np.linalg.pinv(components), dtype=np.float64)
+    return Reduction(center, components)
 
 
 def linked(published: Floats, candidates: Floats) -> float:
