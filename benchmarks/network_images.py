@@ -9,9 +9,9 @@ Ten sites, three of them colluding with the coordinator, secure sum, delta 1e-5,
 secret Poisson sample for each step (about 4096 of all 60 000 records), and the step releases the sum of gradients that
 are clipped over all tensors, under the noise that a plan gives it. Sites are not played: the sum over all of them is
 the same. At this rate noise is that of full batches in as many steps, to a percent. The usual way stands beside it:
-`DP-SGD`, small samples by a trusted curator who has all records. Noise is from privacy loss distributions for a replaced
-record (`python benchmarks/network.py accounting`); accounting for added and removed ones, as libraries have it by
-default, would allow 1.1 to 1.9 times less, and is no such guarantee.
+`DP-SGD`, small samples by a trusted curator who has all records. Noise is from privacy loss distributions for a
+replaced record (`python benchmarks/network.py accounting`); accounting for added and removed ones, as libraries have it
+by default, would allow 1.1 to 1.9 times less, and is no such guarantee.
 
 `--search` trains on 50 000 images and looks at the other 10 000 of the training set; the settings below were chosen so.
 Without it the test set is looked at, once for each seed. Per-example gradients are taken layer by layer (a batched

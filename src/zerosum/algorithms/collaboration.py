@@ -1,7 +1,7 @@
 """Data Collaboration under differential privacy: every unit's reduced record is published once, under noise of its own,
 and one model is trained on what was published.
 
-As published (Yamashiro et al. 2023; `zerosum.papers.methods.collaboration`) every site reduces its records by its own
+As published (Yamashiro et al. 2024; `zerosum.papers.methods.collaboration`) every site reduces its records by its own
 map, the server aligns the maps by anchor data that all sites share, and noise protects one pixel. Here whole units are
 protected. The reduction is public, or bought from all sites by a private sum, so that every site has the same one and
 there is nothing to align; no anchors are needed, and no guarantee rests on a map that the server does not know.

@@ -1,4 +1,4 @@
-"""Data Collaboration and what it is compared with, as published (Yamashiro, Omote, Imakura and Sakurai 2023).
+"""Data Collaboration and what it is compared with, as published (Yamashiro, Omote, Imakura and Sakurai 2024).
 
 **Public or synthetic data only**, as in all of `zerosum.papers`: plain NumPy, noise from a seeded generator.
 
