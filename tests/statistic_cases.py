@@ -28,6 +28,13 @@ _SOFTMAX: dict[str, Any] = {
     "projection": [[1.0, 0.3], [-0.2, 2.0]],
     "weights": [[0.5, -0.5], [1.0, 0.0], [0.3, 0.0]],
 }
+_RECORDS: dict[str, Any] = {
+    "columns": 3,
+    "features": _PLAIN,
+    "classes": 2,
+    "center": [0.1, 0.0],
+    "projection": [[1.0, 0.3], [-0.2, 2.0]],
+}
 _SOFTMAX_OF_WAVES: dict[str, Any] = {
     "columns": 3,
     "features": _WAVES,
@@ -61,6 +68,8 @@ SMALL: list[Case] = [
     ("observed_sums", {"columns": 3, "clip": 2.0, "fill": [None, None, 0.3], "own_rows": [2], "count_weight": 0.4}),
     ("clipped_records", {"columns": 3, "clip": 1.7}),
     ("clipped_records", {"columns": 2, "clip": 0.9, "lower": [0, -3], "upper": [1, 5]}),
+    ("labelled_records", {**_RECORDS, "label_weight": 0.7}),
+    ("labelled_records", {**_RECORDS, "features": _WAVES, "center": np.zeros(6), "projection": np.eye(6)[:, 1:4]}),
     (
         "fit_histogram",
         {"columns": 3, "clip": 1.0, "coefficients": [0.5, -1, 0.2], "edges": [-1, 0, 1], "family": "logistic"},
@@ -320,6 +329,16 @@ def _wide() -> list[Case]:
         ("observed_sums", {"columns": D, "clip": 1.0, "count_weight": math.sqrt(2), **bounds}),
         ("observed_sums", {"columns": D, "clip": 30.0, "count_weight": math.sqrt(3), **bounds}),
         ("clipped_records", {"columns": D, "clip": 1.0, **bounds}),
+        (
+            "labelled_records",
+            {
+                "columns": D + 1,
+                "features": {"kind": "linear", **bounds},
+                "classes": 3,
+                "center": near[0],
+                "projection": turned[:, :20],
+            },
+        ),
         ("second_moment", {"columns": D, "clip": 1.0, "mean_weight": 0.5}),
         ("cluster_sums", {"columns": D, "clip": 1.0, "centers": rng.normal(size=(7, D)) / 8}),
         ("cluster_sums", {"columns": D, "clip": 2.0, "centers": twins, **bounds}),

@@ -224,5 +224,5 @@ def test_sparse_rows_with_entries_outside_are_refused() -> None:
 
 
 def test_a_line_with_a_form_feed_is_one_document(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("a\x0ca\x0ba\u2028a\nb\n")
-    assert len(load_documents(tmp_path / "notes.txt", ("a", "b"))) == 2
+    (tmp_path / "notes.text").write_text("a\x0ca\x0ba\u2028a\nb\n")
+    assert len(load_documents(tmp_path / "notes.text", ("a", "b"))) == 2

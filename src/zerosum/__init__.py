@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ICA,
         PCA,
         Covariance,
+        DataCollaboration,
         FeatureClassifier,
         GaussianMixture,
         Histogram,
@@ -39,6 +40,7 @@ __all__ = [
     "Adjacency",
     "Combine",
     "Covariance",
+    "DataCollaboration",
     "FeatureClassifier",
     "GaussianMixture",
     "Histogram",
@@ -71,7 +73,7 @@ _ESTIMATORS = frozenset(
     {
         *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean", "TopicModel"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
-        *("FeatureClassifier", "NeuralClassifier"),
+        *("FeatureClassifier", "NeuralClassifier", "DataCollaboration"),
     }
 )
 

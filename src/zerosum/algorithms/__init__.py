@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerosum.algorithms.classifier import FeatureClassifier
+from zerosum.algorithms.collaboration import DataCollaboration
 from zerosum.algorithms.covariance import Covariance
 from zerosum.algorithms.custom import CustomStatistic
 from zerosum.algorithms.functional import PolynomialLoss
@@ -27,7 +28,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for kind in (
         *(Mean, Histogram, Covariance, KMeans, Mixture, Topics, PCA, ICA, CustomStatistic),
         *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
-        *(FeatureClassifier, NeuralClassifier),
+        *(FeatureClassifier, NeuralClassifier, DataCollaboration),
     )
 }
 
@@ -66,6 +67,7 @@ __all__ = [
     "Algorithm",
     "Covariance",
     "CustomStatistic",
+    "DataCollaboration",
     "Estimate",
     "FeatureClassifier",
     "Histogram",

@@ -32,33 +32,12 @@ _FARTHEST = 1e6  # of weights: nothing is learned beyond that
 _AVERAGED = 0.85  # how much of the average weights a round keeps
 
 
-class FeatureClassifier(Algorithm):
-    """Softmax regression on public features. Columns are what features are made of and, last, the class; without names
-    they are called x0, x1, ... and class.
-
-    One release of the features' mean and second moments, for `whiten_share`, gives a whitener of up to `directions`
-    directions; then `rounds` of gradient descent take the rest of the budget, as one phase in which everybody takes
-    part in every round. Weights are averaged over the last rounds. How many rounds there are, how long their steps and
-    where gradients are clipped follows from the noise, which is public.
-
-    `classes` are public. `evaluate_share` buys a histogram of predictions for the units that a hash of their own data
-    holds out (about `hold_out` of them, which are not trained on; 0: for all of them).
-
-    Results: `center`, `projection` and `weights` (the bias last), which classify features; where it was bought,
-    `accuracy`, `accuracy_interval_95`, `confusion` and `calibration`.
-    """
-
-    name: ClassVar[str] = "feature-classifier"
+class FeatureAlgorithm(Algorithm):
+    """An algorithm on public features of all columns but the last, which holds the class; without names columns are
+    called x0, x1, ... and class. `classes` are public."""
 
     classes: tuple[str | float | bool, ...] = Field(min_length=2, max_length=1000)
     features: dict[str, Any]
-    directions: int = Field(default=400, ge=1)
-    whiten_share: float = Field(default=0.06, gt=0, lt=1)
-    evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
-    hold_out: float = Field(default=0.1, ge=0, le=0.9)
-    rounds: int | None = Field(default=None, ge=1, le=10_000)
-    clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -91,6 +70,33 @@ class FeatureClassifier(Algorithm):
     @property
     def categories(self) -> dict[str, tuple[str | float | bool, ...]]:  # type: ignore[override]
         return {self.columns[-1]: self.classes}
+
+
+class FeatureClassifier(FeatureAlgorithm):
+    """Softmax regression on public features. Columns are what features are made of and, last, the class; without names
+    they are called x0, x1, ... and class.
+
+    One release of the features' mean and second moments, for `whiten_share`, gives a whitener of up to `directions`
+    directions; then `rounds` of gradient descent take the rest of the budget, as one phase in which everybody takes
+    part in every round. Weights are averaged over the last rounds. How many rounds there are, how long their steps and
+    where gradients are clipped follows from the noise, which is public.
+
+    `classes` are public. `evaluate_share` buys a histogram of predictions for the units that a hash of their own data
+    holds out (about `hold_out` of them, which are not trained on; 0: for all of them).
+
+    Results: `center`, `projection` and `weights` (the bias last), which classify features; where it was bought,
+    `accuracy`, `accuracy_interval_95`, `confusion` and `calibration`.
+    """
+
+    name: ClassVar[str] = "feature-classifier"
+
+    directions: int = Field(default=400, ge=1)
+    whiten_share: float = Field(default=0.06, gt=0, lt=1)
+    evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
+    hold_out: float = Field(default=0.1, ge=0, le=0.9)
+    rounds: int | None = Field(default=None, ge=1, le=10_000)
+    clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @property
     def describe(self) -> str:

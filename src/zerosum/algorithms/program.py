@@ -32,6 +32,7 @@ class PublicFacts:
 
     noise: float  # standard deviation of a released sum of sensitivity 1, if one release took the whole budget
     units: int | None  # how many units take part in all, where that is public
+    published: float | None = None  # the same of a publication of sensitivity 1, whose noise nobody shares
 
 
 class Algorithm(BaseModel, ABC):

@@ -21,7 +21,8 @@ def reproduce(
         str,
         typer.Argument(
             help="pca-epsilon, pca-samples, pca-delta, ica-epsilon, ica-subjects, ica-delta, ica-maps, fm-epsilon, "
-            "fm-samples, fm-delta, fm-error, cape-delta or accountants."
+            "fm-samples, fm-delta, fm-error, nn-epsilon, nn-samples, otd-mog-epsilon, otd-mog-samples, otd-mog-delta, "
+            "dc-mnist, dc-fashion, cape-delta or accountants."
         ),
     ],
     data: Annotated[

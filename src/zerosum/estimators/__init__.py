@@ -7,6 +7,7 @@ them outside Zerosum is not protected.
 """
 
 from zerosum.estimators.classifier import FeatureClassifier
+from zerosum.estimators.collaboration import DataCollaboration
 from zerosum.estimators.covariance import Covariance
 from zerosum.estimators.functional import PolynomialLoss
 from zerosum.estimators.glm import LogisticRegression, PoissonRegression
@@ -24,6 +25,7 @@ __all__ = [
     "ICA",
     "PCA",
     "Covariance",
+    "DataCollaboration",
     "FeatureClassifier",
     "GaussianMixture",
     "Histogram",

@@ -143,7 +143,70 @@ class JointClassifier(ClassifierMixin, JointRegression):  # type: ignore[misc]  
             self.calibration_: Floats = estimate["calibration"].value.copy()
 
 
-class FeatureClassifier(JointClassifier):
+class FeatureBased(JointClassifier):
+    """A classifier on public features: what they are, from `features`, `lower` and `upper`."""
+
+    features: str | Mapping[str, Any] | FeatureMap
+
+    def _settings(self, tables: Tables) -> dict[str, Any]:
+        """The features' kind and settings; those that are not given follow from ranges and from how images look."""
+        settings = self._chosen(tables)
+        self.features_ = build(settings)
+        return settings
+
+    def _chosen(self, tables: Tables) -> dict[str, Any]:
+        if isinstance(self.features, FeatureMap):
+            return {"kind": self.features.kind, **self.features.model_dump()}
+        if isinstance(self.features, str):
+            settings: dict[str, Any] = {"kind": self.features}
+        elif isinstance(self.features, Mapping):
+            settings = dict(self.features)
+        else:
+            raise BadParameter("features must be a kind, a dict with a kind and settings, or a FeatureMap")
+        if settings.get("kind") == "scattering":
+            shape = getattr(self, "_shape", None)
+            side = math.isqrt(self.n_features_in_)
+            if shape is None and side * side == self.n_features_in_:
+                shape = side, side
+            if shape is not None:
+                settings = {"height": int(shape[0]), "width": int(shape[1]), **settings}
+            if not {"height", "width"} <= settings.keys():
+                raise BadParameter(
+                    "say how images lie in the columns: features={'kind': 'scattering', 'height': ..., 'width': ...}"
+                )
+            for name, given in (("lowest", self.lower), ("highest", self.upper)):
+                if given is not None:
+                    settings.setdefault(name, float(np.asarray(given, dtype=np.float64).item()))
+        elif settings.get("kind") in ("linear", "random") and "lower" not in settings:
+            settings |= self._ranges(tables)
+        return settings
+
+    def _ranges(self, tables: Tables) -> dict[str, Any]:
+        lower, upper = self._by_column("lower"), self._by_column("upper")
+        if lower is None or upper is None:
+            if self.random_state is None:
+                raise BadParameter("give public ranges (lower and upper) of the columns: data must not set their own")
+            stacked = np.concatenate([np.asarray(units.rows)[:, :-1] for units in tables.values()])
+            lower = np.min(stacked, axis=0) if lower is None else lower
+            upper = np.max(stacked, axis=0) if upper is None else upper
+            upper = np.where(upper > lower, upper, lower + 1.0)
+            self._note("no ranges were given, so they were read off the data, which is not private")
+        return {"lower": lower.tolist(), "upper": upper.tolist()}
+
+    def _directions(self, rows: Floats) -> Floats:
+        """Rows as the whitened features of norm 1 that a study saw of them."""
+        found = np.asarray(self.features_(rows), dtype=np.float64)
+        found = (found - self.center_) @ self.projection_
+        norm = np.linalg.norm(found, axis=1, keepdims=True)
+        return np.asarray(found / np.where(norm > 0, norm, 1.0))
+
+    def _learn(self, estimate: Estimate) -> None:
+        self.center_: Floats = estimate["center"].value.copy()
+        self.projection_: Floats = estimate["projection"].value.copy()
+        self.weights_: Floats = estimate["weights"].value.copy()
+
+
+class FeatureClassifier(FeatureBased):
     """Private softmax classifier on public features, over sites.
 
     Nothing of the features is learned from data, so nothing is spent on them: wavelet scattering for images, random
@@ -247,11 +310,9 @@ class FeatureClassifier(JointClassifier):
         self.learning_rate = learning_rate
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
-        settings = self._settings(tables)
-        self.features_ = build(settings)
         return {
             "classes": self._class_names,
-            "features": settings,
+            "features": self._settings(tables),
             "evaluate_share": self.evaluate_share,
             "hold_out": self.hold_out,
             "rounds": self.rounds,
@@ -259,55 +320,9 @@ class FeatureClassifier(JointClassifier):
             "learning_rate": self.learning_rate,
         }
 
-    def _settings(self, tables: Tables) -> dict[str, Any]:
-        """The features' kind and settings; those that are not given follow from ranges and from how images look."""
-        if isinstance(self.features, FeatureMap):
-            return {"kind": self.features.kind, **self.features.model_dump()}
-        if isinstance(self.features, str):
-            settings: dict[str, Any] = {"kind": self.features}
-        elif isinstance(self.features, Mapping):
-            settings = dict(self.features)
-        else:
-            raise BadParameter("features must be a kind, a dict with a kind and settings, or a FeatureMap")
-        if settings.get("kind") == "scattering":
-            shape = getattr(self, "_shape", None)
-            side = math.isqrt(self.n_features_in_)
-            if shape is None and side * side == self.n_features_in_:
-                shape = side, side
-            if shape is not None:
-                settings = {"height": int(shape[0]), "width": int(shape[1]), **settings}
-            if not {"height", "width"} <= settings.keys():
-                raise BadParameter(
-                    "say how images lie in the columns: features={'kind': 'scattering', 'height': ..., 'width': ...}"
-                )
-            for name, given in (("lowest", self.lower), ("highest", self.upper)):
-                if given is not None:
-                    settings.setdefault(name, float(np.asarray(given, dtype=np.float64).item()))
-        elif settings.get("kind") in ("linear", "random") and "lower" not in settings:
-            settings |= self._ranges(tables)
-        return settings
-
-    def _ranges(self, tables: Tables) -> dict[str, Any]:
-        lower, upper = self._by_column("lower"), self._by_column("upper")
-        if lower is None or upper is None:
-            if self.random_state is None:
-                raise BadParameter("give public ranges (lower and upper) of the columns: data must not set their own")
-            stacked = np.concatenate([np.asarray(units.rows)[:, :-1] for units in tables.values()])
-            lower = np.min(stacked, axis=0) if lower is None else lower
-            upper = np.max(stacked, axis=0) if upper is None else upper
-            upper = np.where(upper > lower, upper, lower + 1.0)
-            self._note("no ranges were given, so they were read off the data, which is not private")
-        return {"lower": lower.tolist(), "upper": upper.tolist()}
-
     def _learn(self, estimate: Estimate) -> None:
-        self.center_: Floats = estimate["center"].value.copy()
-        self.projection_: Floats = estimate["projection"].value.copy()
-        self.weights_: Floats = estimate["weights"].value.copy()
+        super()._learn(estimate)
         self._learn_quality(estimate)
 
     def _logits(self, rows: Floats) -> Floats:
-        found = np.asarray(self.features_(rows), dtype=np.float64)
-        found = (found - self.center_) @ self.projection_
-        norm = np.linalg.norm(found, axis=1, keepdims=True)
-        found = found / np.where(norm > 0, norm, 1.0)
-        return np.asarray(found @ self.weights_[:-1] + BIAS * self.weights_[-1])
+        return np.asarray(self._directions(rows) @ self.weights_[:-1] + BIAS * self.weights_[-1])

@@ -22,7 +22,7 @@ from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.network import TwoLayerGradient, TwoLayerPredictions
 from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
-from zerosum.statistics.records import ClippedRecords
+from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rotation import RotationScore
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
@@ -42,6 +42,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     RotationScore,
     BandScatter,
     ClippedRecords,
+    LabelledRecords,
     ColumnMoments,
     ResidualGradient,
     ResidualMoment,

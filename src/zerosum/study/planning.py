@@ -13,6 +13,7 @@ from typing import Any
 from zerosum.algorithms import Algorithm
 from zerosum.algorithms.program import PublicFacts
 from zerosum.errors import BadParameter
+from zerosum.kernel.accountant import mu_for
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question
 from zerosum.kernel.terms import PlannedSite, Terms
@@ -44,9 +45,10 @@ def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:
     Releases are no part of these, so whoever plans and whoever runs the plan choose the same.
     """
     units = [site.units for site in terms.sites if site.units is not None]
-    return algorithm.resolve(
-        PublicFacts(noise=terms.noise_of_everything, units=sum(units) if len(units) == len(terms.sites) else None)
-    )
+    total = sum(units) if len(units) == len(terms.sites) else None
+    noise = terms.noise_of_everything
+    alone = 1 / mu_for(terms.epsilon, terms.delta) if noise > 0 else 0.0
+    return algorithm.resolve(PublicFacts(noise=noise, units=total, published=alone))
 
 
 def identified(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[PlannedSite, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 from zerosum.algorithms import Algorithm, Estimate
 from zerosum.coordinator.rehearse import drive
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import PrivateSum, Release, Request
+from zerosum.kernel.request import PrivatePublication, Release, Request
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite, Terms
@@ -47,7 +47,12 @@ class Rehearsal:
         )
         self.algorithm = resolve(self.algorithm, terms)
         self.plan = make_plan(self.algorithm, terms, "rehearsal")
-        self.noise = [self.plan.law(round).noise_std for round in range(self.plan.rounds)]
+        laws = [self.plan.law(round) for round in range(self.plan.rounds)]
+        kinds = [self.plan.release(round).kind for round in range(self.plan.rounds)]
+        self.noise = [
+            float(np.max(law.own / law.factor)) if kind == "publication" else law.noise_std
+            for law, kind in zip(laws, kinds, strict=True)
+        ]
 
     def run(self, data: Units, seed: int) -> Estimate:
         """The estimate, with noise from a seed."""
@@ -58,7 +63,10 @@ class Rehearsal:
         rng, noise = np.random.default_rng(seed), iter(self.noise)
 
         def answer(request: Request) -> Release:
-            sampling = request.sampling if isinstance(request, PrivateSum) else None
+            if isinstance(request, PrivatePublication):
+                rows, std = request.statistic.rows(data), next(noise)
+                return Release(rows + std * rng.normal(size=rows.shape), std, self.units, ("a",), (len(rows),))
+            sampling = request.sampling
             rate = 1.0 if sampling is None else sampling.rate
             sample = data if rate == 1 else data.chosen(rng.random(len(data)) < rate)
             total, std = request.statistic.total(sample), next(noise)

@@ -49,7 +49,7 @@ def test_experiments_are_found_by_name_and_know_their_data() -> None:
     mixtures = ["otd-mog-epsilon", "otd-mog-samples", "otd-mog-delta"]
     topics = ["otd-stm-epsilon", "otd-stm-samples", "otd-stm-delta"]
     components = ["pca-epsilon", "pca-samples", "pca-delta"]
-    last = ["cape-delta", "accountants"]
+    last = ["dc-mnist", "dc-fashion", "cape-delta", "accountants"]
     assert list(EXPERIMENTS) == [*components, *separations, *regressions, *networks, *mixtures, *topics, *last]
     with pytest.raises(BadParameter, match="unknown figure 'pca-moon'; there are pca-epsilon"):
         find("pca-moon")

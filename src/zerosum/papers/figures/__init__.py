@@ -8,12 +8,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from zerosum.errors import BadParameter
-from zerosum.papers.figures import accountants, cape_delta, ica, mixture, network, pca, regression, topics
+from zerosum.papers.figures import (
+    accountants,
+    cape_delta,
+    collaboration,
+    ica,
+    mixture,
+    network,
+    pca,
+    regression,
+    topics,
+)
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for module in (pca, ica, regression, network, mixture, topics, cape_delta, accountants)
+    for module in (pca, ica, regression, network, mixture, topics, collaboration, cape_delta, accountants)
     for experiment in module.EXPERIMENTS
 }
 

@@ -1,0 +1,194 @@
+"""Data Collaboration and what it is compared with, as published (Yamashiro, Omote, Imakura and Sakurai 2024).
+
+**Public or synthetic data only**, as in all of `zerosum.papers`: plain NumPy, noise from a seeded generator.
+
+**Data Collaboration.** Sites share anchor data, random within public ranges. Each site maps its records and the anchors
+by its own map, here its own PCA, and sends both. The server stacks the mapped anchors of all sites, takes the leading
+left singular vectors as the common target, fits each site's alignment to it by least squares, and trains one network on
+the aligned records. A site maps a record of its own the same way to have it predicted.
+
+**DC-DP** adds Gaussian noise to mapped records, by the analytic calibration for sensitivity L, the range of one column.
+Its neighbours differ **in one column of one record** (one pixel), and its map, computed from the very records, is taken
+to be the same for both. So is the noise-free copy of the anchors that leaves with it. What protects a pixel with an
+epsilon of 50 protects a record that differs in more by much less: `record_epsilon`. Labels leave as they are.
+
+**FedAvg** averages weights after local epochs. **FL-DP** (Wei et al. 2020, "NbAFL") clips a client's weights to norm C
+and adds noise of c T (2C/m)/epsilon to each, c = sqrt(2 log(1.25/delta)), T exposures, m records of the smallest
+client. Its sensitivity 2C/m takes training to be a mean over records of what each would give alone. It is not: one
+record can move what training ends with anywhere in the ball, so that 2C is what is proved, and the factor m is lost.
+`federated_epsilons` has both. Its server adds noise where the rounds are more than sqrt(clients) times the exposures of
+a client; every client is exposed in every round here, so it adds none.
+
+Tested in tests/papers/methods/test_collaboration_methods.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.errors import BadParameter
+from zerosum.kernel import accountant
+from zerosum.papers.methods import perceptron
+from zerosum.papers.methods.perceptron import Labels, Weights
+
+EPSILON, DELTA = 50.0, 0.01  # the paper's
+ANCHORS = 1000
+ROUNDS, LOCAL_EPOCHS, CLIP = 10, 2, 15.0  # of FL; the paper names none. A start's weights have norm 15
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """One site's records, columns in 0 to 1, and their classes."""
+
+    x: Floats
+    y: Labels
+
+    @staticmethod
+    def joined(parts: Sequence[Records]) -> Records:
+        return Records(np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts]))
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A site's own map: centre, then components (one a column)."""
+
+    center: Floats
+    components: Floats
+
+    @staticmethod
+    def of(x: Floats, width: int) -> Reduction:
+        """The site's own PCA, of at most as many components as its records have."""
+        center = x.mean(axis=0)
+        directions = np.linalg.svd(x - center, full_matrices=False)[2]
+        return Reduction(center, directions[: min(width, len(x) - 1)].T)
+
+    def __call__(self, x: Floats) -> Floats:
+        return np.asarray((x - self.center) @ self.components)
+
+
+@dataclass(frozen=True, eq=False)
+class Collaboration:
+    """What sites sent and the server made of it: everything that a coalition of both can use against a site."""
+
+    anchors: Floats
+    maps: tuple[Reduction, ...]  # known to their sites
+    mapped_anchors: tuple[Floats, ...]
+    published: tuple[Floats, ...]  # mapped records, with their noise
+    alignments: tuple[Floats, ...]
+    noise: float
+    scale: float
+
+    def aligned(self, site: int, mapped: Floats) -> Floats:
+        """Mapped records of a site in the common space, as the network sees them."""
+        return np.asarray(mapped @ self.alignments[site] / self.scale)
+
+    def returned(self, site: int, x: Floats) -> Floats:
+        """The way back: a site's own records as the network sees them, without noise."""
+        return self.aligned(site, self.maps[site](x))
+
+
+def collaborate(sites: Sequence[Records], width: int, seed: int, noise: float = 0.0) -> Collaboration:
+    """Data Collaboration up to the network, with noise of this standard deviation on every mapped number."""
+    rng = np.random.default_rng(seed)
+    anchors = rng.random((ANCHORS, sites[0].x.shape[1]))
+    maps = tuple(Reduction.of(site.x, width) for site in sites)
+    mapped = tuple(each(anchors) for each in maps)
+    target = np.linalg.svd(np.hstack(mapped), full_matrices=False)[0][:, :width]
+    alignments = tuple(np.linalg.lstsq(each, target, rcond=None)[0] for each in mapped)
+    clean = [each(site.x) for each, site in zip(maps, sites, strict=True)]
+    published = tuple(each + noise * rng.standard_normal(each.shape) for each in clean)
+    spread = np.std(np.vstack([rows @ turn for rows, turn in zip(published, alignments, strict=True)]))
+    return Collaboration(anchors, maps, mapped, published, alignments, noise, float(spread))
+
+
+def collaboration_accuracy(
+    sites: Sequence[Records], test: Records, width: int, seed: int, noise: float = 0.0, epochs: int = 12
+) -> float:
+    """One network on everybody's aligned records; test records are mapped by the first site."""
+    joint = collaborate(sites, width, seed, noise)
+    rows = np.vstack([joint.aligned(at, each) for at, each in enumerate(joint.published)])
+    weights = perceptron.train(rows, Records.joined(sites).y, epochs=epochs, seed=seed)
+    return perceptron.accuracy(weights, joint.returned(0, test.x), test.y)
+
+
+def published_noise(epsilon: float = EPSILON, delta: float = DELTA, reach: float = 1.0) -> float:
+    """The noise of DC-DP for columns of this range: the analytic Gaussian mechanism for one column."""
+    return reach / accountant.mu_for(epsilon, delta)
+
+
+def record_epsilon(distance: float, epsilon: float = EPSILON, delta: float = DELTA) -> float:
+    """What the published noise is worth, at the same delta, for records that are this far apart in norm.
+
+    >>> round(record_epsilon(1.0)), round(record_epsilon(28.0)) > 20_000
+    (50, True)
+    """
+    return accountant.epsilon(distance / published_noise(epsilon, delta), delta)
+
+
+# ---- models that travel ----------------------------------------------------------------------------------------------
+
+
+def federated(
+    sites: Sequence[Records],
+    seed: int,
+    *,
+    rounds: int = ROUNDS,
+    epochs: int = LOCAL_EPOCHS,
+    noise: float = 0.0,
+    clip: float | None = None,
+) -> Weights:
+    """FedAvg; with a clip and noise on what every client sends, FL-DP."""
+    rng = np.random.default_rng(seed)
+    weights = perceptron.start(sites[0].x.shape[1], 10, seed)
+    shares = np.array([len(site.y) for site in sites]) / sum(len(site.y) for site in sites)
+    for turn in range(rounds):
+        sent = []
+        for site in sites:
+            found = perceptron.train(site.x, site.y, epochs=epochs, seed=seed + turn, weights=weights)
+            sent.append([each + np.float32(noise) * _normal(rng, each.shape) for each in clipped(found, clip)])
+        weights = [
+            np.asarray(sum(share * one[at] for share, one in zip(shares, sent, strict=True)), dtype=np.float32)
+            for at in range(len(weights))
+        ]
+    return weights
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> perceptron.Singles:
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+def clipped(weights: Weights, clip: float | None) -> Weights:
+    """All weights together scaled to norm at most `clip`."""
+    if clip is None:
+        return weights
+    norm = math.sqrt(sum(float(np.sum(each * each)) for each in weights))
+    return [each * np.float32(min(1.0, clip / max(norm, 1e-30))) for each in weights]
+
+
+def federated_noise(
+    epsilon: float, delta: float, records: int, rounds: int = ROUNDS, clip: float = CLIP, *, exact: bool = False
+) -> float:
+    """FL-DP's noise on every weight a client sends: as published, or so that all rounds together are worth epsilon for
+    a record, which may move a client's weights by 2C in each."""
+    if records < 1 or rounds < 1:
+        raise BadParameter("federated learning needs a record and a round")
+    if exact:
+        return 2 * clip * math.sqrt(rounds) / accountant.mu_for(epsilon, delta)
+    return math.sqrt(2 * math.log(1.25 / delta)) * rounds * (2 * clip / records) / epsilon
+
+
+def federated_epsilons(epsilon: float, delta: float, records: int, rounds: int = ROUNDS) -> tuple[float, float]:
+    """What FL-DP as published is worth over all rounds at delta: if its sensitivity 2C/m held, and as proved (2C),
+    which is the same for a record as for a whole client.
+
+    >>> [round(each) for each in federated_epsilons(50.0, 0.01, 100)]
+    [24, 130627]
+    """
+    noise = federated_noise(epsilon, delta, records, rounds)
+    mu = 2 * CLIP * math.sqrt(rounds) / noise
+    return accountant.epsilon(mu / records, delta), accountant.epsilon(mu, delta)

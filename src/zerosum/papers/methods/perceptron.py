@@ -1,0 +1,98 @@
+"""The network of the Data Collaboration paper, inputs-512-128-classes with rectified units, in NumPy, trained by Adam.
+
+**Public or synthetic data only**, as in all of `zerosum.papers`.
+
+Tested in tests/papers/methods/test_collaboration_methods.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.arrays import Floats
+
+Singles = NDArray[np.float32]
+Labels = NDArray[np.int64]
+Weights = list[Singles]  # a matrix and a vector for each layer
+
+HIDDEN = (512, 128)
+BATCH, STEP = 32, 1e-3
+_FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8  # of Adam
+
+
+def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN) -> Weights:
+    """Uniform weights of size one over the root of what enters a unit, biases alike."""
+    rng, sizes = np.random.default_rng(seed), (inputs, *hidden, classes)
+    found: Weights = []
+    for before, after in itertools.pairwise(sizes):
+        end = 1 / math.sqrt(before)
+        found += [rng.uniform(-end, end, shape).astype(np.float32) for shape in ((before, after), (after,))]
+    return found
+
+
+def _layers(weights: Weights, x: Singles) -> list[Singles]:
+    """What enters every layer, and last the logits."""
+    seen = [x]
+    for at in range(0, len(weights), 2):
+        out = seen[-1] @ weights[at] + weights[at + 1]
+        seen.append(np.maximum(out, 0) if at + 2 < len(weights) else out)
+    return seen
+
+
+def gradient(weights: Weights, x: Singles, y: Labels) -> Weights:
+    """Of the mean cross-entropy."""
+    seen = _layers(weights, x)
+    logits = seen[-1] - seen[-1].max(axis=1, keepdims=True)
+    back = np.exp(logits)
+    back /= back.sum(axis=1, keepdims=True)
+    back[np.arange(len(y)), y] -= 1
+    back /= len(y)
+    found: Weights = []
+    for at in range(len(weights) - 2, -1, -2):
+        entered = seen[at // 2]
+        found = [entered.T @ back, back.sum(axis=0), *found]
+        if at:
+            back = (back @ weights[at].T) * (entered > 0)
+    return found
+
+
+def train(
+    x: Floats | Singles,
+    y: Labels,
+    *,
+    classes: int = 10,
+    epochs: int = 12,
+    seed: int = 0,
+    weights: Weights | None = None,
+    step: float = STEP,
+) -> Weights:
+    """Adam over shuffled batches, from given weights or from a start."""
+    rng = np.random.default_rng(seed)
+    x = np.ascontiguousarray(x, dtype=np.float32)
+    weights = [each.copy() for each in (weights or start(x.shape[1], classes, seed))]
+    mean, square = ([np.zeros_like(each) for each in weights] for _ in range(2))
+    count = 0
+    for _ in range(epochs):
+        order = rng.permutation(len(x))
+        for at in range(0, len(x), BATCH):
+            batch = order[at : at + BATCH]
+            count += 1
+            rate = np.float32(step * math.sqrt(1 - _SECOND**count) / (1 - _FIRST**count))
+            for w, g, m, s in zip(weights, gradient(weights, x[batch], y[batch]), mean, square, strict=True):
+                m += (1 - _FIRST) * (g - m)
+                s += (1 - _SECOND) * (g * g - s)
+                w -= rate * m / (np.sqrt(s) + _SMALL)
+    return weights
+
+
+def logits(weights: Weights, x: Floats | Singles) -> Singles:
+    return _layers(weights, np.asarray(x, dtype=np.float32))[-1]
+
+
+def accuracy(weights: Weights, x: Floats | Singles, y: Labels) -> float:
+    """The share of records whose class is the likeliest."""
+    return float(np.mean(np.argmax(logits(weights, x), axis=1) == y))
