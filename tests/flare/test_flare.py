@@ -20,6 +20,7 @@ from deployed import NAMES, Deployment, zerosum
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.in_process import InProcess
 from zerosum.flare.jobs import harden
+from zerosum.flare.provision import PROJECT
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
@@ -30,22 +31,6 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-
 
 BIN = Path(sys.executable).parent
 LEAD = "lead@hub.org"
-PROJECT = """
-api_version: 3
-name: hospitals
-description: four hospitals
-participants:
-  - {{name: localhost, type: server, org: hub, fed_learn_port: {port}, admin_port: {port}}}
-{clients}
-  - {{name: lead@hub.org, type: admin, org: hub, role: project_admin}}
-builders:
-  - path: nvflare.lighter.impl.workspace.WorkspaceBuilder
-    args: {{template_file: [master_template.yml]}}
-  - path: nvflare.lighter.impl.static_file.StaticFileBuilder
-    args: {{config_folder: config, scheme: grpc}}
-  - path: nvflare.lighter.impl.cert.CertBuilder
-  - path: nvflare.lighter.impl.signature.SignatureBuilder
-"""
 # FLARE's own interface for administrators, in a process of its own: it starts threads that outlive a test.
 ADMIN = """
 import sys, time
@@ -88,21 +73,13 @@ class Flare:
     def __init__(self, deployment: Deployment) -> None:
         self.deployment, self.folder = deployment, deployment.folder / "flare"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self.folder.mkdir()
-        clients = "\n".join(f"  - {{name: {name}, type: client, org: {name}}}" for name in NAMES)
-        (self.folder / "project.yml").write_text(PROJECT.format(port=free_port(), clients=clients))
-        command: list[str | Path] = [
-            BIN / "nvflare",
-            "provision",
-            "-p",
-            self.folder / "project.yml",
-            "-w",
-            self.folder / "kits",
-        ]
-        subprocess.run(command, check=True, capture_output=True)
-        self.kits = self.folder / "kits" / "hospitals" / "prod_00"
+        study = deployment.study(name="roster")
+        command = ["provision", study, "--out", self.folder, "--server", "localhost", "--port", free_port()]
+        done = zerosum(*command, "--admin", LEAD, cwd=deployment.folder)
+        assert done.returncode == 0, done.stderr
+        self.kits = self.folder / "work" / PROJECT / "prod_00"
         for name in ("localhost", *NAMES):
-            assert harden(self.kits / name)
+            assert harden(self.kits / name) == []  # it was
         self._keep_here()
 
     def _keep_here(self) -> None:
@@ -118,7 +95,15 @@ class Flare:
         path.write_text(json.dumps(resources))
 
     def start(self) -> None:
-        server = ["server.server_train", "-m", self.kits / "localhost", "-s", "fed_server.json", "--set", "org=hub"]
+        server = [
+            "server.server_train",
+            "-m",
+            self.kits / "localhost",
+            "-s",
+            "fed_server.json",
+            "--set",
+            "org=coordinator",
+        ]
         self._spawn("server", server, ZEROSUM_COORDINATOR=str(self.deployment.folder / "studies"))
         for name in NAMES:
             client = ["client.client_train", "-m", self.kits / name, "-s", "fed_client.json", "--set"]

@@ -9,8 +9,9 @@ import pytest
 
 from deployed import Deployment
 from zerosum.cli import _run
-from zerosum.errors import BadInput
+from zerosum.errors import BadInput, BadParameter
 from zerosum.flare.jobs import harden, write_job
+from zerosum.flare.provision import project, provision
 
 
 def make_kit(folder: Path) -> Path:
@@ -68,3 +69,15 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "job" / "meta.json").read_text())["min_clients"] == 4
     assert _run([str(word) for word in (*command, "--job", tmp_path / "job")]) == 2
     assert _run(["flare", "harden", str(make_kit(tmp_path / "kit"))]) == 0
+
+
+def test_a_project_has_everybody_and_refuses_names_that_flare_would_not_take(tmp_path: Path) -> None:
+    made = project(["north", "st.john-2"], "hub.example.org", 443, "lead@hub.org")
+    kinds = [(each["name"], each["type"]) for each in made["participants"]]
+    assert kinds[0] == ("hub.example.org", "server")
+    assert kinds[1:3] == [("north", "client"), ("st.john-2", "client")]
+    for sites, server, admin in ((["a b"], "hub", "x@y"), (["a"], "hub;", "x@y"), (["a"], "hub", "nobody")):
+        with pytest.raises(BadParameter):
+            provision(tmp_path / "kits", sites, server, 443, admin)
+    with pytest.raises(BadInput, match="exists already"):
+        provision(tmp_path, ["a"], "hub", 443, "x@y.org")

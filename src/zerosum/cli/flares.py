@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from zerosum.cli import terminal
-from zerosum.cli.app import flare_app
+from zerosum.cli.app import app, flare_app
 from zerosum.errors import BadParameter
 from zerosum.report.record import read_plan
 
@@ -48,3 +48,19 @@ def flare_harden(kit: Annotated[Path, typer.Argument(help="A FLARE kit, of a sit
 
     changed = harden(kit)
     terminal.out.print(f"changed: {', '.join(changed)}" if changed else "nothing to change", soft_wrap=True)
+
+
+@app.command()
+def provision(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML), for its roster.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the project and its kits.")],
+    server: Annotated[str, typer.Option(help="The FLARE server's host name, as sites reach it.")],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The one port that it listens on.")] = 443,
+    admin: Annotated[str, typer.Option(help="Who submits jobs, by e-mail address.")] = "lead@coordinator.org",
+) -> None:
+    """Make the FLARE kits of a roster: for the server, every site and the administrator, hardened."""
+    from zerosum.flare import provision as flare
+    from zerosum.study import Study
+
+    kits = flare.provision(out, [site.name for site in Study.load(study).sites], server, port, admin)
+    terminal.out.print(f"written to {kits}: give every site its own, and keep no copy", soft_wrap=True)
