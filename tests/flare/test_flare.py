@@ -216,6 +216,29 @@ def test_what_jobs_and_kits_name_is_there() -> None:
     subprocess.run([sys.executable, "-c", code, *names, "zerosum.flare.cells.Cells.exchange"], check=True)
 
 
+@pytest.mark.parametrize("where", ["server", "client"])
+def test_a_job_with_other_classes_than_ours_runs_nowhere(where: str, flare: Flare) -> None:
+    """Not even with FLARE's own: an administrator of FLARE runs nothing beside the data."""
+    folder, name = flare.deployment.folder, f"strange-{where}"
+    study, job = flare.deployment.study(name=name), folder / f"{name}-job"
+    command = ["flare", "job", study, "--state", folder / "studies" / name, "--out", folder / f"{name}-out"]
+    assert zerosum(*command, "--job", job, "--seconds", 5, "--wait", 5, cwd=folder).returncode == 0
+    path = job / "app" / "config" / f"config_fed_{where}.json"
+    config = json.loads(path.read_text())
+    if where == "server":
+        config["workflows"][0] = {"id": "other", "path": "nvflare.app_common.workflows.cyclic_ctl.CyclicController"}
+    else:
+        config["executors"][0]["executor"] = {"path": "nvflare.app_common.np.np_trainer.NPTrainer", "args": {}}
+    path.write_text(json.dumps(config))
+    assert flare.ended(flare.submit(job)) != ["FINISHED:COMPLETED"]
+    who = "localhost" if where == "server" else "north"
+    logs = "".join(each.read_text(errors="replace") for each in (flare.kits / who).rglob("*log*.txt"))
+    logs += (flare.folder / f"{'server' if where == 'server' else 'north'}.log").read_text(errors="replace")
+    assert f"{'CyclicController' if where == 'server' else 'NPTrainer'}'" in logs
+    assert "is not in allow_list" in logs
+    assert not (folder / f"{name}-out").exists()
+
+
 def test_a_relay_and_then_the_coordinators_job_are_killed(flare: Flare) -> None:
     """A killed relay is a lost site; a killed job is resumed by the next one, and nothing is spent twice."""
     deployment, folder = flare.deployment, flare.deployment.folder

@@ -20,6 +20,7 @@ def make_kit(folder: Path) -> Path:
     local.mkdir(parents=True)
     launcher = "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher"
     resources = {
+        "class_list_enforcement_mode": "warn",
         "class_allow_list": ["nvflare.app_common.executors.task_script_runner.TaskScriptRunner"],
         "allow_log_streaming": True,
         "components": [
@@ -39,6 +40,7 @@ def test_a_hardened_kit_runs_our_classes_and_no_code(tmp_path: Path) -> None:
     assert len(harden(kit)) == 2
     resources = json.loads((kit / "local" / "resources.json").read_text())
     assert resources["class_allow_list"] == ["zerosum.flare."]
+    assert resources["class_list_enforcement_mode"] == "enforce"
     assert not resources["allow_log_streaming"]
     assert [each["id"] for each in resources["components"]] == ["resource_manager", "process_launcher"]
     assert resources["components"][1]["path"] == "zerosum.flare.launcher.Launcher"

@@ -38,7 +38,7 @@ def harden(kit: Path) -> list[str]:
     local = kit / "local"
     resources, rights = _read(local, "resources.json"), _read(local, "authorization.json")
     before = json.dumps([resources, rights])
-    resources["class_allow_list"] = [ALLOWED]
+    resources |= {"class_allow_list": [ALLOWED], "class_list_enforcement_mode": "enforce"}
     resources["allow_log_streaming"] = False
     components = [each for each in resources.get("components", []) if each.get("id") not in _STREAMERS]
     for each in components:
