@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := .venv-torch
+FLARE := .venv-flare
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types docs tests slow test-torch format clean
+.PHONY: demo test lint types docs tests slow test-torch test-flare format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -35,6 +36,10 @@ slow: $(READY)
 test-torch: $(TORCH)/.ready
 	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators tests/benchmarks -k "torch or module_gradient or module_predictions or test_module"
 
+# A server and four sites over NVIDIA FLARE, with mutual TLS on loopback.
+test-flare: $(FLARE)/.ready
+	$(FLARE)/bin/pytest tests/flare
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -52,5 +57,12 @@ $(TORCH)/.ready: pyproject.toml requirements/ci.txt requirements/torch.txt
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+$(FLARE)/.ready: pyproject.toml requirements/ci.txt requirements/flare.txt
+	$(PYTHON) -m venv $(FLARE)
+	$(FLARE)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/ci.txt
+	$(FLARE)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/flare.txt
+	$(FLARE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(TORCH) build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TORCH) $(FLARE) build .mypy_cache .ruff_cache .pytest_cache

@@ -111,6 +111,14 @@ def test_on_the_command_line_and_again_when_it_is_over(deployment: Deployment) -
         begin(settings(deployment, study, "line"), folder / "line")
 
 
+def test_the_same_files_are_rehearsed_in_one_process(deployment: Deployment) -> None:
+    """With the keys that the roster names; ledgers are those of the sites, which do not serve meanwhile or do."""
+    study = Study.load(deployment.study(name="rehearsal"))
+    result = study.with_sites([deployment.site(name) for name in NAMES]).run()
+    assert result.participants == (NAMES,)
+    assert deployment.spent("north")[-1][0].startswith("rehearsal")
+
+
 def test_what_is_missing_is_said_before_anybody_is_asked(deployment: Deployment, tmp_path: Path) -> None:
     study = deployment.study(name="unfit")
     known = settings(deployment, study, "unfit")

@@ -21,5 +21,7 @@ site_app = typer.Typer(help="A site as a process of its own, beside its data.", 
 app.add_typer(site_app, name="site")
 coordinator_app = typer.Typer(help="The coordinator, as a process of its own.", no_args_is_help=True)
 app.add_typer(coordinator_app, name="coordinator")
+flare_app = typer.Typer(help="What NVIDIA FLARE is given, where it carries the messages.", no_args_is_help=True)
+app.add_typer(flare_app, name="flare")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]

@@ -34,6 +34,7 @@ from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.maps import draw_maps, write_maps
 from zerosum.report.record import Result
+from zerosum.secagg.keys import Identity
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.planning import MadeOf, coalition_of, identified, make_plan, pin
@@ -333,7 +334,13 @@ class Study(_Table):
             units = self._units(site, algorithm, on_scan)
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from error
-        return Site(site.name, units, policy, None if kept is None else kept.identity(site.name, units))
+        return Site(site.name, units, policy, self._identity(site, units, kept))
+
+    def _identity(self, site: SiteFile, units: Units, kept: Checkpoint | None) -> Identity | None:
+        """A site's own key where the roster names its identity, else one that is kept with the study, or a new one."""
+        if any(each.identity is not None for each in self.sites if each.name == site.name):
+            return site.keep_identity()
+        return None if kept is None else kept.identity(site.name, units)
 
     def _units(self, site: SiteFile, algorithm: Algorithm, on_scan: OnScan) -> Units:
         if self.imaging is not None and self.space is not None:

@@ -1,0 +1,76 @@
+"""The engine over FLARE's job cells: one buffer a message, replies as they come.
+
+A site that computes may take as long as the time-out; one whose relay no longer answers a ping is lost in seconds. A
+loss that is seen while FLARE itself ends the job is none: the exchange is interrupted, nothing is written down, and a
+new job resumes the study.
+
+Tested in tests/flare/test_flare.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from nvflare.apis.signal import Signal
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.utils import new_cell_message
+
+CHANNEL, FRAME, PING = "zerosum", "frame", "ping"
+_PING_SECONDS = 2.0
+
+
+class Interrupted(Exception):
+    """FLARE is ending the job; no site is to blame."""
+
+
+class Cells:
+    """Carries the frames of one study, named by its plan's digest, to the job cells of its sites."""
+
+    def __init__(self, cell: Any, targets: Mapping[str, str], plan: str, abort: Signal, seconds: float) -> None:
+        self._cell, self._targets, self._study = cell, dict(targets), bytes.fromhex(plan)
+        self._abort, self._seconds = abort, seconds
+        self._pool = ThreadPoolExecutor(max(len(self._targets), 1), thread_name_prefix="zerosum-site")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False)
+
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+        asked = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
+        for done in as_completed(asked):
+            name, reply = asked.pop(done), done.result()
+            if reply is None and self._abort.triggered:
+                raise Interrupted("FLARE is ending the job: submit it again to go on")
+            yield name, reply
+
+    def _carry(self, name: str, frame: bytes) -> bytes | None:
+        if name not in self._targets:
+            return None
+        end = time.monotonic() + self._seconds
+        reply = self._send(
+            name,
+            FRAME,
+            self._study + frame,
+            min(_PING_SECONDS, self._seconds),
+            progress_wait_cb=lambda: time.monotonic() < end and self._alive(name),
+        )
+        code, payload = reply.get_header(MessageHeaderKey.RETURN_CODE), reply.payload
+        return bytes(payload) if code == ReturnCode.OK and payload is not None else None
+
+    def _alive(self, name: str) -> bool:
+        reply = self._send(name, PING, b"", _PING_SECONDS)
+        return bool(reply.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.OK)
+
+    def _send(self, name: str, topic: str, payload: bytes, seconds: float, **more: Any) -> Any:
+        return self._cell.send_request(
+            channel=CHANNEL,
+            topic=topic,
+            target=self._targets[name],
+            request=new_cell_message({}, payload),
+            timeout=seconds,
+            optional=True,
+            abort_signal=self._abort,
+            **more,
+        )

@@ -1,0 +1,73 @@
+"""What FLARE is given: a job for its administrator to submit, and kits that run nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from zerosum.errors import BadInput
+from zerosum.kernel.names import check_name
+
+ALLOWED = "zerosum.flare."  # classes that a job may name
+_RIGHTS = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")  # what one word stood for
+_STREAMERS = {"site_log_streamer", "log_receiver"}  # they send a site's logs to the server
+
+
+def write_job(folder: Path, study: str, sites: int) -> None:
+    """A job folder for the study of a state folder, by that folder's name. It holds no code and no data."""
+    check_name("a study", study)
+    if folder.exists():
+        raise BadInput(f"{folder} exists already; choose another place for the job")
+    meta = {"name": study, "min_clients": sites, "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}}
+    server = {"id": "zerosum", "path": f"{ALLOWED}controller.Coordinator", "args": {"study": study}}
+    relay = {"tasks": ["zerosum"], "executor": {"path": f"{ALLOWED}relay.Relay", "args": {}}}
+    config = folder / "app" / "config"
+    try:
+        config.mkdir(parents=True)
+        _write(folder / "meta.json", meta)
+        _write(config / "config_fed_server.json", {"format_version": 2, "workflows": [server]})
+        _write(config / "config_fed_client.json", {"format_version": 2, "executors": [relay]})
+    except OSError as error:
+        raise BadInput(f"the job cannot be written to {folder}: {error.strerror}") from error
+
+
+def harden(kit: Path) -> list[str]:
+    """Let a FLARE kit, of a site or of the server, run the classes of this package and nothing else: no code from jobs,
+    no shell, no logs sent away. Returns what was changed; a second time nothing is."""
+    local = kit / "local"
+    resources, rights = _read(local, "resources.json"), _read(local, "authorization.json")
+    before = json.dumps([resources, rights])
+    resources |= {"class_allow_list": [ALLOWED], "class_list_enforcement_mode": "enforce"}
+    resources["allow_log_streaming"] = False
+    components = [each for each in resources.get("components", []) if each.get("id") not in _STREAMERS]
+    for each in components:
+        if each.get("id") == "process_launcher" and "client" in str(each.get("path", "")).lower():
+            each["path"] = f"{ALLOWED}launcher.Launcher"
+    resources["components"] = components
+    permissions = rights.get("permissions", {})
+    for name, role in permissions.items():
+        named = dict.fromkeys(_RIGHTS, role) if isinstance(role, str) else role
+        permissions[name] = named | {"byoc": "none", "shell_commands": "none"}
+    if json.dumps([resources, rights]) == before and (local / "resources.json").exists():
+        return []
+    _write(local / "resources.json", resources)
+    _write(local / "authorization.json", rights)
+    return [str(local / "resources.json"), str(local / "authorization.json")]
+
+
+def _read(local: Path, name: str) -> dict[str, Any]:
+    """A kit's own file, or the default that FLARE put there."""
+    for path in (local / name, local / f"{name}.default"):
+        if path.exists():
+            try:
+                found = json.loads(path.read_bytes())
+            except (OSError, ValueError) as error:
+                raise BadInput(f"{path} cannot be read") from error
+            if isinstance(found, dict):
+                return found
+    raise BadInput(f"{local.parent} is no FLARE kit: it has no local/{name}.default")
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    path.write_text(json.dumps(record, indent=2) + "\n")

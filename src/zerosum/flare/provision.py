@@ -1,0 +1,71 @@
+"""A FLARE project from a study's roster: kits for the server, for every site and for the administrator, hardened.
+
+The keys in these kits are TLS keys, made by FLARE on this machine, and carry bytes. What sites sign with is made at
+each site (`identity.key`) and is no part of this. Where TLS keys must be made at the sites too, let FLARE do it
+(`nvflare cert request`, `nvflare cert approve`, `nvflare package`) and harden what it packages.
+
+Tested in tests/flare/test_flare.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from zerosum.errors import BadInput, BadParameter
+from zerosum.flare.jobs import harden
+
+PROJECT = "zerosum"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_LIGHTER = "nvflare.lighter.impl."
+
+
+def provision(folder: Path, sites: Sequence[str], server: str, port: int, admin: str) -> Path:
+    """Have FLARE make the kits of a new project, harden them, and return the folder they lie in."""
+    for name in (*sites, server):
+        if not _NAME.fullmatch(name):
+            raise BadParameter("FLARE takes letters, digits, dots, hyphens and underscores in the names of sites")
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+", admin):
+        raise BadParameter("FLARE's administrator is named by an e-mail address")
+    if folder.exists():
+        raise BadInput(f"{folder} exists already; choose another place for the kits")
+    tool = Path(sys.executable).parent / "nvflare"
+    if not tool.exists():
+        raise BadInput("NVIDIA FLARE is not installed here: pip install 'zerosum[nvflare]'")
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "project.yml").write_text(
+        json.dumps(project(sites, server, port, admin), indent=2) + "\n"
+    )  # JSON is YAML
+    command: list[str | Path] = [tool, "provision", "-p", folder / "project.yml", "-w", folder / "work"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    kits = folder / "work" / PROJECT / "prod_00"
+    if done.returncode != 0 or not kits.is_dir():
+        raise BadInput("FLARE did not make the kits", detail=(done.stderr or done.stdout)[-2000:])
+    for name in (server, *sites):
+        harden(kits / name)
+    return kits
+
+
+def project(sites: Sequence[str], server: str, port: int, admin: str) -> dict[str, Any]:
+    """A project as FLARE reads it."""
+    return {
+        "api_version": 3,
+        "name": PROJECT,
+        "description": "sites that compute together with Zerosum",
+        "participants": [
+            {"name": server, "type": "server", "org": "coordinator", "fed_learn_port": port, "admin_port": port},
+            *({"name": name, "type": "client", "org": name.replace("-", "_").replace(".", "_")} for name in sites),
+            {"name": admin, "type": "admin", "org": "coordinator", "role": "project_admin"},
+        ],
+        "builders": [
+            {"path": f"{_LIGHTER}workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml"]}},
+            {"path": f"{_LIGHTER}static_file.StaticFileBuilder", "args": {"config_folder": "config", "scheme": "grpc"}},
+            {"path": f"{_LIGHTER}cert.CertBuilder"},
+            {"path": f"{_LIGHTER}signature.SignatureBuilder"},
+        ],
+    }

@@ -1,0 +1,86 @@
+"""FLARE's end at a site: it hands bytes to the socket of the site's own process, and the answer back, unread.
+
+Where the socket is comes from this machine ($ZEROSUM_SITE_SOCKET), never from a job. Frames are taken from the server's
+own job cell only: an administrator's certificate passes TLS too.
+
+Tested in tests/flare/test_flare.py.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode as TaskCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.utils import new_cell_message
+
+from zerosum.errors import Malformed
+from zerosum.flare.cells import CHANNEL, FRAME, PING
+from zerosum.protocol.codec import MAX_FRAME
+from zerosum.protocol.stream import connect, read, write
+
+_DIGEST = 32  # bytes of a plan's digest, before each frame
+
+
+class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
+    """`seconds` is how long the site's process may take for one reply."""
+
+    def __init__(self, seconds: float = 3600.0) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._stream: socket.socket | None = None
+        self._mutex = threading.Lock()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="zerosum-relay")
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        if event_type != EventType.START_RUN:
+            return
+        cell, server = fl_ctx.get_engine().get_cell(), f"server.{fl_ctx.get_job_id()}"
+        cell.register_request_cb(channel=CHANNEL, topic=FRAME, cb=self._take, server=server)
+        cell.register_request_cb(channel=CHANNEL, topic=PING, cb=lambda request: _reply(ReturnCode.OK))
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        return make_reply(TaskCode.TASK_UNKNOWN)  # frames come by cell, not as tasks
+
+    def _take(self, request: Any, server: str) -> Any | Future[Any]:
+        if request.get_header(MessageHeaderKey.ORIGIN) != server:
+            return _reply(ReturnCode.INVALID_REQUEST)
+        return self._pool.submit(self._carry, bytes(request.payload or b""))
+
+    def _carry(self, payload: bytes) -> Any:
+        if len(payload) < _DIGEST:
+            return _reply(ReturnCode.INVALID_REQUEST)
+        try:
+            with self._mutex:
+                return _reply(ReturnCode.OK, self._ask(payload[:_DIGEST], payload[_DIGEST:]))
+        except (OSError, Malformed, KeyError) as error:
+            self.logger.warning(f"the site's process does not answer: {type(error).__name__}")
+            return _reply(ReturnCode.SERVICE_UNAVAILABLE)
+
+    def _ask(self, study: bytes, frame: bytes) -> bytes:
+        stream = self._stream or connect(Path(os.environ["ZEROSUM_SITE_SOCKET"]), self._seconds)
+        self._stream = None
+        try:
+            write(stream, study, frame)
+            arrived = read(stream, MAX_FRAME)
+            if arrived is None or arrived[0] != study:
+                raise ConnectionError("no reply to what was asked")
+        except BaseException:
+            stream.close()
+            raise
+        self._stream = stream
+        return arrived[1]
+
+
+def _reply(code: str, payload: bytes = b"") -> Any:
+    return new_cell_message({MessageHeaderKey.RETURN_CODE: code}, payload)

@@ -1,0 +1,85 @@
+"""What FLARE is given: jobs without code, and kits that run nothing but Zerosum. No FLARE is needed to write either."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deployed import Deployment
+from zerosum.cli import _run
+from zerosum.errors import BadInput, BadParameter
+from zerosum.flare.jobs import harden, write_job
+from zerosum.flare.provision import project, provision
+
+
+def make_kit(folder: Path) -> Path:
+    """The two files of a FLARE 2.9 kit that matter here, shortened."""
+    local = folder / "local"
+    local.mkdir(parents=True)
+    launcher = "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher"
+    resources = {
+        "class_list_enforcement_mode": "warn",
+        "class_allow_list": ["nvflare.app_common.executors.task_script_runner.TaskScriptRunner"],
+        "allow_log_streaming": True,
+        "components": [
+            {"id": "resource_manager", "path": "nvflare.x", "args": {}},
+            {"id": "process_launcher", "path": launcher, "args": {}},
+            {"id": "site_log_streamer", "path": "nvflare.y", "args": {}},
+        ],
+    }
+    rights = {"permissions": {"project_admin": "any", "lead": {"submit_job": "any", "byoc": "any"}, "member": {}}}
+    (local / "resources.json.default").write_text(json.dumps(resources))
+    (local / "authorization.json.default").write_text(json.dumps(rights))
+    return folder
+
+
+def test_a_hardened_kit_runs_our_classes_and_no_code(tmp_path: Path) -> None:
+    kit = make_kit(tmp_path / "kit")
+    assert len(harden(kit)) == 2
+    resources = json.loads((kit / "local" / "resources.json").read_text())
+    assert resources["class_allow_list"] == ["zerosum.flare."]
+    assert resources["class_list_enforcement_mode"] == "enforce"
+    assert not resources["allow_log_streaming"]
+    assert [each["id"] for each in resources["components"]] == ["resource_manager", "process_launcher"]
+    assert resources["components"][1]["path"] == "zerosum.flare.launcher.Launcher"
+    rights = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
+    assert all((role["byoc"], role["shell_commands"]) == ("none", "none") for role in rights.values())
+    assert rights["project_admin"]["submit_job"] == "any"
+    assert harden(kit) == []
+    with pytest.raises(BadInput, match="no FLARE kit"):
+        harden(tmp_path)
+
+
+def test_a_job_names_a_study_and_brings_nothing_else(tmp_path: Path) -> None:
+    write_job(tmp_path / "job", "vitals", 4)
+    files = sorted(str(path.relative_to(tmp_path / "job")) for path in (tmp_path / "job").rglob("*") if path.is_file())
+    assert files == ["app/config/config_fed_client.json", "app/config/config_fed_server.json", "meta.json"]
+    server = json.loads((tmp_path / "job" / files[1]).read_text())
+    assert server["workflows"][0]["args"] == {"study": "vitals"}
+    with pytest.raises(BadInput, match="exists already"):
+        write_job(tmp_path / "job", "vitals", 4)
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    study = deployment.study()
+    command = ["flare", "job", study, "--state", tmp_path / "studies" / "vitals", "--out", tmp_path / "out"]
+    assert _run([str(word) for word in (*command, "--job", tmp_path / "job")]) == 0
+    assert (tmp_path / "studies" / "vitals" / "journal").exists()
+    assert json.loads((tmp_path / "job" / "meta.json").read_text())["min_clients"] == 4
+    assert _run([str(word) for word in (*command, "--job", tmp_path / "job")]) == 2
+    assert _run(["flare", "harden", str(make_kit(tmp_path / "kit"))]) == 0
+
+
+def test_a_project_has_everybody_and_refuses_names_that_flare_would_not_take(tmp_path: Path) -> None:
+    made = project(["north", "st.john-2"], "hub.example.org", 443, "lead@hub.org")
+    kinds = [(each["name"], each["type"]) for each in made["participants"]]
+    assert kinds[0] == ("hub.example.org", "server")
+    assert kinds[1:3] == [("north", "client"), ("st.john-2", "client")]
+    for sites, server, admin in ((["a b"], "hub", "x@y"), (["a"], "hub;", "x@y"), (["a"], "hub", "nobody")):
+        with pytest.raises(BadParameter):
+            provision(tmp_path / "kits", sites, server, 443, admin)
+    with pytest.raises(BadInput, match="exists already"):
+        provision(tmp_path, ["a"], "hub", 443, "x@y.org")
