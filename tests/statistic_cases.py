@@ -51,7 +51,7 @@ def _weights(columns: int, hidden: int, classes: int) -> NDArray[np.float64]:
 
 SMALL: list[Case] = [
     ("feature_moments", {"columns": 3, "features": _PLAIN}),
-    ("feature_moments", {"columns": 3, "features": _PLAIN, "part": "held-out", "hold_out": 0.4, "count": True}),
+    ("feature_moments", {"columns": 3, "features": _PLAIN, "part": "held-out", "hold_out": 0.9, "count": True}),
     ("softmax_gradient", {**_SOFTMAX, "clip": 0.4}),
     ("softmax_gradient", {**_SOFTMAX, "clip": 0.5, "part": "fitted", "hold_out": 0.3}),
     ("softmax_gradient", {**_SOFTMAX_OF_WAVES, "clip": 0.3}),
