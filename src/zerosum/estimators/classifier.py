@@ -21,8 +21,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import JointEstimator, Tables, bad_data
-from zerosum.estimators.regression import JointRegression
+from zerosum.estimators.base import JointEstimator, RangedEstimator, Tables, bad_data
+from zerosum.estimators.supervised import Supervised
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
 from zerosum.statistics.features import FeatureMap, build
@@ -30,7 +30,7 @@ from zerosum.statistics.softmax import BIAS
 from zerosum.study import DEFAULT_SCHEME, Unit
 
 
-class JointClassifier(ClassifierMixin, JointRegression):  # type: ignore[misc]  # sklearn is untyped
+class JointClassifier(ClassifierMixin, Supervised, RangedEstimator):  # type: ignore[misc]  # sklearn is untyped
     """What classifiers share: public classes, the class of every row as its last column, and probabilities.
 
     A subclass has `classes`, and says how far each class is ahead for rows of its own (`_logits`).
@@ -76,9 +76,6 @@ class JointClassifier(ClassifierMixin, JointRegression):  # type: ignore[misc]  
         if not sound:
             raise BadData("some values of y are none of the classes: Unknown label type")
         return np.asarray(order[place], dtype=np.float64)
-
-    def _response_range(self, tables: Tables) -> tuple[float, float]:
-        return 0.0, float(len(self.classes_) - 1)
 
     @property
     def _class_names(self) -> tuple[Any, ...]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import RangedEstimator, Tables, bad_data, several_tables
+from zerosum.estimators.base import RangedEstimator, Tables, bad_data
+from zerosum.estimators.supervised import Supervised
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
@@ -29,13 +29,11 @@ from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Unit
 
 
-class JointRegression(RangedEstimator):
-    """What regressions share: the response joins the features as their last column, and the table of coefficients.
+class JointRegression(Supervised, RangedEstimator):
+    """What regressions share: public ranges, offsets and weights, and the table of coefficients.
 
     A subclass says what is public about the response (`_response_range`, `_coded`).
     """
-
-    _roles: tuple[str, ...] = ()  # what stands between features and response in this fit
 
     def __init__(
         self,
@@ -110,74 +108,16 @@ class JointRegression(RangedEstimator):
         ZerosumError
             What is wrong with the parameters or the data, or which site refuses and why.
         """
-        if y is None:
-            raise BadData(
-                "requires y to be passed, but the target y is None: give the response of every row, by site as X is"
-            )
-
-        def tables(scheme: Scheme) -> Tables:
-            found = self._tables(X, sites, scheme)
-            given = {name: values for name, values in (("offset", offset), ("weights", weights)) if values is not None}
-            self._roles = tuple(given)
-            vectors = {name: self._by_table(name, values, found, X, sites) for name, values in given.items()}
-            responses = self._by_table("y", y, found, X, sites)
-            self._see(responses)
-            for name, values in vectors.items():
-                found = {site: self._with_role(name, units, values[site]) for site, units in found.items()}
-            return {name: self._with(found[name], responses[name]) for name in found}
-
-        return self._fit(tables)
+        return self._fit_to(X, y, sites, {"offset": offset, "weights": weights})
 
     # ---- the response ----------------------------------------------------------------------------------------------
 
-    def _by_table(self, what: str, given: Any, tables: Tables, X: Any, sites: ArrayLike | None) -> dict[str, Any]:
-        """A vector for each site, given as X is."""
-        by_site = isinstance(X, Mapping) or several_tables(X, self._dimensions)
-        names = list(tables)
-        if by_site and isinstance(given, Mapping):
-            if {str(name) for name in given} != set(names):
-                raise BadData(f"X and {what} must name the same sites")
-            return {str(name): column_or_1d(value) for name, value in given.items()}
-        if by_site:
-            if not isinstance(given, list | tuple) or len(given) != len(names):
-                raise BadData(f"where X has a table for each site, {what} has a vector for each")
-            return {name: column_or_1d(value) for name, value in zip(names, given, strict=True)}
-        whole = column_or_1d(given, warn=True)
-        if sites is not None:
-            labels = np.array([str(label) for label in column_or_1d(sites).tolist()])
-            return {name: whole[labels == name] if len(whole) == len(labels) else whole for name in names}
-        cut = len(tables[names[0]].rows)
-        return {names[0]: whole[:cut], names[1]: whole[cut:]}
-
     def _with_role(self, what: str, units: Units, values: Any) -> Units:
-        """The rows with an offset or a weight as one more column."""
-        if len(values) != len(units.rows):
-            raise BadData(f"inconsistent numbers of samples: {what} must have a value for each row of X")
-        column = JointRegression._coded(self, values)
-        if not np.all(np.isfinite(column)):
-            raise BadData(f"some values of {what} are not finite (NaN or infinity)")
-        if what == "weights" and np.any((column < 0) | (column > 1)):
+        joined = super()._with_role(what, units, values)
+        weights = np.asarray(joined.rows)[:, -1]
+        if what == "weights" and np.any((weights < 0) | (weights > 1)):
             raise BadData("weights must lie in 0 to 1")
-        return replace(units, rows=np.column_stack([np.asarray(units.rows, dtype=np.float64), column]))
-
-    def _with(self, units: Units, values: Any) -> Units:
-        if len(values) != len(units.rows):
-            raise BadData("inconsistent numbers of samples: y must have a value for each row of X")
-        coded = self._coded(values)
-        if not np.all(np.isfinite(coded)):
-            raise BadData("some values of y are not finite (NaN or infinity)")
-        return replace(units, rows=np.column_stack([np.asarray(units.rows, dtype=np.float64), coded]))
-
-    def _see(self, vectors: Mapping[str, Any]) -> None:
-        """Before responses are coded; only what is public, or a seeded run, may look at them."""
-
-    def _coded(self, values: Any) -> Floats:
-        if np.iscomplexobj(values):
-            raise BadData("y, offset and weights must hold real numbers: Complex data not supported")
-        try:
-            return np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise BadData("some values of y, offset or weights are not numbers") from None
+        return joined
 
     @abstractmethod
     def _response_range(self, tables: Tables) -> tuple[float, float]:
@@ -198,10 +138,6 @@ class JointRegression(RangedEstimator):
         self._note("the range of the response was read off the data, which is not private")
         low, high = float(np.min(values)), float(np.max(values))
         return low, high if high > low else low + 1.0
-
-    @property
-    def _columns(self) -> tuple[str, ...]:
-        return (*super()._columns, *self._roles, "response")
 
     def _offset_ends(self, tables: Tables) -> tuple[float, float]:
         """The range of the offset: as given, or in a seeded run as found."""
@@ -272,16 +208,6 @@ class JointRegression(RangedEstimator):
         if column.shape != np.shape(predictor) or not np.all(np.isfinite(column)):
             raise BadData("offset must have a finite number for each row")
         return np.asarray(predictor + column)
-
-    def _own_rows(self, X: Any) -> Floats:
-        check_is_fitted(self, "result_")
-        if isinstance(X, Units | Mapping) or several_tables(X, (2,)):
-            raise BadData("only one array can be predicted: do it for each site, where the site's rows are")
-        with bad_data():
-            rows = self._rows(X, first=False)
-        if not np.all(np.isfinite(rows)):
-            raise BadData("rows that are predicted must be whole: some values are missing")
-        return rows
 
 
 class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  # sklearn is untyped

@@ -1,0 +1,142 @@
+"""What estimators with a response share: it joins the features as their last column.
+
+Tested in tests/estimators/test_regression_estimators.py.
+"""
+
+# mypy: disable-error-code="import-untyped"
+# scikit-learn ships no types
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from zerosum.arrays import Floats
+from zerosum.errors import BadData
+from zerosum.estimators.base import JointEstimator, Tables, bad_data, several_tables
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.units import Units
+
+
+class Supervised(JointEstimator):
+    """An estimator that is fitted to a response: a number or a class for every row.
+
+    A subclass says how responses are coded (`_see`, `_coded`), and may put more columns before them (`_roles`).
+    """
+
+    _roles: tuple[str, ...] = ()  # what stands between features and response in this fit
+
+    def fit(self, X: Any, y: Any = None, *, sites: ArrayLike | None = None) -> Self:
+        """Run one study over the sites, and spend what it costs at each of them.
+
+        Parameters
+        ----------
+        X : list or dict of (rows, n_features) arrays or Units, or one array
+            One table of features per site, called "site 0", "site 1", ... in a list. One array needs `sites`, but for
+            the schemes "pooled" and "non-private", where one holder has all rows.
+        y : list or dict of vectors, or one vector
+            The response or class of every row, by site as X is.
+        sites : array of shape (rows,), optional
+            For one array, the name of the site that holds each row.
+
+        Returns
+        -------
+        self
+            The fitted estimator. If the fit fails, what the last one learned is kept.
+
+        Raises
+        ------
+        ZerosumError
+            What is wrong with the parameters or the data, or which site refuses and why.
+        """
+        return self._fit_to(X, y, sites, {})
+
+    def _fit_to(self, X: Any, y: Any, sites: ArrayLike | None, roles: Mapping[str, Any]) -> Self:
+        if y is None:
+            raise BadData(
+                "requires y to be passed, but the target y is None: give the response of every row, by site as X is"
+            )
+
+        def tables(scheme: Scheme) -> Tables:
+            found = self._tables(X, sites, scheme)
+            given = {name: values for name, values in roles.items() if values is not None}
+            self._roles = tuple(given)
+            vectors = {name: self._by_table(name, values, found, X, sites) for name, values in given.items()}
+            responses = self._by_table("y", y, found, X, sites)
+            self._see(responses)
+            for name, values in vectors.items():
+                found = {site: self._with_role(name, units, values[site]) for site, units in found.items()}
+            return {name: self._with(found[name], responses[name]) for name in found}
+
+        return self._fit(tables)
+
+    def _by_table(self, what: str, given: Any, tables: Tables, X: Any, sites: ArrayLike | None) -> dict[str, Any]:
+        """A vector for each site, given as X is."""
+        by_site = isinstance(X, Mapping) or several_tables(X, self._dimensions)
+        names = list(tables)
+        if by_site and isinstance(given, Mapping):
+            if {str(name) for name in given} != set(names):
+                raise BadData(f"X and {what} must name the same sites")
+            return {str(name): column_or_1d(value) for name, value in given.items()}
+        if by_site:
+            if not isinstance(given, list | tuple) or len(given) != len(names):
+                raise BadData(f"where X has a table for each site, {what} has a vector for each")
+            return {name: column_or_1d(value) for name, value in zip(names, given, strict=True)}
+        whole = column_or_1d(given, warn=True)
+        if sites is not None:
+            labels = np.array([str(label) for label in column_or_1d(sites).tolist()])
+            return {name: whole[labels == name] if len(whole) == len(labels) else whole for name in names}
+        cut = len(tables[names[0]].rows)
+        return {names[0]: whole[:cut], names[1]: whole[cut:]}
+
+    def _with_role(self, what: str, units: Units, values: Any) -> Units:
+        """The rows with one more column that is no feature."""
+        if len(values) != len(units.rows):
+            raise BadData(f"inconsistent numbers of samples: {what} must have a value for each row of X")
+        column = numbers(values)
+        if not np.all(np.isfinite(column)):
+            raise BadData(f"some values of {what} are not finite (NaN or infinity)")
+        return replace(units, rows=np.column_stack([np.asarray(units.rows, dtype=np.float64), column]))
+
+    def _with(self, units: Units, values: Any) -> Units:
+        if len(values) != len(units.rows):
+            raise BadData("inconsistent numbers of samples: y must have a value for each row of X")
+        coded = self._coded(values)
+        if not np.all(np.isfinite(coded)):
+            raise BadData("some values of y are not finite (NaN or infinity)")
+        return replace(units, rows=np.column_stack([np.asarray(units.rows, dtype=np.float64), coded]))
+
+    def _see(self, vectors: Mapping[str, Any]) -> None:
+        """Before responses are coded; only what is public, or a seeded run, may look at them."""
+
+    def _coded(self, values: Any) -> Floats:
+        """Responses as numbers."""
+        return numbers(values)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return (*super()._columns, *self._roles, "response")
+
+    def _own_rows(self, X: Any) -> Floats:
+        check_is_fitted(self, "result_")
+        if isinstance(X, Units | Mapping) or several_tables(X, (2,)):
+            raise BadData("only one array can be predicted: do it for each site, where the site's rows are")
+        with bad_data():
+            rows = self._rows(X, first=False)
+        if not np.all(np.isfinite(rows)):
+            raise BadData("rows that are predicted must be whole: some values are missing")
+        return rows
+
+
+def numbers(values: Any) -> Floats:
+    """A vector of real numbers, or one sentence."""
+    if np.iscomplexobj(values):
+        raise BadData("y, offset and weights must hold real numbers: Complex data not supported")
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadData("some values of y, offset or weights are not numbers") from None
