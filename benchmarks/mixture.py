@@ -25,7 +25,8 @@ from sklearn.mixture import GaussianMixture as Plain
 from zerosum.algorithms import Mixture
 from zerosum.algorithms.metrics import component_error
 from zerosum.kernel.units import Units
-from zerosum.papers.figures.mixture import Made, Point, published_errors
+from zerosum.papers.figures.components import Point
+from zerosum.papers.figures.mixture import Made, published_errors
 from zerosum.study.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]

@@ -36,7 +36,7 @@ from zerosum.algorithms import Estimate, Topics
 from zerosum.algorithms.metrics import component_error
 from zerosum.data.documents import counted
 from zerosum.kernel.units import Units
-from zerosum.papers.figures.mixture import Point
+from zerosum.papers.figures.components import Point
 from zerosum.papers.figures.topics import Made, published_errors
 from zerosum.study.rehearsal import Rehearsal
 

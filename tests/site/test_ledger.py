@@ -14,24 +14,12 @@ from typing import Any
 
 import pytest
 
+from spends import ACCOUNT, CAP, spend
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
 from zerosum.kernel.accountant import compose, epsilon, mixed_epsilon, mu_for
 from zerosum.kernel.events import Subsampled
 from zerosum.site.account import Account, Cap, Spend
 from zerosum.site.ledger import Ledger
-
-ACCOUNT, CAP = Account("cohort", "person", "replace-one"), Cap(10.0, 1e-5)
-
-
-def spend(number: int = 0, mu: float = 0.1, **fields: Any) -> Spend:
-    given: dict[str, Any] = {
-        "study": "s",
-        "attempt": 0,
-        "unit": "person",
-        "statistic": "mean",
-        "sensitivity": 2.0,
-    }
-    return Spend(round=number, mu=mu, request="c0ffee", **given | fields)
 
 
 def grown(path: Path, entries: int) -> Path:
@@ -475,6 +463,18 @@ def test_a_ledger_held_by_another_is_refused_after_a_while(path: Path) -> None:
         ledger.record(spend(1), CAP)
 
 
+def test_a_step_that_nobody_reserved_is_damage(path: Path) -> None:
+    with Ledger.open(path, ACCOUNT) as ledger:
+        ledger.record(spend(0), CAP, "aa")
+        with pytest.raises(LedgerRefused, match="no step left"):
+            ledger.draw("s", 1, 0, "c0ffee", "aa")
+        digest = ledger.entries()[-1].digest
+    step = {"study": "s", "round": 1, "attempt": 0, "request": "aa", "reservation": 1}
+    body = json.dumps({"draw": step, "plan": "aa", "number": 2, "recorded": "", "version": "0"})
+    tamper(path, "INSERT INTO chain VALUES (2, ?, ?)", body, hashlib.sha256(f"{digest}\n{body}".encode()).hexdigest())
+    refused(path, "nobody reserved")
+
+
 # ---- finite arithmetic ---------------------------------------------------------------------------------------
 
 
@@ -489,75 +489,3 @@ def test_the_distance_of_finite_arithmetic_is_paid_for(tmp_path: Path) -> None:
         assert plain < ledger.epsilon(1e-5) < plain * 1.001
         with pytest.raises(BudgetExceeded):
             ledger.record(replace(spend, round=2, mu=0.0, distance=1e-8), Cap(10.0, 1e-5))
-
-
-# ---- phases, and studies that go on ------------------------------------------------------------------------
-
-
-def test_a_phase_is_charged_once_and_drawn_down(path: Path) -> None:
-    with Ledger.open(path, ACCOUNT) as ledger:
-        ledger.record(spend(0, 0.5), CAP, "aa")
-        reserved = ledger.record(spend(1, 0.1, steps=4), CAP, "aa")
-        before = ledger.epsilon(1e-5)
-        assert before == pytest.approx(epsilon(compose([0.5] + [0.1] * 4), 1e-5))
-        drawn = [ledger.draw("s", round, 0, "c0ffee", "aa") for round in (2, 3)]
-        ledger.record(spend(3, 0.1, attempt=1), CAP, "aa")  # once more: charged again, and the phase goes on
-        drawn.append(ledger.draw("s", 4, 0, "c0ffee", "aa"))
-        assert [each.reservation for each in drawn] == [reserved.number] * 3
-        with pytest.raises(LedgerRefused, match="no step left"):
-            ledger.draw("s", 5, 0, "c0ffee", "aa")
-        assert ledger.mu == pytest.approx(compose([0.5] + [0.1] * 5))
-    with Ledger.inspect(path) as ledger:
-        assert ledger.draws() == drawn
-        assert [entry.spend.steps for entry in ledger.entries()] == [1, 4, 1]
-        assert [entry.plan for entry in ledger.entries()] == ["aa"] * 3
-        assert ledger.verify() == 6
-        with pytest.raises(LedgerRefused, match="opened to be read"):
-            ledger.draw("s", 5, 0, "c0ffee", "aa")
-
-
-def test_rounds_of_a_plan_go_forward_and_attempts_are_used_once(path: Path) -> None:
-    with Ledger.open(path, ACCOUNT) as ledger:
-        ledger.record(spend(3), CAP, "aa")
-        for turn, message in (
-            (spend(3), "in the ledger already"),
-            (spend(2), "round 3 is over: a later one was answered"),
-            (spend(2, attempt=1), "round 3 is over"),
-        ):
-            with pytest.raises(LedgerRefused, match=message):
-                ledger.record(turn, CAP, "aa")
-        ledger.record(spend(3, attempt=2), CAP, "aa")
-        for turn in (spend(3, attempt=1), spend(3, attempt=2), spend(4, attempt=2)):
-            with pytest.raises(LedgerRefused, match=r"was used up|already"):
-                ledger.record(turn, CAP, "aa")
-        ledger.record(spend(4, attempt=3), CAP, "aa")
-        assert ledger.verify() == 3
-
-
-def test_another_plan_under_the_same_name_is_refused(path: Path) -> None:
-    with Ledger.open(path, ACCOUNT) as ledger:
-        ledger.record(spend(0, steps=5), CAP, "aa")
-        ledger.record(spend(0, study="of old"), CAP)  # nobody said under which plan
-        for study, plan in (("s", "bb"), ("of old", "aa")):
-            for refused in (
-                lambda study=study, plan=plan: ledger.standing(study, plan),
-                lambda study=study, plan=plan: ledger.draw(study, 1, 0, "c0ffee", plan),
-                lambda study=study, plan=plan: ledger.record(spend(1, study=study), CAP, plan),
-            ):
-                with pytest.raises(LedgerRefused, match="under another plan"):
-                    refused()
-        assert ledger.standing("s", "aa").round == 0
-        assert ledger.standing("new", "bb").round == -1
-        assert ledger.verify() == 2
-
-
-def test_a_step_that_nobody_reserved_is_damage(path: Path) -> None:
-    with Ledger.open(path, ACCOUNT) as ledger:
-        ledger.record(spend(0), CAP, "aa")
-        with pytest.raises(LedgerRefused, match="no step left"):
-            ledger.draw("s", 1, 0, "c0ffee", "aa")
-        digest = ledger.entries()[-1].digest
-    step = {"study": "s", "round": 1, "attempt": 0, "request": "aa", "reservation": 1}
-    body = json.dumps({"draw": step, "plan": "aa", "number": 2, "recorded": "", "version": "0"})
-    tamper(path, "INSERT INTO chain VALUES (2, ?, ?)", body, hashlib.sha256(f"{digest}\n{body}".encode()).hexdigest())
-    refused(path, "nobody reserved")

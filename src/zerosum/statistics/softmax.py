@@ -25,6 +25,7 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
+from zerosum.kernel.question import plain
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics.features import FeatureMap, ModuleFeatures, build, find
@@ -162,7 +163,7 @@ class Whitened(Featured):
         return 8 * (2 * self.width + 12 * self.classes)
 
     def entering(self, units: Units) -> Units:
-        called = _digest([self._called, self.center.tobytes(), self.projection.shape, self.projection.tobytes()])
+        called = _digest([self._called, self.center, self.projection])
         return units.made(called, lambda: self._whitened(super(Whitened, self).entering(units)))
 
     def _whitened(self, units: Units) -> Units:
@@ -239,11 +240,5 @@ class SoftmaxPredictions(Whitened, PredictionHistogram):
 
 
 def _digest(parts: list[Any]) -> str:
-    """SHA-256 of JSON values, arrays and bytes."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=_plain).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return [list(value.shape), hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()]
-    return hashlib.sha256(value).hexdigest()
+    """A name for public parameters."""
+    return hashlib.sha256(json.dumps(plain(parts), sort_keys=True).encode()).hexdigest()

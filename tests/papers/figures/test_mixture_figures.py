@@ -9,13 +9,13 @@ import pytest
 
 from zerosum.algorithms.metrics import component_error
 from zerosum.errors import BadParameter
-from zerosum.papers.figures import EXPERIMENTS, mixture
+from zerosum.papers.figures import EXPERIMENTS, components, mixture
 from zerosum.papers.methods.tensor import METHODS
 
 
 def test_every_method_runs_at_both_calibrations_and_ours_is_ahead() -> None:
     made = mixture.Made.drawn(6, 3, 3000, seed=0)
-    point = mixture.Point(1.0, 0.01, 3000)
+    point = components.Point(1.0, 0.01, 3000)
     rows = mixture.published_errors(made, point, seed=0)
     assert {(method, which) for method, which, _true, _error in rows} == {
         ("non-private", "none"),
@@ -35,14 +35,14 @@ def test_figures_are_known(name: str) -> None:
 
 
 def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixture, "_DATA", {"d10": (5, 2)})
-    monkeypatch.setattr(mixture, "_RECORDS", 400)
+    monkeypatch.setattr(components, "DATA", {"d10": (5, 2)})
+    monkeypatch.setattr(components, "_RECORDS", 400)
     steps: list[tuple[int, int]] = []
 
     def on_step(done: int, planned: int) -> None:
         steps.append((done, planned))
 
-    rows = mixture.mog_delta("d10", seeds=1, on_step=on_step)
+    rows = EXPERIMENTS["otd-mog-delta"].carry("d10", seeds=1, on_step=on_step)
     assert steps == [(done, 3) for done in range(4)]
     experiment = EXPERIMENTS["otd-mog-delta"]
     experiment.draw(rows, tmp_path / "figure.png")
@@ -54,9 +54,9 @@ def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_rows_are_what_they_are_said_to_be() -> None:
     made = mixture.Made.drawn(10, 5, 2000, seed=1)
-    assert [len(rows) for rows in made.sites] == [2000] * mixture.SITES
+    assert [len(rows) for rows in made.sites] == [2000] * components.SITES
     assert np.allclose(np.linalg.norm(made.means, axis=1), 1)
     with pytest.raises(BadParameter, match="unknown data"):
-        mixture.mog_epsilon("d7")
+        EXPERIMENTS["otd-mog-epsilon"].carry("d7")
     with pytest.raises(BadParameter, match="at least one seed"):
-        mixture.mog_samples("d10", seeds=0)
+        EXPERIMENTS["otd-mog-samples"].carry("d10", seeds=0)

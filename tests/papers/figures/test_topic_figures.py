@@ -9,8 +9,8 @@ import pytest
 
 from zerosum.algorithms.metrics import component_error
 from zerosum.errors import BadParameter
-from zerosum.papers.figures import EXPERIMENTS, topics
-from zerosum.papers.figures.mixture import SITES, Point
+from zerosum.papers.figures import EXPERIMENTS, components, topics
+from zerosum.papers.figures.components import SITES, Point
 from zerosum.papers.methods.topics import METHODS
 
 
@@ -34,9 +34,9 @@ def test_figures_are_known(name: str) -> None:
 
 
 def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "_DATA", {"d10": (5, 2)})
-    monkeypatch.setattr(topics, "_RECORDS", 400)
-    rows = topics.stm_delta("d10", seeds=1)
+    monkeypatch.setattr(components, "DATA", {"d10": (5, 2)})
+    monkeypatch.setattr(components, "_RECORDS", 400)
+    rows = EXPERIMENTS["otd-stm-delta"].carry("d10", seeds=1)
     experiment = EXPERIMENTS["otd-stm-delta"]
     experiment.draw(rows, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
@@ -52,6 +52,6 @@ def test_documents_are_what_they_are_said_to_be() -> None:
         assert np.all(counts.sum(axis=1) == 7)
         assert np.all(counts[np.arange(300)[:, None], words] > 0)
     with pytest.raises(BadParameter, match="unknown data"):
-        topics.stm_epsilon("d7")
+        EXPERIMENTS["otd-stm-epsilon"].carry("d7")
     with pytest.raises(BadParameter, match="at least one seed"):
-        topics.stm_samples("d10", seeds=0)
+        EXPERIMENTS["otd-stm-samples"].carry("d10", seeds=0)

@@ -10,25 +10,18 @@ Tested in tests/papers/figures/test_topic_figures.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from zerosum.algorithms import Topics
 from zerosum.algorithms.metrics import component_error
 from zerosum.arrays import Floats
-from zerosum.errors import BadParameter
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, quiet
-from zerosum.papers.figures.mixture import COLLUDERS, COLUMNS, DELTA, EPSILON, OURS, SITES, Point, draw
+from zerosum.papers.figures.components import COLLUDERS, OURS, SITES, Error, Point, experiments
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import topics as published
 
-_DATA = {"d10": (10, 5), "d50": (50, 10)}
-_RECORDS, _SEEDS, _LENGTH = 10_000, 10, 3  # documents at a site, unless they vary; words in each
+_LENGTH = 3  # words in a document
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,7 @@ def ours(made: Made, epsilon: float, delta: float, seed: int) -> Floats:
     return whole
 
 
-def published_errors(made: Made, point: Point, seed: int) -> list[tuple[str, str, float, float]]:
+def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
     """Every published method: method, calibration, exact epsilon, error."""
     K, D = made.topics.shape
 
@@ -85,81 +78,11 @@ def published_errors(made: Made, point: Point, seed: int) -> list[tuple[str, str
     return rows
 
 
-def _sweep(data: str, points: Sequence[Point], seeds: int | None, full: bool, on_step: OnStep) -> Table:
-    if data not in _DATA:
-        raise BadParameter(f"unknown data {data!r}; there are {', '.join(_DATA)}")
-    runs = seeds if seeds is not None else _SEEDS if full else 2
-    if runs < 1:
-        raise BadParameter(f"at least one seed is needed, got {runs}")
-    D, K = _DATA[data]
-    rows: Table = []
-    on_step(0, len(points) * runs)
-    for at, point in enumerate(points):
-        for seed in range(runs):
-            made = Made.drawn(D, K, _LENGTH, point.records, seed)
-            mine = component_error(ours(made, point.epsilon, point.delta, seed), made.topics)
-            found = [(OURS, "exact", point.epsilon, mine), *published_errors(made, point, seed)]
-            for method, which, true, error in found:
-                asked = (point.epsilon, true, point.delta, point.records, seed, error)
-                rows.append(dict(zip(COLUMNS, (data, method, which, *asked), strict=True)))
-            on_step(at * runs + seed + 1, len(points) * runs)
-    return rows
+def errors(D: int, K: int, point: Point, seed: int) -> list[Error]:
+    """Of Zerosum's topics and of every published method's."""
+    made = Made.drawn(D, K, _LENGTH, point.records, seed)
+    mine = component_error(ours(made, point.epsilon, point.delta, seed), made.topics)
+    return [(OURS, "exact", point.epsilon, mine), *published_errors(made, point, seed)]
 
 
-def stm_epsilon(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
-) -> Table:
-    """Errors against epsilon (figure 4, top)."""
-    swept = (0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0) if full else (0.1, 0.5, 1.0, 3.0)
-    sizes = (2000, _RECORDS) if full else (_RECORDS,)
-    points = [Point(epsilon, DELTA, records) for records in sizes for epsilon in swept]
-    return _sweep(data, points, seeds, full, on_step)
-
-
-def stm_samples(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
-) -> Table:
-    """Errors against the documents of a site (figure 4, bottom)."""
-    swept = (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000) if full else (1000, 3000, 10_000)
-    return _sweep(data, [Point(EPSILON, DELTA, records) for records in swept], seeds, full, on_step)
-
-
-def stm_delta(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
-) -> Table:
-    """Errors against delta (figure 5, bottom)."""
-    swept = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if full else (1e-6, 1e-4, 1e-2)
-    return _sweep(data, [Point(EPSILON, delta, _RECORDS) for delta in swept], seeds, full, on_step)
-
-
-def summary(rows: Table) -> Table:
-    """Mean and standard deviation of the error over seeds, a row for every other setting."""
-    return averages(rows, ["error", "exact_epsilon"])
-
-
-_SWEPT: dict[str, tuple[Carry, Literal["epsilon", "records", "delta"]]] = {
-    "otd-stm-epsilon": (stm_epsilon, "epsilon"),
-    "otd-stm-samples": (stm_samples, "records"),
-    "otd-stm-delta": (stm_delta, "delta"),
-}
-EXPERIMENTS = tuple(
-    Experiment(
-        name=name,
-        carry=carry,
-        draw=partial(draw, x=x, what=("Single topic model", "topics")),
-        summary=summary,
-        shown={
-            "method": "method",
-            "calibration": "calibration",
-            "asked eps": "epsilon",
-            "exact eps": "exact_epsilon",
-            "delta": "delta",
-            "records": "records",
-            "error": "error",
-            "spread": "spread",
-            "runs": "runs",
-        },
-        data=tuple(_DATA),
-    )
-    for name, (carry, x) in _SWEPT.items()
-)
+EXPERIMENTS = experiments("otd-stm", ("Single topic model", "topics"), errors)

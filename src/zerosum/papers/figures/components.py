@@ -1,0 +1,160 @@
+"""What the figures of both latent variable models of the capeAGN paper share: errors of components against epsilon,
+records and delta, by every method at the same exact epsilon and at its own calibration.
+
+Tested in tests/papers/figures/test_mixture_figures.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from zerosum.errors import BadParameter
+from zerosum.papers.figures.experiment import Experiment, OnStep, Table, averages, curve, quiet
+
+SITES, COLLUDERS = 5, 1
+EPSILON, DELTA = 1.0, 0.01  # where they do not vary
+OURS = "zerosum"
+COLUMNS = ("data", "method", "calibration", "epsilon", "exact_epsilon", "delta", "records", "seed", "error")
+DATA = {"d10": (10, 5), "d50": (50, 10)}  # columns and components
+_RECORDS, _SEEDS = 10_000, 10  # at a site, unless they vary
+
+Swept = Literal["epsilon", "records", "delta"]
+
+
+@dataclass(frozen=True)
+class Point:
+    epsilon: float
+    delta: float
+    records: int  # at each site
+
+
+Error = tuple[str, str, float, float]  # method, calibration, exact epsilon, error
+Errors = Callable[[int, int, Point, int], list[Error]]  # of everybody, for columns, components, a point and a seed
+
+
+def experiments(prefix: str, what: tuple[str, str], errors: Errors) -> tuple[Experiment, ...]:
+    """The three figures of one model: what it is called, and what its components are."""
+    names: dict[Swept, str] = {"epsilon": "epsilon", "records": "samples", "delta": "delta"}
+    return tuple(
+        Experiment(
+            name=f"{prefix}-{name}",
+            carry=partial(_carry, errors, x),
+            draw=partial(draw, x=x, what=what),
+            summary=summary,
+            shown={
+                "method": "method",
+                "calibration": "calibration",
+                "asked eps": "epsilon",
+                "exact eps": "exact_epsilon",
+                "delta": "delta",
+                "records": "records",
+                "error": "error",
+                "spread": "spread",
+                "runs": "runs",
+            },
+            data=tuple(DATA),
+        )
+        for x, name in names.items()
+    )
+
+
+def points(x: Swept, full: bool) -> list[Point]:
+    """Where an experiment looks."""
+    if x == "epsilon":
+        swept = (0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0) if full else (0.1, 0.5, 1.0, 3.0)
+        sizes = (2000, _RECORDS) if full else (_RECORDS,)
+        return [Point(epsilon, DELTA, records) for records in sizes for epsilon in swept]
+    if x == "records":
+        counts = (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000) if full else (1000, 3000, 10_000)
+        return [Point(EPSILON, DELTA, records) for records in counts]
+    deltas = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if full else (1e-6, 1e-4, 1e-2)
+    return [Point(EPSILON, delta, _RECORDS) for delta in deltas]
+
+
+def _carry(
+    errors: Errors,
+    x: Swept,
+    data: str,
+    folder: Path | None = None,
+    *,
+    full: bool = False,
+    seeds: int | None = None,
+    on_step: OnStep = quiet,
+) -> Table:
+    if data not in DATA:
+        raise BadParameter(f"unknown data {data!r}; there are {', '.join(DATA)}")
+    runs = seeds if seeds is not None else _SEEDS if full else 2
+    if runs < 1:
+        raise BadParameter(f"at least one seed is needed, got {runs}")
+    where: Sequence[Point] = points(x, full)
+    rows: Table = []
+    on_step(0, len(where) * runs)
+    for at, point in enumerate(where):
+        for seed in range(runs):
+            for method, which, true, error in errors(*DATA[data], point, seed):
+                asked = (point.epsilon, true, point.delta, point.records, seed, error)
+                rows.append(dict(zip(COLUMNS, (data, method, which, *asked), strict=True)))
+            on_step(at * runs + seed + 1, len(where) * runs)
+    return rows
+
+
+def summary(rows: Table) -> Table:
+    """Mean and standard deviation of the error over seeds, a row for every other setting."""
+    return averages(rows, ["error", "exact_epsilon"])  # the latter may follow the largest norm: a little by seed
+
+
+_LOOKS: dict[str, tuple[str, str]] = {
+    OURS: ("Zerosum", "#0b7a75"),
+    "cape-broadcast": ("capeAGN, secure aggregation", "#d9843b"),
+    "cape-helper": ("capeAGN, noise dealer", "#b5532a"),
+    "conv": ("conv", "#8057b8"),
+    "agn": ("one site alone, AGN", "#b83b6f"),
+    "avn": ("one site alone, AVN", "#3b6fd9"),
+}
+
+
+def draw(
+    rows: Table,
+    path: Path,
+    x: Swept,
+    what: tuple[str, str],
+) -> None:
+    """Two panels: all methods at the same exact epsilon, and the published calibration, named for what it asked."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    most = max(int(row["records"]) for row in rows) if rows else 0
+    lines = summary([row for row in rows if x == "records" or int(row["records"]) == most])
+    figure, panels = plt.subplots(1, 2, figsize=(12.5, 5.2), sharey=True, constrained_layout=True)
+    for axes, calibration in zip(panels, ("exact", "published"), strict=True):
+        for method, (label, colour) in _LOOKS.items():
+            chosen = "exact" if method == OURS else calibration
+            shown = [line for line in lines if (line["method"], line["calibration"]) == (method, chosen)]
+            shown.sort(key=lambda line: float(line[x]))
+            if shown:
+                if chosen == "published":
+                    worth = [float(line["exact_epsilon"]) for line in shown]
+                    label = f"{label}: true ε {min(worth):.2g} to {max(worth):.2g}"
+                curve(axes, shown, x, "error", label=label, colour=colour, bold=method == OURS)
+        for method, style in (("non-private", "--"), ("random", ":")):
+            flat = sorted((line for line in lines if line["method"] == method), key=lambda line: float(line[x]))
+            axes.plot([line[x] for line in flat], [line["error"] for line in flat], color="black", lw=1, ls=style,
+                      label=method)  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel({"epsilon": "asked ε", "records": "records at each site", "delta": "δ"}[x])
+        axes.grid(color="#e5e8eb")
+        axes.legend(fontsize=8)
+    panels[0].set_ylabel(f"mean distance to the true {what[1]}")
+    panels[0].set_title("every method at the same exact ε", loc="left", fontsize=11)
+    panels[1].set_title("the paper's own calibration", loc="left", fontsize=11)
+    data = str(rows[0]["data"]) if rows else ""
+    figure.suptitle(f"{what[0]}, {data}: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
