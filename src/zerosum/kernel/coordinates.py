@@ -50,6 +50,15 @@ def pack(symmetric: Floats) -> Floats:
     return np.asarray(symmetric[tuple(index)] * roots)
 
 
+def roots(columns: int, order: int) -> Floats:
+    """The root of each distinct entry's multiplicity, by which it is scaled.
+
+    >>> roots(2, 2).round(4).tolist()
+    [1.0, 1.4142, 1.0]
+    """
+    return _layout(columns, order)[1]
+
+
 def powers(rows: Floats, order: int) -> Floats:
     """For every row x the coordinates of its symmetric power, x times x times x and so on.
 

@@ -1,15 +1,15 @@
-"""Which way sources are still turned into each other: what a fixed-point ICA asks of every unit in every round.
+"""From each unit's rows to its sources: what every statistic of separation begins with.
 
 Tested in tests/statistics/test_time_courses.py.
 """
 
 from __future__ import annotations
 
-import math
+from abc import abstractmethod
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -22,45 +22,31 @@ from zerosum.kernel.units import Units
 from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
-Nonlinearity = Literal["tanh", "volatility"]
-
 Singles = NDArray[np.float32]
 
-_LEAST = np.float32(0.2)  # the least size that is believed of a source, over its mean square
-_AT_ONCE = 32_000  # numbers that are taken at once, so that they stay in the cache
 
+class SourceStatistic(BoundedStatistic):
+    """The sum over units of a direction that is made of the unit's sources y = W x (W is `unmixing`).
 
-class RotationScore(BoundedStatistic):
-    """The sum over units of a direction: how the unit's sources y = W x (W is `unmixing`) want to be turned.
-
-    Every source is scaled to mean square 1 over the unit's own rows. With F the unit's mean of psi(y) y', the unit
-    contributes the distinct entries of F - F' (each over sqrt(2): isometric) and, times `diagonal`, the mean of
-    psi'(y) less the diagonal of F, divided together by their norm. The symmetric part of F says nothing about rotation
-    and is left out. `signs` turns psi over for sources whose kurtosis is negative.
-
-    psi is tanh, or, with "volatility", y over what its square comes to around that row (a moving average over `window`
-    rows, at least a fifth of the whole): the score of a source whose size changes over time.
+    Every source is scaled to mean square 1 over the unit's own rows, and what is made of them (`told`) is divided by its
+    norm. Sources are computed in double precision up to that scale and in single precision from there.
 
     Sensitivity. A contribution has norm 1, or 0 where there is nothing to say: two of them are at most 2 apart,
     attained by opposite directions. Added or removed: 1.
     """
 
-    name: ClassVar[str] = "rotation_score"
+    at_once: ClassVar[int] = 32_000  # numbers that are taken at once, so that they stay in the cache
+
     columns: int = Field(gt=0)
     unmixing: FloatArray
-    signs: FloatArray | None = None
-    nonlinearity: Nonlinearity = "tanh"
-    window: int = Field(default=9, gt=0)
-    diagonal: float = Field(default=0.25, ge=1e-6, le=1)
     per_recording: PerRecording = "none"
+    window: int = Field(default=9, gt=0)
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
         W = self.unmixing
         if W.ndim != 2 or W.shape[1] != self.columns or len(W) < 2:
             raise ValueError(f"unmixing must have {self.columns} columns and two rows at least, got shape {W.shape}")
-        if self.signs is not None and (self.signs.shape != (len(W),) or not np.all(np.abs(self.signs) == 1)):
-            raise ValueError(f"signs must hold 1 or -1 for each of the {len(W)} sources")
         return self
 
     @property
@@ -68,15 +54,16 @@ class RotationScore(BoundedStatistic):
         return len(self.unmixing)
 
     @property
-    def size(self) -> int:
-        return self.sources * (self.sources + 1) // 2
-
-    @property
     def row_bytes(self) -> int:
         return 8 * (2 * self.columns + 6 * self.sources)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    @abstractmethod
+    def told(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
+        """What units of equal length say (units x rows x sources, of mean square 1 or 0), one a row, before it is
+        divided by its norm; `runs` is where their recordings begin and end."""
 
     @cached_property
     def _exact(self) -> Exact:
@@ -87,10 +74,12 @@ class RotationScore(BoundedStatistic):
         runs = units if block.runs is None else block.runs.offsets
         total = np.zeros(self.size)
         with one_thread():
-            for first, last in alike(units, runs, _AT_ONCE // self.sources):
+            for first, last in alike(units, runs, self.at_once // self.sources):
                 begin, end = int(units[first]), int(units[last])
                 inside = runs[(runs >= begin) & (runs <= units[first + 1])] - begin
-                total += self._contribution(self._sources(block.rows[begin:end, ...], last - first, inside), inside)
+                y, speaks = _scaled(self._sources(block.rows[begin:end, ...], last - first, inside))
+                scaled, _size, norms = sized(np.where(speaks[:, None], self.told(y, inside), 0.0))
+                total += np.sum(scaled / np.where(norms > 0, norms * INSIDE, 1.0)[:, None], axis=0)
         return total
 
     def _sources(self, rows: Array, count: int, runs: NDArray[np.int64]) -> Floats:
@@ -102,12 +91,12 @@ class RotationScore(BoundedStatistic):
             each = [
                 per_recording_rows(rows[u, a:b, ...], self.per_recording, xp)
                 for u in range(count)
-                for a, b in _pairs(runs)
+                for a, b in pairs(runs)
             ]
             rows = xp.concat(each)
         elif self.per_recording == "center":
             rows = xp.reshape(rows, (count, length, self.columns))
-            parts = [rows[:, a:b, ...] for a, b in _pairs(runs)]
+            parts = [rows[:, a:b, ...] for a, b in pairs(runs)]
             means = [fold(xp.asarray(part, copy=True)) / part.shape[1] for part in parts]
             parts = [part - mean[:, None, :] for part, mean in zip(parts, means, strict=True)]
             rows = parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
@@ -116,51 +105,23 @@ class RotationScore(BoundedStatistic):
         seen = self._exact.seen(xp.reshape(flat, (-1, self.columns)), norms)
         return to_numpy(self._exact.valid(xp.reshape(seen, (count, -1)))).reshape(count, length, self.sources)
 
-    def _contribution(self, y: Floats, runs: NDArray[np.int64]) -> Floats:
-        """The sum of what units of equal length contribute; `y` is units x rows x sources."""
-        power = fold(y * y)
-        scale = np.sqrt(y.shape[1] / np.where(power > 0, power, 1.0))
-        single = np.empty(y.shape, dtype=np.float32)  # halves the time; noise is far above its rounding
-        np.multiply(y, scale[:, None, :], out=single, casting="same_kind")
-        psi, slope = self._psi(single, runs)
-        F = np.matmul(psi.transpose(0, 2, 1), single).astype(np.float64) / y.shape[1]  # a product for each unit
-        slopes = np.where(power > 0, slope.astype(np.float64) / y.shape[1], 0.0)  # a silent source says nothing
-        if self.signs is not None:
-            F, slopes = F * self.signs[:, None], slopes * self.signs
-        row, column = _upper(self.sources)
-        diagonal = self.diagonal * (slopes - np.diagonal(F, axis1=1, axis2=2))
-        turns = np.concatenate([(F[:, row, column] - F[:, column, row]) / math.sqrt(2), diagonal], axis=1)
-        scaled, _size, norms = sized(turns)
-        return np.asarray(np.sum(scaled / np.where(norms > 0, norms * INSIDE, 1.0)[:, None], axis=0))
-
-    def _psi(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Singles, Singles]:
-        """psi for every unit, row and source, and the sum of its slope over the rows."""
-        if self.nonlinearity == "tanh":
-            psi = np.tanh(y)
-            return psi, np.asarray(y.shape[1] - fold(psi * psi))
-        square = y * y
-        parts = [moving_average(square[:, a:b], self.window) for a, b in _pairs(runs)]
-        size = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-        size *= 1 - _LEAST
-        size += _LEAST
-        np.reciprocal(size, out=size)
-        psi, part = y * size, (1 - _LEAST) * np.float32(2 / self.window)  # of its size a row is this part, twice over
-        return psi, np.asarray(fold(size) - part * fold(psi * psi))
-
-    def split(self, value: Floats) -> tuple[Floats, Floats]:
-        """A released sum as a skew-symmetric matrix (of F - F', halved) and the diagonal."""
-        R = self.sources
-        skew = np.zeros((R, R))
-        skew[np.triu_indices(R, 1)] = value[: R * (R - 1) // 2] / math.sqrt(2)
-        return skew - skew.T, value[R * (R - 1) // 2 :] / self.diagonal
+    def neighbours(self, values: Singles, runs: NDArray[np.int64]) -> Singles:
+        """The mean over `window` rows around each row of the same recording."""
+        parts = [moving_average(values[:, a:b], self.window) for a, b in pairs(runs)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
-@lru_cache(maxsize=8)
-def _upper(order: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    return np.triu_indices(order, 1)
+def _scaled(y: Floats) -> tuple[Singles, NDArray[np.bool_]]:
+    """Sources of mean square 1 in every unit (a silent one stays zero), and which units are not silent."""
+    power = fold(y * y)
+    scale = np.sqrt(y.shape[1] / np.where(power > 0, power, 1.0))
+    single = np.empty(y.shape, dtype=np.float32)  # halves the time; noise is far above its rounding
+    np.multiply(y, scale[:, None, :], out=single, casting="same_kind")
+    return single, np.any(power > 0, axis=1)
 
 
-def _pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Where each begins and ends."""
     return pairwise(offsets.tolist())
 
 

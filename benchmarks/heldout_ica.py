@@ -1,0 +1,1 @@
+"""Independent components of sources of every kind: run `python benchmarks/heldout_ica.py kinds`."""
