@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from zerosum.statistics.rotation import RotationScore
 
 from zerosum.algorithms import ICA
 from zerosum.algorithms.metrics import amari_index, matched
@@ -30,7 +31,6 @@ from zerosum.kernel.units import Units
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs
-from zerosum.statistics.rotation import RotationScore
 
 Floats = NDArray[np.float64]
 Estimate = dict[str, Floats]

@@ -38,7 +38,7 @@ GUARDS = {
     "second-moment-sensitivity": SENSITIVITY,
     "cluster-sums-sensitivity": SENSITIVITY,
     "scatter-sensitivity": SENSITIVITY,
-    "rotation-score-sensitivity": SENSITIVITY,
+    "unmixing-score-sensitivity": SENSITIVITY,
     "band-scatter-sensitivity": SENSITIVITY,
     "user-sensitivity": SENSITIVITY,
     "uncounted-colluders": "kernel/test_view.py::test_the_worst_coalition_is_the_worst_of_all",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.joint_diagonalization import joint_rotation
+from zerosum.algorithms.joint_diagonalization import replayed, separated
 from zerosum.algorithms.kurtosis import directions
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.schedule import GUESSED_UNITS, Schedule, best
@@ -33,7 +33,6 @@ _WHITENING = 0.09  # of what is left
 _START, _ROUNDS = 0.3, 10  # the share of the cumulants in what is left, and rounds, where no planner was asked
 _GROWTH = 2.0  # the last round's share over the first's
 _MOST_SOURCES = 40  # beyond, no tensor of fourth cumulants is asked for: 123 410 numbers
-_REPEATS = 20  # draws behind the stability of second-order components
 
 
 class ICA(Algorithm):
@@ -225,14 +224,14 @@ class ICA(Algorithm):
     def program(self, adjacency: Adjacency) -> Program:
         inside, values, above, held = yield from self._reduced()
         if self.chosen == "second-order":
-            white, reconstruction, B, stability = yield from self._by_frequency(inside)
+            white, reconstruction, B, stability = yield from self._by_frequency(inside, held)
         else:
             white, reconstruction, left = yield from self._whitened(inside)
             B, stability = yield from self._unmixed(inside.then(white, reconstruction), left)
+            made_of = (reconstruction @ np.linalg.inv(B)) ** 2
+            stability = stability * np.sqrt(held @ made_of / np.sum(made_of, axis=0))
         inside, back = inside.then(white, reconstruction), np.linalg.inv(B)
-        made_of = (reconstruction @ back) ** 2
         unmixing, maps = B @ inside.projection.T, inside.reconstruction @ back
-        stability = stability * np.sqrt(held @ made_of / np.sum(made_of, axis=0))
         axis = Axis.numbered("component", self.n_components)
         estimate = {
             name: Quantity(value, kind, (axis, self.column_axis)[: value.ndim])
@@ -264,7 +263,7 @@ class ICA(Algorithm):
                 spectrum.values[:R] / (release.units or 1.0),
                 int(np.sum(spectrum.released[:R] > spectrum.edge)),
             )
-            real = spectrum.real[:R]
+            real = spectrum.kept(R)
             last = number == len(shares) - 1
             inside = inside.then(*(spectrum.leading(R) if last else spectrum.damped(R)))
         return inside, values, above, real
@@ -298,24 +297,16 @@ class ICA(Algorithm):
             found.update(score, score.split(release.value), release.noise_std, share, step=step, last=last)
         return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), found.stability()
 
-    def _by_frequency(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats]]:
+    def _by_frequency(
+        self, inside: Coordinates, held: Floats
+    ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats]]:
         statistic = self._by_band(inside)
         release = yield PrivateSum(statistic, 1 - self._reduction)
         moments, noise = statistic.split(release.value), release.noise_std
-        white, reconstruction = refined(np.sum(moments, axis=0), noise * math.sqrt(self.bands))
-        moments = white.T @ moments @ white
-        rotation = joint_rotation(moments).T
-        stability = np.ones(self.n_components)
-        if noise > 0:
-            again = np.zeros((_REPEATS, self.n_components))
-            rng = np.random.default_rng(self.start)
-            size = coordinates.size(self.n_components)
-            for draw in again:
-                drawn = [coordinates.unpack(noise * rng.normal(size=size), self.n_components) for _ in moments]
-                other = joint_rotation(rotation @ (moments + white.T @ np.stack(drawn) @ white) @ rotation.T)
-                draw[:] = np.max(np.abs(other), axis=1)
-            stability = np.mean(again, axis=0)
-        return white, reconstruction, rotation, stability
+        white, back, rotation = separated(moments, noise)
+        if noise == 0:
+            return white, back, rotation, np.ones(self.n_components)
+        return white, back, rotation, replayed(moments, noise, held, rotation, back, self.start)
 
     # ---- what is asked -----------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ _FAINT = 1.3  # kurtoses below so many times what noise alone shows say nothing 
 _FORGET = 0.5  # how much of what earlier rounds said of slopes counts in the next: sources change as they are unmixed
 _USUAL = np.array([[0.55], [0.75], [0.6]])  # slopes of a source that suits each score, to weigh them against each other
 _AS_BOTH = np.array([0.6, 0.45, 0.0])  # what the slope of "both" is, in slopes of the others
+_FARTHEST = 1.0  # standard deviations that a slope is drawn towards the others (Efron and Morris's limited translation)
 _LEAST_SLOPE = 0.3  # of the mean: what is divided by is no less
 
 
@@ -39,7 +40,10 @@ class Filter:
     precision: float = 0.0  # of the slopes
     scale: float = 0.0
     scale_weight: float = 0.0
-    seen: Floats = field(init=False)  # for each pair, the precision of the angle by the rounds that are averaged
+    seen: Floats = field(init=False)  # for each pair, the precision of the angle by the later rounds
+    moving: list[Floats] = field(
+        default_factory=list
+    )  # by round and source, squared angles that noise does not explain
 
     def __post_init__(self) -> None:
         R = len(self.B)
@@ -64,7 +68,9 @@ class Filter:
             signs = np.where(np.abs(kurtoses) < _FAINT * alone, np.sign(common), signs)
         return cls(rotation, np.where(signs == 0, 1.0, signs), _prior(angles, white))
 
-    def update(self, statistic: UnmixingScore, told: Told, noise: float, share: float, *, step: float, last: bool) -> None:
+    def update(
+        self, statistic: UnmixingScore, told: Told, noise: float, share: float, *, step: float, last: bool
+    ) -> None:
         """Take in a round. `step` is how far it may overshoot; `last`: whether it counts for the stability."""
         R = len(self.B)
         row, column = upper(R)
@@ -92,13 +98,18 @@ class Filter:
         self._choose()
 
     def stability(self) -> Floats:
-        """The expected correlation of each source with what it would be without noise."""
+        """The expected correlation of each source with what it would be without noise.
+
+        Angles are as uncertain as the noise of the later rounds makes them, and as much more as the last two rounds still
+        told beyond their noise: a source that is still moving has not arrived.
+        """
         R = len(self.B)
         row, column = upper(R)
         stretch = (self.P[:, 0, 0] + self.P[:, 1, 1] + 2 * self.P[:, 0, 1]) / 4
         error = np.zeros((R, R))
         error[row, column] = error[column, row] = 1 / np.maximum(self.seen, 1 / _WIDE) + stretch
-        return np.asarray(1 / np.sqrt(1 + np.sum(error, axis=1)))
+        moving = np.maximum(np.sum(self.moving[-2:], axis=0), 0.0)
+        return np.asarray(1 / np.sqrt(1 + np.sum(error, axis=1) + moving))
 
     # ---- slopes and scores -----------------------------------------------------------------------------------------
 
@@ -125,7 +136,9 @@ class Filter:
                 own = self.slopes[:, group]
                 mean = np.mean(own, axis=1, keepdims=True)
                 spread = np.maximum(np.var(own, axis=1, keepdims=True, ddof=1) - doubt, 0)
-                drawn[:, group] = mean + (own - mean) * spread / (spread + doubt)
+                towards = (mean - own) * doubt / (spread + doubt)
+                most = _FARTHEST * math.sqrt(doubt)
+                drawn[:, group] = own + np.clip(towards, -most, most)
         return drawn
 
     def _choose(self) -> None:
@@ -154,6 +167,7 @@ class Filter:
         surprise = turns**2 / both**2 / (have + 2 * noise**2 / both**2)  # about 1 where all is well
         excess = (turns**2 - 2 * noise**2) / both**2
         by_source = _by_source(surprise, R)
+        self.moving.append((R - 1) * _by_source(excess, R))
         common = max(float(np.mean(excess)), 0.0)
         angles = np.clip((_by_source(excess, R) + common) / 2, 0, _WIDE)
         surprised = by_source > 1 + 2 * math.sqrt(2 / (R - 1))

@@ -5,7 +5,6 @@ Tested in tests/statistics/test_time_courses.py.
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import ClassVar
@@ -60,7 +59,7 @@ class FourthCumulants(SourceStatistic):
         most = np.float32(_LONGEST * R)
         y = y * np.sqrt(most / np.maximum(length, most))
         layout = _layout(R)
-        products = y[:, :, layout.row] * y[:, :, layout.column]
+        products = np.take(y, layout.row, axis=2) * np.take(y, layout.column, axis=2)  # one layout, however many units
         others, reach = products, self.window // 2
         memory = self.memory if reach else 0.0
         if memory:
