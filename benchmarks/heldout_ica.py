@@ -10,8 +10,8 @@ abide   858 people at 20 real sites, 6 colluding, against the same without noise
 papers  djICA and capeDJICA at the same exact epsilon, as published and with the best step and rounds found here, on
         exactly whitened data, which nobody pays for.
 
-`--seeds N` (from `--first`), `--components`, `--epsilons`, `--kinds`; `--settings` runs other settings of ours beside the
-default, with the paired difference. Noise is that of the plan at the exact epsilon, delta 1e-5, collusion included
+`--seeds N` (from `--first`), `--components`, `--epsilons`, `--kinds`; `--settings` runs other settings of ours beside
+the default, with the paired difference. Noise is that of the plan at the exact epsilon, delta 1e-5, collusion included
 (`zerosum.study.rehearsal`). Figures are means with standard errors, then median and worst.
 """
 
@@ -146,7 +146,7 @@ class Study:
                     algorithm = ICA(
                         columns=names(len(A)),
                         n_components=A.shape[1],
-                        **({"per_recording": "center"} | parameters | change),
+                        **(parameters | change),
                     )
                     study = Rehearsal(algorithm, self.units, self.sites, epsilon, DELTA, self.colluders)
                     estimate = study.run(units, seed)
@@ -161,13 +161,10 @@ class Study:
             if variant:
                 gap = index - np.array(found["", epsilon])[:, 0]
                 error = np.std(gap, ddof=1) / math.sqrt(len(gap)) if len(gap) > 1 else 0.0
-                print(
-                    f"{line}, {variant}: {np.mean(index):.4f}, more than the default by {np.mean(gap):.4f} +- {error:.4f}"
-                )
+                print(f"{line}, {variant}: {np.mean(index):.4f}, over the default by {np.mean(gap):.4f} +- {error:.4f}")
             else:
-                print(
-                    f"{line}: {told(index)}; maps {np.mean(maps):.3f}, stability {np.mean(stability):.3f} ({took:.0f} s)"
-                )
+                others = f"maps {np.mean(maps):.3f}, stability {np.mean(stability):.3f} ({took:.0f} s)"
+                print(f"{line}: {told(index)}; {others}")
         print("", end="", flush=True)
 
 
@@ -233,8 +230,9 @@ def _theirs(method: str, case: Case, epsilon: float, settings: published.Setting
     sites = [each.astype(np.float32) for each in np.split(rows @ W, 7)]
     each = math.inf
     if method != "non-private":
-        public = {"sites": 7, "colluders": 2, "delta": settings.delta, "total_delta": DELTA}
-        each = ica_costs.epsilon_for_exact(method, settings.rounds, epsilon, **public)
+        each = ica_costs.epsilon_for_exact(
+            method, settings.rounds, epsilon, delta=settings.delta, total_delta=DELTA, sites=7, colluders=2
+        )
     found = published.METHODS[method](sites, 100, each, np.random.default_rng(seed), settings)
     return amari_index(found.W @ W.T, A)
 

@@ -182,8 +182,8 @@ class ICA(Algorithm):
     def _planned(self, facts: PublicFacts) -> tuple[float, int]:
         """The share of the cumulants in what the reduction leaves, and how many rounds.
 
-        `clear` is about how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, were
-        all of the budget spent on it. The less clear, the more is needed for a start, and the more rounds.
+        `clear` is about how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if
+        all of the budget were spent on it. The less clear, the more is needed for a start, and the more rounds.
         """
         noise = 2 * facts.noise / math.sqrt(1 - self._reduction)
         clear = 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)

@@ -51,7 +51,7 @@ def jade(tensor: Floats) -> Floats:
 
 
 def noise_level(order: int) -> float:
-    """The root mean square kurtosis that `directions` finds in pure noise of standard deviation 1 in isometric coordinates.
+    """The root mean square kurtosis that `directions` finds in noise of standard deviation 1 in isometric coordinates.
 
     A fit to simulations: 1.6 for 3, 2.3 for 5, 3.5 for 10, 5.3 for 20, 6.4 for 28.
     """

@@ -1,8 +1,8 @@
 """What rounds of noisy scores say about an unmixing matrix: a Kalman filter for every pair of sources. Free of charge.
 
-Where source i still holds a_ij of source j, a round tells slope_i a_ij - slope_j a_ji and a_ij + a_ji, both with noise of
-a known size (see `UnmixingScore`). The filter keeps what is known of the two coefficients of each pair, corrects both,
-and lets the slopes decide which score suits which source.
+Where source i still holds a_ij of source j, a round tells slope_i a_ij - slope_j a_ji and a_ij + a_ji, both with noise
+of a known size (see `UnmixingScore`). The filter keeps what is known of the two coefficients of each pair, corrects
+both, and lets the slopes decide which score suits which source.
 
 Tested in tests/algorithms/test_unmixing.py.
 """
@@ -35,19 +35,18 @@ class Filter:
     B: Floats
     signs: Floats  # of every source's kurtosis
     P: Floats  # for each pair, the covariance of (a_ij, a_ji)
-    scores: tuple[Score, ...] = ()
+    scores: tuple[Score, ...] = field(init=False)
     slopes: Floats = field(init=False)  # for each score and source, as far as they are known
     precision: float = 0.0  # of the slopes
     scale: float = 0.0
     scale_weight: float = 0.0
     seen: Floats = field(init=False)  # for each pair, the precision of the angle by the later rounds
-    moving: list[Floats] = field(
-        default_factory=list
-    )  # by round and source, squared angles that noise does not explain
+    moving: list[Floats] = field(default_factory=list)  # by round and source, squared angles beyond noise
 
     def __post_init__(self) -> None:
         R = len(self.B)
-        self.scores = ("both",) * R
+        undecided: Score = "both"
+        self.scores = (undecided,) * R
         self.slopes, self.seen = np.zeros((len(SCORES), R)), np.zeros(R * (R - 1) // 2)
 
     @classmethod
@@ -58,7 +57,7 @@ class Filter:
 
     @classmethod
     def started(cls, rotation: Floats, kurtoses: Floats, noise: float, white: float) -> Filter:
-        """From the directions of a noisy tensor. A kurtosis that noise alone could show takes the sign of the others."""
+        """From the directions of a noisy tensor. A kurtosis that noise could show takes the sign of the others."""
         R, alone = len(rotation), noise_level(len(rotation)) * noise
         row, column = upper(R)
         squared = np.maximum(kurtoses**2 - 0.7 * alone**2, max(0.02 * alone**2, 1e-300))
@@ -100,8 +99,8 @@ class Filter:
     def stability(self) -> Floats:
         """The expected correlation of each source with what it would be without noise.
 
-        Angles are as uncertain as the noise of the later rounds makes them, and as much more as the last two rounds still
-        told beyond their noise: a source that is still moving has not arrived.
+        Angles are as uncertain as the noise of the later rounds makes them, and as much more as the last two rounds
+        still told beyond their noise: a source that is still moving has not arrived.
         """
         R = len(self.B)
         row, column = upper(R)

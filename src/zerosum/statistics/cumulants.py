@@ -36,8 +36,8 @@ class FourthCumulants(SourceStatistic):
 
     Released are the distinct entries in isometric coordinates: R (R + 1) (R + 2) (R + 3)/24 numbers, 8855 for 20.
 
-    Sensitivity. A contribution has norm 1, or 0 where every source is silent or nothing is left: two of them are at most
-    2 apart, approached by a unit of many rows that are nearly all zero against one whose rows are signs. Added or
+    Sensitivity. A contribution has norm 1, or 0 where every source is silent or nothing is left: two of them are at
+    most 2 apart, approached by a unit of many rows that are nearly all zero against one whose rows are signs. Added or
     removed: 1.
     """
 

@@ -28,8 +28,8 @@ Singles = NDArray[np.float32]
 class SourceStatistic(BoundedStatistic):
     """The sum over units of a direction that is made of the unit's sources y = W x (W is `unmixing`).
 
-    Every source is scaled to mean square 1 over the unit's own rows, and what is made of them (`told`) is divided by its
-    norm. Sources are computed in double precision up to that scale and in single precision from there.
+    Every source is scaled to mean square 1 over the unit's own rows, and what is made of them (`told`) is divided by
+    its norm. Sources are computed in double precision up to that scale and in single precision from there.
 
     Sensitivity. A contribution has norm 1, or 0 where there is nothing to say: two of them are at most 2 apart,
     attained by opposite directions. Added or removed: 1.

@@ -47,7 +47,7 @@ class UnmixingScore(SourceStatistic):
 
     - for each pair the difference F_ij - F_ji over sqrt(2);
     - for each pair the correlation of y_i and y_j, times `correlation_weight`;
-    - for each source and each of the three scores the mean slope psi'(y), less that of its linear part, times `slope_weight`;
+    - for each source and each of the three scores the mean of psi'(y), less its linear part, times `slope_weight`;
     - the number `constant`, whose sum says what the norms were.
 
     Where y_i still holds a_ij of y_j, F_ij is near a_ij times the slope of i and the correlation near a_ij + a_ji: both
