@@ -29,7 +29,7 @@ from zerosum.statistics.unmixing import UnmixingScore
 _MATRIX_COLUMNS = 2000  # beyond, a few more dimensions than components are found by subspace iteration first
 _FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
 _REDUCTION = 0.6  # of the budget, where something is to be reduced
-_WHITENING = 0.09  # of what is left
+_WHITENING = 0.05  # of what is left
 _START, _ROUNDS = 0.3, 10  # the share of the cumulants in what is left, and rounds, where no planner was asked
 _GROWTH = 2.0  # the last round's share over the first's
 _MOST_SOURCES = 40  # beyond, no tensor of fourth cumulants is asked for: 123 410 numbers
@@ -189,7 +189,10 @@ class ICA(Algorithm):
         clear = 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)
         if clear < 5:
             return 0.3, 12
-        return min(max((5.5 / clear) ** 2, 0.12), 0.45), 10 if clear < 9 else 6
+        share = min(max((5.5 / clear) ** 2, 0.12), 0.45)
+        if clear < 9:
+            return share, 10
+        return share, 8 if clear < 0.9 * self.n_components else 6
 
     @property
     def describe(self) -> str:

@@ -64,7 +64,7 @@ class UnmixingScore(SourceStatistic):
     name: ClassVar[str] = "unmixing_score"
     signs: FloatArray | None = None
     scores: tuple[Score, ...] | None = None
-    slope_weight: float = Field(default=0.12, ge=1e-6, le=1)
+    slope_weight: float = Field(default=0.1, ge=1e-6, le=1)
     correlation_weight: float = Field(default=0.7, ge=1e-6, le=1)
     constant: float = Field(default=0.3, ge=1e-6, le=1)
 
