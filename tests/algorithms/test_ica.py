@@ -147,7 +147,11 @@ def test_the_solver_follows_public_metadata_and_the_plan_says_so() -> None:
     assert filtered.chosen == "second-order"
     assert filtered.edges[[0, -1]] == pytest.approx([0.01, 0.1])
     told = ICA(columns=names(5), n_components=3, band=(0.01, 0.1), solver="fixed-point")
-    windows = [r.statistic.window for r in told.requests(Adjacency.REPLACE_ONE) if r.statistic.name == "unmixing_score"]
+    windows = [
+        r.statistic.parameters()["window"]
+        for r in told.requests(Adjacency.REPLACE_ONE)
+        if r.statistic.name == "unmixing_score"
+    ]
     assert set(windows) == {1}  # neighbouring rows are alike anyway
     assert "second-order" in filtered.describe
     assert "10 rounds" in plain.describe

@@ -161,7 +161,7 @@ def test_cumulants_are_those_of_the_definition() -> None:
     rng = np.random.default_rng(9)
     rows = rng.uniform(-1, 1, size=(50, 3))
     y = rows / np.sqrt(np.mean(rows**2, axis=0))
-    y = y * np.sqrt(np.minimum(1, 4.5 / np.sum(y**2, axis=1)))[:, None]
+    y = y * np.sqrt(np.minimum(1, 15.0 / np.sum(y**2, axis=1)))[:, None]
     own = y.T @ y / 50
     wanted = np.einsum("ta,tb,tc,td->abcd", y, y, y, y) / 50
     for pairing in ("ab,cd->abcd", "ac,bd->abcd", "ad,bc->abcd"):

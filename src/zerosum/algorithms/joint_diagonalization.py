@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from zerosum.algorithms.spectral import refined
 from zerosum.arrays import Floats
@@ -65,6 +64,8 @@ def replayed(moments: Floats, noise: float, kept: Floats, rotation: Floats, back
     Noise makes spectra differ; before it is added once more, how far the bands are from one another is brought down
     to what noise does not explain.
     """
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
+
     rng, (bands, R, _) = np.random.default_rng(seed), moments.shape
     whole = np.sum(moments, axis=0)
     alike = np.trace(moments, axis1=1, axis2=2)[:, None, None] / max(float(np.trace(whole)), 1e-300) * whole

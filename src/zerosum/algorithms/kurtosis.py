@@ -55,7 +55,7 @@ def noise_level(order: int) -> float:
 
     A fit to simulations: 1.6 for 3, 2.3 for 5, 3.5 for 10, 5.3 for 20, 6.4 for 28.
     """
-    return 0.86 * order**0.6
+    return 0.86 * math.pow(order, 0.6)
 
 
 def polar(matrix: Floats) -> Floats:
@@ -71,7 +71,7 @@ def _climbed(flat: NDArray[np.float32], start: Floats) -> tuple[Floats, Floats]:
     height, shift = _height(kurtoses), 0.0
     for _ in range(_STEPS):
         level = height / len(rotation)
-        moved = polar(kurtoses[:, None] * gradient + np.float32(shift) * rotation)
+        moved = polar(kurtoses[:, None] * gradient + np.float32(shift) * rotation).astype(np.float32)
         ahead, values = _gradient(flat, moved)
         if _height(values) < height * (1 + 1e-6):
             shift = max(2 * shift, 0.5 * level)

@@ -18,14 +18,14 @@ from zerosum.kernel import coordinates
 from zerosum.statistics.rows import fold
 from zerosum.statistics.sources import Singles, SourceStatistic, pairs
 
-_LONGEST = 1.5  # a row's squared length over its mean: longer rows are brought to it
+_LONGEST, _MORE = 1.5, 12.0  # a row's squared length, over its mean or beyond it: longer rows are brought to that
 
 
 class FourthCumulants(SourceStatistic):
     """The sum over units of their fourth cumulants, each a symmetric tensor divided by its Frobenius norm.
 
     y = W x are the unit's sources, each of mean square 1 over its own rows; rows whose squared length is more than 1.5
-    times the number of sources are brought to that. Of each unit the tensor is the sample's cumulant
+    times the number of sources, and more than 12 above it, are brought to that: closer, all tails would look light. Of each unit the tensor is the sample's cumulant
 
         E[y_a y_b y_c y_d] - E[y_a y_b] E[y_c y_d] - E[y_a y_c] E[y_b y_d] - E[y_a y_d] E[y_b y_c],
 
@@ -56,7 +56,7 @@ class FourthCumulants(SourceStatistic):
     def told(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
         units, rows, R = y.shape
         length = fold((y * y).reshape(-1, R)).reshape(units, rows, 1)
-        most = np.float32(_LONGEST * R)
+        most = np.float32(max(_LONGEST * R, R + _MORE))
         y = y * np.sqrt(most / np.maximum(length, most))
         layout = _layout(R)
         products = np.take(y, layout.row, axis=2) * np.take(y, layout.column, axis=2)  # one layout, however many units
