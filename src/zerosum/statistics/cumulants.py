@@ -25,7 +25,8 @@ class FourthCumulants(SourceStatistic):
     """The sum over units of their fourth cumulants, each a symmetric tensor divided by its Frobenius norm.
 
     y = W x are the unit's sources, each of mean square 1 over its own rows; rows whose squared length is more than 1.5
-    times the number of sources, and more than 12 above it, are brought to that: closer, all tails would look light. Of each unit the tensor is the sample's cumulant
+    times the number of sources, and more than 12 above it, are brought to that (any
+    closer, all tails would look light). Of each unit the tensor is the sample's cumulant
 
         E[y_a y_b y_c y_d] - E[y_a y_b] E[y_c y_d] - E[y_a y_c] E[y_b y_d] - E[y_a y_d] E[y_b y_c],
 
