@@ -5,6 +5,7 @@ Their bounds and who decides for whom are attacked in test_sensitivity.py and te
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import permutations
 from typing import Any
 
@@ -102,6 +103,30 @@ def test_a_person_counts_as_the_mean_of_the_documents(stat: BoundedStatistic) ->
     whole = stat.total(Units(rows, np.array([0, 4])))
     each = [stat.total(Units.from_rows(row[None, :])) for row in rows]
     assert whole == pytest.approx(np.mean(each, axis=0), abs=1e-12)
+
+
+@pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
+def test_short_integers_that_stand_twice_do_not_wrap_round(stat: BoundedStatistic) -> None:
+    twice = csr_array((np.array([100, 100, 3], dtype=np.int8), np.array([0, 0, 2]), np.array([0, 3])), shape=(1, 6))
+    plain = stat.total(Units.from_rows(np.array([[200.0, 0, 3, 0, 0, 0]])))
+    for units in (Units(twice), Units.from_rows(twice), Units.from_rows(twice.tocoo(copy=True))):
+        assert np.array_equal(stat.total(units), plain)
+
+
+@pytest.mark.parametrize("stat", [*STATISTICS, TripleMoment(columns=60)], ids=lambda stat: f"{stat.name}-{stat.size}")
+def test_a_person_with_many_documents_takes_no_more_memory_than_many_people(stat: BoundedStatistic) -> None:
+    rows = csr_array(np.random.default_rng(0).poisson(0.1, (10_000, stat.columns)).astype(float))
+    tracemalloc.start()
+    whole = stat.total(Units(rows, np.array([0, 10_000])))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**27  # triples of 60 words alone would take 288 MB
+    assert whole == pytest.approx(stat.total(Units(rows)) / 10_000, abs=1e-9)
+
+
+def test_documents_without_pairs_have_no_norm() -> None:
+    rows = np.array([[1.0, 0, 0], [0, 0, 0], [2.0, 0, 0]])
+    assert PairNorms(columns=3, bins=4).total(Units.from_rows(rows)).tolist() == [0, 0, 0, 1]
 
 
 def test_other_statistics_take_sparse_rows_too() -> None:
