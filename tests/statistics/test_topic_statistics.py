@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from zerosum.errors import BadParameter
-from zerosum.kernel.statistic import BoundedStatistic
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.statistics import build
 from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
@@ -70,6 +70,20 @@ def test_norms_from_power_sums_are_those_of_the_arrays() -> None:
 def test_what_a_word_counts() -> None:
     found = WordPresence(columns=3).total(Units.from_rows(np.array([[2.0, 0, 0], [1, 7, 0], [0, 0, 0]])))
     assert found == pytest.approx([1 + np.sqrt(0.5), np.sqrt(0.5), 0])
+
+
+@pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
+def test_documents_are_as_far_apart_as_is_claimed_and_no_farther(stat: BoundedStatistic) -> None:
+    """Those of one word each are among the farthest; added, all have the norm 1."""
+    rng = np.random.default_rng(5)
+    rows = np.concatenate([documents(4), 9 * np.eye(6), np.ones((1, 6)), rng.poisson(3, (9, 6)), np.zeros((1, 6))])
+    said = np.array([stat.total(Units.from_rows(row[None, :])) for row in rows])
+    for adjacency, moved in (
+        (Adjacency.REPLACE_ONE, np.linalg.norm(said[:, None] - said[None], axis=2)),
+        (Adjacency.ADD_REMOVE, np.linalg.norm(said, axis=1)),
+    ):
+        bound = stat.sensitivity(adjacency)
+        assert 0.98 * bound < float(np.max(moved)) <= bound
 
 
 def test_a_round_of_sums_is_one_of_em() -> None:
@@ -133,6 +147,12 @@ def test_other_statistics_take_sparse_rows_too() -> None:
     rows = documents()
     stat = build("vector_sum", {"columns": 6, "clip": 1.0})
     assert np.array_equal(stat.total(Units.from_rows(csr_array(rows))), stat.total(Units.from_rows(rows)))
+
+
+def test_written_out_short_integers_do_not_wrap_round() -> None:
+    twice = csr_array((np.array([100, 100], dtype=np.int8), np.array([0, 0]), np.array([0, 2])), shape=(1, 2))
+    assert Units(twice).dense().rows.tolist() == [[200.0, 0.0]]
+    assert next(Units(twice).each()).tolist() == [[200.0, 0.0]]
 
 
 @pytest.mark.parametrize("value", [np.nan, -3.0, np.inf, 1e300, 0.4])

@@ -128,7 +128,7 @@ class Units:
 
     def dense(self) -> Units:
         """The same units, every entry kept."""
-        return Units(self.rows.toarray(), self.offsets, self.runs) if self.is_sparse else self
+        return Units(doubled(self.rows).toarray(), self.offsets, self.runs) if self.is_sparse else self
 
     @property
     def largest(self) -> int:
@@ -214,7 +214,7 @@ class Units:
         bounds = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
         for first, last in itertools.pairwise(bounds):
             rows = self.rows[int(first) : int(last), ...]
-            yield np.asarray(rows.toarray() if self.is_sparse else rows, dtype=np.float64)
+            yield np.asarray(doubled(rows).toarray() if self.is_sparse else rows, dtype=np.float64)
 
     def recordings(self) -> Iterator[list[tuple[Array, float | None]]]:
         """For one unit after another its recordings in order, each with the seconds between its rows, where known."""

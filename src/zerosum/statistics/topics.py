@@ -85,8 +85,8 @@ class DocumentStatistic(BoundedStatistic):
         """The counts of the words that are looked at, one document a row."""
         if bool(issparse(documents)):
             rows = canonical(csr_array(documents))
-            rows = (rows if self._positions is None else rows[:, self._positions]).toarray().astype(np.float64)
-            return whole_counts(rows)
+            chosen = rows if self._positions is None else rows[:, self._positions]
+            return whole_counts(chosen.toarray().astype(np.float64))
         table = to_numpy(documents)
         return whole_counts(table if self._positions is None else table[:, self._positions])
 
@@ -120,7 +120,7 @@ class WordPresence(DocumentStatistic):
         return self.width
 
     def sum_documents(self, documents: Array, shares: Floats) -> Floats:
-        if not issparse(documents) or self.words is not None:
+        if not bool(issparse(documents)) or self.words is not None:
             present = (self.counts(documents) > 0).astype(np.float64)
             return np.asarray((shares * _over_root(np.sum(present, axis=1))) @ present)
         rows = canonical(csr_array(documents))
