@@ -172,7 +172,8 @@ def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
 
 def _listed(folder: Path) -> list[Path]:
     """What a folder holds, in order, but for what is hidden."""
-    return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+    with readable(folder, called="a folder of documents"):
+        return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
 
 
 def _lines(path: Path) -> list[str]:
