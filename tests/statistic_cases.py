@@ -288,7 +288,7 @@ SMALL: list[Case] = [
         "topic_sums",
         {"columns": 4, "words": [0, 2, 3], "scores": -np.eye(3), "offsets": [0, 0, 0], "kind": "shares", "clip": 0.6},
     ),
-    ("pair_norms", {"columns": 3, "bins": 4}),
+    ("pair_norms", {"columns": 3, "bins": 4, "lowest": 0.3}),
     ("pair_moment", {"columns": 3}),
     ("pair_moment", {"columns": 4, "words": [0, 1, 3], "clip": 0.5}),
     ("triple_moment", {"columns": 3}),

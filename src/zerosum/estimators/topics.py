@@ -21,7 +21,7 @@ from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import JointTransformer, Tables
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.units import Units
+from zerosum.kernel.units import Units, doubled
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Unit
 
@@ -223,6 +223,7 @@ class TopicModel(JointTransformer):
     # ---- what goes in ------------------------------------------------------------------------------------------
 
     def _rows(self, data: Any, *, first: bool, **checks: Any) -> Any:
+        data = doubled(data) if issparse(data) else data
         rows = validate_data(self, data, dtype=np.float64, accept_sparse="csr", reset=first, **checks)
         sparse = bool(issparse(rows))
         if np.any((rows.data if sparse else rows) < 0):
