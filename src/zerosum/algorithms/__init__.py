@@ -35,12 +35,21 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 
 RENAMED = {"components": "n_components", "clusters": "n_clusters", "within": "per_recording", "passes": "n_passes"}
 RENAMED_VALUES = {"paid": "dp", "nothing": "none"}  # parameters and their values, as they were called in 0.1
+_FOUND = "centre and clip are found on the way since 0.2 (centering = 'auto')"
+#: What is gone, by algorithm: parameters, or their values.
+GONE: dict[str, dict[str, str]] = {
+    "pca": dict.fromkeys(("mean_share", "clip_share", "clip_quantile", "clip_range"), _FOUND)
+    | dict.fromkeys(("centering = 'dp'", "centering = 'paid'", "matrix_clip = 'dp'", "matrix_clip = 'paid'"), _FOUND)
+}
 
 
 def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
     """An algorithm with its public parameters, validated."""
     kind = _known(name)
     for old, value in parameters.items():
+        for gone in (old, f"{old} = {value!r}"):
+            if gone in GONE.get(name, {}):
+                raise BadParameter(f"algorithm {name!r}: {gone} is gone, {GONE[name][gone]}")
         new = RENAMED.get(old, old)
         if new != old and new in kind.model_fields:
             raise BadParameter(f"algorithm {name!r}: {old!r} is called {new!r} since 0.2")
