@@ -78,6 +78,8 @@ GUARDS = {
     "keys-again": "site/test_resume.py::test_every_attempt_has_keys_of_its_own",
     "published-unasked": "coordinator/test_publication.py::test_a_policy_must_allow_it",
     "published-for-a-sum": "coordinator/test_publication.py::test_a_sum_that_was_planned_is_not_published_instead",
+    "one-noise-for-all-records": "audit/test_audit.py::test_a_publication_reaches_its_claim_and_no_more[local]",
+    "published-class": "audit/test_audit.py::test_a_publication_reaches_its_claim_and_no_more[local]",
     "beyond-its-bound": BEYOND,
     "no-cap": "site/test_ledger.py::test_the_cap_may_be_reached_but_not_passed",
     "counter-stands-still": "site/test_ledger.py::test_an_older_copy_is_refused",

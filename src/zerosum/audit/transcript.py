@@ -181,5 +181,5 @@ def view(
             if isinstance(dealt, DrawSum) and not known:
                 known.append(np.asarray(dealt.total, dtype=np.float64) * draw_step(law))
             if reply.site not in names:
-                rows.append(np.asarray(reply.payload, dtype=np.float64) * (law.step or 1.0))
+                rows.append(np.asarray(reply.payload, dtype=np.float64).ravel() * (law.step or 1.0))
     return np.vstack([*rows, *known, *(row for share in shares for row in share.handed)])
