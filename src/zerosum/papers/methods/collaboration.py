@@ -38,7 +38,7 @@ from zerosum.papers.methods.perceptron import Labels, Weights
 
 EPSILON, DELTA = 50.0, 0.01  # the paper's
 ANCHORS = 1000
-ROUNDS, LOCAL_EPOCHS, CLIP = 10, 2, 15.0  # of FL; the paper names none. A start's weights have norm 15
+ROUNDS, LOCAL_EPOCHS, CLIP = 10, 2, 15.0  # of FL; the paper names none. Uniform weights start with norm 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +142,9 @@ def federated(
     noise: float = 0.0,
     clip: float | None = None,
 ) -> Weights:
-    """FedAvg; with a clip and noise on what every client sends, FL-DP."""
+    """FedAvg; with a clip and noise on what every client sends, FL-DP, whose clip is that of a uniform start."""
     rng = np.random.default_rng(seed)
-    weights = perceptron.start(sites[0].x.shape[1], 10, seed)
+    weights = perceptron.start(sites[0].x.shape[1], 10, seed, normal=clip is None)
     shares = np.array([len(site.y) for site in sites]) / sum(len(site.y) for site in sites)
     for turn in range(rounds):
         sent = []

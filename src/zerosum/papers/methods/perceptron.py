@@ -24,11 +24,16 @@ BATCH, STEP = 32, 1e-3
 _FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8  # of Adam
 
 
-def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN) -> Weights:
-    """Uniform weights of size one over the root of what enters a unit, biases alike."""
+def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN, *, normal: bool = False) -> Weights:
+    """Uniform weights of size one over the root of what enters a unit, biases alike; or normal ones of variance two
+    over what enters a unit, biases zero (He et al. 2015)."""
     rng, sizes = np.random.default_rng(seed), (inputs, *hidden, classes)
     found: Weights = []
     for before, after in itertools.pairwise(sizes):
+        if normal:
+            drawn = math.sqrt(2 / before) * rng.standard_normal((before, after))
+            found += [drawn.astype(np.float32), np.zeros(after, dtype=np.float32)]
+            continue
         end = 1 / math.sqrt(before)
         found += [rng.uniform(-end, end, shape).astype(np.float32) for shape in ((before, after), (after,))]
     return found
