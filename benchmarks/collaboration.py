@@ -23,9 +23,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from cells import Cell, Results, computed
 from zerosum.algorithms import DataCollaboration, FeatureClassifier
+from zerosum.kernel import accountant
 from zerosum.kernel.request import PrivatePublication
 from zerosum.kernel.units import Units
 from zerosum.papers.figures import collaboration as figures
@@ -33,7 +35,7 @@ from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods import perceptron
 from zerosum.papers.methods import reidentification as attacks
 from zerosum.papers.methods.collaboration import Records
-from zerosum.statistics.softmax import BIAS
+from zerosum.statistics.softmax import BIAS, SoftmaxGradient
 from zerosum.study.rehearsal import Rehearsal
 
 EPSILONS = (50.0, 8.0, 4.0, 1.0)
@@ -150,12 +152,10 @@ def record(folder: Path, name: str) -> None:
 
 # ---- attacks ---------------------------------------------------------------------------------------------------------
 
-LINKED = (
-    "DC, 50 components",
-    "DC-DP as published, nominal 50",
-    *(f"rigorous DC, epsilon {each:g}" for each in EPSILONS),
-)
-TRAINED = ("FL, no noise", "FL-DP as published, nominal 50", "private sum, epsilon 8", "private sum, epsilon 1")
+LINKED: tuple[str, ...] = ("DC, 50 components", "DC-DP as published, nominal 50")
+LINKED += tuple(f"rigorous DC, epsilon {each:g}" for each in EPSILONS)
+TRAINED: tuple[str, ...] = ("FL, no noise", "FL-DP as published, nominal 50")
+TRAINED += tuple(f"private sum, epsilon {each:g}" for each in EPSILONS)
 
 
 def attack_cells(name: str, seeds: int) -> list[Cell]:
@@ -171,7 +171,8 @@ def attack_cell(folder: Path, name: str, what: str, seed: int) -> list[float]:
     own = Records(images.x[fresh[:5000]], images.y[fresh[:5000]])
     others = Records(images.x[fresh[5000:]], images.y[fresh[5000:]])
     if what in TRAINED:
-        return [_told_by_loss(what, clients, others, seed)]
+        scores = (_told_by_updates if what.startswith("FL") else _told_by_gradients)(what, clients, own, others, seed)
+        return [attacks.pairs_won(scores[:1000], scores[1000:])]
     rng = np.random.default_rng([seed, 9])
     if not what.startswith("rigorous"):
         noise = methods.published_noise() if what.startswith("DC-DP") else 0.0
@@ -184,7 +185,7 @@ def attack_cell(folder: Path, name: str, what: str, seed: int) -> list[float]:
     simulated = reference + noise * rng.standard_normal(reference.shape)
     return [
         attacks.linked(published, members),
-        attacks.told_apart(published, members, absent),
+        attacks.told_apart(published, members, absent, noise, reference),
         attacks.left_over(published, mine.x, simulated, own.x),
     ]
 
@@ -209,22 +210,46 @@ def _published(clients: list[Records], epsilon: float, seed: int) -> tuple[Float
     return found["records"].value[:1000], float(found["noise"][0]), lambda given: statistic.rows(_units(given))
 
 
-def _told_by_loss(what: str, clients: list[Records], others: Records, seed: int) -> float:
-    """Where no record is published, a model's losses are what is left to look at."""
-    if what.startswith("FL"):
-        noise = methods.federated_noise(50.0, 0.01, 1000) if what.startswith("FL-DP") else 0.0
-        weights = methods.federated(clients, seed, noise=noise, clip=methods.CLIP if noise else None)
-        logits = [perceptron.logits(weights, each.x) for each in (clients[0], others)]
-    else:
-        program = FeatureClassifier(**_settings())
-        rehearsal = Rehearsal(program, 10_000, 10, float(what.split()[-1]), figures.OUR_DELTA)
-        found = rehearsal.run(_units(Records.joined(clients)), seed)
-        logits = []
-        for each in (clients[0], others):
-            z = (np.asarray(program.feature_map(255 * each.x)) - found["center"].value) @ found["projection"].value
-            z /= np.linalg.norm(z, axis=1, keepdims=True)
-            logits.append(z @ found["weights"].value[:-1] + BIAS * found["weights"].value[-1])
-    return attacks.pairs_won(_likelihood(logits[0], clients[0].y), _likelihood(logits[1], others.y))
+def _told_by_updates(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:
+    """By the first client's weights, round by round; the scores of its records, and of others."""
+    noise = methods.federated_noise(50.0, 0.01, 1000) if what.startswith("FL-DP") else 0.0
+    heard: list[Any] = []
+    methods.federated(clients, seed, noise=noise, clip=methods.CLIP if noise else None, heard=heard)
+    candidates = Records.joined([clients[0], others])
+    told = [answers[0] for answers in heard]
+    return attacks.update_scores(told, own, candidates, size=1000, epochs=methods.LOCAL_EPOCHS, seed=seed)
+
+
+def _told_by_gradients(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:
+    """By the noisy totals of gradients, round by round; the scores of the first client's records, and of others."""
+    program = FeatureClassifier(**_settings())
+    rehearsal = Rehearsal(program, 10_000, 10, float(what.split()[-1]), figures.OUR_DELTA)
+    found, heard = rehearsal.heard(_units(Records.joined(clients)), seed)
+    candidates = Records.joined([clients[0], others])
+
+    def features(given: Records) -> Floats:
+        z = (np.asarray(program.feature_map(255 * given.x)) - found["center"].value) @ found["projection"].value
+        z /= np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-30)
+        return np.column_stack([z, np.full(len(z), BIAS)])
+
+    mine, reference = features(candidates), features(own)
+    totals, residuals, means = [], [], []
+    for request, release in heard:
+        if isinstance(request.statistic, SoftmaxGradient):
+            weights, clip = request.statistic.weights, request.statistic.clip / np.sqrt(1 + BIAS**2)
+            totals.append(release.value.reshape(mine.shape[1], -1))
+            residuals.append(_residuals(mine @ weights, candidates.y, clip))
+            means.append(reference.T @ _residuals(reference @ weights, own.y, clip) / len(own.y))
+    return attacks.gradient_scores(totals, residuals, mine, means, 10_000)
+
+
+def _residuals(logits: Floats, labels: Any, clip: float) -> Floats:
+    """The true class less the expected one would be a step; the gradient has the other sign. Of norm at most `clip`."""
+    logits = logits - logits.max(axis=1, keepdims=True)
+    found = np.exp(logits)
+    found /= found.sum(axis=1, keepdims=True)
+    found[np.arange(len(labels)), labels] -= 1
+    return np.asarray(found * np.minimum(1, clip / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)))
 
 
 def show_attacks(found: Results, name: str, seeds: int) -> None:
@@ -233,13 +258,15 @@ def show_attacks(found: Results, name: str, seeds: int) -> None:
     for what in (*LINKED, *TRAINED):
         each = np.array([found[("attacks", name, what, seed)] for seed in range(seeds)]).T
         shown = [told(list(column)) for column in each]
-        print(f"  {what:44s}", "  ".join(shown if len(shown) > 1 else ["      -    ", *shown, "      -"]))
+        print(f"  {what:34s}", "  ".join(shown if len(shown) > 1 else ["     -    ", *shown, "     -    "]), most(what))
 
 
-def _likelihood(logits: Any, labels: Any) -> Floats:
-    """Of every record's true class, on a logarithmic scale."""
-    logits = logits - logits.max(axis=1, keepdims=True)
-    return np.asarray(logits[np.arange(len(labels)), labels] - np.log(np.exp(logits).sum(axis=1)), dtype=np.float64)
+def most(what: str) -> str:
+    """How often anybody could tell a member apart from another, who knows all other records: Phi(mu / sqrt(2))."""
+    if not what.startswith(("rigorous", "private")):
+        return ""
+    mu = accountant.mu_for(float(what.split()[-1]), figures.OUR_DELTA)
+    return f"(told apart: at most {100 * ndtr(mu / np.sqrt(2)):.1f})"
 
 
 PARTS: dict[str, tuple[Callable[..., list[Cell]], Callable[..., list[float]], Callable[..., None]]] = {

@@ -141,8 +141,10 @@ def federated(
     epochs: int = LOCAL_EPOCHS,
     noise: float = 0.0,
     clip: float | None = None,
+    heard: list[list[tuple[Weights, Weights]]] | None = None,
 ) -> Weights:
-    """FedAvg; with a clip and noise on what every client sends, FL-DP, whose clip is that of a uniform start."""
+    """FedAvg; with a clip and noise on what every client sends, FL-DP, whose clip is that of a uniform start.
+    `heard` gets what a server sees: for every round and client the weights that it was sent and what it answered."""
     rng = np.random.default_rng(seed)
     weights = perceptron.start(sites[0].x.shape[1], 10, seed, normal=clip is None)
     shares = np.array([len(site.y) for site in sites]) / sum(len(site.y) for site in sites)
@@ -151,6 +153,8 @@ def federated(
         for site in sites:
             found = perceptron.train(site.x, site.y, epochs=epochs, seed=seed + turn, weights=weights)
             sent.append([each + np.float32(noise) * _normal(rng, each.shape) for each in clipped(found, clip)])
+        if heard is not None:
+            heard.append([(weights, answer) for answer in sent])
         weights = [
             np.asarray(sum(share * one[at] for share, one in zip(shares, sent, strict=True)), dtype=np.float32)
             for at in range(len(weights))
