@@ -79,6 +79,7 @@ GUARDS = {
     "published-unasked": "coordinator/test_publication.py::test_a_policy_must_allow_it",
     "published-for-a-sum": "coordinator/test_publication.py::test_a_sum_that_was_planned_is_not_published_instead",
     "one-noise-for-all-records": "audit/test_audit.py::test_a_publication_reaches_its_claim_and_no_more[local]",
+    "published-order": "coordinator/test_publication.py::test_the_order_of_the_data_is_not_published",
     "published-class": "audit/test_audit.py::test_a_publication_reaches_its_claim_and_no_more[local]",
     "beyond-its-bound": BEYOND,
     "no-cap": "site/test_ledger.py::test_the_cap_may_be_reached_but_not_passed",

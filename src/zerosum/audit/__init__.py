@@ -14,7 +14,8 @@ side, relative width Z/sqrt(2n): a sound claim fails at most once in 3.4 million
 the default size. It works for views that are Gaussian or nearly so, which all schemes here are at mu of 1 and above.
 
 Of a publication the adversary reads every row. The victim's row is that of the unit which differs, the discriminant is
-the likelihood ratio of its two possible rows, and all rows of its site together say how large their noise is.
+the likelihood ratio of its two possible rows, and all rows of its site together say how large their noise is. The
+order in which a site publishes is secret; here it is told.
 
 All this takes the numbers of a release, and the releases, to be independent. `echoes` attacks that: it looks for noise
 that comes back in the errors of the adversary's estimates, over all numbers, rounds and studies, and in everything that
@@ -315,7 +316,9 @@ class _Run:
             law = self._plan.law(round)
             said = partial(contributed, request)
             present = [s for s in self._sites if s.name in release.participants and s not in self._colluding]
-            sums = [law.factor[self._sites.index(s)] * said(s.units) for s in present]
+            orders = [self._heard[self._sites.index(s)][round].order for s in present]  # worse than secret: known
+            known = zip(present, orders, strict=True)
+            sums = [law.factor[self._sites.index(s)] * said(s.units, order) for s, order in known]
             seen = view(self._plan, round, recorder, self._colluding, release.value, self._helper_apart)
             centre = np.zeros_like(seen)
             if law.mechanism in (NoiseMechanism.TRUSTED, NoiseMechanism.MASKED):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.algorithms import Algorithm
 from zerosum.algorithms.program import RangedAlgorithm
@@ -125,10 +126,11 @@ def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[Bounde
     return asked
 
 
-def contributed(request: Request, units: Units) -> Floats:
-    """What a site says about its units, without noise: their sum, or one row after the other."""
+def contributed(request: Request, units: Units, order: NDArray[np.intp] | None = None) -> Floats:
+    """What a site says about its units, without noise: their sum, or one row after the other, in a given order."""
     if isinstance(request, PrivatePublication):
-        return request.statistic.rows(units).ravel()
+        rows = request.statistic.rows(units)
+        return (rows if order is None else rows[order]).ravel()
     return request.statistic.total(units)
 
 

@@ -150,6 +150,11 @@ SITE = [
         ),
     ),
     Fault(
+        "published-order",
+        "records are published in the order of the data, which may be sorted by what is secret",
+        (Edit("site.site:Site._values", "return rows[self._order(plan, round, attempt)]", "return rows"),),
+    ),
+    Fault(
         "published-class",
         "the class that is published with a record is not in its sensitivity",
         (Edit("statistics.records:LabelledRecords.sensitivity", "4 + 2 * self.label_weight**2", "4"),),
