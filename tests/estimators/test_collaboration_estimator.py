@@ -37,6 +37,28 @@ def test_records_are_published_and_predictions_are_free() -> None:
     assert not hasattr(public, "records_")
 
 
+@pytest.mark.parametrize("reduction", ["dp", "random"])
+def test_classes_may_be_missing_at_a_site_or_everywhere(reduction: str) -> None:
+    """Nothing fails, and what is published has the same shape whatever a site holds: refusals would speak of data."""
+    y = Y | {"north": np.full(800, "left")}
+    given: Any = {"classes": ["left", "right", "nobody's"], "reduction": reduction, "keep_records": True} | SETTINGS
+    fitted = DataCollaboration("linear", **given).fit(X, y)
+    assert fitted.records_.shape == (2400, fitted.projection_.shape[1] + 3)
+    assert np.all(np.isfinite(fitted.weights_))
+    shares = fitted.predict_proba(X["north"])
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert np.mean(fitted.predict(X["south"]) == "nobody's") < 0.1
+
+
+def test_the_least_that_can_take_part_gives_a_result() -> None:
+    """Two sites of one unit each, the same everywhere: nothing to learn, and nothing that fails or is not finite."""
+    fitted = DataCollaboration("linear", classes=["left", "right"], **SETTINGS).fit(
+        [np.zeros((1, 2))] * 2, [np.array(["left"])] * 2
+    )
+    assert np.all(np.isfinite(fitted.weights_))
+    assert np.all(np.isfinite(fitted.predict_proba(np.zeros((3, 2)))))
+
+
 def test_ranges_are_public() -> None:
     with pytest.raises(BadParameter, match="public ranges"):
         DataCollaboration("linear", classes=["left", "right"], unit="record").fit(X, Y)
