@@ -262,11 +262,12 @@ def show_attacks(found: Results, name: str, seeds: int) -> None:
 
 
 def most(what: str) -> str:
-    """How often anybody could tell a member apart from another, who knows all other records: Phi(mu / sqrt(2))."""
+    """How often anybody at best picks the member of a pair, who knows all other records: two worlds in which one of the
+    two took part are neighbours, and Phi(mu / 2) is the best test between them."""
     if not what.startswith(("rigorous", "private")):
         return ""
     mu = accountant.mu_for(float(what.split()[-1]), figures.OUR_DELTA)
-    return f"(told apart: at most {100 * ndtr(mu / np.sqrt(2)):.1f})"
+    return f"(told apart: at most {100 * ndtr(mu / 2):.1f})"
 
 
 PARTS: dict[str, tuple[Callable[..., list[Cell]], Callable[..., list[float]], Callable[..., None]]] = {
