@@ -141,7 +141,7 @@ def test_a_bought_reduction_and_a_publication_hold_together() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("colluders", [0, 1, 3])
-@pytest.mark.parametrize("mu", [1.5, 4.0, 8.0])
+@pytest.mark.parametrize("mu", [1.5, 4.0, 6.5])
 def test_publications_hold_at_full_size(colluders: int, mu: float) -> None:
     found = audit(
         Scheme("secure-sum"), published(60), sites=5, colluders=colluders, mu=mu, samples=2_000_000, units=200
