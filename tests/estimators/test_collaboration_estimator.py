@@ -116,6 +116,14 @@ def test_the_better_answer_is_recommended_by_the_same_command_in_numbers(
     assert summed == pytest.approx(average / 2400**0.5 * (3 / 2) ** 0.5, rel=0.1)  # one of three colludes
 
 
+def test_a_report_has_the_noise_of_a_row_and_not_of_a_sum_that_nobody_makes(tmp_path: Path) -> None:
+    study = zerosum.Study.load(written(tmp_path))
+    result = study.run()
+    line = result.report.releases[1]
+    assert line.kind == "publication"
+    assert line.noise_std == pytest.approx(float(result.estimate["noise"][0]), rel=1e-9)
+
+
 def test_a_site_is_told_in_words_that_records_leave(tmp_path: Path) -> None:
     """Under a scheme that hides sums, too: a publication is no sum."""
     plan = zerosum.Study.load(written(tmp_path)).plan()

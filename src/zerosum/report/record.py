@@ -152,7 +152,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
             release.size,
             release.sensitivity,
             release.share,
-            plan.law(plan.first_round(r)).noise_std,
+            _noise_std(plan, r),
             float(np.max(plan.mus(plan.first_round(r)))),
             release.kind,
             None if release.sampling is None else release.sampling.rate,
@@ -216,15 +216,22 @@ def _notes(plan: Plan) -> list[str]:
     return notes
 
 
+def _noise_std(plan: Plan, release: int) -> float:
+    """Of every released number: a sum's, or that of a row which is published by itself."""
+    law = plan.law(plan.first_round(release))
+    if plan.releases[release].kind == "publication":
+        return float(np.max(law.own / law.factor))
+    return law.noise_std
+
+
 def _published(plan: Plan, release: int) -> str:
     """What is out, and how much a private sum would have been worth instead, in numbers."""
-    planned, law = plan.releases[release], plan.law(plan.first_round(release))
+    planned, noise = plan.releases[release], _noise_std(plan, release)
     what = f"{planned.size} numbers of {planned.statistic!r}"
     of = f"record of every {plan.unit} is published, {what}, and stays published"
     if not plan.scheme.facts.noisy:
         return f"a {of}"
     units = sum(site.units or 1 for site in plan.sites)
-    noise = float(np.max(law.own / law.factor))
     summed = plan.noise_of_everything * planned.sensitivity / math.sqrt(planned.share)
     return (
         f"a noisy {of}: each number has noise of {noise:.3g}, so that an average over all {units} has "
