@@ -133,6 +133,31 @@ def test_more_than_a_hundredth_of_delta_is_refused() -> None:
         make_plan(405_450, 1, 60.0)
 
 
+def test_a_large_epsilon_has_a_finer_grid_which_pays_for_it() -> None:
+    coarse, fine = make_plan(200_000, 1, 8.0, 10), make_plan(200_000, 1, 50.0, 10)
+    steps = [float(np.min(plan.law(0).own)) / plan.law(0).step for plan in (coarse, fine)]
+    assert grid.STEPS <= steps[0] < 2 * grid.STEPS < grid.STEPS * 2**5 <= steps[1] <= discrete_gaussian.LARGEST
+    assert fine.extra_delta <= 1e-5 / 100
+    assert max(fine.site_epsilon(s) for s in range(10)) <= 50.0 * (1 + 1e-12)
+    assert fine.extra_delta == pytest.approx((1 + math.exp(50)) * fine.distance(0))
+    assert fine.distance(0) >= 200_000 * (10 * discrete_gaussian.ETA + 4.9e-4 / steps[1] ** 4)
+
+
+def test_of_a_publication_only_the_row_that_differs_counts() -> None:
+    def distance(units: int) -> float:
+        sites = tuple(PlannedSite(str(s), units) for s in range(4))
+        release = PlannedRelease("clipped_records", 2.0, 1.0, 60, 1.0, kind="publication")
+        return replace(make_plan(60, 1, 50.0), sites=sites, releases=(release,), unit="record").distance(0)
+
+    assert distance(10) == distance(100_000) < make_plan(60, 1, 50.0).distance(0)
+
+
+@pytest.mark.parametrize("epsilon", [700.0, 1e6])
+def test_an_absurd_epsilon_is_refused(epsilon: float) -> None:
+    with pytest.raises(BadParameter):
+        make_plan(1, 1, epsilon)
+
+
 def test_the_whole_delta_is_what_was_asked_for() -> None:
     """The mu that is spent leaves room for the extra term: together they are the study's delta, not more."""
     plan = make_plan(405_450, 1, 35.0)

@@ -110,7 +110,7 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
-    from zerosum.study import SiteFile, Study
+    from zerosum.study import SiteFile, Study, resolve
 
     loaded = Study.load(study)
     if site:
@@ -128,6 +128,8 @@ def run(
     if json_:
         terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
         return
+    if describe := resolve(loaded.build_algorithm(), approved or loaded.plan()).describe:
+        terminal.titled(result.report.algorithm, f": {describe}")
     if "pooled_std" in result.estimate:
         terminal.show_coefficients(CoefficientTable.of(result.estimate))
     else:

@@ -85,7 +85,7 @@ def short(value: Any) -> str:
 
 
 def show_report(report: PrivacyReport) -> None:
-    table = Table("release", "numbers", "sensitivity", "share of mu²", "noise of the sum", "mu")
+    table = Table("release", "numbers", "sensitivity", "share of mu²", "noise", "mu")
     for line in report.releases:
         cells = (
             f"{line.size}",

@@ -32,6 +32,7 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PRIVATE_SIDE, STRICT, PlannedRelease, Terms, computable
 from zerosum.kernel.view import dealer_mu, worst_mu
 
+MOST_PUBLISHED = (1 << 25) - (1 << 17)  # numbers of one site: a message of a quarter of a gigabyte, its head included
 MOST_ROUNDS = 100_000  # a secure sum makes keys for each before it begins
 
 EXCHANGES = {
@@ -99,6 +100,14 @@ class Plan(Terms):
             raise BadParameter(f"{what} is accounted for replaced units: plan it with replace-one neighbours")
         if release.kind == "publication" and any(site.units is None for site in self.sites):
             raise BadParameter("a publication needs every site's number of units, declared in the study")
+        if (
+            release.kind == "publication"
+            and release.size * max(site.units or 0 for site in self.sites) > MOST_PUBLISHED
+        ):
+            raise BadParameter(
+                f"a site would publish more than {MOST_PUBLISHED} numbers, which does not fit a message: publish fewer "
+                "numbers of each, or ask for sums"
+            )
 
     @classmethod
     def of(

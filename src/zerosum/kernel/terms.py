@@ -201,7 +201,7 @@ class Terms:
     def _placed(self, law: NoiseLaw, release: PlannedRelease) -> NoiseLaw:
         if not self.gridded(release):
             return law
-        return grid.place(law, release.accounted, release.bound, release.size)
+        return grid.place(law, release.accounted, release.bound, release.size, self._steps_of(release))
 
     def gridded(self, release: PlannedRelease) -> bool:
         """Whether values and noise live on an integer grid, or are doubles (the zero-sum forms, for comparison)."""
@@ -211,8 +211,11 @@ class Terms:
         """Total variation between one round of a release as drawn and as accounted."""
         if not self.gridded(release):
             return 0.0
-        units = max(site.units or 1 for site in self.sites) if release.kind == "publication" else 1
-        return grid.worst_distance(release.size * units, len(self.sites))
+        drawing = 1 if release.kind == "publication" else len(self.sites)  # a row's noise is its own site's
+        return grid.worst_distance(release.size, drawing, self._steps_of(release))
+
+    def _steps_of(self, release: PlannedRelease) -> float:
+        return grid.steps_for(release.size * release.steps, self.paid_for(1.0) / self.delta)
 
     def paid_for(self, distance: float) -> float:
         """What a distance adds to delta."""

@@ -6,6 +6,7 @@ Tested in tests/kernel/test_plan.py.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -151,7 +152,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
             release.size,
             release.sensitivity,
             release.share,
-            plan.law(plan.first_round(r)).noise_std,
+            _noise_std(plan, r),
             float(np.max(plan.mus(plan.first_round(r)))),
             release.kind,
             None if release.sampling is None else release.sampling.rate,
@@ -206,14 +207,37 @@ def _notes(plan: Plan) -> list[str]:
             "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
             f"could reach epsilon {_up(worst)} at delta {plan.delta:g}"
         )
-    if any(release.kind == "publication" for release in plan.releases):
-        notes.append(f"a noisy record of every {plan.unit} is published, and stays published")
+    notes += [_published(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
     if plan.attempts:
         some = "one round" if plan.attempts == 1 else f"{plan.attempts} rounds"
         notes.append(f"{some} may be tried once more, which is counted here whether it is used or not")
     if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):
         notes.append("sites weigh differently: a mean is a weighted mean over units")
     return notes
+
+
+def _noise_std(plan: Plan, release: int) -> float:
+    """Of every released number: a sum's, or that of a row which is published by itself."""
+    law = plan.law(plan.first_round(release))
+    if plan.releases[release].kind == "publication":
+        return float(np.max(law.own / law.factor))
+    return law.noise_std
+
+
+def _published(plan: Plan, release: int) -> str:
+    """What is out, and how much a private sum would have been worth instead, in numbers."""
+    planned, noise = plan.releases[release], _noise_std(plan, release)
+    what = f"{planned.size} numbers of {planned.statistic!r}"
+    of = f"record of every {plan.unit} is published, {what}, and stays published"
+    if not plan.scheme.facts.noisy:
+        return f"a {of}"
+    units = sum(site.units or 1 for site in plan.sites)
+    summed = plan.noise_of_everything * planned.sensitivity / math.sqrt(planned.share)
+    return (
+        f"a noisy {of}: each number has noise of {noise:.3g}, so that an average over all {units} has "
+        f"{noise / math.sqrt(units):.2g}; through the private sum, at the same cost and with no record out, it would "
+        f"have {summed / units:.2g}"
+    )
 
 
 @dataclass(frozen=True, eq=False)

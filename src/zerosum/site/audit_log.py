@@ -20,6 +20,7 @@ from typing import Any, Literal
 from zerosum.errors import Refused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Request
+from zerosum.kernel.schemes import NoiseMechanism
 
 Event = Literal["started", "stopped", "waiting", "decided", "consented", "released", "repeated", "refused"]
 
@@ -65,9 +66,11 @@ def consent_in_words(plan: Plan, site: int) -> str:
     names = plan.question.columns
     shown = ", ".join(map(repr, names[:8])) + (", ..." if plan.question.n_columns > 8 else "")
     columns = f" of the columns {shown}" if names else ""
+    out = any(release.kind == "publication" for release in plan.releases)
+    publishes = f", which publishes a noisy record of every {plan.unit} here," if out else ""
     epsilon = plan.site_epsilon(site) if plan.scheme.facts.noisy else float("inf")
     return (
-        f"agreed to {plan.algorithm!r}{columns} with {len(plan.sites)} sites under {plan.scheme.name!r}: "
+        f"agreed to {plan.algorithm!r}{columns}{publishes} with {len(plan.sites)} sites under {plan.scheme.name!r}: "
         f"{plan.rounds} rounds, which cost each {plan.unit} here at most epsilon {epsilon:.4g} at delta {plan.delta:g} "
         f"with {plan.coalition.colluders} sites colluding with the coordinator"
     )
@@ -83,7 +86,8 @@ def release_in_words(plan: Plan, site: int, round: int, attempt: int, request: R
         what = f"{planned.size} numbers, the sum of {planned.statistic!r} over {of} here"
     if not plan.scheme.facts.noisy:
         return f"round {round + 1} of {plan.rounds}{again}: {what}, without noise"
-    hidden = ", readable only in the sum over all sites" if plan.scheme.facts.secure and law.step else ""
+    hidden = ", readable only in the sum over all sites" if law.mechanism is NoiseMechanism.MASKED else ""
+    hidden = f", readable as it is, {plan.unit} by {plan.unit}" if planned.kind == "publication" else hidden
     return (
         f"round {round + 1} of {plan.rounds}{again}: {what}, under noise{hidden}; no {plan.unit} moves it by more than "
         f"{planned.sensitivity:.4g}; it costs mu {float(plan.mus(round)[site]):.4g} and is in the ledger"

@@ -16,6 +16,7 @@ import math
 from functools import singledispatchmethod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, Inconsistent, LedgerRefused, Misdirected, NotAgreed, OutOfTurn, OutsidePlan
@@ -180,12 +181,19 @@ class Site:
         """What is asked of the units here: their sum, the sum of a sample of them, or a row for each."""
         bound = plan.release(round).bound
         if isinstance(request, PrivatePublication):
-            return np.asarray(clip_rows(request.statistic.rows(self.units), bound))  # a second line, as below
+            rows = np.asarray(clip_rows(request.statistic.rows(self.units), bound))  # a second line, as below
+            return rows[self._order(plan, round, attempt)]
         units = self.units
         if request.sampling is not None and not request.sampling.full:
             sampler = self._sampler(plan, round, f"sample {attempt}" if attempt else "sample")
             units = units.chosen(sampler.bernoulli(len(units), request.sampling.rate))
         return self._total(units, request.statistic, bound)
+
+    def _order(self, plan: Plan, round: int, attempt: int) -> NDArray[np.intp]:
+        """A secret order of the units, in which they are published: data are often sorted by what they hold, and then a
+        row's place would tell what its noise hides."""
+        words = self._sampler(plan, round, f"order {attempt}").words(len(self.units))
+        return np.argsort(words, kind="stable")
 
     def _total(self, units: Units, statistic: BoundedStatistic, bound: float) -> Floats:
         """The sum over units. A second line, should a statistic break its own bound: a sum longer than all the units'

@@ -136,6 +136,30 @@ SITE = [
         (Edit("site.site:Site._fits", "if (kind, sampling) != (planned.kind, planned.sampling):", "if False:"),),
     ),
     Fault(
+        "one-noise-for-all-records",
+        "all records of a site are published under the same draws",
+        (
+            Edit(
+                "site.site:Site.handle[Contribute]",
+                "    self._charge(plan, round, attempt, asked)",
+                """    if values.ndim > 1:
+        plain = np.rint(values / plan.law(round).step).astype(np.int64)
+        noisy = plain + (noisy - plain)[:1]
+    self._charge(plan, round, attempt, asked)""",
+            ),
+        ),
+    ),
+    Fault(
+        "published-order",
+        "records are published in the order of the data, which may be sorted by what is secret",
+        (Edit("site.site:Site._values", "return rows[self._order(plan, round, attempt)]", "return rows"),),
+    ),
+    Fault(
+        "published-class",
+        "the class that is published with a record is not in its sensitivity",
+        (Edit("statistics.records:LabelledRecords.sensitivity", "4 + 2 * self.label_weight**2", "4"),),
+    ),
+    Fault(
         "beyond-its-bound",
         "a sum that is longer than its bound allows leaves the site",
         (Edit("site.site:Site._total", "return total / excess if excess > 1 else total", "return total"),),
