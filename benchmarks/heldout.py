@@ -75,7 +75,7 @@ class Case:
 
 def _falling(columns: int, power: float, seed: int) -> tuple[Floats, Floats]:
     axes = np.linalg.qr(np.random.default_rng(seed).normal(size=(columns, columns)))[0]
-    return axes, np.arange(1, columns + 1) ** -power
+    return np.asarray(axes), np.asarray(np.arange(1, columns + 1) ** -power, dtype=np.float64)
 
 
 def _images(folder: Path, name: str, count: int) -> Floats:

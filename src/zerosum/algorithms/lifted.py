@@ -85,7 +85,7 @@ class Look:
         interlacing the others are as many as are counted less one.
         """
         sure = self.corner > 6 * self.noise
-        values = np.linalg.eigvalsh(self.corrected(whole=True) if sure else self.matrix)[::-1]
+        values = np.asarray(np.linalg.eigvalsh(self.corrected(whole=True) if sure else self.matrix)[::-1], np.float64)
         found = standing(values, self.noise, most + 1, self.tilt if sure else 0.0)
         return min(most, found if sure else max(found - 1, 0))
 

@@ -215,7 +215,7 @@ class PCA(RangedAlgorithm):
         vectors = leading(matrix, release.noise_std, self.n_components, shrink=self.shrink)
         edge = matrix_edge(len(matrix), release.noise_std)
         look = Look(matrix, np.zeros(len(matrix)), 0.0, release.noise_std)
-        falling = np.linalg.eigvalsh(matrix)[::-1]
+        falling = np.asarray(np.linalg.eigvalsh(matrix)[::-1], dtype=np.float64)
         above = (
             look.above(self.n_components)
             if self.finds_centre
