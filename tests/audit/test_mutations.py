@@ -41,6 +41,7 @@ GUARDS = {
     "second-moment-sensitivity": SENSITIVITY,
     "cluster-sums-sensitivity": SENSITIVITY,
     "scatter-sensitivity": SENSITIVITY,
+    "product-of-one-column": SENSITIVITY,
     "rotation-score-sensitivity": SENSITIVITY,
     "band-scatter-sensitivity": SENSITIVITY,
     "user-sensitivity": SENSITIVITY,

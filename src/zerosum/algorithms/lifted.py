@@ -4,6 +4,8 @@ Rows z about a public point get a constant a as one more column: u = (z, a), cli
 three blocks: second moments of z, the cross block v (sums of a z) and the corner W (of a^2), all under one noise. So
 one release holds the mean a v/W about that point, and M - v v'/W is the second moment about it: the mean's error is
 known, with its noise, and need not become a component.
+
+Tested in tests/algorithms/test_pca.py.
 """
 
 from __future__ import annotations

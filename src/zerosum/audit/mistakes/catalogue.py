@@ -172,6 +172,13 @@ _SENSITIVITIES = [
         ("documents", "topics:DocumentStatistic", "math.sqrt(2)"),
     )
 ]
+_SENSITIVITIES.append(
+    Fault(
+        "product-of-one-column",
+        "products with several columns are bounded as those with one are",
+        (Edit("statistics.scatter:ScatterProduct.sensitivity", "if self.basis.shape[1] == 1:", "if True:"),),
+    )
+)
 
 _KERNEL = [
     Fault(
