@@ -6,6 +6,7 @@ Tested in tests/algorithms/test_describe.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.groups import FREE_SECOND, GroupedCounts, GroupedMoments
+from zerosum.statistics.groups import FREE_SECOND, Grouped, GroupedCounts, GroupedMoments
 
 Part = Literal["means", "quantiles", "proportions"]
 
@@ -105,7 +106,7 @@ class Describe(QuantileAlgorithm):
         return GroupedCounts(**self.layout, positions=self.positions(names), levels=levels)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        statistic = {
+        statistic: dict[Part, Callable[[], Grouped]] = {
             "means": lambda: self.moments(adjacency),
             "quantiles": lambda: self.ranks,
             "proportions": lambda: self.counts,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from zerosum.algorithms.program import MissingAlgorithm
 from zerosum.arrays import Floats
@@ -25,8 +25,8 @@ class GroupedAlgorithm(MissingAlgorithm):
     """An algorithm on columns of numbers with public `ranges` and columns of public categories, their `levels`; by the
     categories of the column `by`, where that is given."""
 
-    ranges: dict[str, tuple[float, float]] = {}
-    levels: dict[str, tuple[Level, ...]] = {}
+    ranges: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     by: str | None = None
 
     words: ClassVar[Mapping[str, str]] = {

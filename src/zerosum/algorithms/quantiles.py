@@ -54,11 +54,11 @@ class QuantileAlgorithm(GroupedAlgorithm):
         """Between which a column's values are counted."""
         bins, (low, high) = self.bins or USUAL_BINS, self.ranges[name]
         if name not in self.whole:
-            return np.linspace(low, high, bins + 1)
+            return np.asarray(np.linspace(low, high, bins + 1))
         first, last = math.ceil(low), math.floor(high)
         if last - first + 1 <= bins:
-            return np.arange(first, last + 2) - 0.5
-        return np.unique(np.round(np.linspace(first, last + 1, bins + 1))) - 0.5
+            return np.asarray(np.arange(first, last + 2) - 0.5)
+        return np.asarray(np.unique(np.round(np.linspace(first, last + 1, bins + 1))) - 0.5)
 
     @property
     def ranks(self) -> GroupedRanks:

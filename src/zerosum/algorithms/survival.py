@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from zerosum.algorithms.groups import ALL, Level, shown
 from zerosum.algorithms.intervals import Z
-from zerosum.algorithms.program import Estimate, MissingAlgorithm, Program
+from zerosum.algorithms.program import MissingAlgorithm, Program
 from zerosum.arrays import Floats
 from zerosum.kernel.missing import OBSERVED, OWN_ROWS, Rule
 from zerosum.kernel.quantity import Axis, Quantity
@@ -97,16 +97,21 @@ class Survival(MissingAlgorithm):
         return found | (table.log_rank() if count > 1 else {})
 
     def _median(self, curve: Mapping[str, Floats]) -> list[float]:
-        """Where a curve first is at most one half, and from where to where its intervals hold one half."""
-        found = [_first(self.edges[1:], curve["survival"] <= 0.5)]
+        """Where a curve comes down to one half, straight between the ends of bins; then the bins in which it may.
+
+        The lower end is the beginning of the first bin in which the interval of the curve reaches one half, the upper
+        one the end of the last.
+        """
+        found, survival = [np.nan], np.append(1.0, curve["survival"])
+        if (below := np.flatnonzero(survival <= 0.5)).size:
+            at = int(below[0])
+            fallen = (survival[at - 1] - 0.5) / (survival[at - 1] - survival[at])
+            found = [float(self.edges[at - 1] + fallen * (self.edges[at] - self.edges[at - 1]))]
         for kind in ("pooled", "population"):
-            found += [_first(self.edges[1:], curve[kind][:, end] <= 0.5) for end in (0, 1)]
+            for end in (0, 1):
+                reached = np.flatnonzero(curve[kind][:, end] <= 0.5)
+                found.append(float(self.edges[reached[0] + end]) if reached.size else np.nan)
         return found
-
-
-def _first(times: Floats, reached: Any) -> float:
-    at = np.flatnonzero(reached)
-    return float(times[at[0]]) if at.size else np.nan
 
 
 class LeavingTable:

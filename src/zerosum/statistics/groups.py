@@ -84,8 +84,8 @@ class GroupedMoments(Grouped):
     Sensitivity. The norm of a row's contribution is largest at x = 1 or x = -1: sqrt(1 + v^2 + w^2) =: r. This is the
     bound for a column when a unit is added or removed, and two rows of different groups are at most sqrt(2) r apart.
     Two rows x and y of the same group are |x - y| sqrt(1 + 4 w^2 (x + y)^2) apart. With s = |x + y|,
-    |x - y| <= 2 - s, and (2 - s)^2 (1 + 4 w^2 s^2) <= 4 if and only if 4 w^2 <= (4 - s)/(s (2 - s)^2), whose least value
-    on (0, 2) is (11 + 5 sqrt(5))/8, at s = 3 - sqrt(5). So for w^2 <= (11 + 5 sqrt(5))/32 = 0.693 they are at most 2
+    |x - y| <= 2 - s, and (2 - s)^2 (1 + 4 w^2 s^2) <= 4 if and only if 4 w^2 <= (4 - s)/(s (2 - s)^2), whose least
+    value on (0, 2) is (11 + 5 sqrt(5))/8, at s = 3 - sqrt(5). So for w^2 <= (11 + 5 sqrt(5))/32 = 0.693 they are at most 2
     apart, attained at x = -y = 1. One row against nothing: r. By the lemma D^2 is the number of columns times
     max(4, 2 r^2), or times max(4, r^2) where there is but one group; attained by units that are observed everywhere,
     x = -y in the same group or x = y = 1 in two groups.
@@ -197,8 +197,8 @@ class GroupedRanks(Grouped):
     """For each group and column the histogram h between public `edges` as R h, from which cumulative counts can be had
     with little noise.
 
-    R is the square root of summation: with f_0 = 1, f_k = f_{k-1} (2k - 1)/(2k), the lower triangular matrix with f_{i-j}
-    in row i and column j is a matrix S with S S h = cumulative sums of h. R is S with its columns divided by their
+    R is the square root of summation: with f_0 = 1, f_k = f_{k-1} (2k - 1)/(2k), the lower triangular matrix with
+    f_{i-j} in row i and column j is a matrix S with S S h = cumulative sums of h. R is S with its columns divided by their
     norms. Noise of R h becomes noise of cumulative counts that grows with the logarithm of the number of bins, where
     that of plain counts grows with its root (docs/describe.md has the figures). Values outside the edges count in the
     first or last bin; a value on an edge counts above it.
@@ -289,7 +289,7 @@ def codes_of(values: Floats, known: int) -> tuple[NDArray[np.intp], NDArray[np.b
 
 
 def _outside(values: Floats, known: int) -> NDArray[np.bool_]:
-    return ~((values >= 0) & (values < known) & (values == np.floor(values)))
+    return np.asarray(~((values >= 0) & (values < known) & (values == np.floor(values))))
 
 
 def unit_weights(block: Units, here: NDArray[np.bool_]) -> Floats:
@@ -297,4 +297,4 @@ def unit_weights(block: Units, here: NDArray[np.bool_]) -> Floats:
     if block.offsets is None:
         return here.astype(np.float64)
     count = np.add.reduceat(here.astype(np.float64), block.offsets[:-1], axis=0)
-    return here / np.repeat(np.maximum(count, 1.0), np.diff(block.offsets), axis=0)
+    return np.asarray(here / np.repeat(np.maximum(count, 1.0), np.diff(block.offsets), axis=0))
