@@ -140,7 +140,8 @@ class Describe(QuantileAlgorithm):
         by_count = 0.5 - (square - 2 * mean**2)
         variance_std = np.sqrt(variances[2] / 4 + 4 * mean**2 * variances[1] + by_count**2 * count_var) / divisor
         spread = np.clip(np.stack([variance - Z * variance_std, variance + Z * variance_std], axis=-1), 0, 1)
-        sampled = np.where(divisor > 2, divisor / (divisor - 1), 1.0) * variance  # as if divided by n - 1
+        one_less = np.where(divisor > 2, divisor - 1, divisor)
+        sampled = variance * divisor / one_less  # as if divided by n - 1
         scale = np.sqrt(np.divide(sampled, variance, out=np.ones_like(variance), where=variance > 0))
         population = widened(mean, ends, sampled / divisor, -1.0, 1.0)
         middle, half = (statistic.lower + statistic.upper) / 2, (statistic.upper - statistic.lower) / 2

@@ -49,6 +49,9 @@ class GroupedAlgorithm(MissingAlgorithm):
         for name, known in self.levels.items():
             if not known or len(set(known)) < len(known):
                 raise ValueError(f"the levels of column {name!r} must be different from each other, and at least one")
+        for name in self.described:
+            if len(self.levels[name]) < 2:
+                raise ValueError(f"column {name!r} needs two levels or more, to have proportions")
         if self.by is not None and self.by not in self.levels:
             raise ValueError(f"groups are by {self.by!r}, whose levels must be declared")
         for name, rule in self.rules.items():

@@ -134,7 +134,7 @@ class Curve:
     edges: Floats
     cumulative: Floats
     covariance: Floats
-    fitted: Floats  # cumulative too, of the histogram without negative entries that fits best
+    rising: Floats  # cumulative too, but never falling
     whole: bool
 
     @classmethod
@@ -146,18 +146,17 @@ class Curve:
             pull = covariance[:, -1] / covariance[-1, -1]
             cumulative = cumulative - pull * (cumulative[-1] - units)
             covariance = covariance - np.outer(pull, covariance[-1])
-        fitted = _fitted(noisy, units)
         padded = np.zeros((len(edges), len(edges)))
         padded[1:, 1:] = std**2 * covariance
-        return cls(edges, np.append(0.0, cumulative), padded, np.append(0.0, fitted), whole)
+        return cls(edges, np.append(0.0, cumulative), padded, np.append(0.0, _rising(cumulative)), whole)
 
     def quantile(self, probability: float) -> float:
-        """Where the fitted curve reaches this share of its end, even within bins."""
-        target = probability * self.fitted[-1]
-        at = int(np.clip(np.searchsorted(self.fitted, target), 1, len(self.edges) - 1))
+        """Where the rising curve reaches this share of its end, even within bins."""
+        target = probability * self.rising[-1]
+        at = int(np.clip(np.searchsorted(self.rising, target), 1, len(self.edges) - 1))
         low, high = self.edges[at - 1], self.edges[at]
-        rise = self.fitted[at] - self.fitted[at - 1]
-        found = low + (high - low) * ((target - self.fitted[at - 1]) / rise if rise > 0 else 0.5)
+        rise = self.rising[at] - self.rising[at - 1]
+        found = low + (high - low) * ((target - self.rising[at - 1]) / rise if rise > 0 else 0.5)
         return float(np.clip(np.rint(found), low + 0.5, high - 0.5) if self.whole else found)
 
     def interval(self, probability: float, *, sampled: bool = False) -> tuple[float, float]:
@@ -190,14 +189,8 @@ def _summation(bins: int) -> tuple[Floats, Floats]:
     return to_cumulative, to_cumulative @ to_cumulative.T
 
 
-def _fitted(noisy: Floats, units: float | None) -> Floats:
-    """The cumulative counts of the histogram without negative entries that is nearest, in the metric of the noise."""
-    from scipy.optimize import nnls  # heavy: loaded when it is used
-
-    root = np.asarray(summation_root(len(noisy)))
-    scale = max(float(np.max(np.abs(noisy))), 1.0)
-    if units is not None:  # as if it had been counted with next to no noise
-        root = np.vstack([root, np.full(root.shape[1], 1e3)])
-        noisy = np.append(noisy, 1e3 * units)
-    counts, _ = nnls(root, noisy / scale, maxiter=20 * len(noisy))
-    return np.asarray(np.cumsum(counts) * scale)
+def _rising(cumulative: Floats) -> Floats:
+    """Half-way between the highest before and the lowest after, and not below 0."""
+    highest = np.maximum.accumulate(np.maximum(cumulative, 0.0))
+    lowest = np.minimum.accumulate(np.maximum(cumulative, 0.0)[::-1])[::-1]
+    return np.asarray((highest + lowest) / 2)

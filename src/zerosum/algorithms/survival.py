@@ -21,6 +21,7 @@ from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.survival import SurvivalTable
 
+MOST = 500  # bins of time
 CLEARLY = 4.0  # standard deviations of its noise that a number of people at risk must have, to divide by it
 ENDS = Axis("end", ("lower", "upper"))
 
@@ -49,8 +50,8 @@ class Survival(MissingAlgorithm):
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
-        if self.edges.ndim != 1 or self.edges.size < 3 or not np.all(np.diff(self.edges) > 0):
-            raise ValueError("edges of time must rise, and make at least two bins")
+        if self.edges.ndim != 1 or not 3 <= self.edges.size <= MOST + 1 or not np.all(np.diff(self.edges) > 0):
+            raise ValueError(f"edges of time must rise, and make 2 to {MOST} bins")
         if len(self.columns) == 3 and len(self.groups) < 2:
             raise ValueError("a column of groups needs the names of at least two groups")
         if len(self.columns) == 2 and self.groups:
@@ -125,7 +126,7 @@ class LeavingTable:
         self.table, self.std, self.tied = table, std, tied
         self.bins = (table.shape[1] - 1) // 2
         self.at_risk, self.events = _at_risk(table), table[:, 1:-1:2]
-        own = self._std_of(lambda each: _at_risk(each[..., :1, :])[..., 0, :])
+        own = self._std_of(_at_risk, 0)
         self.at_risk_std = np.broadcast_to(own, self.at_risk.shape)
 
     @classmethod
@@ -137,21 +138,22 @@ class LeavingTable:
             table = table - (np.sum(table) - float(release.units or 0)) / table.size
         return cls(table, release.noise_std, tied=tied)
 
-    def _jacobian(self, function: Callable[[Any], Any]) -> Floats:
-        """Derivatives of what a rational function makes of the table, one row for every entry; by complex steps."""
-        steps = self.table[None] + 1e-30j * np.eye(self.table.size).reshape(-1, *self.table.shape)
+    def covariance(self, function: Callable[[Any], Any], groups: Sequence[int] | None = None) -> Floats:
+        """Of what privacy's noise does to a function of the table with one axis, to first order; the function is
+        rational, and looks at these groups only. Where entries add up to a public number, that much less."""
+        chosen = list(range(len(self.table))) if groups is None else list(groups)
+        part = self.table[chosen]
+        steps = 1e-30j * np.eye(part.size).reshape(-1, *part.shape)  # derivatives by complex steps: exact
         with np.errstate(all="ignore"):
-            return np.asarray(function(steps).imag / 1e-30)
+            slope = np.concatenate([function(part + some).imag for some in np.array_split(steps, 1 + part.size // 256)])
+        slope = slope / 1e-30
+        together = np.sum(slope, axis=0)
+        tie = np.outer(together, together) / self.table.size if self.tied else 0.0
+        return self.std**2 * np.asarray(slope.T @ slope - tie)
 
-    def covariance(self, function: Callable[[Any], Any]) -> Floats:
-        """Of what privacy's noise does to a function of the table with one axis, to first order."""
-        slope = self._jacobian(function)
-        if self.tied:
-            slope = slope - np.mean(slope, axis=0)
-        return self.std**2 * np.asarray(slope.T @ slope)
-
-    def _std_of(self, function: Callable[[Any], Any]) -> Floats:
-        return np.sqrt(np.maximum(np.diag(self.covariance(function)), 0.0))
+    def _std_of(self, function: Callable[[Any], Any], g: int) -> Floats:
+        """Of a function of one group's part of the table."""
+        return np.sqrt(np.maximum(np.diag(self.covariance(lambda each: function(each)[..., 0, :], [g])), 0.0))
 
     def horizon(self, g: int) -> int:
         """How many bins a group's curve goes: as long as those at risk clearly exceed their noise, and one."""
@@ -165,7 +167,7 @@ class LeavingTable:
         pooled, population = (np.tile([0.0, 1.0], (self.bins, 1)) for _ in range(2))
         if known:
             raw = _survival(self.table)[g, :known]
-            noise[:known] = self._std_of(lambda each: _survival(each)[..., g, :known])
+            noise[:known] = self._std_of(lambda each: _survival(each)[..., :known], g)
             hazard = np.clip(self.events[g, :known] / self.at_risk[g, :known], 0, 0.999)
             greenwood = np.cumsum(hazard / (1 - hazard) / self.at_risk[g, :known])
             falling = np.clip(_falling(raw), 0.0, 1.0)

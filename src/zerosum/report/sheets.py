@@ -28,18 +28,31 @@ class Sheet:
     names: int = 1  # how many columns at the left hold names; these are cut, where need be
 
     def __str__(self) -> str:
+        widths, gap = self._widths()
+        return "\n".join([self.title, *(self._line(line, widths, gap) for line in (self.heading, *self.rows))])
+
+    @property
+    def fits(self) -> bool:
+        widths, gap = self._widths()
+        return sum(widths) + gap * (len(widths) - 1) <= WIDTH
+
+    def _widths(self) -> tuple[list[int], int]:
+        """Of every column, and what lies between them: less, where that is not enough."""
         table = [self.heading, *self.rows]
         widths = [max(len(line[at]) for line in table) for at in range(len(self.heading))]
-        while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths[: self.names]) > 6:
-            widths[int(np.argmax(widths[: self.names]))] -= 1
-        return "\n".join([self.title, *(self._line(line, widths) for line in table)])
+        for gap in (2, 1):
+            while sum(widths) + gap * (len(widths) - 1) > WIDTH and max(widths[: self.names], default=0) > 6:
+                widths[int(np.argmax(widths[: self.names]))] -= 1
+            if sum(widths) + gap * (len(widths) - 1) <= WIDTH:
+                break
+        return widths, gap
 
-    def _line(self, line: tuple[str, ...], widths: Sequence[int]) -> str:
+    def _line(self, line: tuple[str, ...], widths: Sequence[int], gap: int) -> str:
         cells = []
         for at, (cell, width) in enumerate(zip(line, widths, strict=True)):
             short = cell if len(cell) <= width else cell[: width - 1] + "~"
             cells.append(short.ljust(width) if at < self.names else short.rjust(width))
-        return "  ".join(cells).rstrip()
+        return (" " * gap).join(cells).rstrip()
 
 
 def sheets_of(estimate: Estimate) -> list[Sheet]:
@@ -106,9 +119,17 @@ def _means(estimate: Estimate) -> Iterator[Sheet]:
 def _quantiles(estimate: Estimate) -> Iterator[Sheet]:
     if "quantile" not in estimate:
         return
+    for together in (3, 2, 1):  # as many side by side as fit
+        sheets = list(_quantiles_by(estimate, together))
+        if all(sheet.fits for sheet in sheets):
+            break
+    yield from sheets
+
+
+def _quantiles_by(estimate: Estimate, together: int) -> Iterator[Sheet]:
     groups, columns, quantiles = estimate["quantile"].axes
-    for first in range(0, len(quantiles.labels), 3):
-        some = range(first, min(first + 3, len(quantiles.labels)))
+    count = len(quantiles.labels)
+    for some in (range(first, min(first + together, count)) for first in range(0, count, together)):
         rows = [
             (
                 visible(column),

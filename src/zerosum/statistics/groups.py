@@ -85,8 +85,8 @@ class GroupedMoments(Grouped):
     bound for a column when a unit is added or removed, and two rows of different groups are at most sqrt(2) r apart.
     Two rows x and y of the same group are |x - y| sqrt(1 + 4 w^2 (x + y)^2) apart. With s = |x + y|,
     |x - y| <= 2 - s, and (2 - s)^2 (1 + 4 w^2 s^2) <= 4 if and only if 4 w^2 <= (4 - s)/(s (2 - s)^2), whose least
-    value on (0, 2) is (11 + 5 sqrt(5))/8, at s = 3 - sqrt(5). So for w^2 <= (11 + 5 sqrt(5))/32 = 0.693 they are at most 2
-    apart, attained at x = -y = 1. One row against nothing: r. By the lemma D^2 is the number of columns times
+    value on (0, 2) is (11 + 5 sqrt(5))/8, at s = 3 - sqrt(5). So for w^2 <= (11 + 5 sqrt(5))/32 = 0.693 they are at
+    most 2 apart, attained at x = -y = 1. One row against nothing: r. By the lemma D^2 is the number of columns times
     max(4, 2 r^2), or times max(4, r^2) where there is but one group; attained by units that are observed everywhere,
     x = -y in the same group or x = y = 1 in two groups.
     """
@@ -198,10 +198,10 @@ class GroupedRanks(Grouped):
     with little noise.
 
     R is the square root of summation: with f_0 = 1, f_k = f_{k-1} (2k - 1)/(2k), the lower triangular matrix with
-    f_{i-j} in row i and column j is a matrix S with S S h = cumulative sums of h. R is S with its columns divided by their
-    norms. Noise of R h becomes noise of cumulative counts that grows with the logarithm of the number of bins, where
-    that of plain counts grows with its root (docs/describe.md has the figures). Values outside the edges count in the
-    first or last bin; a value on an edge counts above it.
+    f_{i-j} in row i and column j is a matrix S with S S h = cumulative sums of h. R is S with its columns divided by
+    their norms. Noise of R h becomes noise of cumulative counts that grows with the logarithm of the number of bins,
+    where that of plain counts grows with its root (docs/describe.md has the figures). Values outside the edges count
+    in the first or last bin; a value on an edge counts above it.
 
     Sensitivity. A row contributes a column of R, of norm 1, at its group's place. So with k columns of the data D is
     sqrt(k) when a unit is added or removed, and at most sqrt(2 k) when one is replaced, attained by two groups. With
