@@ -48,5 +48,5 @@ def test_differences_and_samples_hold_too() -> None:
     ends = difference_interval(one, one[:, None] + np.array([-z, z]), other, other[:, None] + np.array([-2 * z, 2 * z]))
     assert np.mean((ends[:, 0] <= 2) & (ends[:, 1] >= 2)) == pytest.approx(0.95, abs=0.006)
     sample = 5 + 3 * RNG.normal(size=DRAWS) + RNG.normal(size=DRAWS)
-    wide = widened(sample, sample[:, None] + np.array([-z, z]), np.full(DRAWS, 9.0), -np.inf, np.inf)
+    wide = widened(sample, sample[:, None] + np.array([-z, z]), np.full(DRAWS, 9.0))
     assert np.mean((wide[:, 0] <= 5) & (wide[:, 1] >= 5)) == pytest.approx(0.95, abs=0.006)

@@ -132,9 +132,10 @@ class Describe(QuantileAlgorithm):
         variances = noise[:, None, None] * np.broadcast_to(self.noise_factors[:, None], counts.shape)
         count_var = self._share_counts(counts, variances[0], release.units)
         divisor = np.maximum(counts, 1.0)
-        mean = np.clip(sums / divisor, -1, 1)
+        raw = sums / divisor
+        mean = np.clip(raw, -1, 1)
         mean_var = (variances[1] + mean**2 * count_var) / divisor**2
-        ends = ratio_interval(sums, counts, variances[1], np.zeros_like(sums), count_var, -1.0, 1.0)
+        ends = ratio_interval(sums, counts, variances[1], np.zeros_like(sums), count_var, -np.inf, np.inf)
         square = (squares + counts) / (2 * divisor)
         variance = np.clip(square - mean**2 + mean_var, 0, 1)  # the noisy mean's square is too large by its variance
         by_count = 0.5 - (square - 2 * mean**2)
@@ -143,16 +144,16 @@ class Describe(QuantileAlgorithm):
         one_less = np.where(divisor > 2, divisor - 1, divisor)
         sampled = variance * divisor / one_less  # as if divided by n - 1
         scale = np.sqrt(np.divide(sampled, variance, out=np.ones_like(variance), where=variance > 0))
-        population = widened(mean, ends, sampled / divisor, -1.0, 1.0)
+        population = widened(raw, ends, sampled / divisor)
         middle, half = (statistic.lower + statistic.upper) / 2, (statistic.upper - statistic.lower) / 2
         axis = columns_axis(self.numbers)
         axes = (self.group_axis, axis)
         found = {
             "observed": Quantity(counts, "count", axes, np.sqrt(count_var)),
             "mean": Quantity(middle + half * mean, "mean", axes, half * np.sqrt(mean_var)),
-            "mean_interval": _ends(middle[:, None] + half[:, None] * ends, axes),
+            "mean_interval": _ends(middle[:, None] + half[:, None] * np.clip(ends, -1, 1), axes),
             "mean_population_std": Quantity(half * np.sqrt(mean_var + sampled / divisor), "diagnostic", axes),
-            "mean_population_interval": _ends(middle[:, None] + half[:, None] * population, axes),
+            "mean_population_interval": _ends(middle[:, None] + half[:, None] * np.clip(population, -1, 1), axes),
             "sd": Quantity(half * np.sqrt(sampled), "scale", axes),
             "sd_interval": _ends((half * scale)[..., None] * np.sqrt(spread), axes),
         }
@@ -160,8 +161,8 @@ class Describe(QuantileAlgorithm):
             apart = (self.difference_axis, axis)
             found |= {
                 "difference": _differences(mean * half, apart, found["mean"].std),
-                "difference_interval": _difference_ends(mean, ends, half, apart),
-                "difference_population_interval": _difference_ends(mean, population, half, apart),
+                "difference_interval": _difference_ends(raw, ends, 2 * half, apart, half),
+                "difference_population_interval": _difference_ends(raw, population, 2 * half, apart, half),
             }
         return found
 
@@ -195,22 +196,23 @@ class Describe(QuantileAlgorithm):
             self._of_column(name, table, noise, release.units)
             for name, table in zip(self.described, tables, strict=True)
         ]
-        share, ends, population, std, observed = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+        joined = [np.concatenate(each, axis=1) for each in zip(*parts, strict=True)]
+        share, raw, ends, population, std, observed = joined
         labels = tuple(f"{name} = {shown(level)}" for name in self.described for level in self.levels[name])
         axis = Axis("level", labels)
         axes = (self.group_axis, axis)
         found |= {
             "proportion": Quantity(share, "share", axes, std),
-            "proportion_interval": _ends(ends, axes),
-            "proportion_population_interval": _ends(population, axes),
+            "proportion_interval": _ends(np.clip(ends, 0, 1), axes),
+            "proportion_population_interval": _ends(np.clip(population, 0, 1), axes),
             "proportion_observed": Quantity(observed, "count", axes),
         }
         if self.groups > 1:
             apart, one = (self.difference_axis, axis), np.ones(len(labels))
             found |= {
                 "proportion_difference": _differences(share, apart, std),
-                "proportion_difference_interval": _difference_ends(share, ends, one, apart),
-                "proportion_difference_population_interval": _difference_ends(share, population, one, apart),
+                "proportion_difference_interval": _difference_ends(raw, ends, one, apart),
+                "proportion_difference_population_interval": _difference_ends(raw, population, one, apart),
             }
         return found
 
@@ -223,12 +225,14 @@ class Describe(QuantileAlgorithm):
             total[0], own[0], cross[0], whole[0] = units, noise[0] * (1 - 1 / levels), 0.0, 0.0
         shape = table.shape
         wide = [np.broadcast_to(each[:, None], shape) for each in (total, own, cross, whole)]
-        ends = ratio_interval(counts, wide[0], wide[1], wide[2], wide[3], 0.0, 1.0)
-        share = np.clip(np.stack([nearest_probabilities(row) for row in counts]), ends[..., 0], ends[..., 1])
+        ends = ratio_interval(counts, wide[0], wide[1], wide[2], wide[3], -np.inf, np.inf)
+        near = np.stack([nearest_probabilities(row) for row in counts])
+        share = np.clip(near, np.clip(ends[..., 0], 0, 1), np.clip(ends[..., 1], 0, 1))
         divisor = np.maximum(wide[0], 1.0)
         variance = np.maximum(wide[1] - 2 * share * wide[2] + share**2 * wide[3], 0.0) / divisor**2
-        population = widened(share, ends, share * (1 - share) / divisor, 0.0, 1.0)
-        return share, ends, population, np.sqrt(variance), wide[0]
+        raw = counts / divisor
+        population = widened(raw, ends, share * (1 - share) / divisor)
+        return share, raw, ends, population, np.sqrt(variance), wide[0]
 
 
 def _ends(ends: Floats, axes: tuple[Axis, ...]) -> Quantity:
@@ -241,5 +245,9 @@ def _differences(value: Floats, axes: tuple[Axis, ...], std: Floats | float | No
     return Quantity(value[2:] - value[1], "number", axes, np.hypot(spread[2:], spread[1]))
 
 
-def _difference_ends(value: Floats, ends: Floats, half: Floats, axes: tuple[Axis, ...]) -> Quantity:
-    return _ends(difference_interval(value[2:], ends[2:], value[1], ends[1]) * half[:, None], axes)
+def _difference_ends(
+    raw: Floats, ends: Floats, most: Floats, axes: tuple[Axis, ...], unit: Floats | float = 1.0
+) -> Quantity:
+    """From what each group's estimate and interval are before they are brought to what is possible; `most` is that."""
+    apart = difference_interval(raw[2:], ends[2:], raw[1], ends[1]) * np.asarray(unit * np.ones_like(most))[:, None]
+    return _ends(np.clip(apart, -most[:, None], most[:, None]), axes)

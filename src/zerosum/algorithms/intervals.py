@@ -35,11 +35,11 @@ def ratio_interval(
     return np.where(sound[..., None], np.clip(ends, lower, upper), np.array([lower, upper]))
 
 
-def widened(value: Floats, ends: Floats, variance: Floats, lower: float, upper: float) -> Floats:
+def widened(value: Floats, ends: Floats, variance: Floats) -> Floats:
     """An interval for the pooled data widened by a sampling variance, on each side by itself: for the population."""
     below = np.hypot(value - ends[..., 0], Z * np.sqrt(variance))
     above = np.hypot(ends[..., 1] - value, Z * np.sqrt(variance))
-    return np.clip(np.stack([value - below, value + above], axis=-1), lower, upper)
+    return np.stack([value - below, value + above], axis=-1)
 
 
 def difference_interval(one: Floats, ends: Floats, other: Floats, other_ends: Floats) -> Floats:
