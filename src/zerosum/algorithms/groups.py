@@ -47,6 +47,8 @@ class GroupedAlgorithm(MissingAlgorithm):
             if not (abs(low) <= LARGEST and abs(high) <= LARGEST and low < high):  # fails on what is not a number
                 raise ValueError(f"the range of column {name!r} must be two finite numbers that rise")
         for name, known in self.levels.items():
+            if not all(isinstance(level, str) or np.isfinite(level) for level in known):
+                raise ValueError(f"the levels of column {name!r} must be words or finite numbers")
             if not known or len(set(known)) < len(known):
                 raise ValueError(f"the levels of column {name!r} must be different from each other, and at least one")
         for name in self.described:

@@ -5,9 +5,10 @@ Tested in tests/cli/test_describing.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -117,9 +118,8 @@ def _parameters(
         raise BadParameter("a column is declared twice")
     if not columns:
         raise BadParameter("say what the columns may hold: --range COLUMN=LOW:HIGH, --levels COLUMN=A,B")
-    rules: Any = {name: _value(said) for name, said in map(_named, missing) if "=" in said or said}
-    if list(missing) == ["observed"]:
-        rules = "observed"
+    rules: dict[str, Any] = dict.fromkeys(columns, "observed") if "observed" in missing else {}
+    rules |= {name: _value(said) for name, said in map(_named, (each for each in missing if each != "observed"))}
     named = {"by": by, "missing": rules or None, "probabilities": quantile, "whole": whole}
     return found | {"columns": columns} | {name: value for name, value in named.items() if value is not None}
 
@@ -177,9 +177,9 @@ def _tokens(said: Sequence[str]) -> Any:
 
 def _named(said: str) -> tuple[str, str]:
     name, separator, value = said.partition("=")
-    if not separator and said != "observed":
+    if not separator:
         raise BadParameter(f"{said!r} must be COLUMN=...")
-    return (name.strip(), value.strip()) if separator else (said, "")
+    return name.strip(), value.strip()
 
 
 def _range(name: str, said: str) -> tuple[float, float]:
@@ -190,8 +190,10 @@ def _range(name: str, said: str) -> tuple[float, float]:
     return low, high
 
 
-def _value(said: str) -> str | float | Literal["observed"]:
+def _value(said: str) -> str | float:
+    """A number where it is one, else a word."""
     try:
-        return float(said)
+        number = float(said)
     except ValueError:
         return said.strip()
+    return number if math.isfinite(number) else said.strip()

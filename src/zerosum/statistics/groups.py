@@ -57,6 +57,10 @@ class Grouped(Filled):
         """Columns that hold codes, and how many there are."""
         return {} if self.group is None else {self.group: self.groups}
 
+    @property
+    def row_bytes(self) -> int:
+        return 8 * 8 * (self.columns + 1)  # however long the release is: rows are counted, not laid out
+
     def check_values(self, units: Units) -> None:
         for at, known in self.codes.items():
             for block in units.blocks():
