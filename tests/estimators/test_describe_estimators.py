@@ -16,9 +16,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import several_tables
-from zerosum.estimators.describe import Describe, Quantiles, SurvivalCurve
+from zerosum.estimators.describe import Describe, Quantiles
 from zerosum.estimators.mean import Mean
 from zerosum.estimators.scaler import StandardScaler
+from zerosum.estimators.survival import SurvivalCurve
+from zerosum.estimators.tables import TableEstimator
 from zerosum.kernel.units import Units
 
 Floats = NDArray[np.float64]
@@ -132,6 +134,7 @@ def test_people_with_several_rows_weigh_one() -> None:
     table = Describe(ranges={"x0": (0, 10)}, parts=["means"], **FREE).fit({"a": people, "b": people})
     assert table.mean_[0, 0] == pytest.approx(5)
     assert several_tables([people, people], (2,))
+    assert isinstance(table, TableEstimator)
 
 
 @pytest.mark.parametrize(
