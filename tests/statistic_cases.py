@@ -298,6 +298,34 @@ SMALL: list[Case] = [
     ("pair_moment", {"columns": 4, "words": [0, 1, 3], "clip": 0.5}),
     ("triple_moment", {"columns": 3}),
     ("triple_moment", {"columns": 4, "clip": 0.3, "basis": np.eye(4)[:, :2]}),
+    ("grouped_moments", {"columns": 2, "positions": [1], "lower": [-1], "upper": [3]}),
+    (
+        "grouped_moments",
+        {"columns": 1, "positions": [0], "lower": [0], "upper": [1], "count_weight": 1.5, "second_weight": 0.83},
+    ),
+    (
+        "grouped_moments",
+        {"columns": 3, "positions": [2, 0], "group": 1, "groups": 3, "lower": [0, -2], "upper": [1, 5]},
+    ),
+    (
+        "grouped_moments",
+        {
+            **{"columns": 3, "positions": [2, 0], "group": 1, "groups": 2, "lower": [0, -2], "upper": [1, 5]},
+            **{"count_weight": 2.0, "second_weight": 0.1, "fill": [0.5, 1.0, None]},
+        },
+    ),
+    ("grouped_counts", {"columns": 2, "positions": [1, 0], "levels": [3, 2]}),
+    ("grouped_counts", {"columns": 2, "positions": [0], "levels": [1], "group": 0}),
+    ("grouped_counts", {"columns": 3, "positions": [1, 0, 2], "levels": [1, 3, 2], "group": 1, "groups": 2}),
+    ("grouped_counts", {"columns": 2, "positions": [0], "levels": [4], "fill": [2.0, None]}),
+    ("grouped_ranks", {"columns": 2, "positions": [1, 0], "edges": [[-1, 0, 0.5, 2], np.linspace(-2, 1, 20)]}),
+    ("grouped_ranks", {"columns": 1, "positions": [0], "edges": [[0, 1]]}),
+    (
+        "grouped_ranks",
+        {"columns": 3, "positions": [1, 0], "group": 2, "groups": 3, "edges": [[-1, 0, 0.5, 2], [0, 1, 2]]},
+    ),
+    ("survival_table", {"columns": 2, "edges": [0, 0.5, 1, 2]}),
+    ("survival_table", {"columns": 3, "edges": [0, 1], "group": 2, "groups": 2, "fill": [0.5, None, None]}),
 ]
 
 
@@ -451,6 +479,15 @@ def _wide() -> list[Case]:
         ("pair_norms", {"columns": D}),
         ("pair_moment", {"columns": D, "clip": 0.05}),
         ("triple_moment", {"columns": D, "clip": 0.02, "basis": turned[:, :5]}),
+        (
+            "grouped_moments",
+            {"columns": D + 1, "positions": range(1, D + 1), "group": 0, "groups": 5, **bounds},
+        ),
+        (
+            "grouped_ranks",
+            {"columns": 9, "positions": range(8), "group": 8, "groups": 2, "edges": [np.linspace(-1, 1, 130)] * 8},
+        ),
+        ("grouped_counts", {"columns": 20, "positions": range(20), "levels": [3] * 20, "group": 4, "groups": 3}),
     ]
 
 
@@ -497,7 +534,13 @@ EXTREME: list[Case] = [
 
 
 def with_holes(stat: BoundedStatistic, rows: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """The rows with some values missing, where the statistic says what is done then."""
+    """The rows with some values missing, where the statistic says what is done then; codes where it takes codes."""
+    if (codes := getattr(stat, "codes", None)) is not None:
+        rows = rows.copy()
+        for at, known in codes.items():
+            rows[:, at] = rng.integers(0, known, len(rows))
+        hidden = rng.random(rows.shape) < rng.choice([0.0, 0.0, 0.3, 1.0])
+        return np.where(hidden, np.nan, rows)
     if stat.name not in ("observed_sums", "histogram") and not getattr(stat, "fill", ()):
         return rows
     missing = rng.choice([0.0, 0.3, 1.0])  # nothing missing, some, all

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         PCA,
         Covariance,
         DataCollaboration,
+        Describe,
         FeatureClassifier,
         GaussianMixture,
         Histogram,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
         NeuralClassifier,
         PoissonRegression,
         PolynomialLoss,
+        Quantiles,
+        StandardScaler,
+        SurvivalCurve,
         TopicModel,
     )
 
@@ -41,6 +45,7 @@ __all__ = [
     "Combine",
     "Covariance",
     "DataCollaboration",
+    "Describe",
     "FeatureClassifier",
     "GaussianMixture",
     "Histogram",
@@ -53,10 +58,13 @@ __all__ = [
     "Policy",
     "PolynomialLoss",
     "PrivacyReport",
+    "Quantiles",
     "Result",
     "Scheme",
     "Site",
+    "StandardScaler",
     "Study",
+    "SurvivalCurve",
     "TopicModel",
     "Units",
     "ZerosumError",
@@ -74,6 +82,7 @@ _ESTIMATORS = frozenset(
         *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean", "TopicModel"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
         *("FeatureClassifier", "NeuralClassifier", "DataCollaboration"),
+        *("Describe", "Quantiles", "SurvivalCurve", "StandardScaler"),
     }
 )
 

@@ -55,6 +55,17 @@ CASES = {
         top="",
         parameters='columns = ["age", "bmi"]\nn_components = 1\nlower = [0, 10]\nupper = [100, 60]',
     ),
+    "describe": HEAD.format(
+        algorithm="describe",
+        top='missing_tokens = { bmi = ["NA"] }',
+        parameters='columns = ["bmi", "sex", "age"]\nranges = { age = [0, 100], bmi = [10, 60] }\n'
+        'levels = { sex = ["f", "m"] }\nby = "sex"\nmissing = "observed"',
+    ),
+    "survival": HEAD.format(
+        algorithm="survival",
+        top="",
+        parameters='columns = ["age", "sex"]\nevents = ["f", "m"]\nedges = [0, 50, 60]',
+    ),
     "logistic": HEAD.format(algorithm="logistic-regression", top="", parameters="") + DESIGN,
 }
 

@@ -9,6 +9,7 @@ from zerosum.algorithms.classifier import FeatureClassifier
 from zerosum.algorithms.collaboration import DataCollaboration
 from zerosum.algorithms.covariance import Covariance
 from zerosum.algorithms.custom import CustomStatistic
+from zerosum.algorithms.describe import Describe
 from zerosum.algorithms.functional import PolynomialLoss
 from zerosum.algorithms.glm import LogisticRegression, PoissonRegression
 from zerosum.algorithms.histogram import Histogram
@@ -20,6 +21,8 @@ from zerosum.algorithms.mixture import Mixture
 from zerosum.algorithms.network import NeuralClassifier
 from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
+from zerosum.algorithms.quantiles import Quantiles
+from zerosum.algorithms.survival import Survival
 from zerosum.algorithms.topics import Topics
 from zerosum.errors import BadParameter
 
@@ -29,6 +32,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         *(Mean, Histogram, Covariance, KMeans, Mixture, Topics, PCA, ICA, CustomStatistic),
         *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
         *(FeatureClassifier, NeuralClassifier, DataCollaboration),
+        *(Describe, Quantiles, Survival),
     )
 }
 
@@ -77,6 +81,7 @@ __all__ = [
     "Covariance",
     "CustomStatistic",
     "DataCollaboration",
+    "Describe",
     "Estimate",
     "FeatureClassifier",
     "Histogram",
@@ -89,6 +94,8 @@ __all__ = [
     "PoissonRegression",
     "PolynomialLoss",
     "Program",
+    "Quantiles",
+    "Survival",
     "Topics",
     "build",
     "fields",

@@ -18,6 +18,7 @@ from zerosum.errors import BadParameter
 from zerosum.protocol.progress import Progress
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import check_target, finite, privacy_report, read_plan, versions, write_whole
+from zerosum.report.sheets import sheets_of
 
 
 @app.command()
@@ -132,6 +133,8 @@ def run(
         terminal.titled(result.report.algorithm, f": {describe}")
     if "pooled_std" in result.estimate:
         terminal.show_coefficients(CoefficientTable.of(result.estimate))
+    elif sheets := sheets_of(result.estimate):
+        terminal.show_sheets(sheets)
     else:
         for name, quantity in result.estimate.items():
             terminal.titled(name, f": {terminal.short(quantity.tolist())}")

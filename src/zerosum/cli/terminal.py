@@ -9,7 +9,7 @@ Tested in tests/cli/test_cli.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import PrivacyReport, finite
+from zerosum.report.sheets import Sheet
 
 _STAGES = {
     "loading": "loading data",
@@ -121,6 +122,15 @@ def show_coefficients(coefficients: CoefficientTable) -> None:
     for line in coefficients.lines():
         table.add_row(visible(line[0]), *line[1:])
     out.print(table)
+
+
+def show_sheets(sheets: Iterable[Sheet]) -> None:
+    """Tables that fit 80 columns, as they are: a narrower terminal breaks their lines."""
+    for sheet in sheets:
+        title, *lines = str(sheet).splitlines()
+        titled(title, "")
+        out.print("\n".join(lines), soft_wrap=True)
+        out.print()
 
 
 def show_ledger(record: dict[str, Any]) -> None:
