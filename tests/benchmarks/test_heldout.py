@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import heldout
 import pytest
+
+import heldout
 
 
 def test_a_case_is_compared_with_all_others(capsys: pytest.CaptureFixture[str]) -> None:
