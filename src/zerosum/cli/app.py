@@ -17,6 +17,8 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(help="A site's ledger: what was spent, and whether the record is sound.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
+results_app = typer.Typer(help="Results of studies that spent: listed, shown and written again, free.")
+app.add_typer(results_app, name="results")
 site_app = typer.Typer(help="A site as a process of its own, beside its data.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
 coordinator_app = typer.Typer(help="The coordinator, as a process of its own.", no_args_is_help=True)

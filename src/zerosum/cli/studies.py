@@ -17,7 +17,7 @@ from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter
 from zerosum.protocol.progress import Progress
 from zerosum.report.coefficients import CoefficientTable
-from zerosum.report.record import check_target, finite, privacy_report, read_plan, versions, write_whole
+from zerosum.report.record import finite, privacy_report, read_plan, try_target, versions, write_whole
 
 
 @app.command()
@@ -110,7 +110,7 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
-    from zerosum.study import SiteFile, Study
+    from zerosum.study import SiteFile, Study, room_of
 
     loaded = Study.load(study)
     if site:
@@ -118,12 +118,13 @@ def run(
     approved = None if plan is None else read_plan(plan)
     if digest is not None and (approved is None or approved.proposal_digest != digest):
         raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")
-    check_target(out)
-    with terminal.observed() as observer:
+    try_target(out, room_of(approved or loaded.plan()))
+    with terminal.observed() as observer, terminal.interruptible():
         result = loaded.run(observer, approved, checkpoint)
         observer(Progress("writing", 0, 1))
-        result.write(out)
-        maps = loaded.write_maps(result, out)
+        with terminal.kept_anyway(result.kept):
+            result.write(out)
+            maps = loaded.write_maps(result, out)
         observer(Progress("writing", 1, 1))
     if json_:
         terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
@@ -131,10 +132,9 @@ def run(
     if "pooled_std" in result.estimate:
         terminal.show_coefficients(CoefficientTable.of(result.estimate))
     else:
-        for name, quantity in result.estimate.items():
-            terminal.titled(name, f": {terminal.short(quantity.tolist())}")
+        terminal.show_estimate(result.as_record())
     terminal.show_report(result.report)
-    terminal.out.print(f"\nwritten to {out}")
+    terminal.out.print(f"\nwritten to {out}{f', kept as {result.kept}' if result.kept else ''}")
 
 
 @app.command()

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
+from zerosum.errors import BadInput, Interrupted, ZerosumError
 from zerosum.kernel.names import visible
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
@@ -32,6 +33,8 @@ _STAGES = {
     "round": "rounds",
     "writing": "writing",
 }
+
+_LINES = 100  # of a table; longer estimates are for files
 
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -66,6 +69,28 @@ def observed() -> Iterator[Observer]:
         yield follow
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C ends with what was spent."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        said = getattr(stop, "__notes__", None) or ["nothing was spent"]
+        raise Interrupted("; ".join(["interrupted", *said])) from stop
+
+
+@contextmanager
+def kept_anyway(id: str) -> Iterator[None]:
+    """What cannot be written where it was asked for is still kept, and whoever asked is told where."""
+    try:
+        yield
+    except (ZerosumError, OSError) as error:
+        if not id:
+            raise
+        again = f"the result is kept, and 'zerosum results export {id} --out FOLDER' writes it, free"
+        raise BadInput(f"{error}; {again}") from error
+
+
 def titled(title: str, rest: str) -> None:
     """A line that begins in bold."""
     out.print(Text.assemble((title, "bold"), rest))
@@ -81,7 +106,45 @@ def short(value: Any) -> str:
     if isinstance(value, list):
         shown = ", ".join(short(item) for item in value[:10])
         return f"[{shown}{', ...' if len(value) > 10 else ''}]"
-    return f"{value:.6g}"
+    return "" if value is None else f"{value:.6g}"
+
+
+def show_estimate(record: dict[str, Any]) -> None:
+    """A result's estimates by name: what has a place for every column, one column a line; the rest below."""
+    estimate, told = record["estimate"], record["quantities"]
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for name, quantity in told.items():
+        if len(quantity["axes"]) == 1 and len(quantity["axes"][0]["labels"]) <= _LINES:
+            tables.setdefault(_places(quantity["axes"][0]), []).append(name)
+    ranges = _ranges(record["privacy"]["question"])
+    for (axis, *labels), names in tables.items():
+        known = axis == "column" and any(label in ranges for label in labels)
+        table = Table(axis, *names, *(["range"] if known else []))
+        for at, label in enumerate(labels):
+            cells = [short(estimate[name][at]) for name in names]
+            table.add_row(visible(label), *cells, *([ranges.get(label, "")] if known else []))
+        out.print(table)
+    for name, quantity in told.items():
+        if not any(name in names for names in tables.values()):
+            of = " by ".join(axis["name"] for axis in quantity["axes"])
+            titled(name, f"{f' ({of})' if of else ''}: {short(estimate[name])}")
+            if quantity["axes"] and len(quantity["axes"][-1]["labels"]) <= _LINES:
+                out.print("  " + ", ".join(map(visible, _places(quantity["axes"][-1])[1:])), style="dim")
+
+
+def _places(axis: dict[str, Any]) -> tuple[str, ...]:
+    """What runs along an axis and the name of each place, with what it is measured in."""
+    units = axis.get("units") or [""] * len(axis["labels"])
+    return axis["name"], *(f"{a} ({u})" if u else a for a, u in zip(axis["labels"], units, strict=True))
+
+
+def _ranges(question: dict[str, Any]) -> dict[str, str]:
+    """The public range of every column, where there is one."""
+    lower, upper = (question["parameters"].get(name) for name in ("lower", "upper"))
+    columns = question["columns"]
+    if not (isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == len(columns)):
+        return {}
+    return {name: f"{short(a)} to {short(b)}" for name, a, b in zip(columns, lower, upper, strict=True)}
 
 
 def show_report(report: PrivacyReport) -> None:

@@ -5,11 +5,13 @@ Tested in tests/kernel/test_plan.py.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -224,6 +226,7 @@ class Result:
     report: PrivacyReport
     participants: tuple[tuple[str, ...], ...]
     versions: Mapping[str, str]
+    kept: str = ""  # under which `zerosum results` has it; nothing where nothing was spent
 
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = finite(
@@ -235,29 +238,60 @@ class Result:
                 "privacy": self.report.as_record(),
                 "participants": [list(names) for names in self.participants],
                 "versions": dict(self.versions),
+                "kept": self.kept,
             }
         )
         return record
 
     def write(self, folder: Path) -> None:
-        """Write result.json, estimate.npz and privacy.json; the folder appears whole or not at all."""
+        """Write result.json, estimate.npz and privacy.json; the folder appears whole and synced, or not at all."""
+        values = {key: quantity.value for key, quantity in self.estimate.items()}
+        records = {"result.json": self.as_record(), "privacy.json": self.report.as_record()}
+        self.place(folder, records, {"estimate.npz": values})
+
+    @staticmethod
+    def place(
+        folder: Path,
+        records: Mapping[str, Any],
+        arrays: Mapping[str, Mapping[str, Any]],
+        files: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """A new folder with these files, which appears whole and synced, or not at all."""
         check_target(folder)
+        written = {name: (json.dumps(record, indent=2) + "\n").encode() for name, record in records.items()}
+        for name, values in arrays.items():
+            buffer = io.BytesIO()
+            np.savez(buffer, allow_pickle=False, **values)
+            written[name] = buffer.getvalue()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
             try:
-                (partial / "result.json").write_text(json.dumps(self.as_record(), indent=2) + "\n")
-                (partial / "privacy.json").write_text(json.dumps(self.report.as_record(), indent=2) + "\n")
-                values = {key: quantity.value for key, quantity in self.estimate.items()}
-                np.savez(partial / "estimate.npz", allow_pickle=False, **values)
+                for name, content in (written | dict(files or {})).items():
+                    with (partial / name).open("wb") as file:
+                        file.write(content)
+                        file.flush()
+                        os.fsync(file.fileno())
                 partial.chmod(0o755)
+                sync_folder(partial)
                 if folder.exists():
                     folder.rmdir()
                 partial.replace(folder)
+                sync_folder(folder.parent)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
         except OSError as error:
             raise BadInput(f"the result could not be written to {folder}: {error.strerror}") from error
+
+
+def read_estimate(folder: Path) -> dict[str, Quantity]:
+    """The estimate of a result that was written to a folder."""
+    try:
+        known = json.loads((folder / "result.json").read_bytes())["quantities"]
+        with np.load(folder / "estimate.npz", allow_pickle=False) as values:
+            return {name: Quantity.of_record(values[name], told) for name, told in known.items()}
+    except (OSError, ValueError, LookupError) as error:
+        raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 
 
 def write_whole(path: Path, text: bytes) -> None:
@@ -270,6 +304,8 @@ def write_whole(path: Path, text: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
             Path(name).chmod(0o644)
             Path(name).replace(path)
         finally:
@@ -284,6 +320,47 @@ def read_plan(path: Path) -> Plan:
         return Plan.from_json(path.read_bytes())
     except OSError as error:
         raise BadInput(f"the plan {path} cannot be read: {error.strerror}") from None
+
+
+def make_room(path: Path, size: int) -> None:
+    """Take so many bytes of the disk in a file of that name, or raise what the disk has to say."""
+    with path.open("wb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.write(bytes(size))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """What was renamed or made in a folder stays so, whatever happens."""
+    with suppress(PermissionError):  # not everywhere can a folder be opened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def try_target(folder: Path, size: int) -> None:
+    """Refuse, before anything is spent, a place that has no room for a result of so many bytes; by trying."""
+    check_target(folder)
+    parents = [folder, *folder.absolute().parents]
+    made = [parent for parent in parents if not parent.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            make_room(folder / ".room", size)
+        finally:
+            (folder / ".room").unlink(missing_ok=True)
+            for parent in made:
+                parent.rmdir()
+    except OSError as error:
+        raise BadInput(
+            f"a result could not be written to {folder} ({error.strerror}), so nothing was asked and nothing spent: "
+            "choose another place, or make room"
+        ) from error
 
 
 def check_target(folder: Path) -> None:

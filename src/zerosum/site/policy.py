@@ -129,6 +129,11 @@ class Policy(BaseModel):
         digest = hashlib.sha256(self.population.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return ledger_folder() / f"{readable or 'population'}-{digest}.sqlite"
 
+    @property
+    def counter_path(self) -> Path:
+        """Where the ledger's counter is kept: as set, or beside it."""
+        return self.counter or self.ledger_path.with_name(f"{self.ledger_path.name}.counter")
+
     def open_ledger(self) -> Ledger:
         return Ledger.open(self.ledger_path, self.account, counter=self.counter)
 
@@ -233,7 +238,12 @@ def _first(error: ValidationError) -> str:
     return f"{name}: {found['msg'][0].lower()}{found['msg'][1:]}, got {found['input']!r}"
 
 
-def ledger_folder() -> Path:
-    """Where ledgers lie unless a policy says otherwise: in the user's state folder, or under $ZEROSUM_STATE."""
+def state_folder() -> Path:
+    """The user's state folder, or $ZEROSUM_STATE."""
     state = os.environ.get("ZEROSUM_STATE")
-    return (Path(state).expanduser() if state else user_state_path("zerosum")) / "ledgers"
+    return Path(state).expanduser() if state else user_state_path("zerosum")
+
+
+def ledger_folder() -> Path:
+    """Where ledgers lie unless a policy says otherwise."""
+    return state_folder() / "ledgers"

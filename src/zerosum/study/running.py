@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from os import PathLike
 from typing import Literal
@@ -26,6 +26,7 @@ from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
+from zerosum.study.kept import Keeping, is_kept
 from zerosum.study.planning import coalition_of, identified, make_plan, resolve
 
 Unit = Literal["person", "record"]
@@ -38,6 +39,18 @@ def execute(
     program = resolve(algorithm, plan).program(plan.adjacency)
     outcome = conduct(plan, program, engine, observer, journal)
     return Result(outcome.result, privacy_report(plan), outcome.participants, versions())
+
+
+def execute_here(
+    plan: Plan, algorithm: Algorithm, sites: Sequence[Site], observer: Observer = nobody, journal: Journal | None = None
+) -> Result:
+    """Run a plan with all its sites in this process. Whatever is spent is kept (`zerosum.study.kept`), and the result
+    is on the disk before anybody hears of it."""
+    with closing(InProcess(sites)) as engine:
+        if not is_kept(plan, sites):
+            return execute(plan, algorithm, engine, observer, journal)
+        with Keeping(plan, algorithm, sites, journal) as keeping:
+            return keeping.conclude(execute(plan, algorithm, engine, observer, keeping.journal))
 
 
 def run(
@@ -152,10 +165,10 @@ def run(
         for site in members:
             request.statistic.check(site.units)
             request.statistic.check_values(site.units)
-    with closing(InProcess(members)) as engine, ExitStack() as stack:
+    with ExitStack() as stack:
         journal = None if kept is None else stack.enter_context(kept.journal(plan, members))
         try:
-            return execute(plan if journal is None else journal.plan, algorithm, engine, observer, journal)
+            return execute_here(plan if journal is None else journal.plan, algorithm, members, observer, journal)
         except BadData:
             _name_missing(algorithm, members)  # in which column, where that is what is wrong
             raise

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,14 +15,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zerosum import algorithms
-from zerosum.algorithms import Algorithm
+from zerosum.algorithms import Algorithm, Estimate
 from zerosum.arrays import Floats
 from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, Preprocessing, Selection, load_images
 from zerosum.data.tables import load_units
-from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadStudy, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import PICTURES
@@ -33,12 +31,12 @@ from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.maps import draw_maps, write_maps
-from zerosum.report.record import Result
+from zerosum.report.record import Result, read_estimate
 from zerosum.secagg.keys import Identity
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.planning import MadeOf, coalition_of, identified, make_plan, pin
-from zerosum.study.running import execute
+from zerosum.study.running import execute_here
 from zerosum.study.site_file import SiteFile, digest, parted
 
 RENAMED = {"privacy.seed": "privacy.random_state"}  # entries, as they were called in 0.1
@@ -379,34 +377,40 @@ class Study(_Table):
             )
         if checkpoint is None:
             sites = self.load_sites(observer)
-            with closing(InProcess(sites)) as engine:
-                return execute(pin(plan or fresh, sites), self.build_algorithm(), engine, observer)
+            return execute_here(pin(plan or fresh, sites), self.build_algorithm(), sites, observer)
         kept, approved = Checkpoint(checkpoint), plan is not None
         kept.check(plan or fresh, approved=approved)
         sites = self.load_sites(observer, kept)
-        with closing(InProcess(sites)) as engine, kept.journal(plan or fresh, sites, approved=approved) as journal:
-            return execute(journal.plan, self.build_algorithm(), engine, observer, journal)
+        with kept.journal(plan or fresh, sites, approved=approved) as journal:
+            return execute_here(journal.plan, self.build_algorithm(), sites, observer, journal)
 
     def write_maps(self, result: Result, folder: Path) -> list[Path]:
         """Of an imaging study, every estimate that is a picture: as an image and as a drawing of it."""
+        return self._write_maps(result.estimate, folder)
+
+    def write_maps_of(self, folder: Path) -> list[Path]:
+        """The same of a result that was written to a folder."""
+        return [] if self.space is None else self._write_maps(read_estimate(folder), folder)
+
+    def _write_maps(self, estimate: Estimate, folder: Path) -> list[Path]:
         if self.space is None:
             return []
         written = []
-        for name, quantity in result.estimate.items():
+        for name, quantity in estimate.items():
             if quantity.kind in PICTURES and quantity.axes[-1].name == "column":
                 maps = np.atleast_2d(quantity.value)
                 written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
                 write_maps(maps, self.space, written[-2])
-                draw_maps(maps, self.space, written[-1], labels=_labels(result) if quantity.kind == "map" else None)
+                draw_maps(maps, self.space, written[-1], labels=_labels(estimate) if quantity.kind == "map" else None)
         return written
 
 
-def _labels(result: Result) -> list[str]:
+def _labels(estimate: Estimate) -> list[str]:
     """What stands beside each map of a picture."""
-    known = [name for name in ("strength", "stability") if name in result.estimate]
+    known = [name for name in ("strength", "stability") if name in estimate]
     return [
-        "\n".join([str(at + 1), *(f"{name}\n{result.estimate[name][at]:.2f}" for name in known)])
-        for at in range(len(result.estimate["maps"]))
+        "\n".join([str(at + 1), *(f"{name}\n{estimate[name][at]:.2f}" for name in known)])
+        for at in range(len(estimate["maps"]))
     ]
 
 
