@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import STUDY, as_json, assert_refused, write_study, zerosum
+from called import zerosum
+from test_cli import STUDY, as_json, assert_refused, write_study
 
 ROUNDS = STUDY.replace('"mean"', '"k-means"').replace("[unit]", "n_clusters = 2\nrounds = 4\n\n[unit]")
 
@@ -95,7 +96,8 @@ def test_a_result_that_cannot_be_written_is_kept(tmp_path: Path) -> None:
         "def observed():\n"
         "    from pathlib import Path\n"
         "    def look(seen):\n"
-        "        if seen.stage == 'writing' and seen.done == 0: Path('result').mkdir(), Path('result/x').write_text('')\n"
+        "        if seen.stage == 'writing' and seen.done == 0:\n"
+        "            Path('result').mkdir(), Path('result/x').write_text('')\n"
         "    yield look\n"
         "t.observed = observed\n"
         "from zerosum.cli import main; main()"

@@ -4,7 +4,6 @@ is full."""
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -287,4 +286,4 @@ def test_a_torn_record_in_reserved_room_is_dropped(tmp_path: Path) -> None:
         assert looked is not None
         with looked:
             assert looked.extra == (1 if kept >= end + len(whole[end:].rstrip(b"\0")) else 0)
-    assert os.path.getsize(tmp_path / "journal") == kept + 4096  # looking changes nothing
+    assert (tmp_path / "journal").stat().st_size == kept + 4096  # looking changes nothing

@@ -116,7 +116,9 @@ def show_estimate(record: dict[str, Any]) -> None:
     for name, quantity in told.items():
         if len(quantity["axes"]) == 1 and len(quantity["axes"][0]["labels"]) <= _LINES:
             tables.setdefault(_places(quantity["axes"][0]), []).append(name)
-    ranges = _ranges(record["privacy"]["question"])
+    bounds = _ranges(record["privacy"]["question"])
+    plain = {shown: a for each in told.values() for axis in each["axes"] for shown, a in _shown(axis)}
+    ranges = {shown: bounds[a] for shown, a in plain.items() if a in bounds}
     for (axis, *labels), names in tables.items():
         known = axis == "column" and any(label in ranges for label in labels)
         table = Table(axis, *names, *(["range"] if known else []))
@@ -134,8 +136,12 @@ def show_estimate(record: dict[str, Any]) -> None:
 
 def _places(axis: dict[str, Any]) -> tuple[str, ...]:
     """What runs along an axis and the name of each place, with what it is measured in."""
+    return axis["name"], *(shown for shown, _ in _shown(axis))
+
+
+def _shown(axis: dict[str, Any]) -> list[tuple[str, str]]:
     units = axis.get("units") or [""] * len(axis["labels"])
-    return axis["name"], *(f"{a} ({u})" if u else a for a, u in zip(axis["labels"], units, strict=True))
+    return [(f"{a} ({u})" if u else a, a) for a, u in zip(axis["labels"], units, strict=True)]
 
 
 def _ranges(question: dict[str, Any]) -> dict[str, str]:
@@ -186,12 +192,36 @@ def show_coefficients(coefficients: CoefficientTable) -> None:
     out.print(table)
 
 
+def _asked_columns(asked: dict[str, Any]) -> str:
+    """The columns of a study, with their ranges."""
+    names, bounds = asked.get("columns", []), asked.get("bounds", {})
+    if asked.get("n_columns", 0) > len(names):
+        return f"{names[0]} ... {names[-1]} ({asked['n_columns']})"
+    ranges = _ranges({"columns": names, "parameters": bounds})
+    return ", ".join(f"{name} ({ranges[name]})" if name in ranges else name for name in names)
+
+
 def show_ledger(record: dict[str, Any]) -> None:
-    population = visible(record["account"]["population"])
+    population, cap = visible(record["account"]["population"]), record["cap"]
     title = f"{population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
+    if cap is not None:
+        at = "" if cap["delta"] == record["delta"] else f" at delta {cap['delta']:g}"
+        title += f"; under the cap of {cap['epsilon']:g}{at} one more study may cost {record['left']:.4f}"
+    studies = Table("study", Column("when (UTC)", no_wrap=True), "who", "asked", "columns", "epsilon", title=title)
+    for line in record["studies"]:
+        asked = line["asked"]
+        studies.add_row(
+            visible(line["study"]),
+            line["first"][:16].replace("T", " "),
+            visible(asked.get("user", "")),
+            asked.get("algorithm", ", ".join(line["statistics"])),
+            visible(_asked_columns(asked)),
+            f"{line['epsilon']:.4f}",
+        )
+    out.print(studies)
     doubted = ["guarantee"] if record["warning"] else []
     headings = ("study", "round", "statistic", "mu", "steps", *doubted)
-    table = Table("#", Column("recorded", no_wrap=True), *headings, title=title)
+    table = Table("#", Column("recorded", no_wrap=True), *headings)
     for entry in record["entries"]:
         spend = entry["spend"]
         table.add_row(

@@ -46,6 +46,7 @@ from zerosum.site.account import Spend
 from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
+from zerosum.site.statement import in_words
 from zerosum.statistics import BUILTIN, find
 from zerosum.statistics.rows import clip_rows
 
@@ -140,7 +141,8 @@ class Site:
             books.draw(plan.study, round, attempt, asked, plan.digest())
             return
         steps = 1 if reserved else plan.releases[release].steps
-        books.record(self._spend(plan, round, attempt, asked, steps), self.policy.cap, plan.digest())
+        spend = self._spend(plan, round, attempt, asked, steps)
+        books.record(spend, self.policy.cap, plan.digest(), in_words(plan))
 
     def _unpaid(self, plan: Plan) -> list[Spend]:
         """What a plan still costs this site: releases that were not begun, and every attempt that is left on the

@@ -1,4 +1,4 @@
-"""Nothing spent is ever lost: every study that charges a ledger is kept, from before its first round, in the state folder.
+"""Nothing spent is ever lost: every study that charges a ledger is kept in the state folder, from its start.
 
     results/<id>/about.json   what was asked, when, and which ledgers were charged
     results/<id>/journal      every round that was asked and released; gone once the result is there
@@ -35,7 +35,7 @@ from zerosum.site.account import Total
 from zerosum.site.ledger import Ledger
 from zerosum.site.policy import state_folder
 from zerosum.site.site import Site
-from zerosum.study.planning import resolve
+from zerosum.study.planning import measured, resolve
 
 _MOST = 1 << 28  # bytes of releases; of longer studies the journal says which rounds were released, and not what
 _NUMBERS = 100_000  # parameters of a program; of larger ones the study file is needed to compute a result again
@@ -49,6 +49,16 @@ def results_folder() -> Path:
 def is_kept(plan: Plan, sites: Sequence[Site]) -> bool:
     """Whether a run is a spend that counts: with noise, without a seed, on somebody's private data."""
     return plan.private and any(site.policy.data == "private" for site in sites)
+
+
+def charged_ledgers() -> list[tuple[Path, Path]]:
+    """The ledgers that kept studies charged, wherever they lie, as far as they still are there; and their counters."""
+    found = {}
+    for kept in Kept.all():
+        for path, counter in kept.about[_LEDGERS].values():
+            if Path(path).is_file():
+                found[Path(path)] = Path(counter)
+    return sorted(found.items())
 
 
 class Keeping:
@@ -246,7 +256,9 @@ class Kept:
                 outcome = conduct(plan, resolve(algorithm, plan).program(plan.adjacency), _Nobody(), journal=journal)
             except ZerosumError:
                 return
-        result = Result(outcome.result, privacy_report(plan), outcome.participants, versions(), kept=self.id)
+        result = Result(
+            measured(outcome.result, plan), privacy_report(plan), outcome.participants, versions(), kept=self.id
+        )
         (self.folder / "room").unlink(missing_ok=True)
         result.write(self.folder / "result")
 

@@ -27,7 +27,7 @@ from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.kept import Keeping, is_kept
-from zerosum.study.planning import coalition_of, identified, make_plan, resolve
+from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, measured, resolve
 
 Unit = Literal["person", "record"]
 
@@ -38,7 +38,7 @@ def execute(
     """Run a plan's program over an engine, or go on where its journal ends."""
     program = resolve(algorithm, plan).program(plan.adjacency)
     outcome = conduct(plan, program, engine, observer, journal)
-    return Result(outcome.result, privacy_report(plan), outcome.participants, versions())
+    return Result(measured(outcome.result, plan), privacy_report(plan), outcome.participants, versions())
 
 
 def execute_here(
@@ -71,6 +71,7 @@ def run(
     attempts: int = 0,
     observer: Observer = nobody,
     checkpoint: str | PathLike[str] | None = None,
+    measured_in: Mapping[str, str] | None = None,
 ) -> Result:
     """Run a program of `zerosum.algorithms` over sites held in memory. Running again is spending again.
 
@@ -112,6 +113,8 @@ def run(
     checkpoint : path, optional
         A folder in which the study survives its process. Called again with the same folder, a study that was killed
         goes on where it was, and one that is over gives its result again and spends nothing.
+    measured_in : dict of str to str, optional
+        The unit of measurement of columns, by name; it goes with the result wherever that goes.
 
     Returns
     -------
@@ -158,7 +161,8 @@ def run(
         seed=random_state,
         attempts=attempts,
     )
-    plan = make_plan(algorithm, terms, algorithm.name)
+    made_of = MadeOf({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
+    plan = make_plan(algorithm, terms, algorithm.name, made_of)
     if plan.question.missing:  # consent looks at no column then, and whoever calls this holds the data and may be told
         _name_missing(algorithm, members)
     for request in resolve(algorithm, plan).requests(adjacency):

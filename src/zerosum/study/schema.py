@@ -35,7 +35,7 @@ from zerosum.report.record import Result, read_estimate
 from zerosum.secagg.keys import Identity
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
-from zerosum.study.planning import MadeOf, coalition_of, identified, make_plan, pin
+from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, pin
 from zerosum.study.running import execute_here
 from zerosum.study.site_file import SiteFile, digest, parted
 
@@ -140,6 +140,7 @@ class Study(_Table):
     basis: Path | None = None
     vocabulary: Path | None = None
     missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
+    measured_in: dict[str, str] = Field(default_factory=dict)
     imaging: ImagingTable | None = None
     design: Design | None = None
     sites: tuple[RosterTable, ...]
@@ -304,6 +305,8 @@ class Study(_Table):
         """What is done to data first, and the digests of the public files that a plan stands on."""
         paths = {"basis": self.basis, "vocabulary": self.vocabulary}
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
+        if self.measured_in:
+            preprocessing["measured_in"] = check_measures(self.measured_in, self.build_algorithm().columns)
         if self.imaging is not None:
             paths |= {"mask": self.imaging.mask, "atlas": self.imaging.atlas}
             preprocessing |= self.imaging.model_dump(exclude={"mask", "atlas"})
