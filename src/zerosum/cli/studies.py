@@ -14,7 +14,7 @@ from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
-from zerosum.errors import BadParameter
+from zerosum.errors import BadParameter, CheckFailed
 from zerosum.protocol.progress import Progress
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import finite, privacy_report, read_plan, try_target, versions, write_whole
@@ -80,6 +80,7 @@ def plan(
 
     loaded = Study.load(study)
     planned = loaded.plan()
+    loaded.check_policies(planned)
     report, describe = privacy_report(planned), resolve(loaded.build_algorithm(), planned).describe
     if out is not None:
         write_whole(out, planned.to_json())
@@ -91,6 +92,39 @@ def plan(
     terminal.show_report(report)
     if out is not None:
         terminal.out.print(f"\nwritten to {out}, digest {planned.digest()}")
+
+
+@app.command()
+def check(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    site: Annotated[
+        list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Look for everything that would stop a study at a site or spoil it. Spends nothing; for the site's own steward."""
+    from zerosum.study import SiteFile, Study
+    from zerosum.study.checking import check_study
+
+    loaded = Study.load(study)
+    if site:
+        loaded = loaded.with_sites([SiteFile.load(path) for path in site])
+    with terminal.observed() as observer:
+        found = check_study(loaded, observer)
+    rehearsal = len(found) > 1
+    if json_:
+        terminal.print_json({"rehearsal": rehearsal, "sites": [each.as_record() for each in found]})
+    else:
+        if rehearsal:
+            terminal.out.print(
+                "A rehearsal: the private parts of several sites are here. In earnest each site checks its own, with "
+                "'zerosum check STUDY --site FILE', and tells nobody.",
+                soft_wrap=True,
+            )
+        for each in found:
+            terminal.show_check(each.as_record())
+    if any(each.faults for each in found):
+        raise typer.Exit(CheckFailed.exit_code)
 
 
 @app.command()

@@ -153,6 +153,19 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
     return {name: f"{short(a)} to {short(b)}" for name, a, b in zip(columns, lower, upper, strict=True)}
 
 
+def show_check(record: dict[str, Any]) -> None:
+    """What was found at one site."""
+    units = "" if record["units"] is None else f", {record['units']} units"
+    verdict = "it would not run" if record["faults"] else "it would run"
+    left = "" if record["left"] is None else f"; afterwards one more study may cost epsilon {record['left']:.4f}"
+    titled(visible(record["site"]), f": {verdict}{units}{left}")
+    for kind in ("faults", "warnings"):
+        for sentence in record[kind]:
+            out.print(
+                Text.assemble((f"  {kind[:-1]}: ", "bold red" if kind == "faults" else "bold"), visible(sentence))
+            )
+
+
 def show_report(report: PrivacyReport) -> None:
     table = Table("release", "numbers", "sensitivity", "share of mu²", "noise of the sum", "mu")
     for line in report.releases:

@@ -33,6 +33,7 @@ from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.maps import draw_maps, write_maps
 from zerosum.report.record import Result, read_estimate
 from zerosum.secagg.keys import Identity
+from zerosum.site.costs import check_budget, refusals
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, pin
@@ -337,6 +338,29 @@ class Study(_Table):
             raise error.about(f"site {site.name!r}") from error
         return Site(site.name, units, policy, self._identity(site, units, kept))
 
+    def check_policies(self, plan: Plan) -> None:
+        """Refuse what a policy or a budget refuses, before any data are read; policies that are not here are left
+        out."""
+        for file in self.site_files:
+            if isinstance(file.policy, Path) and not (file.folder / file.policy).exists():
+                continue
+            names = [site.name for site in plan.sites]
+            if file.name not in names:
+                continue
+            try:
+                policy = file.load_policy(plan.unit, plan.adjacency)
+                for refusal in refusals(plan, policy):
+                    raise refusal
+                check_budget(plan, names.index(file.name), policy)
+            except ZerosumError as error:
+                raise error.about(f"site {file.name!r}") from error
+
+    def read_units(self, site: SiteFile, algorithm: Algorithm, observer: Observer = nobody) -> Units:
+        """One site's data, as the study reads them."""
+        return self._units(
+            site, algorithm, lambda done, planned: observer(Progress("loading", done, planned, site.name))
+        )
+
     def _identity(self, site: SiteFile, units: Units, kept: Checkpoint | None) -> Identity | None:
         """A site's own key where the roster names its identity, else one that is kept with the study, or a new one."""
         if any(each.identity is not None for each in self.sites if each.name == site.name):
@@ -379,6 +403,7 @@ class Study(_Table):
                 f"{fresh.public_digest[:16]}"
             )
         if checkpoint is None:
+            self.check_policies(plan or fresh)
             sites = self.load_sites(observer)
             return execute_here(pin(plan or fresh, sites), self.build_algorithm(), sites, observer)
         kept, approved = Checkpoint(checkpoint), plan is not None
