@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from called import zerosum
 from test_cli import STUDY, as_json, assert_refused, write_study
+
+from called import zerosum
 
 ROUNDS = STUDY.replace('"mean"', '"k-means"').replace("[unit]", "n_clusters = 2\nrounds = 4\n\n[unit]")
 
@@ -53,6 +54,7 @@ def interrupted(folder: Path, round: int, *options: str) -> subprocess.Completed
     """A run that gets a Ctrl-C when so many rounds are done."""
     code = (
         "import os, signal, zerosum.cli.terminal as t\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
         "from contextlib import contextmanager\n"
         "@contextmanager\n"
         "def observed():\n"
@@ -111,7 +113,8 @@ def test_a_result_that_cannot_be_written_is_kept(tmp_path: Path) -> None:
 
 def test_interrupted_before_anything_was_asked_nothing_was_spent(tmp_path: Path) -> None:
     write_study(tmp_path)
-    code = "import os, signal; from zerosum import Study\n" + (
+    code = "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + (
+        "from zerosum import Study\n"
         "Study.run = lambda *_: os.kill(os.getpid(), signal.SIGINT)\nfrom zerosum.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "run", "study.toml", "--out", "result", "--json"]

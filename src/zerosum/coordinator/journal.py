@@ -58,10 +58,10 @@ class Journal:
 
     plan: Plan
 
-    def __init__(self, path: Path, *, writing: bool = True, numbers: bool = True) -> None:
+    def __init__(self, path: Path, *, writing: bool = True, numbers: bool = True, plan: Plan | None = None) -> None:
         """For `create`, `open` and `inspect`: read a journal from its beginning, and go on at its end."""
         self.path, self.finished, self.extra = path, False, 0
-        self._writing, self._numbers = writing, numbers
+        self._writing, self._numbers, self._created = writing, numbers, plan
         self._rounds: list[_Round] = []
         self._digest, self._end = _START, 0
         with _refusing(path):
@@ -95,7 +95,7 @@ class Journal:
             finally:
                 Path(name).unlink(missing_ok=True)
             _sync_folder(folder)
-        return cls(path, numbers=numbers)
+        return cls(path, numbers=numbers, plan=plan)
 
     @classmethod
     def inspect(cls, folder: Path) -> Self | None:
@@ -233,7 +233,7 @@ class Journal:
                 break
             fields, text = _unpacked(record)
             if at == len(_MAGIC):
-                self.plan = Plan.from_json(text)
+                self.plan = self._created or Plan.from_json(text)
             try:
                 self._take(fields, at + _HEAD.size, length)
             except (LookupError, TypeError) as error:

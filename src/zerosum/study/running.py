@@ -25,6 +25,7 @@ from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
+from zerosum.study.budget import Budget
 from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.kept import Keeping, is_kept
 from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, measured, resolve
@@ -72,6 +73,7 @@ def run(
     observer: Observer = nobody,
     checkpoint: str | PathLike[str] | None = None,
     measured_in: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
 ) -> Result:
     """Run a program of `zerosum.algorithms` over sites held in memory. Running again is spending again.
 
@@ -115,6 +117,8 @@ def run(
         goes on where it was, and one that is over gives its result again and spends nothing.
     measured_in : dict of str to str, optional
         The unit of measurement of columns, by name; it goes with the result wherever that goes.
+    budget : Budget, optional
+        What several studies may cost together; what goes beyond is refused.
 
     Returns
     -------
@@ -171,6 +175,8 @@ def run(
             request.statistic.check_values(site.units)
     with ExitStack() as stack:
         journal = None if kept is None else stack.enter_context(kept.journal(plan, members))
+        if budget is not None and not (journal is not None and journal.rounds):  # one that goes on was paid for
+            observer = stack.enter_context(budget.paying(plan, observer))
         try:
             return execute_here(plan if journal is None else journal.plan, algorithm, members, observer, journal)
         except BadData:
