@@ -69,6 +69,7 @@ def results_show(id: Id, json_: Json = False) -> None:
     terminal.titled(visible(record["study"]), f" ({record['algorithm']}), {record['began'][:19]} UTC")
     if record["state"] == "done":
         terminal.show_estimate(record["result"])
+        terminal.show_warnings(record["result"].get("warnings", []))
     else:
         terminal.out.print(_STATES[record["state"]])
     terminal.out.print(kept.told().rpartition(";")[0] + ".", soft_wrap=True)

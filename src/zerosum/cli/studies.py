@@ -167,6 +167,7 @@ def run(
         terminal.show_coefficients(CoefficientTable.of(result.estimate))
     else:
         terminal.show_estimate(result.as_record())
+    terminal.show_warnings(result.warnings)
     terminal.show_report(result.report)
     terminal.out.print(f"\nwritten to {out}{f', kept as {result.kept}' if result.kept else ''}")
 

@@ -9,7 +9,7 @@ Tested in tests/cli/test_cli.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -132,6 +132,12 @@ def show_estimate(record: dict[str, Any]) -> None:
             titled(name, f"{f' ({of})' if of else ''}: {short(estimate[name])}")
             if quantity["axes"] and len(quantity["axes"][-1]["labels"]) <= _LINES:
                 out.print("  " + ", ".join(map(visible, _places(quantity["axes"][-1])[1:])), style="dim")
+
+
+def show_warnings(sentences: Sequence[str]) -> None:
+    """What the releases themselves say about the question."""
+    for sentence in sentences:
+        out.print(Text.assemble(("warning: ", "bold"), visible(sentence)), soft_wrap=True)
 
 
 def _places(axis: dict[str, Any]) -> tuple[str, ...]:

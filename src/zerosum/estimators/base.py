@@ -132,7 +132,9 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             self.privacy_ = result.report
             self.result_ = result
             self._learn(result.estimate)
-            self.notes_ = (*result.report.notes, *self.notes_)
+            said = {note.split(":")[0] for note in self.notes_}
+            warned = [each for each in result.warnings if each.split(":")[0] not in said]
+            self.notes_ = (*result.report.notes, *self.notes_, *warned)
         return self
 
     @contextmanager

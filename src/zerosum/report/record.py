@@ -227,6 +227,7 @@ class Result:
     participants: tuple[tuple[str, ...], ...]
     versions: Mapping[str, str]
     kept: str = ""  # under which `zerosum results` has it; nothing where nothing was spent
+    warnings: tuple[str, ...] = ()  # what the releases themselves say about the question
 
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = finite(
@@ -239,6 +240,7 @@ class Result:
                 "participants": [list(names) for names in self.participants],
                 "versions": dict(self.versions),
                 "kept": self.kept,
+                "warnings": list(self.warnings),
             }
         )
         return record

@@ -30,12 +30,12 @@ from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import NAME, Journal
 from zerosum.errors import BadInput, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
-from zerosum.report.record import Result, make_room, privacy_report, sync_folder, versions, write_whole
+from zerosum.report.record import Result, make_room, privacy_report, sync_folder, write_whole
 from zerosum.site.account import Total
 from zerosum.site.ledger import Ledger
 from zerosum.site.policy import state_folder
 from zerosum.site.site import Site
-from zerosum.study.planning import measured, resolve
+from zerosum.study.planning import resolve, result_of
 
 _MOST = 1 << 28  # bytes of releases; of longer studies the journal says which rounds were released, and not what
 _NUMBERS = 100_000  # parameters of a program; of larger ones the study file is needed to compute a result again
@@ -256,11 +256,8 @@ class Kept:
                 outcome = conduct(plan, resolve(algorithm, plan).program(plan.adjacency), _Nobody(), journal=journal)
             except ZerosumError:
                 return
-        result = Result(
-            measured(outcome.result, plan), privacy_report(plan), outcome.participants, versions(), kept=self.id
-        )
         (self.folder / "room").unlink(missing_ok=True)
-        result.write(self.folder / "result")
+        result_of(outcome, self.id).write(self.folder / "result")
 
 
 class _Nobody:

@@ -12,6 +12,7 @@ from typing import Any
 
 from zerosum.algorithms import Algorithm, Estimate
 from zerosum.algorithms.program import PublicFacts
+from zerosum.coordinator.conduct import Outcome
 from zerosum.errors import BadParameter
 from zerosum.kernel.accountant import mu_for
 from zerosum.kernel.plan import Plan
@@ -19,6 +20,8 @@ from zerosum.kernel.quantity import Axis
 from zerosum.kernel.question import Question
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.view import Coalition
+from zerosum.report.cautions import cautions
+from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.site import Site
 
 
@@ -45,6 +48,14 @@ def check_measures(measures: Mapping[str, str], columns: Sequence[str]) -> dict[
     if strangers := [name for name in measures if name not in columns]:
         raise BadParameter(f"measured_in has {strangers[0]!r}, which is not one of the columns")
     return {str(name): str(unit) for name, unit in measures.items()}
+
+
+def result_of(outcome: Outcome[Estimate], kept: str = "") -> Result:
+    """The record of what a study came to."""
+    plan = outcome.plan
+    warnings = cautions(outcome.result, plan) if plan.scheme.facts.noisy else ()
+    estimate = measured(outcome.result, plan)
+    return Result(estimate, privacy_report(plan), outcome.participants, versions(), kept, warnings)
 
 
 def measured(estimate: Estimate, plan: Plan) -> Estimate:

@@ -22,13 +22,13 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, nobody
-from zerosum.report.record import Result, privacy_report, versions
+from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study.budget import Budget
 from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.kept import Keeping, is_kept
-from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, measured, resolve
+from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, resolve, result_of
 
 Unit = Literal["person", "record"]
 
@@ -39,7 +39,7 @@ def execute(
     """Run a plan's program over an engine, or go on where its journal ends."""
     program = resolve(algorithm, plan).program(plan.adjacency)
     outcome = conduct(plan, program, engine, observer, journal)
-    return Result(measured(outcome.result, plan), privacy_report(plan), outcome.participants, versions())
+    return result_of(outcome)
 
 
 def execute_here(
