@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 from zerosum.kernel.plan import Plan
@@ -77,7 +78,7 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
         half = width / 2
         second = (variance + (mean.value - (lower + upper) / 2) ** 2 - _SURE * noise) / half**2
         if np.any(ends := second > (1 - _EDGE) ** 2):
-            yield f"the values of {_named(names, ends)} lie mostly at the ends of the range or beyond: is it too narrow?"
+            yield f"the values of {_named(names, ends)} lie mostly at the ends of the range or beyond: too narrow?"
 
 
 def _clipped(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:
@@ -111,7 +112,7 @@ def _end_bins(estimate: Mapping[str, Quantity]) -> Iterator[str]:
         yield "all counts together are within the noise: the release says nothing"
 
 
-def _named(names: Sequence[str], which: Sequence[bool] | Floats) -> str:
+def _named(names: Sequence[str], which: NDArray[np.bool_]) -> str:
     chosen = [name for name, is_it in zip(names, which, strict=True) if is_it]
     more = f" and {len(chosen) - _LISTED} more" if len(chosen) > _LISTED else ""
     return ("column " if len(chosen) == 1 else "columns ") + ", ".join(map(repr, chosen[:_LISTED])) + more

@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike
 from zerosum.algorithms import Algorithm
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
+from zerosum.data.frames import is_frame, is_text
+from zerosum.data.tables import units_of
 from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess
-from zerosum.errors import BadData, BadParameter
+from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.names import check_name
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
@@ -64,7 +66,7 @@ def run(
     colluders: int | None = None,
     dropouts: int = 0,
     unit: Unit | None = None,
-    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
     results_to_sites: bool = True,
     policies: Mapping[str, Policy] | None = None,
     calibration: Calibration = "exact",
@@ -84,8 +86,9 @@ def run(
     ----------
     algorithm : Algorithm
         What is asked: `zerosum.algorithms.Mean(...)` and so on. Estimators have a `fit` of their own.
-    sites : dict of str to array, Units or Site
-        The data of each site by its name; every row of an array is a unit.
+    sites : dict of str to array, frame, Units or Site
+        The data of each site by its name; every row of an array is a unit. Of a frame (pandas, polars, Arrow) the
+        columns are read that the program names, and categories may be text.
     epsilon, delta : float
         What the whole study may cost any one unit.
     scheme : str or Scheme, default="secure-sum"
@@ -137,7 +140,11 @@ def run(
     chosen = scheme if isinstance(scheme, Scheme) else Scheme(scheme)
     if strangers := set(policies or {}) - set(sites):
         raise BadParameter(f"there is no site named {', '.join(map(repr, sorted(strangers)))} for the policy given")
-    tables = {name: _units(data) for name, data in sites.items()}
+    try:
+        adjacency = Adjacency(adjacency)
+    except ValueError:
+        raise BadParameter(f"adjacency must be 'replace-one' or 'add-remove', got {adjacency!r}") from None
+    tables = {name: _units(data, algorithm, name) for name, data in sites.items()}
     unit = declared_unit(unit, tables.values(), seeded=random_state is not None)
     kept = None if checkpoint is None else Checkpoint(checkpoint)
     members = []
@@ -214,10 +221,20 @@ def declared_unit(unit: Unit | None, tables: Iterable[Units], *, seeded: bool) -
     return "record" if all(plain) else "person"
 
 
-def _units(data: ArrayLike | Units | Site) -> Units:
+def _units(data: ArrayLike | Units | Site, algorithm: Algorithm, name: str) -> Units:
     if isinstance(data, Site):
         return data.units
-    return data if isinstance(data, Units) else Units.from_rows(data)
+    if isinstance(data, Units):
+        return data
+    if is_frame(data) or is_text(data):
+        columns, called = algorithm.columns, f"the data of site {name!r}"
+        return units_of(data, called, columns=columns, categories=algorithm.categories, missing=algorithm.rules)
+    try:
+        return Units.from_rows(data)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ZerosumError):
+            raise
+        raise BadData(f"the data of site {name!r} are no table of numbers") from None
 
 
 def _check_program(algorithm: object) -> None:

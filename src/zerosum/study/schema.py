@@ -384,6 +384,8 @@ class Study(_Table):
             categories=algorithm.categories if design is None else design.levels,
             missing=algorithm.rules if design is None else design.missing,
             missing_tokens=self.missing_tokens,
+            **site.reading,
+            on_scan=on_scan,
         ).units
         on_scan(1, 1)
         return units if design is None else design.expand(units, site.name)
