@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 from zerosum.errors import BadInput
-from zerosum.kernel import published
+from zerosum.kernel import markup, published
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES, Combine
 from zerosum.version import VERSION
+
+_SHOWN = 100  # numbers of an estimate that a notebook lists
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,14 @@ class PrivacyReport:
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = finite(asdict(self))
         return record
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        lines = [(line.site, line.mu, line.epsilon) for line in self.per_site]
+        table = markup.table(
+            ("site", "mu", f"epsilon at delta {self.delta:g}"), lines, f"{self.study} ({self.algorithm})"
+        )
+        return table + markup.paragraphs(self.sentences())
 
     def sentences(self) -> list[str]:
         """The guarantee in plain words."""
@@ -228,6 +238,23 @@ class Result:
     versions: Mapping[str, str]
     kept: str = ""  # under which `zerosum results` has it; nothing where nothing was spent
     warnings: tuple[str, ...] = ()  # what the releases themselves say about the question
+
+    def _repr_html_(self) -> str:
+        """For notebooks: every estimate by name, what the releases warn of, and what was promised."""
+        parts = []
+        for name, quantity in self.estimate.items():
+            if quantity.value.ndim <= 1 and quantity.value.size <= _SHOWN:
+                places = quantity.axes[0] if quantity.axes else None
+                labels = places.labels if places else tuple(str(at + 1) for at in range(quantity.value.size))
+                std = [None] * quantity.value.size if quantity.std is None else np.ravel(quantity.std).tolist()
+                units = (places.units if places else ()) or ("",) * len(labels)
+                lines = zip(labels, np.ravel(quantity.value).tolist(), std, units, strict=True)
+                parts.append(markup.table((places.name if places else "", name, "noise", "measured in"), lines))
+            else:
+                parts.append(markup.paragraphs([f"{name}: {' x '.join(map(str, quantity.shape))} numbers"]))
+        kept = [f"kept as {self.kept}"] if self.kept else []
+        said = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *kept]
+        return "".join(parts) + markup.paragraphs([*said, f"public digest {self.report.public_digest}"])
 
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = finite(
