@@ -41,7 +41,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
-from zerosum.kernel import markup
 from zerosum.site.account import Account, Cap, Draw, Entry, Spend, Standing, Total, rounded_up
 from zerosum.version import VERSION
 
@@ -337,24 +336,9 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         """For notebooks: each study, what was asked, and what it cost."""
-        from zerosum.site.statement import statement
+        from zerosum.site.statement import shown
 
-        record = statement(self)
-        lines = [
-            (
-                line["study"],
-                line["first"][:16],
-                line["asked"].get("user", ""),
-                line["asked"].get("algorithm", ""),
-                ", ".join(line["asked"].get("columns", [])),
-                line["epsilon"],
-            )
-            for line in record["studies"]
-        ]
-        title = f"{self.account.population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g}"
-        if record["left"] is not None:
-            title += f", cap {record['cap']['epsilon']:g}, left for one more study {record['left']:.4f}"
-        return markup.table(("study", "when", "who", "asked", "columns", "epsilon"), lines, title)
+        return shown(self)
 
     def verify(self) -> int:
         """Read everything again and return the number of rows; refuse a ledger with any fault."""

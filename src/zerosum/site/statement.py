@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from zerosum.kernel import markup
 from zerosum.kernel.plan import Plan
 from zerosum.site.account import Cap, Total, left_under
 from zerosum.site.ledger import Ledger
@@ -94,3 +95,17 @@ def statement(ledger: Ledger, cap: Cap | None = None, delta: float | None = None
         ],
         "doubted": any(doubts),
     }
+
+
+def shown(ledger: Ledger) -> str:
+    """A ledger in a notebook."""
+    record = statement(ledger)
+    lines = []
+    for line in record["studies"]:
+        asked = line["asked"]
+        words = asked.get("user", ""), asked.get("algorithm", ""), ", ".join(asked.get("columns", []))
+        lines.append((line["study"], line["first"][:16], *words, line["epsilon"]))
+    title = f"{ledger.account.population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g}"
+    if record["left"] is not None:
+        title += f", cap {record['cap']['epsilon']:g}, left for one more study {record['left']:.4f}"
+    return markup.table(("study", "when", "who", "asked", "columns", "epsilon"), lines, title)
