@@ -32,14 +32,20 @@ def is_text(data: object) -> bool:
 def frame_table(frame: Any, called: str) -> Table:
     """A frame's columns by their names; a single column without a name is called ''."""
     if hasattr(frame, "column_names"):  # Arrow
-        names, read = [str(name) for name in frame.column_names], lambda at: frame.column(at).to_pylist()
+        names = [str(name) for name in frame.column_names]
     elif hasattr(frame, "columns"):
         names = [str(name) for name in frame.columns]
-        polars = type(frame).__module__.startswith("polars")
-        read = (lambda at: frame.to_series(at)) if polars else (lambda at: frame.iloc[:, at])
     else:  # a series
-        names, read = [str(getattr(frame, "name", None) or "")], lambda at: frame
-    return Table(tuple(names), lambda positions: iter([[_cells(read(at), called) for at in positions]]))
+        names = [str(getattr(frame, "name", None) or "")]
+
+    def column(at: int) -> Any:
+        if hasattr(frame, "column_names"):
+            return frame.column(at).to_pylist()
+        if hasattr(frame, "to_series") and hasattr(frame, "columns"):  # polars
+            return frame.to_series(at)
+        return frame.iloc[:, at] if hasattr(frame, "columns") else frame
+
+    return Table(tuple(names), lambda positions: iter([[_cells(column(at), called) for at in positions]]))
 
 
 def array_table(data: Any, columns: Sequence[str], called: str) -> Table:
