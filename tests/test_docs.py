@@ -118,7 +118,8 @@ REST: dict[tuple[str, int], dict[str, Any]] = {
     ("docs/deployment.md", 0): MEAN | {"parameters": {"columns": ["a"], "clip": 1.0}, "sites": SITES[1:]},
     ("docs/mixtures.md", 0): {"sites": SITES},
     ("docs/topics.md", 0): {"sites": SITES},
-    ("docs/regression.md", 1): TERMS | {"algorithm": "poisson-regression", "sites": SITES},
+    ("docs/regression.md", 1): TERMS
+    | {"algorithm": "poisson-regression", "parameters": {"evaluate_share": 0.1}, "sites": SITES},
     ("docs/collaboration.md", 0): TERMS | {"sites": [site | {"units": 500} for site in SITES]},
     ("docs/networks.md", 0): TERMS | {"algorithm": "neural-classifier", "sites": SITES},
 }

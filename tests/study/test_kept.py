@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -194,6 +195,28 @@ def test_a_program_of_ones_own_is_exported_as_released(tmp_path: Path) -> None:
     (other,) = Kept.all()
     with pytest.raises(BadInput, match="exists already"):
         other.export(tmp_path / "whole")
+
+
+def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        study(tmp_path, stop_after(1), checkpoint=tmp_path / "kept")
+    (kept,) = Kept.all()
+    shutil.rmtree(tmp_path / "kept")
+    record = kept.as_record()
+    assert record["state"] == "unreadable"
+    assert "no longer" in record["fault"]
+    assert all(spent is not None for spent in record["spent"].values())
+    (results_folder() / "0123").mkdir()
+    about = dict(kept.about) | {"study": "another", "journal": None}
+    (results_folder() / "0123" / "about.json").write_text(json.dumps(about))
+    assert Kept.load("0123").as_record()["state"] == "not begun"
+    assert len(Kept.all()) == 2
+    with pytest.raises(BadInput):
+        Kept.load("0123").export(tmp_path / "out")
+    (results_folder() / "0123" / "about.json").write_text("{")
+    with pytest.raises(BadInput, match="cannot be read"):
+        Kept.load("0123")
+    assert sorted(each.id for each in Kept.all()) == sorted(["0123", kept.id])
 
 
 # ---- full disks ------------------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ _STATES = {
     "done": "done",
     "released": "stopped after its last release: export computes the result",
     "stopped": "stopped: what was released can be exported",
+    "not begun": "stopped before anything was asked or spent",
+    "unreadable": "its journal cannot be read",
 }
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")]
 

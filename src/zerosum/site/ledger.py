@@ -127,6 +127,17 @@ def _create(path: Path, account: Account) -> None:
     _sync_folder(path.parent)
 
 
+def _copy(path: Path, own: Path) -> None:
+    """The file and its log, which may hold the newest entries, as they are at one moment."""
+    for _ in range(10):
+        parts = [part for ending in ("", "-wal") if (part := _beside(path, ending)).exists()]
+        before = [part.stat().st_mtime_ns for part in parts]
+        for part in parts:
+            shutil.copyfile(part, own.with_name(part.name))
+        if [part.stat().st_mtime_ns for part in parts] == before:
+            return
+
+
 def _read_counter(path: Path) -> tuple[int, str] | None:
     try:
         text = path.read_bytes()
@@ -216,9 +227,7 @@ class Ledger:
                 return cls(path, counter or _beside(path, ".counter"), None)
             with tempfile.TemporaryDirectory(prefix="zerosum-ledger-") as folder:
                 own = Path(folder) / path.name
-                for ending in ("", "-wal"):  # whoever holds the newest entries in its log gave it along
-                    if _beside(path, ending).exists():
-                        shutil.copyfile(_beside(path, ending), _beside(own, ending))
+                _copy(path, own)
                 found = cls(own, counter or _beside(path, ".counter"), None, called=path)
                 found.close()  # everything was read
             return found

@@ -156,7 +156,15 @@ class Kept:
 
     @classmethod
     def all(cls) -> list[Self]:
-        return sorted((cls._read(folder) for folder in _folders()), key=lambda each: str(each.about["began"]))
+        """Every one, the oldest first; one that cannot be read does not hide the others."""
+        found = []
+        for folder in _folders():
+            try:
+                found.append(cls._read(folder))
+            except BadInput:
+                unknown = {"study": "", "began": "", "journal": None, "program": None, _LEDGERS: {}}
+                found.append(cls(folder.name, folder, {"id": folder.name} | unknown))
+        return sorted(found, key=lambda each: str(each.about["began"]))
 
     @classmethod
     def _read(cls, folder: Path) -> Self:
@@ -194,8 +202,11 @@ class Kept:
     def _delta(self) -> float:
         if (result := self.result) is not None:
             return float(result["privacy"]["delta"])
-        with _opened(self._journal) as journal:
-            return journal.plan.delta
+        try:
+            with _opened(self._journal) as journal:
+                return journal.plan.delta
+        except BadInput:
+            return 1e-5
 
     @property
     def _journal(self) -> Path:
@@ -210,11 +221,16 @@ class Kept:
             released = sum(bool(names) for names in rounds)
             known = {"asked": len(rounds), "released": released, "planned": result["privacy"]["rounds"]}
             return record | {"state": "done", "algorithm": result["algorithm"], "rounds": known, "result": result}
-        with _opened(self._journal) as journal:
-            plan, released = journal.plan, len(journal.released_rounds())
-            rounds = {"asked": journal.rounds, "released": released, "planned": plan.rounds}
-            state = "released" if released == plan.rounds else "stopped"
-            report = privacy_report(plan).as_record()
+        try:
+            with _opened(self._journal) as journal:
+                plan, released = journal.plan, len(journal.released_rounds())
+                rounds = {"asked": journal.rounds, "released": released, "planned": plan.rounds}
+        except BadInput as error:  # it was stopped before anything was asked, or its journal is gone or damaged
+            begun = any(self.spent().values()) or self.about["journal"] is not None
+            state, nothing = "unreadable" if begun else "not begun", {"asked": 0, "released": 0, "planned": 0}
+            return record | {"state": state, "algorithm": "", "rounds": nothing, "fault": str(error)}
+        state = "released" if released == plan.rounds else "stopped" if rounds["asked"] else "not begun"
+        report = privacy_report(plan).as_record()
         return record | {"state": state, "algorithm": plan.algorithm, "rounds": rounds, "privacy": report}
 
     def told(self) -> str:
@@ -304,7 +320,7 @@ def _bytes(plan: Plan) -> Iterator[int]:
 def room_of(plan: Plan) -> int:
     """Bytes of a result, generously: as text and as numbers, each with its error."""
     numbers = sum(release.size for release in plan.releases)
-    return min((1 << 18) + 160 * numbers + 200 * plan.rounds, _MOST)
+    return min((1 << 18) + 48 * numbers + 200 * plan.rounds, _MOST // 2)
 
 
 def _written(algorithm: Algorithm) -> dict[str, Any] | None:
