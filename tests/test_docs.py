@@ -72,7 +72,7 @@ def brains() -> dict[str, Any]:
 
 def program_parts() -> dict[str, Any]:
     from zerosum.kernel.quantity import Quantity
-    from zerosum.statistics import VectorSum
+    from zerosum.statistics.vectors import VectorSum
 
     return {"PrivateSum": PrivateSum, "VectorSum": VectorSum, "Quantity": Quantity}
 

@@ -46,7 +46,8 @@ def rhythms(people: int = 12, points: int = 120, seed: int = 5) -> list[Floats]:
 
 
 def seeded(**change: Any) -> ICA:
-    return ICA(**{"n_components": 3, "epsilon": 15.0, "rounds": 5, "random_state": 0, "data": "synthetic"} | change)
+    settings: dict[str, Any] = {"n_components": 3, "epsilon": 15.0, "rounds": 5, "random_state": 0, "data": "synthetic"}
+    return ICA(**settings | change)
 
 
 def exact(**change: Any) -> ICA:

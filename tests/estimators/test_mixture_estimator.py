@@ -30,7 +30,7 @@ def rows(count: int = 3000, seed: int = 0) -> tuple[Floats, NDArray[np.intp]]:
 
 
 def fitted(**more: Any) -> Any:
-    given = {"clip": 10.0, "epsilon": 5.0, "random_state": 0, "data": "synthetic"} | more
+    given: dict[str, Any] = {"clip": 10.0, "epsilon": 5.0, "random_state": 0, "data": "synthetic"} | more
     return GaussianMixture(3, **given).fit(list(np.array_split(rows()[0], 3)))
 
 

@@ -43,7 +43,8 @@ def named(tables: list[Any]) -> dict[str, Any]:
 
 
 def seeded(**change: Any) -> PCA:
-    return PCA(**{"lower": -12, "upper": 12, "random_state": 0, "data": "synthetic"} | change)
+    settings: dict[str, Any] = {"lower": -12, "upper": 12, "random_state": 0, "data": "synthetic"}
+    return PCA(**settings | change)
 
 
 def private(**change: Any) -> PCA:

@@ -62,7 +62,7 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
     position = [site.name for site in plan.sites].index(file.name)
     policy: Policy | None = None
     try:
-        policy = file.load_policy(plan.unit, plan.adjacency)
+        policy = file.load_policy(study.unit.kind, plan.adjacency)
         found.faults += [str(refusal) for refusal in refusals(plan, policy)]
         found.left = check_budget(plan, position, policy)
     except ZerosumError as error:

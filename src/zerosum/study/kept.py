@@ -162,7 +162,7 @@ class Kept:
             try:
                 found.append(cls._read(folder))
             except BadInput:
-                unknown = {"study": "", "began": "", "journal": None, "program": None, _LEDGERS: {}}
+                unknown: dict[str, Any] = {"study": "", "began": "", "journal": None, "program": None, _LEDGERS: {}}
                 found.append(cls(folder.name, folder, {"id": folder.name} | unknown))
         return sorted(found, key=lambda each: str(each.about["began"]))
 

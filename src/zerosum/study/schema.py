@@ -348,7 +348,7 @@ class Study(_Table):
             if file.name not in names:
                 continue
             try:
-                policy = file.load_policy(plan.unit, plan.adjacency)
+                policy = file.load_policy(self.unit.kind, plan.adjacency)
                 for refusal in refusals(plan, policy):
                     raise refusal
                 check_budget(plan, names.index(file.name), policy)
