@@ -75,6 +75,8 @@ def test_a_plan_above_the_cap_is_refused_and_data_are_not_read(tmp_path: Path) -
     path.write_text(path.read_text().replace("epsilon = 11.0", "epsilon = 1.0\nrandom_state = 3"))
     with pytest.raises(PolicyRefused, match="seed"):
         Study.load(path).run()
+    planned = as_json(zerosum("plan", "study.toml", "--json", cwd=tmp_path))
+    assert "seed" in planned["refusals"][0]  # said, and shown all the same
     assert not (tmp_path / "state").exists()
 
 

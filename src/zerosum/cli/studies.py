@@ -14,7 +14,7 @@ from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
-from zerosum.errors import BadParameter, CheckFailed
+from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed
 from zerosum.protocol.progress import Progress
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import finite, privacy_report, read_plan, try_target, versions, write_whole
@@ -80,16 +80,20 @@ def plan(
 
     loaded = Study.load(study)
     planned = loaded.plan()
-    loaded.check_policies(planned)
+    refusals = list(loaded.refusals(planned))
+    for refusal in refusals:
+        if isinstance(refusal, BudgetExceeded):
+            raise refusal
     report, describe = privacy_report(planned), resolve(loaded.build_algorithm(), planned).describe
     if out is not None:
         write_whole(out, planned.to_json())
     if json_:
-        terminal.print_json(report.as_record() | {"describe": describe})
+        terminal.print_json(report.as_record() | {"describe": describe, "refusals": [str(each) for each in refusals]})
         return
     if describe:
         terminal.titled(report.algorithm, f": {describe}")
     terminal.show_report(report)
+    terminal.show_warnings([f"it would be refused: {each}" for each in refusals])
     if out is not None:
         terminal.out.print(f"\nwritten to {out}, digest {planned.digest()}")
 

@@ -6,7 +6,7 @@ Tested in tests/study/test_study.py.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -339,21 +339,23 @@ class Study(_Table):
         return Site(site.name, units, policy, self._identity(site, units, kept))
 
     def check_policies(self, plan: Plan) -> None:
-        """Refuse what a policy or a budget refuses, before any data are read; policies that are not here are left
-        out."""
+        """Refuse what a policy or a budget refuses, before any data are read."""
+        for refusal in self.refusals(plan):
+            raise refusal
+
+    def refusals(self, plan: Plan) -> Iterator[ZerosumError]:
+        """What sites' policies and budgets would refuse; policies that are not here are left out."""
+        names = [site.name for site in plan.sites]
         for file in self.site_files:
-            if isinstance(file.policy, Path) and not (file.folder / file.policy).exists():
-                continue
-            names = [site.name for site in plan.sites]
-            if file.name not in names:
+            absent = isinstance(file.policy, Path) and not (file.folder / file.policy).exists()
+            if absent or file.name not in names:
                 continue
             try:
                 policy = file.load_policy(self.unit.kind, plan.adjacency)
-                for refusal in refusals(plan, policy):
-                    raise refusal
+                yield from (refusal.about(f"site {file.name!r}") for refusal in refusals(plan, policy))
                 check_budget(plan, names.index(file.name), policy)
             except ZerosumError as error:
-                raise error.about(f"site {file.name!r}") from error
+                yield error.about(f"site {file.name!r}")
 
     def read_units(self, site: SiteFile, algorithm: Algorithm, observer: Observer = nobody) -> Units:
         """One site's data, as the study reads them."""
