@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import zerosum
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 def test_the_version_is_said_everywhere(tmp_path: Path) -> None:
     done = command("--version", cwd=tmp_path)
     assert (done.returncode, done.stdout.strip()) == (0, f"zerosum {zerosum.__version__}")
+    assert find_spec("zerosum.__main__") is not None
     module = [sys.executable, "-m", "zerosum", "--version"]
     said = subprocess.run(module, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == f"zerosum {zerosum.__version__}"
