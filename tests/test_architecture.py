@@ -18,6 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "arrays": set(),
     "version": set(),
+    "__main__": {"cli"},
     "kernel": {"errors"},
     "secagg": {"errors"},
     "noise": {"errors"},
@@ -63,6 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo_maps": {"data", "papers"},
     "cli": {
         "errors",
+        "version",
         "kernel",
         "protocol",
         "site",

@@ -12,7 +12,7 @@ from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics.module_registry import register_module
 from zerosum.statistics.user import statistic
-from zerosum.study import Study, run
+from zerosum.study import Budget, Study, run
 from zerosum.version import VERSION
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "ICA",
     "PCA",
     "Adjacency",
+    "Budget",
     "Combine",
     "Covariance",
     "DataCollaboration",

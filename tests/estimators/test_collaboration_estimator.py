@@ -19,7 +19,7 @@ from zerosum.site.audit_log import consent_in_words, release_in_words
 RNG = np.random.default_rng(0)
 X = {name: RNG.uniform(-1, 1, (800, 2)) for name in ("north", "south", "west")}
 Y = {name: np.where(rows[:, 0] > 0, "right", "left") for name, rows in X.items()}
-SETTINGS: dict[str, Any] = {"lower": -1, "upper": 1, "epsilon": 8.0, "random_state": 1}
+SETTINGS: dict[str, Any] = {"lower": -1, "upper": 1, "epsilon": 8.0, "random_state": 1, "data": "synthetic"}
 
 
 def test_records_are_published_and_predictions_are_free() -> None:
@@ -136,7 +136,9 @@ def test_a_site_is_told_in_words_that_records_leave(tmp_path: Path) -> None:
     assert "readable as it is, record by record" in published
 
 
-CHECKED = [DataCollaboration({"kind": "random", "waves": 20}, scheme="pooled", epsilon=20.0, random_state=0)]
+CHECKED = [
+    DataCollaboration({"kind": "random", "waves": 20}, scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")
+]
 
 
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped

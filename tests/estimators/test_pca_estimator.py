@@ -38,8 +38,13 @@ def three(count: int = 600) -> list[Floats]:
     return list(np.array_split(rows(count), 3))
 
 
+def named(tables: list[Any]) -> dict[str, Any]:
+    return {f"site {s}": each for s, each in enumerate(tables)}
+
+
 def seeded(**change: Any) -> PCA:
-    return PCA(**{"lower": -12, "upper": 12, "random_state": 0} | change)
+    settings: dict[str, Any] = {"lower": -12, "upper": 12, "random_state": 0, "data": "synthetic"}
+    return PCA(**settings | change)
 
 
 def private(**change: Any) -> PCA:
@@ -56,7 +61,7 @@ def spent(name: str) -> float:
         return ledger.epsilon(1e-5)
 
 
-@parametrize_with_checks([PCA(scheme="pooled", epsilon=20.0, random_state=0)])  # type: ignore[untyped-decorator]  # theirs
+@parametrize_with_checks([PCA(scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")])  # type: ignore[untyped-decorator]  # theirs
 def test_scikit_learns_own_checks(estimator: PCA, check: Callable[[PCA], None]) -> None:
     check(estimator)
 
@@ -231,23 +236,23 @@ def test_a_seeded_run_repeats_itself_says_so_and_touches_no_ledger(tmp_path: Pat
 
 
 def test_a_private_run_spends_and_fitting_again_spends_again() -> None:
-    pca = private().fit(three())
+    pca = private().fit(named(three()))
     assert pca.privacy_.private
     assert pca.privacy_.worst_epsilon <= 1.0
     assert pca.notes_ == ()
     once = [spent(f"site {s}") for s in range(3)]
     assert all(0.9 < epsilon <= 1 + 1e-9 for epsilon in once)
     before = pca.components_
-    pca.fit(three())
+    pca.fit(named(three()))
     assert not np.array_equal(pca.components_, before)
     assert all(spent(f"site {s}") > epsilon * 1.2 for s, epsilon in enumerate(once))
 
 
 def test_a_population_that_has_spent_its_cap_is_refused() -> None:
     policies = {"site 1": Policy(population="small", unit="record", epsilon=1.2)}
-    pca = private(policies=policies).fit(three())
+    pca = private(policies=policies).fit(named(three()))
     with pytest.raises(BudgetExceeded):
-        pca.fit(three())
+        pca.fit(named(three()))
     assert spent("small") <= 1 + 1e-9
     assert spent("site 0") <= 1 + 1e-9  # nobody spends for a study that one refuses
 
@@ -283,10 +288,10 @@ def test_bounds_are_read_off_the_data_in_a_seeded_run_only() -> None:
     for scheme in ("secure-sum", "pooled", "non-private"):
         with pytest.raises(ValueError, match="public ranges"):
             PCA(scheme=scheme, unit="record").fit(three())
-    found = PCA(random_state=0).fit(three())
+    found = PCA(random_state=0, data="synthetic").fit(three())
     largest = np.max(np.linalg.norm(rows(), axis=1))
     assert f"the clip, {largest:g}, was read off the data" in found.notes_[-1]
-    assert PCA(random_state=0).fit([np.zeros((20, 3))] * 2).above_noise_ in (0, 1, 2)
+    assert PCA(random_state=0, data="synthetic").fit([np.zeros((20, 3))] * 2).above_noise_ in (0, 1, 2)
 
 
 def test_what_drowns_in_noise_is_said() -> None:

@@ -9,14 +9,35 @@ from typing import Annotated
 
 import typer
 
+from zerosum.version import VERSION
+
 app = typer.Typer(
     help="One joint result from institutions that may not share records, under exactly accounted privacy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"zerosum {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 ledger_app = typer.Typer(help="A site's ledger: what was spent, and whether the record is sound.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
+results_app = typer.Typer(help="Results of studies that spent: listed, shown and written again, free.")
+app.add_typer(results_app, name="results")
 site_app = typer.Typer(help="A site as a process of its own, beside its data.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
 coordinator_app = typer.Typer(help="The coordinator, as a process of its own.", no_args_is_help=True)

@@ -12,6 +12,9 @@ last that the study is over. A study that was killed is continued by giving the 
 A record is synced before the next one is begun, so only the last can be torn. Then nothing rests on it yet: it is
 dropped. A fault before the last record is damage, and refused. Nothing in a journal is private: releases are what the
 coordinator may see of a study, and the request digests name public parameters.
+
+Room for records that are yet to come may be reserved (zeros at the end of the file), so that a disk which fills up
+meanwhile is not full for them.
 """
 
 from __future__ import annotations
@@ -55,24 +58,29 @@ class Journal:
 
     plan: Plan
 
-    def __init__(self, path: Path) -> None:
-        """For `create` and `open`: read a journal from its beginning, and go on at its end."""
+    def __init__(self, path: Path, *, writing: bool = True, numbers: bool = True, plan: Plan | None = None) -> None:
+        """For `create`, `open` and `inspect`: read a journal from its beginning, and go on at its end."""
         self.path, self.finished, self.extra = path, False, 0
+        self._writing, self._numbers, self._created = writing, numbers, plan
         self._rounds: list[_Round] = []
-        self._digest = _START
+        self._digest, self._end = _START, 0
         with _refusing(path):
-            self._file: BinaryIO = path.open("r+b")
+            self._file: BinaryIO = path.open("r+b" if writing else "rb")
         try:
             with _refusing(path):
-                self._lock()
+                if writing:
+                    self._lock()
                 self._read()
         except BaseException:
             self._file.close()
             raise
 
     @classmethod
-    def create(cls, folder: Path, plan: Plan) -> Self:
-        """A new journal, which appears whole, with its plan, and never over another one."""
+    def create(cls, folder: Path, plan: Plan, *, numbers: bool = True) -> Self:
+        """A new journal, which appears whole, with its plan, and never over another one.
+
+        Without `numbers` it says which rounds were released and not what: a record, from which nobody can go on.
+        """
         path = folder / NAME
         with _refusing(path):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,7 +95,13 @@ class Journal:
             finally:
                 Path(name).unlink(missing_ok=True)
             _sync_folder(folder)
-        return cls(path)
+        return cls(path, numbers=numbers, plan=plan)
+
+    @classmethod
+    def inspect(cls, folder: Path) -> Self | None:
+        """The journal in a folder, if there is one, to read: whoever is at work with it is not disturbed."""
+        path = folder / NAME
+        return cls(path, writing=False) if path.exists() else None
 
     @classmethod
     def open(cls, folder: Path) -> Self | None:
@@ -95,7 +109,18 @@ class Journal:
         path = folder / NAME
         return cls(path) if path.exists() else None
 
+    def reserve(self, size: int) -> None:
+        """Keep room on the disk for so many bytes of records, or refuse while nothing has been asked."""
+        if not hasattr(os, "posix_fallocate"):  # elsewhere a full disk is met when it is full
+            return
+        with _refusing(self.path):
+            os.posix_fallocate(self._file.fileno(), self._end, max(size, 1))
+            os.fsync(self._file.fileno())
+
     def close(self) -> None:
+        if self._writing and not self._file.closed:
+            with suppress(OSError):
+                self._file.truncate(self._end)  # what was reserved and not used
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -124,13 +149,25 @@ class Journal:
     def recall(self, round: int, request: str) -> Release:
         """What came of a settled round; the program must have asked for the same."""
         self._same(round, request)
+        release = self.look(round)
+        if release is None:
+            raise Abandoned(f"round {round + 1} was abandoned")
+        return release
+
+    def released_rounds(self) -> tuple[int, ...]:
+        """The rounds whose release is known to have arrived."""
+        return tuple(at for at, each in enumerate(self._rounds) if each.release is not None)
+
+    def look(self, round: int) -> Release | None:
+        """The release of a round, where it was written down."""
         place = self._rounds[round].release
         if place is None:
-            raise Abandoned(f"round {round + 1} was abandoned")
+            return None
         with _refusing(self.path):
             self._file.seek(place[0])
             fields, numbers = _unpacked(self._file.read(place[1]))
-            self._file.seek(0, os.SEEK_END)
+        if not fields.get("kept", True):
+            raise Refused(f"the journal {self.path} says that round {round + 1} was released, and not what")
         value: Floats = np.frombuffer(numbers, dtype="<f8").astype(np.float64).reshape(fields["shape"])
         return Release(value, fields["noise_std"], fields["units"], tuple(fields["names"]), tuple(fields["rows"]))
 
@@ -151,23 +188,26 @@ class Journal:
         """Before the program sees it."""
         fields = {"kind": "release", "round": round, "noise_std": release.noise_std, "units": release.units}
         fields |= {"names": release.participants, "rows": release.rows, "shape": release.value.shape}
+        if not self._numbers:
+            self._write(fields | {"kept": False})
+            return
         self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").tobytes())
 
     def finish(self) -> None:
-        """The program has returned."""
-        if not self.finished:
+        """The program has returned; to whoever only reads, that is nothing to write down."""
+        if self._writing and not self.finished:
             self._write({"kind": "done"})
 
     def _write(self, fields: dict[str, Any], numbers: bytes = b"") -> None:
         record = _packed(fields, numbers)
         digest = _chained(self._digest, record)
         with _refusing(self.path):
-            at = self._file.seek(0, os.SEEK_END)
+            at = self._file.seek(self._end)
             self._file.write(_head(record, digest) + record)
             self._file.flush()
             os.fsync(self._file.fileno())
         self._take(fields, at + _HEAD.size, len(record))
-        self._digest = digest
+        self._digest, self._end = digest, at + _HEAD.size + len(record)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -184,33 +224,39 @@ class Journal:
                 break
             length, mark, digest = _HEAD.unpack(head)
             if mark != _mark(length):  # else a length that was changed would make everything behind it a torn record
-                self._drop(at, last=False)
+                self._drop(at, self._nothing_after(at + _HEAD.size))
                 break
             end = at + _HEAD.size + length
             record = self._file.read(length) if end <= size else b""
             if end > size or digest != _chained(self._digest, record):
-                self._drop(at, end >= size)
+                self._drop(at, end >= size or self._nothing_after(end))
                 break
             fields, text = _unpacked(record)
             if at == len(_MAGIC):
-                self.plan = Plan.from_json(text)
+                self.plan = self._created or Plan.from_json(text)
             try:
                 self._take(fields, at + _HEAD.size, length)
             except (LookupError, TypeError) as error:
                 raise self._damaged(f"a record at {at} makes no sense") from error
             self._digest, at = digest, end
+        self._end = at
         if not hasattr(self, "plan"):
             raise self._damaged("it holds no plan")
+
+    def _nothing_after(self, at: int) -> bool:
+        """Whether the rest is zeros: reserved, or what some file systems leave where a write was cut off."""
+        self._file.seek(at)
+        return not any(any(part) for part in iter(lambda: self._file.read(1 << 16), b""))
 
     def _drop(self, at: int, last: bool) -> None:
         """What follows is no record: the last one, torn, or damage."""
         if not hasattr(self, "plan"):
             raise self._damaged("it holds no plan")
-        self._file.seek(at)
-        if not last and any(self._file.read()):  # some file systems leave zeros where a write was cut off
+        if not last:
             raise self._damaged(f"the record at {at} does not match its digest")
-        self._file.truncate(at)
-        os.fsync(self._file.fileno())
+        if self._writing:
+            self._file.truncate(at)
+            os.fsync(self._file.fileno())
 
     def _take(self, fields: dict[str, Any], at: int, length: int) -> None:
         match fields["kind"]:

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.estimators.base import JointTransformer, RangedEstimator, Tables
+from zerosum.estimators.base import DataMark, JointTransformer, RangedEstimator, Tables
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class PCA(JointTransformer, RangedEstimator):
@@ -76,8 +76,13 @@ class PCA(JointTransformer, RangedEstimator):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -120,7 +125,7 @@ class PCA(JointTransformer, RangedEstimator):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [rng.normal(size=(500, 3)) * [3, 1, 0.1] for _ in range(3)]
-    >>> pca = PCA(n_components=1, lower=-10, upper=10, random_state=0).fit(sites)
+    >>> pca = PCA(n_components=1, lower=-10, upper=10, random_state=0, data="synthetic").fit(sites)
     >>> int(np.argmax(pca.components_[0])), pca.transform(sites[0]).shape, pca.privacy_.private
     (0, (500, 1), False)
     """
@@ -152,6 +157,8 @@ class PCA(JointTransformer, RangedEstimator):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -166,6 +173,8 @@ class PCA(JointTransformer, RangedEstimator):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.n_components = n_components
         self.centering = centering

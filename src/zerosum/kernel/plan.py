@@ -22,7 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
-from zerosum.kernel import accountant, published
+from zerosum.kernel import accountant, markup, published
 from zerosum.kernel.events import Event, Publication, Sampling, Subsampled, Sum
 from zerosum.kernel.names import check_name
 from zerosum.kernel.phases import step_mus
@@ -319,6 +319,29 @@ class Plan(Terms):
             return 0
         opening = (33 + 68) * S if self.coalition.dropouts else 32
         return S * 32 * (R + 1) + 2 * S * 2 * 33 * R + opening * R
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what will be released, and what that costs each site."""
+        releases = [
+            (
+                each.statistic,
+                each.size,
+                each.sensitivity,
+                each.share,
+                self.law(self.first_round(r)).noise_std,
+                each.steps,
+            )
+            for r, each in enumerate(self.releases)
+        ]
+        headings = ("release", "numbers", "sensitivity", "share of mu²", "noise of the sum", "steps")
+        costs = [
+            (site.name, float(mu), self.site_epsilon(s))
+            for s, (site, mu) in enumerate(zip(self.sites, self.site_mus(), strict=True))
+        ]
+        title = f"{self.study} ({self.algorithm}): {', '.join(self.question.columns[:10])}"
+        return markup.table(headings, releases, title) + markup.table(
+            ("site", "mu", f"epsilon at delta {self.delta:g}"), costs, f"public digest {self.public_digest}"
+        )
 
     # ---- as text -----------------------------------------------------------------------------------------------
 

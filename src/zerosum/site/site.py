@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
-from zerosum.errors import BadData, Inconsistent, LedgerRefused, Misdirected, NotAgreed, OutOfTurn, OutsidePlan
+from zerosum.errors import BadData, Inconsistent, Misdirected, NotAgreed, OutOfTurn, OutsidePlan
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
@@ -44,9 +44,11 @@ from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import SiteSession
 from zerosum.site.account import Spend
+from zerosum.site.costs import spend_of, unpaid
 from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
+from zerosum.site.statement import in_words
 from zerosum.statistics import BUILTIN, find
 from zerosum.statistics.rows import clip_rows
 
@@ -141,29 +143,13 @@ class Site:
             books.draw(plan.study, round, attempt, asked, plan.digest())
             return
         steps = 1 if reserved else plan.releases[release].steps
-        books.record(self._spend(plan, round, attempt, asked, steps), self.policy.cap, plan.digest())
+        spend = self._spend(plan, round, attempt, asked, steps)
+        books.record(spend, self.policy.cap, plan.digest(), in_words(plan))
 
     def _unpaid(self, plan: Plan) -> list[Spend]:
-        """What a plan still costs this site: releases that were not begun, and every attempt that is left on the
-        dearest round that may still be tried again, of sub-sampled phases on each (as the plan accounts for them)."""
+        """What a plan still costs this site."""
         standing = self._books().standing(plan.study, plan.digest())
-        left, begun = plan.attempts - standing.extra, plan.position(standing.round)
-        if standing.round == plan.rounds - 1 and left < 1:
-            raise LedgerRefused(
-                f"study {plan.study!r} is in the ledger already, whole: what was sent once is not sent again"
-            )
-        spends = [
-            self._spend(plan, plan.first_round(r), 0, "", plan.releases[r].steps)
-            for r in range(begun + 1, len(plan.releases))
-        ]
-        if left > 0:
-            again = {r: plan.first_round(r) for r in range(max(begun, 0), len(plan.releases))}
-            plain = [round for r, round in again.items() if plan.releases[r].sampled is None]
-            dearest = max(plain, key=lambda round: plan.mus(round)[self._position(plan)], default=None)
-            sampled = [round for r, round in again.items() if plan.releases[r].sampled is not None]
-            rounds = sampled if dearest is None else [*sampled, dearest]
-            spends += [self._spend(plan, round, standing.extra + 1, "", left) for round in rounds]
-        return spends
+        return unpaid(plan, self._position(plan), standing)
 
     def _books(self) -> Ledger:
         """The ledger, verified when it is opened and kept open: a round costs the same, however many there were."""
@@ -279,24 +265,7 @@ class Site:
 
     def _spend(self, plan: Plan, round: int, attempt: int, request: str, steps: int) -> Spend:
         """What so many rounds of a release cost this site, computed from the public plan."""
-        planned = plan.release(round)
-        mu = float(plan.mus(round)[self._position(plan)])
-        if not math.isfinite(mu):
-            raise OutsidePlan(f"release {plan.position(round) + 1} would protect nobody at this site")
-        return Spend(
-            study=plan.study,
-            round=round,
-            attempt=attempt,
-            unit=plan.unit,
-            statistic=planned.statistic,
-            sensitivity=planned.sensitivity,
-            mu=mu,
-            request=request,
-            distance=plan.distance(round) * steps,
-            kind=planned.kind,
-            rate=None if planned.sampled is None else planned.sampled.rate,
-            steps=steps,
-        )
+        return spend_of(plan, self._position(plan), round, attempt, request, steps)
 
     def _agreed(self, round: int, attempt: int) -> Plan:
         if self._plan is None:

@@ -45,6 +45,7 @@ def _table(plan: Plan, site: SiteFile) -> Units:
         categories={} if algorithm is None else algorithm.categories,
         missing=() if algorithm is None else algorithm.rules,
         missing_tokens=_tokens(question),
+        **site.reading,
     )
     _same_columns(question, table.columns)
     return table.units
@@ -78,6 +79,7 @@ def _designed(design: Design, plan: Plan, site: SiteFile) -> Units:
         categories=design.levels,
         missing=design.missing,
         missing_tokens=_tokens(plan.question),
+        **site.reading,
     ).units
     return design.expand(units, site.name)
 

@@ -19,7 +19,7 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.identity import keep_identity
 from zerosum.site.policy import Policy
 
-_PRIVATE = ("data", "policy", "unit_column")
+_PRIVATE = ("data", "policy", "unit_column", "delimiter", "encoding", "labels")
 
 
 class _Table(BaseModel):
@@ -44,6 +44,9 @@ class SiteFile(_Table):
     name: str = Field(min_length=1)
     data: Path
     unit_column: str | None = None
+    delimiter: str | None = Field(default=None, min_length=1, max_length=1)  # of text files
+    encoding: str | None = None
+    labels: dict[str, dict[str, str | float | bool]] = Field(default_factory=dict)  # what its own labels mean
     policy: Path | dict[str, Any] | None = None
     identity: Path = Path("identity.key")
     state: Path = Path("state")
@@ -68,6 +71,11 @@ class SiteFile(_Table):
     @property
     def path(self) -> Path:
         return self.folder / self.data
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How its files of text are written."""
+        return {"delimiter": self.delimiter, "encoding": self.encoding, "labels": self.labels}
 
     @property
     def state_folder(self) -> Path:
