@@ -8,12 +8,12 @@ from typing import Any
 
 import typer
 
-from zerosum.cli import accounts, audits, coordinators, figures, flares, ledgers, sites, studies, terminal
+from zerosum.cli import accounts, audits, coordinators, figures, flares, keys, ledgers, sites, studies, terminal
 from zerosum.cli.app import app
 from zerosum.errors import ZerosumError
 
 # importing them registers their commands
-__all__ = ["accounts", "audits", "coordinators", "figures", "flares", "ledgers", "main", "sites", "studies"]
+__all__ = ["accounts", "audits", "coordinators", "figures", "flares", "keys", "ledgers", "main", "sites", "studies"]
 
 # typer's own base of all usage errors, wherever the installed version keeps it
 _UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")

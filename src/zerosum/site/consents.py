@@ -2,6 +2,7 @@
 
     proposals/DIGEST.json   a plan that waits for a decision, as it came
     decisions/DIGEST        "approved" or "refused", and when
+    withdrawn/IDENTITY      a key, of this site or of another, that takes part in nothing from now on
 
 A decision is about one plan, whole. It outlives the process, and a refusal holds at once, in the middle of a study too.
 
@@ -31,6 +32,7 @@ class Consents:
     def __init__(self, folder: Path, *, automatic: bool = False) -> None:
         self.automatic = automatic
         self._proposals, self._decisions = folder / "proposals", folder / "decisions"
+        self._withdrawn = folder / "withdrawn"
 
     def decision(self, digest: str) -> Decision | None:
         try:
@@ -47,8 +49,22 @@ class Consents:
 
     def decide(self, digest: str, decision: Decision) -> None:
         """Durable on return. The last decision holds."""
-        _write(self._decisions / _checked(digest), f"{decision} {datetime.now(UTC).isoformat()}\n".encode())
+        write_file(self._decisions / _checked(digest), f"{decision} {datetime.now(UTC).isoformat()}\n".encode())
         (self._proposals / f"{digest}.json").unlink(missing_ok=True)
+
+    def withdraw(self, identity: str) -> None:
+        """Refuse a key from now on, in the middle of studies too. Durable on return."""
+        if not re.fullmatch("[0-9a-f]{64}", identity):
+            raise BadInput("a site's identity must be 64 digits in hex")
+        write_file(self._withdrawn / identity, f"{datetime.now(UTC).isoformat()}\n".encode())
+
+    def withdrawn(self) -> frozenset[str]:
+        try:
+            return frozenset(path.name for path in self._withdrawn.iterdir())
+        except FileNotFoundError:
+            return frozenset()
+        except OSError as error:
+            raise Refused("this site cannot read which keys were withdrawn", detail=str(error)) from error
 
     def keep(self, plan: Plan) -> bool:
         """Keep a plan for the steward to read; whether it is a new one."""
@@ -57,7 +73,7 @@ class Consents:
             return False
         if len(self.waiting()) >= MOST_WAITING:
             raise Refused("this site has too many plans waiting for its steward")
-        _write(path, plan.to_json())
+        write_file(path, plan.to_json())
         return True
 
     def waiting(self) -> list[str]:
@@ -90,7 +106,7 @@ def _checked(digest: str) -> str:
     return digest
 
 
-def _write(path: Path, text: bytes) -> None:
+def write_file(path: Path, text: bytes) -> None:
     """The file appears whole, is synced, and is its owner's alone."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

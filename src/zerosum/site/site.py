@@ -142,7 +142,7 @@ class Site:
         steps = 1 if reserved else plan.releases[release].steps
         books.record(self._spend(plan, round, attempt, asked, steps), self.policy.cap, plan.digest())
 
-    def _unpaid(self, plan: Plan) -> list[Spend]:
+    def unpaid(self, plan: Plan) -> list[Spend]:
         """What a plan still costs this site: releases that were not begun, and every attempt that is left on the
         dearest round that may still be tried again, of sub-sampled phases on each (as the plan accounts for them)."""
         standing = self._books().standing(plan.study, plan.digest())
@@ -226,7 +226,7 @@ class Site:
         """Everything that can be refused is refused here, before any data is used; nothing is spent."""
         self._review(plan)
         if plan.scheme.facts.noisy:
-            self._books().check(self._unpaid(plan), self.policy.cap)
+            self._books().check(self.unpaid(plan), self.policy.cap)
 
     def _review(self, plan: Plan) -> None:
         position = own_position(plan, self.name, self.identity)

@@ -50,7 +50,7 @@ SITE = [
     Fault(
         "first-release-checked",
         "of a study only the first release is held against the cap before a site agrees",
-        (Edit("site.site:Site._unpaid", "range(begun + 1, len(plan.releases))", "range(begun + 1, 1)"),),
+        (Edit("site.site:Site.unpaid", "range(begun + 1, len(plan.releases))", "range(begun + 1, 1)"),),
     ),
     Fault(
         "record-study",
