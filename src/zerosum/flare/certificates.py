@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -95,8 +96,19 @@ def found(folder: Path, server: str, port: int, admin: str, *, days: int, ca: tu
     check_address(admin)
     if folder.exists():
         raise BadInput(f"{folder} exists already; choose another place for the project")
-    folder.mkdir(mode=0o700, parents=True)
     project = PROJECT if ca is None else _common_name(ca[0])
+    folder.mkdir(mode=0o700, parents=True)
+    try:
+        _found(folder, project, server, port, admin, days, ca)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    return fingerprint(folder)
+
+
+def _found(
+    folder: Path, project: str, server: str, port: int, admin: str, days: int, ca: tuple[Path, Path] | None
+) -> None:
     profile = {
         "name": project,
         "scheme": "grpc",
@@ -120,11 +132,11 @@ def found(folder: Path, server: str, port: int, admin: str, *, days: int, ca: tu
             signed = _approved(folder, own / f"{name}.request.zip", Path(made) / f"{name}.signed.zip", days)
             _package(signed, own, fingerprint(folder), folder / "kits" / name, home=folder)
     harden(folder / "kits" / server)
-    return fingerprint(folder)
 
 
 def approve(folder: Path, roster: Mapping[str, str | None], asked: Request, *, days: int) -> Path:
     """Sign a request of a site that is on the roster, under the identity that the roster names."""
+    fingerprint(folder)
     if asked.site not in roster:
         raise Refused(f"there is no site named {asked.site!r} on the roster")
     if roster[asked.site] != asked.identity:
@@ -160,7 +172,11 @@ def install(folder: Path, signed: Path, expected: str) -> Path:
 
 
 def fingerprint(folder: Path) -> str:
-    return str(json.loads((folder / "ca" / "ca.json").read_text())["rootCA_fingerprint"])
+    """Of the authority in a project's folder."""
+    try:
+        return str(json.loads((folder / "ca" / "ca.json").read_text())["rootCA_fingerprint"])
+    except (OSError, ValueError, KeyError):
+        raise BadInput(f"{folder} is no project that zerosum provision made") from None
 
 
 def expires(kit: Path) -> datetime:
@@ -204,8 +220,6 @@ def _package(signed: Path, own: Path, expected: str, kit: Path, *, home: Path) -
 
 def _certified(signed: Path) -> str:
     """The name that a signed package was made out to."""
-    import zipfile
-
     with zipfile.ZipFile(signed) as package:
         (name,) = [each for each in package.namelist() if each.endswith(".crt")]
         return _subject(x509.load_pem_x509_certificate(package.read(name)))

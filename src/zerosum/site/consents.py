@@ -2,6 +2,7 @@
 
     proposals/DIGEST.json   a plan that waits for a decision, as it came
     decisions/DIGEST        "approved" or "refused", and when
+    approved/STUDY.json     a plan that was agreed to and allows sites to be left out, by its study's name
     withdrawn/IDENTITY      a key, of this site or of another, that takes part in nothing from now on
 
 A decision is about one plan, whole. It outlives the process, and a refusal holds at once, in the middle of a study too.
@@ -11,6 +12,7 @@ Tested in tests/site/test_service.py.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tempfile
@@ -32,7 +34,7 @@ class Consents:
     def __init__(self, folder: Path, *, automatic: bool = False) -> None:
         self.automatic = automatic
         self._proposals, self._decisions = folder / "proposals", folder / "decisions"
-        self._withdrawn = folder / "withdrawn"
+        self._withdrawn, self._approved = folder / "withdrawn", folder / "approved"
 
     def decision(self, digest: str) -> Decision | None:
         try:
@@ -51,6 +53,22 @@ class Consents:
         """Durable on return. The last decision holds."""
         write_file(self._decisions / _checked(digest), f"{decision} {datetime.now(UTC).isoformat()}\n".encode())
         (self._proposals / f"{digest}.json").unlink(missing_ok=True)
+
+    def remember(self, plan: Plan) -> None:
+        """Keep a plan that was agreed to, if it covers others: the same study with sites left out."""
+        path = self._approved / f"{_hashed(plan.study)}.json"
+        if plan.absences and not path.exists():
+            write_file(path, plan.to_json())
+
+    def covers(self, plan: Plan) -> bool:
+        """Whether the steward approved a plan that is this one but for sites that it allows to be left out."""
+        try:
+            whole = Plan.from_json((self._approved / f"{_hashed(plan.study)}.json").read_bytes())
+            missing = {site.name for site in whole.sites} - {site.name for site in plan.sites}
+            same = whole.without(sorted(missing)).digest() == plan.digest()
+        except (OSError, BadInput):
+            return False
+        return same and self.decision(whole.digest()) == "approved"
 
     def withdraw(self, identity: str) -> None:
         """Refuse a key from now on, in the middle of studies too. Durable on return."""
@@ -97,6 +115,10 @@ class Consents:
             return Plan.from_json((self._proposals / f"{_checked(digest)}.json").read_bytes())
         except OSError:
             raise BadInput("no such plan waits here") from None
+
+
+def _hashed(study: str) -> str:
+    return hashlib.sha256(study.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _checked(digest: str) -> str:

@@ -121,6 +121,9 @@ class Service:
             raise PolicyRefused("the steward of this site refused this study")
         plan = message.plan if isinstance(message, Propose) else self._find(digest).plan
         self._check_keys(plan)
+        if decision is None and not isinstance(message, Propose) and not self._unasked(plan):
+            self._drop(digest)
+            raise PolicyRefused("the steward of this site no longer approves of this study")
         session = self._proposed(digest, plan, decision) if isinstance(message, Propose) else self._find(digest)
         with session.lock:
             if session.site is None:
@@ -145,6 +148,7 @@ class Service:
                 with self._ledger.still():
                     self._ledger.check(site.unpaid(plan), self.policy.cap, self._promised(session))
             reply = site.handle(message)
+            self._consents.remember(plan)
             session.agreed = True
         with self._mutex:  # of one study, one plan
             for digest, other in list(self._sessions.items()):
@@ -177,7 +181,7 @@ class Service:
             raise Misdirected("a plan came under the digest of another one")
         own_position(plan, self.name, self._identity(plan))
         self.policy.review(plan, self.policy.minimum_units, BUILTIN)  # whatever can be said without a look at data
-        if decision is None and not self._consents.automatic:
+        if decision is None and not self._unasked(plan):
             if self._consents.keep(plan):
                 self._log.write("waiting", "a plan waits for the steward: zerosum site approve, or refuse", plan)
             raise AwaitingConsent("this site waits for its steward to decide")
@@ -186,6 +190,10 @@ class Service:
                 self._make_room()
                 self._sessions[digest] = _Session(plan)
             return self._touch(digest)
+
+    def _unasked(self, plan: Plan) -> bool:
+        """Whether a plan needs no decision of its own."""
+        return self._consents.automatic or self._consents.covers(plan)
 
     def _make_room(self) -> None:
         """Let go of studies that are through or were quiet too long, and of any that never came to an agreement."""
