@@ -52,5 +52,7 @@ def test_traffic_is_counted_and_losses_by_name(tmp_path: Path) -> None:
     assert traffic.exchanges == 2
     assert traffic.losses == {"s2": 1}
     assert traffic.bytes_out > traffic.bytes_in > 0
-    Status(tmp_path, plan).traffic.losses["s2"] += 1
-    assert json.loads((tmp_path / NAME).read_text())["traffic"]["losses"] == {}
+    status = Status(tmp_path, plan)
+    status.traffic = traffic
+    status.end("finished")
+    assert json.loads((tmp_path / NAME).read_text())["traffic"]["losses"] == {"s2": 1}

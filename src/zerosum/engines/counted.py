@@ -6,7 +6,6 @@ Tested in tests/study/test_status.py.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -21,7 +20,7 @@ class Traffic:
     bytes_out: int = 0
     bytes_in: int = 0
     seconds: float = 0.0
-    losses: Counter[str] = field(default_factory=Counter)
+    losses: dict[str, int] = field(default_factory=dict)
 
 
 class Counted:
@@ -34,7 +33,7 @@ class Counted:
         traffic.bytes_out += sum(map(len, frames.values()))
         for name, reply in self._engine.exchange(frames):
             if reply is None:
-                traffic.losses[name] += 1
+                traffic.losses[name] = traffic.losses.get(name, 0) + 1
             else:
                 traffic.bytes_in += len(reply)
             yield name, reply
