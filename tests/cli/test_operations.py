@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from deployed import COMMAND, NAMES, Deployment, zerosum
+from deployed import COMMAND, NAMES, Deployment
 from zerosum.cli import _run
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
@@ -27,6 +27,7 @@ from zerosum.protocol.codec import decode_message, decode_reply, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Refusal, Reply, Secure
 from zerosum.study import Study
 from zerosum.study.coordinating import Settings, begin, coordinate, leave_out
+from zerosum.study.status import read_status
 
 
 @pytest.fixture(scope="module")
@@ -150,13 +151,14 @@ def test_a_coordinator_asked_to_stop_finishes_the_round_and_goes_on_later(deploy
     for line in process.stderr:
         seen.append(json.loads(line))
         if seen[-1]["words"] == "round: 3 of 30":
-            running = zerosum("coordinator", "health", "--state", folder / "halted", "--json", cwd=folder)
+            running = read_status(folder / "halted")
             process.send_signal(signal.SIGTERM)
             break
-    process.stderr.read()
+    with process.stderr:
+        process.stderr.read()
     assert process.wait(30) == 130
-    assert json.loads(running.stdout)["running"]
-    assert json.loads(running.stdout)["traffic"]["exchanges"] > 9
+    assert running["running"]
+    assert running["traffic"]["exchanges"] > 9
     assert {line["event"] for line in seen} == {"begun", "attendance", "progress"}
     assert all({"time", "level", "words"} <= line.keys() for line in seen)
     assert _run(["coordinator", "health", "--state", str(folder / "halted")]) == 4
@@ -287,7 +289,7 @@ def ask(engine: Sockets, message: Message) -> Reply:
 
 
 def test_on_a_full_disk_nothing_leaves_and_the_site_goes_on_once_there_is_room(tmp_path: Path) -> None:
-    """A limit on the size of files, which the system enforces as it does the end of a disk: the ledger's log meets it."""
+    """A limit on the size of files, which the system enforces as it does the end of a disk; the ledger meets it."""
     deployment = Deployment(tmp_path, epsilon=1000.0)
     study = Study.load(deployment.study(scheme="local"))
     request = study.build_algorithm().requests(study.plan().adjacency)[0]

@@ -145,30 +145,30 @@ def site_run(
 
 @site_app.command("approve")
 def site_approve(
-    digest: Annotated[str, typer.Argument(help="Of the plan, or its first digits.")],
+    plan: Annotated[str, typer.Argument(help="A plan's file, or its digest, or of one that waits the first digits.")],
     site: SiteOption = Path("site.toml"),
 ) -> None:
     """Let this site take part in the study of one plan."""
-    _decide(site, digest, approve=True)
+    _decide(site, plan, approve=True)
 
 
 @site_app.command("refuse")
 def site_refuse(
-    digest: Annotated[str, typer.Argument(help="Of the plan, or its first digits.")],
+    plan: Annotated[str, typer.Argument(help="A plan's file, or its digest, or of one that waits the first digits.")],
     site: SiteOption = Path("site.toml"),
 ) -> None:
     """Refuse the study of one plan, at once, even in its middle; what was spent stays spent."""
-    _decide(site, digest, approve=False)
+    _decide(site, plan, approve=False)
 
 
-def _decide(path: Path, digest: str, *, approve: bool) -> None:
+def _decide(path: Path, plan: str, *, approve: bool) -> None:
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.consents import Consents
     from zerosum.study import SiteFile
 
     site = SiteFile.load(path)
     consents = Consents(site.state_folder)
-    whole = consents.find(digest)
+    whole = read_plan(Path(plan)).digest() if Path(plan).is_file() else consents.find(plan)
     consents.decide(whole, "approved" if approve else "refused")
     words = f"the steward {'approved' if approve else 'refused'} the plan {whole}"
     AuditLog(site.audit_log).write("decided", words)

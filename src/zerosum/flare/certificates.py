@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
 from zerosum.errors import BadInput, Refused
-from zerosum.flare.jobs import harden
+from zerosum.flare.jobs import harden, keep_in
 from zerosum.flare.provision import PROJECT, check_address, check_names
 from zerosum.report.record import write_whole
 from zerosum.secagg.keys import Identity, check_signature
@@ -132,6 +132,7 @@ def _found(
             signed = _approved(folder, own / f"{name}.request.zip", Path(made) / f"{name}.signed.zip", days)
             _package(signed, own, fingerprint(folder), folder / "kits" / name, home=folder)
     harden(folder / "kits" / server)
+    keep_in(folder / "kits" / server, folder / "server")
 
 
 def approve(folder: Path, roster: Mapping[str, str | None], asked: Request, *, days: int) -> Path:
