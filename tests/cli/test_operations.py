@@ -255,7 +255,7 @@ def test_a_second_attempt_that_the_plan_bought_over_sockets(deployment: Deployme
         ("seconds = 600.0", "seconds = nan"),
         ("seconds = 600.0", "seconds = 0"),
         ("studies = 8", "studies = 2.5"),
-        ("hold_seconds = 86400.0", "hold_seconds = -1"),
+        ("hold_seconds = 172800.0", "hold_seconds = -1"),
         ("connections = 64", "connections = true"),
         ("automatic = false", 'automatic = "yes"'),
         ("[limits]", "[limits]\nunheard = 1"),

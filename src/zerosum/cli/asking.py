@@ -5,8 +5,10 @@ Tested in tests/cli/test_operations.py.
 
 from __future__ import annotations
 
+import os
 import select
 import sys
+import termios
 import threading
 from collections.abc import Callable
 
@@ -55,9 +57,11 @@ class Asking:
         for each in privacy_report(plan).per_site:
             terminal.err.print(f"  {visible(each.site)}: epsilon {each.epsilon:.4f} at delta {plan.delta:g}")
         terminal.err.print("take part? yes, no, or anything else to leave it waiting: ", end="")
+        keyboard = sys.stdin.fileno()
+        termios.tcflush(keyboard, termios.TCIFLUSH)  # what was typed before was no answer to this
         while not self._over.is_set() and self._consents.decision(digest) is None:
-            if select.select([sys.stdin], [], [], 0.2)[0]:
-                said = sys.stdin.readline().strip().lower()
+            if select.select([keyboard], [], [], 0.2)[0]:
+                said = os.read(keyboard, 4096).decode(errors="replace").partition("\n")[0].strip().lower()
                 if said in ("yes", "no"):
                     self._decide(digest, "approved" if said == "yes" else "refused")
                 return

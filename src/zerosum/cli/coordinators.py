@@ -66,14 +66,20 @@ def coordinator_resume(state: StateOption, log_json: LogJson = False, json_: Jso
 def coordinator_leave_out(
     names: Annotated[list[str], typer.Argument(help="Sites that were lost before anything was asked.")],
     state: StateOption,
+    job: Annotated[Path | None, typer.Option(help="A new folder for the job, where FLARE carries the study.")] = None,
 ) -> None:
     """Let a study go on without sites, as far as its plan allows (`absences`). Resume it afterwards."""
+    from zerosum.flare.jobs import write_job
     from zerosum.study.coordinating import leave_out
 
+    if job is not None and job.exists():
+        raise BadParameter(f"{job} exists already; choose another place for the job")
     plan = leave_out(state, names)
+    if job is not None:
+        write_job(job, state.absolute().name, len(plan.sites))
     terminal.out.print(f"plan {plan.digest()}", soft_wrap=True)
     left = ", ".join(visible(site.name) for site in plan.sites)
-    terminal.out.print(f"goes on with {left}: zerosum coordinator resume, or submit its job again", soft_wrap=True)
+    terminal.out.print(f"goes on with {left}: zerosum coordinator resume, or submit the new job", soft_wrap=True)
 
 
 @coordinator_app.command("health")

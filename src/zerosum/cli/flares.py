@@ -25,14 +25,17 @@ def flare_job(
     plan: Annotated[Path | None, typer.Option(help="Run this plan, as it was approved.")] = None,
     seconds: Annotated[float, typer.Option(help="How long a site may take for a reply.")] = 600.0,
     wait: Annotated[float, typer.Option(help="How long to wait, in seconds, until every site has agreed.")] = 86400.0,
+    every: Annotated[float, typer.Option(help="How long until a site that has not agreed is asked again.")] = 2.0,
+    ping: Annotated[float, typer.Option(help="How long until a relay that says nothing is lost.")] = 2.0,
 ) -> None:
     """Begin a study on the FLARE server's machine, and write the job that carries it out, or goes on with it."""
     from zerosum.flare.jobs import write_job
     from zerosum.study.coordinating import Settings, begin
 
-    if seconds <= 0 or wait <= 0:
-        raise BadParameter("--seconds and --wait must be positive")
-    settings = Settings(study=study.absolute(), out=out.absolute(), seconds=seconds, wait=wait)
+    times = {"seconds": seconds, "wait": wait, "every": every, "ping": ping}
+    if not all(0 < each < float("inf") for each in times.values()):
+        raise BadParameter("--seconds, --wait, --every and --ping must be positive")
+    settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), **times})
     if job.exists():
         raise BadParameter(f"{job} exists already; choose another place for the job")
     chosen = begin(settings, state, None if plan is None else read_plan(plan))

@@ -59,7 +59,7 @@ frame_bytes = 268435456     # a larger frame is refused
 seconds = 600.0             # until a connection that says nothing is closed
 connections = 64            # at once
 studies = 8                 # at once; one more waits
-hold_seconds = 86400.0      # how long budget is held back for a study that says nothing
+hold_seconds = 172800.0     # how long budget is held back for a study that says nothing
 metrics_seconds = 10.0      # between two writes of state/metrics.json
 """
 

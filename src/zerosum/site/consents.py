@@ -16,6 +16,7 @@ import hashlib
 import os
 import re
 import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -99,7 +100,11 @@ class Consents:
         if not self._proposals.is_dir():
             return []
         found = [path for path in self._proposals.glob("*.json") if re.fullmatch("[0-9a-f]{64}", path.stem)]
-        return [path.stem for path in sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.stem))]
+        dated = []
+        for path in found:
+            with suppress(FileNotFoundError):  # decided about meanwhile
+                dated.append((path.stat().st_mtime_ns, path.stem))
+        return [digest for _, digest in sorted(dated)]
 
     def find(self, beginning: str) -> str:
         """The digest of a waiting plan by its first digits, eight at least; a whole digest may be of any plan."""

@@ -24,7 +24,7 @@ _ABOUT = b"zerosum key rotation 1\0"
 
 def keep_identity(path: Path) -> Identity:
     """The identity in a file that its owner alone may read; a new one if there is no such file."""
-    with suppress(FileExistsError):
+    with suppress(FileExistsError, PermissionError):  # another process was faster; `_read` says what is wrong
         if not path.exists():
             _write(path, Identity())
     return _read(path)
@@ -129,7 +129,7 @@ def _write(path: Path, identity: Identity) -> None:
         finally:
             Path(name).unlink(missing_ok=True)
         _sync(path.parent)
-    except FileExistsError:  # another process was faster
+    except FileExistsError:
         raise
     except OSError as error:
         raise BadInput(f"the identity {path} cannot be used: {error.strerror or error}") from error

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from zerosum.errors import BadInput
+from zerosum.errors import BadInput, ZerosumError
 from zerosum.site.consents import Consents, write_file
 from zerosum.site.service import Service
 
@@ -44,18 +44,18 @@ class Metrics:
             self._write(serving=True)
 
     def _write(self, *, serving: bool) -> None:
-        record = {
-            "site": self._service.name,
-            "serving": serving,
-            "pid": os.getpid(),
-            "started": self._began,
-            "written": time.time(),
-            "studies": self._service.studies,
-            "waiting": len(self._consents.waiting()),
-            "counts": dict(sorted(self._service.counts.copy().items())),
-            **process(),
-        }
-        with suppress(Exception):  # a full disk stops releases, which must be recorded; figures may be late
+        with suppress(OSError, ZerosumError):  # a full disk stops releases, which must be recorded; figures may be late
+            record = {
+                "site": self._service.name,
+                "serving": serving,
+                "pid": os.getpid(),
+                "started": self._began,
+                "written": time.time(),
+                "studies": self._service.studies,
+                "waiting": len(self._consents.waiting()),
+                "counts": dict(sorted(self._service.counts.copy().items())),
+                **process(),
+            }
             write_file(self._folder / NAME, json.dumps(record, indent=2).encode() + b"\n")
 
 

@@ -76,7 +76,7 @@ class Service:
         log: AuditLog,
         *,
         most_studies: int = 8,
-        hold: float = 86400.0,
+        hold: float = 172800.0,
         former: Sequence[Identity] = (),
     ) -> None:
         self.name, self.policy, self.identity, self.former = name, policy, identity, tuple(former)
@@ -146,7 +146,7 @@ class Service:
         with self._reserving:
             if plan.scheme.facts.noisy:
                 with self._ledger.still():
-                    self._ledger.check(site.unpaid(plan), self.policy.cap, self._promised(session))
+                    self._ledger.check(_unpaid(session), self.policy.cap, self._promised(session))
             reply = site.handle(message)
             self._consents.remember(plan)
             session.agreed = True
@@ -162,11 +162,8 @@ class Service:
             others = [each for each in self._sessions.values() if each.plan.study != asking.plan.study and each.agreed]
         held: list[Spend] = []
         for each in others:
-            if each.site is not None and each.plan.scheme.facts.noisy and not self._quiet(each):
-                try:
-                    held += each.site.unpaid(each.plan)
-                except LedgerRefused:  # it is in the ledger, whole
-                    continue
+            if each.plan.scheme.facts.noisy and not self._quiet(each):
+                held += _unpaid(each)
         return held
 
     def _quiet(self, session: _Session) -> bool:
@@ -242,3 +239,11 @@ class Service:
             words = release_in_words(plan, position, *key, message.request)
             self._log.write("repeated" if key in session.released else "released", words, plan)
             session.released.add(key)
+
+
+def _unpaid(session: _Session) -> list[Spend]:
+    """What a study still costs; nothing, if the ledger has it whole or under another plan: the site says so itself."""
+    try:
+        return [] if session.site is None else session.site.unpaid(session.plan)
+    except LedgerRefused:
+        return []

@@ -46,6 +46,7 @@ class Settings(BaseModel):
     seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)  # for each reply
     wait: float = Field(default=86400.0, gt=0, allow_inf_nan=False)  # until everybody has agreed
     every: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # how long until a site that has not is asked again
+    ping: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # over FLARE: until a relay that is silent is lost
     frame_bytes: int = Field(default=FRAME_BYTES, gt=0)
 
     @classmethod

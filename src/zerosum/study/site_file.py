@@ -37,7 +37,9 @@ class LimitsTable(_Table):
     seconds: float = Field(600.0, gt=0, allow_inf_nan=False, strict=True)  # until a silent connection is closed
     connections: int = Field(64, gt=0, strict=True)  # at once
     studies: int = Field(8, gt=0, strict=True)  # at once
-    hold_seconds: float = Field(86400.0, gt=0, allow_inf_nan=False, strict=True)  # budget for a study that says nothing
+    hold_seconds: float = Field(
+        172800.0, gt=0, allow_inf_nan=False, strict=True
+    )  # budget for a study that says nothing
     metrics_seconds: float = Field(10.0, gt=0, allow_inf_nan=False, strict=True)  # between two writes of them
 
 
