@@ -447,9 +447,10 @@ class Ledger:
             promised = rounded_up(Total().plus(others).epsilon(cap.delta)) if others else ""
             raise BudgetExceeded(
                 f"population {self.account.population!r} has spent epsilon {before}, {more} was asked for,"
-                f"{f' {promised} is held back for other studies that were agreed to,' if promised else ''}"
+                f"{' some is held back for other studies that were agreed to,' if promised else ''}"
                 f" and together that is {rounded_up(total)} at delta {cap.delta:g}, above its lifetime cap of"
-                f" {cap.epsilon:g}: ask for less, or for other people"
+                f" {cap.epsilon:g}: ask for less, or for other people",
+                detail=f"held back is epsilon {promised}" if promised else "",
             )
         return [mu for _, mu in asked]
 

@@ -1,6 +1,8 @@
 """What monitors read of a site that serves: figures about its process, in a file of its state folder.
 
 They are not told over the socket, on which a coordinator speaks: how much else a site is asked is not for others.
+
+Tested in tests/site/test_site_metrics.py.
 """
 
 from __future__ import annotations

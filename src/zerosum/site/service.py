@@ -162,9 +162,15 @@ class Service:
             others = [each for each in self._sessions.values() if each.plan.study != asking.plan.study and each.agreed]
         held: list[Spend] = []
         for each in others:
-            if each.plan.scheme.facts.noisy and not self._quiet(each):
+            if each.plan.scheme.facts.noisy and not self._given_up(each):
                 held += _unpaid(each)
         return held
+
+    def _given_up(self, session: _Session) -> bool:
+        """Whether a study that was agreed to has no claim any more, though nobody told its coordinator yet."""
+        keys = {site.identity for site in session.plan.sites}
+        refused = self._consents.decision(session.plan.digest()) == "refused"
+        return self._quiet(session) or refused or bool(keys & self._consents.withdrawn())
 
     def _quiet(self, session: _Session) -> bool:
         return time.monotonic() - session.used > self._hold
@@ -197,7 +203,7 @@ class Service:
         for digest, each in list(self._sessions.items()):  # the quietest first
             if len(self._sessions) < self._most:
                 return
-            if each.over or self._quiet(each) or not (each.agreed or each.lock.locked()):
+            if each.over or self._given_up(each) or not (each.agreed or each.lock.locked()):
                 del self._sessions[digest]
         if len(self._sessions) >= self._most:
             raise Busy("this site takes part in as many studies as it may at once")
