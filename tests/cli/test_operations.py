@@ -10,7 +10,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -100,14 +101,13 @@ def test_the_steward_is_asked_on_the_terminal(said: str, tmp_path: Path) -> None
 class Pausing:
     """Does something once, when a frame of some round is about to go out."""
 
-    def __init__(self, engine: Engine, round: int, act: object) -> None:
-        self._engine, self._round, self._act = engine, round, act
+    def __init__(self, engine: Engine, round: int, act: Callable[[], object]) -> None:
+        self._engine, self._round, self._acts = engine, round, [act]
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
         message = decode_message(next(iter(frames.values())))
-        if isinstance(message, Contribute) and message.round == self._round and callable(self._act):
-            self._act, act = None, self._act
-            act()
+        if isinstance(message, Contribute) and message.round == self._round and self._acts:
+            self._acts.pop()()
         return self._engine.exchange(frames)
 
 
@@ -178,15 +178,13 @@ def test_a_coordinator_asked_to_stop_finishes_the_round_and_goes_on_later(deploy
 class Deaf:
     """Loses one site at one moment."""
 
-    def __init__(self, engine: Engine, name: str, when: object) -> None:
-        self._engine, self._name, self._when, self.lost = engine, name, when, 0
+    def __init__(self, engine: Engine, name: str, when: Callable[[Message], bool]) -> None:
+        self._engine, self._name, self._when = engine, name, when
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
         message = decode_message(next(iter(frames.values())))
         for name, reply in self._engine.exchange(frames):
-            lost = name == self._name and callable(self._when) and self._when(message)
-            self.lost += lost
-            yield name, None if lost else reply
+            yield name, None if name == self._name and self._when(message) else reply
 
 
 def test_a_study_lost_in_set_up_starts_again_without_the_lost_site(tmp_path: Path) -> None:
@@ -230,7 +228,7 @@ def test_a_second_attempt_that_the_plan_bought_over_sockets(deployment: Deployme
     plan = begin(settings(deployment, study, name), deployment.folder / name)
     known = Settings.load(deployment.folder / name)
 
-    def first(message: object) -> bool:
+    def first(message: Message) -> bool:
         return isinstance(message, Contribute) and (message.round, message.attempt) == (0, 0)
 
     @contextmanager
@@ -243,6 +241,43 @@ def test_a_second_attempt_that_the_plan_bought_over_sockets(deployment: Deployme
     for each in NAMES:
         spent = [(round, attempt) for which, round, attempt in deployment.spent(each) if which.startswith(name)]
         assert sorted(spent) == [(0, 0), (0, 1), *((round, 0) for round in range(1, plan.rounds))]
+
+
+# ---- many studies ---------------------------------------------------------------------------------------------------
+
+
+def figures(pid: int) -> tuple[int, int]:
+    """Open files and bytes of memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return len(list(Path(f"/proc/{pid}/fd").iterdir())), pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_studies_at_once_and_one_after_the_other_leave_nothing_behind(deployment: Deployment) -> None:
+    """Three at a time through the same four processes, without a restart; files and memory are as before."""
+    process = deployment.running["north"]
+
+    def carry_out(name: str) -> None:
+        study = deployment.study(name=name, seed=None)
+        begin(settings(deployment, study, name), deployment.folder / name)
+        coordinate(deployment.folder / name, nothing)
+
+    def three(turn: int) -> None:
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(carry_out, [f"many-{turn}-{at}" for at in range(3)]))
+
+    for turn in range(3):  # as many as may be open at once, and the first that take their place
+        three(turn)
+    before = figures(process.pid)
+    for turn in range(3, 6):
+        three(turn)
+    end = time.monotonic() + 20
+    while figures(process.pid)[0] > before[0]:  # connections that are being closed
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert figures(process.pid)[1] - before[1] < 10 << 20
+    for name in NAMES:
+        spent = [each for each in deployment.spent(name) if each[0].startswith("many")]
+        assert len(spent) == len(set(spent)) == 18
 
 
 # ---- files that are wrong, disks that are full ----------------------------------------------------------------------

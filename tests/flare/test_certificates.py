@@ -57,11 +57,11 @@ def test_from_requests_to_kits_and_no_key_leaves_its_site(own: bool, tmp_path: P
     study, project = deployment.study(), tmp_path / "project"
     name = "hospitals" if own else "zerosum"
     for site in NAMES[:2]:
-        home = str(deployment.folder / site / "site.toml")
-        assert _run(["site", "request", "--site", home, "--project", name]) == 0
+        file = str(deployment.folder / site / "site.toml")
+        assert _run(["site", "request", "--site", file, "--project", name]) == 0
         assert private_keys(deployment.folder / site) == {f"tls/{site}.key"}
         assert (deployment.folder / site / "tls" / f"{site}.key").stat().st_mode & 0o777 == 0o600
-        assert _run(["site", "request", "--site", home]) == 2  # never over another one
+        assert _run(["site", "request", "--site", file]) == 2  # never over another one
     words = ["provision", str(study), "--server", "localhost", "--port", "8443", "--out", str(project)]
     words += ["--admin", "lead@hub.org", "--days", "365"]
     asked = [str(deployment.folder / site / f"{site}.request.json") for site in NAMES[:2]]
