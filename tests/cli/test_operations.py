@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import signal
 import subprocess
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -59,7 +61,15 @@ def test_the_steward_is_asked_on_the_terminal(said: str, tmp_path: Path) -> None
     plan = Study.load(deployment.study(scheme="local")).plan()
     theirs, ours = pty.openpty()
     command = [*COMMAND, "site", "run", str(tmp_path / "north" / "site.toml")]
-    process = subprocess.Popen(command, stdin=ours, stdout=ours, stderr=ours, env={**os.environ, "COLUMNS": "200"})
+    process = subprocess.Popen(
+        command,
+        stdin=ours,
+        stdout=ours,
+        stderr=ours,
+        env={**os.environ, "COLUMNS": "200"},
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # as a terminal's own process
+    )
     deployment.running["north"] = process
     engine = Sockets({"north": deployment.site("north").socket}, plan.digest(), seconds=30.0)
     seen = b""
@@ -71,9 +81,11 @@ def test_the_steward_is_asked_on_the_terminal(said: str, tmp_path: Path) -> None
 
     try:
         deployment.wait("north")
+        os.write(theirs, b"yes\n")  # before anything was asked: no answer
         (reply,) = engine.exchange({"north": encode(Propose(plan))})
         assert isinstance(decode_reply(reply[1] or b""), Refusal)
         listen()
+        assert [line["event"] for line in deployment.log("north")] == ["started", "waiting"]
         assert plan.digest().encode() in seen
         assert b"epsilon 2.0000" in seen
         os.write(theirs, f"{said}\n".encode())

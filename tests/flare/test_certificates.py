@@ -102,7 +102,10 @@ def test_who_is_not_on_the_roster_or_comes_under_another_name_gets_no_certificat
     told = certificates.found(project, "localhost", 8443, "lead@hub.org", days=30)
     assert told == certificates.fingerprint(project)
     stranger = Identity()
+    part = certificates._participant(tmp_path, "zerosum", {"name": "north", "type": "server", "org": "north"})
+    certificates._ask("cert", "request", "-p", part, "--out", tmp_path / "tls", home=tmp_path)
     for wrong in (
+        Request.of("north", key, (tmp_path / "tls" / "north.request.zip").read_bytes()),  # to be the server
         Request.of("north", stranger, asked.request),  # another key
         Request.of("stranger", key, asked.request),  # not on the roster
         Request.of("east", deployment.site("east").keep_identity(), asked.request),  # another's request as one's own

@@ -23,7 +23,7 @@ Decide = Callable[[str, Decision], None]
 
 class Asking:
     """Asks while a `with` block lasts. A plan that nobody answers, or answers with neither yes nor no, goes on waiting:
-    `zerosum site approve` decides about it from elsewhere at any time."""
+    `zerosum site approve` decides about it from elsewhere at any time. In the background nobody is asked."""
 
     def __init__(self, consents: Consents, decide: Decide) -> None:
         self._consents, self._decide = consents, decide
@@ -42,7 +42,7 @@ class Asking:
         asked: set[str] = set()
         while not self._over.wait(0.5):
             for digest in self._consents.waiting():
-                if digest not in asked and not self._over.is_set():
+                if digest not in asked and not self._over.is_set() and _in_front():
                     asked.add(digest)
                     try:
                         self._ask(digest)
@@ -60,8 +60,16 @@ class Asking:
         keyboard = sys.stdin.fileno()
         termios.tcflush(keyboard, termios.TCIFLUSH)  # what was typed before was no answer to this
         while not self._over.is_set() and self._consents.decision(digest) is None:
-            if select.select([keyboard], [], [], 0.2)[0]:
+            if select.select([keyboard], [], [], 0.2)[0] and _in_front():
                 said = os.read(keyboard, 4096).decode(errors="replace").partition("\n")[0].strip().lower()
                 if said in ("yes", "no"):
                     self._decide(digest, "approved" if said == "yes" else "refused")
                 return
+
+
+def _in_front() -> bool:
+    """Whether this process has the terminal: one in the background that reads from it is stopped by the system."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:  # the terminal is gone
+        return False

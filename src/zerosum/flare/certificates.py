@@ -150,8 +150,8 @@ def approve(folder: Path, roster: Mapping[str, str | None], asked: Request, *, d
         path = Path(made) / f"{asked.site}.request.zip"
         path.write_bytes(asked.request)
         signed = _approved(folder, path, Path(made) / out.name, days)
-        if (named := _certified(signed)) != asked.site:  # the name in FLARE's request is the site's own
-            raise Refused(f"the request of {asked.site!r} asks for a certificate of {named!r}")
+        if _certified(signed) != (asked.site, "client"):  # what FLARE's request says is the site's own word
+            raise Refused(f"the request of {asked.site!r} asks for a certificate that is no site's of that name")
         signed.replace(out)
     return out
 
@@ -219,11 +219,12 @@ def _package(signed: Path, own: Path, expected: str, kit: Path, *, home: Path) -
         shutil.move(startup.parent, kit)
 
 
-def _certified(signed: Path) -> str:
-    """The name that a signed package was made out to."""
+def _certified(signed: Path) -> tuple[str, str]:
+    """The name that a signed package was made out to, and as what: a client, a server, an administrator."""
     with zipfile.ZipFile(signed) as package:
         (name,) = [each for each in package.namelist() if each.endswith(".crt")]
-        return _subject(x509.load_pem_x509_certificate(package.read(name)))
+        kind = json.loads(package.read("signed.json"))["cert_type"]
+        return _subject(x509.load_pem_x509_certificate(package.read(name))), str(kind)
 
 
 def _adopt(folder: Path, certificate: Path, key: Path, project: str) -> None:
