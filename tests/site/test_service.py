@@ -394,3 +394,42 @@ def test_a_roster_may_know_the_old_key_and_the_new_one(tmp_path: Path) -> None:
     for wrong in ({"s0": "abc"}, {"s0": (new, "")}, {"s0": 3}):
         with pytest.raises(ValueError, match="roster"):
             Policy.model_validate({"population": "p", "roster": wrong})
+
+
+# ---- sites that are left out ----------------------------------------------------------------------------------------
+
+
+def test_a_plan_that_was_approved_covers_what_it_allows_to_be_left_out_and_nothing_else(tmp_path: Path) -> None:
+    steward, plan = Consents(tmp_path), make("local", absences=1)
+    service = serve(tmp_path, automatic=False)
+    rest = plan.without(["s2"])
+    assert isinstance(refused(tell(service, rest, Propose(rest))), AwaitingConsent)  # nobody approved anything yet
+    steward.decide(plan.digest(), "approved")
+    assert isinstance(refused(tell(service, rest, Propose(rest))), AwaitingConsent)  # nor has it seen what was approved
+    assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    assert isinstance(tell(service, rest, Propose(rest)), Consent)
+    assert isinstance(refused(tell(service, plan, Contribute(0, 0, REQUEST))), NotAgreed)  # of one study, one plan
+    for other in (
+        replace(rest, epsilon=5.1),
+        replace(rest, sites=rest.sites[:2]),
+        replace(rest, sites=(*rest.sites, replace(plan.sites[2], name="s9"))),
+        replace(rest, coalition=replace(rest.coalition, colluders=0), results_to_sites=False),
+        replace(rest, study="another"),
+    ):
+        error = refused(tell(service, other, Propose(other)))
+        assert isinstance(error, AwaitingConsent | PolicyRefused)
+    again = serve(tmp_path, automatic=False)  # restarted
+    assert isinstance(tell(again, rest, Propose(rest)), Consent)
+    assert isinstance(tell(again, rest, Contribute(0, 0, REQUEST)), Contribution)
+    assert "another plan" in str(refused(tell(again, plan, Propose(plan))))
+
+
+def test_a_refusal_of_the_plan_that_was_approved_holds_for_what_it_covered(tmp_path: Path) -> None:
+    steward, plan = Consents(tmp_path), make("local", absences=1)
+    steward.decide(plan.digest(), "approved")
+    service, rest = serve(tmp_path, automatic=False), plan.without(["s2"])
+    assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    assert isinstance(tell(service, rest, Propose(rest)), Consent)
+    steward.decide(plan.digest(), "refused")
+    assert isinstance(refused(tell(service, rest, Contribute(0, 0, REQUEST))), PolicyRefused)
+    assert service._ledger.entries() == []

@@ -98,7 +98,8 @@ class Journal:
         return cls(path) if path.exists() else None
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # of a full disk, once more: `_write` has said so, and a torn record is dropped
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
