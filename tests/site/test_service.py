@@ -54,6 +54,7 @@ def serve(
     load: Any = None,
     studies: int = 8,
     hold: float = 3600.0,
+    settle: float = 3600.0,
     keys: tuple[Identity, ...] = (),
     **policy: Any,
 ) -> Service:
@@ -67,6 +68,7 @@ def serve(
         AuditLog(folder / "audit.jsonl"),
         most_studies=studies,
         hold=hold,
+        settle=settle,
         former=keys[1:],
     )
 
@@ -312,6 +314,17 @@ def test_what_is_held_is_let_go_when_the_steward_refuses_or_nobody_says_anything
         refused(tell(service, second, Contribute(0, 0, REQUEST))), BudgetExceeded
     )  # it came back too late
     assert len(service._ledger.entries()) == 1
+
+
+@pytest.mark.parametrize("settle", [3600.0, 0.0])
+def test_attempts_that_are_left_are_held_for_a_while_after_the_last_round(settle: float, tmp_path: Path) -> None:
+    first, second = make("local", attempts=1), make("local")
+    service = serve(tmp_path, epsilon=7.0, settle=settle)
+    assert isinstance(tell(service, first, Propose(first)), Consent)
+    assert isinstance(tell(service, first, Contribute(0, 0, REQUEST)), Contribution)
+    reply = tell(service, second, Propose(second))
+    assert isinstance(reply, Refusal if settle else Consent)
+    assert isinstance(tell(service, first, Contribute(0, 1, REQUEST)), Contribution)  # nobody spent it yet
 
 
 def test_many_consents_at_once_never_promise_more_than_the_cap(tmp_path: Path) -> None:

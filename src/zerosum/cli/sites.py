@@ -60,6 +60,7 @@ seconds = 600.0             # until a connection that says nothing is closed
 connections = 64            # at once
 studies = 8                 # at once; one more waits
 hold_seconds = 172800.0     # how long budget is held back for a study that says nothing
+settle_seconds = 600.0      # and after its last round, for attempts that are left
 metrics_seconds = 10.0      # between two writes of state/metrics.json
 """
 
@@ -122,6 +123,7 @@ def site_run(
             log,
             most_studies=limits.studies,
             hold=limits.hold_seconds,
+            settle=limits.settle_seconds,
             former=site.former_identities(),
         )
         stack.callback(service.close)

@@ -6,8 +6,8 @@ and is in the audit log. Two studies never share a session, and all share one le
 
 Consent holds budget back: what a plan that was agreed to still costs counts against the cap when another is proposed,
 so a study that began is not refused in its middle because others spent. It is held until the study is through, the
-steward refuses it, or it was quiet for `hold` seconds; it does not outlive the process, and neither do the secrets
-without which the study could not go on.
+steward refuses it, or it was quiet for `hold` seconds, `settle` after its last round. It does not outlive the process,
+and neither do the secrets without which the study could not go on.
 """
 
 from __future__ import annotations
@@ -77,10 +77,12 @@ class Service:
         *,
         most_studies: int = 8,
         hold: float = 172800.0,
+        settle: float = 600.0,
         former: Sequence[Identity] = (),
     ) -> None:
         self.name, self.policy, self.identity, self.former = name, policy, identity, tuple(former)
         self._load, self._consents, self._log, self._most, self._hold = load, consents, log, most_studies, hold
+        self._settle = settle
         self.counts: Counter[str] = Counter()  # for monitors: frames, bytes, what was answered and refused
         self._ledger: Ledger = policy.open_ledger()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
@@ -173,7 +175,8 @@ class Service:
         return self._quiet(session) or refused or bool(keys & self._consents.withdrawn())
 
     def _quiet(self, session: _Session) -> bool:
-        return time.monotonic() - session.used > self._hold
+        """Whether a study said nothing for so long that it has no claim; sooner after its last round, for attempts."""
+        return time.monotonic() - session.used > (self._settle if session.over else self._hold)
 
     def _drop(self, digest: str) -> None:
         with self._mutex:

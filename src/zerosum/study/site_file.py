@@ -40,6 +40,7 @@ class LimitsTable(_Table):
     hold_seconds: float = Field(
         172800.0, gt=0, allow_inf_nan=False, strict=True
     )  # budget for a study that says nothing
+    settle_seconds: float = Field(600.0, ge=0, allow_inf_nan=False, strict=True)  # the same after its last round
     metrics_seconds: float = Field(10.0, gt=0, allow_inf_nan=False, strict=True)  # between two writes of them
 
 
