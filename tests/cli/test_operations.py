@@ -298,9 +298,9 @@ def test_studies_at_once_and_one_after_the_other_leave_nothing_behind(deployment
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("seconds = 600.0", 'seconds = "long"'),
-        ("seconds = 600.0", "seconds = nan"),
-        ("seconds = 600.0", "seconds = 0"),
+        ("\nseconds = 600.0", '\nseconds = "long"'),
+        ("\nseconds = 600.0", "\nseconds = nan"),
+        ("\nseconds = 600.0", "\nseconds = 0"),
         ("studies = 8", "studies = 2.5"),
         ("hold_seconds = 172800.0", "hold_seconds = -1"),
         ("connections = 64", "connections = true"),
