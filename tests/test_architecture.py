@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "study",
         ),
     },
-    "flare": {"errors", "kernel", "protocol", "engines", "study"},
+    "flare": {"errors", "kernel", "secagg", "protocol", "engines", "report", "study"},
     "papers": {"errors", "kernel", "statistics", "site", "algorithms", "data", "study", "report"},
     "demo": {"errors", "kernel", "site", "algorithms", "data", "report", "study"},
     "demo_maps": {"data", "papers"},

@@ -18,6 +18,7 @@ ZerosumError
 │   ├── LedgerRefused       the ledger is damaged, older than its counter, or cannot be written
 │   ├── PolicyRefused       the site's own policy says no
 │   ├── AwaitingConsent     the site's steward has not decided yet
+│   │   └── Busy              the site takes part in as many studies as it may
 │   └── OutsidePlan         a release nobody declared
 │       └── NotAgreed         the site has no session of this plan: it restarted, or was never asked
 ├── Abandoned             too many sites were lost; what was spent stays spent  exit code 3
@@ -134,6 +135,10 @@ class PolicyRefused(Refused):
 
 
 class AwaitingConsent(Refused):
+    pass
+
+
+class Busy(AwaitingConsent):
     pass
 
 

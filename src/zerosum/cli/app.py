@@ -5,6 +5,7 @@ Tested in tests/cli/test_cli.py.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -45,4 +46,5 @@ app.add_typer(coordinator_app, name="coordinator")
 flare_app = typer.Typer(help="What NVIDIA FLARE is given, where it carries the messages.", no_args_is_help=True)
 app.add_typer(flare_app, name="flare")
 
+SiteOption = Annotated[Path, typer.Option("--site", help="The site's file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from zerosum.engines.base import Engine
-from zerosum.errors import Abandoned, AwaitingConsent, BadMessage
+from zerosum.errors import Abandoned, AwaitingConsent, BadMessage, Busy
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import Consent, Propose, Refusal
 
-Attendance = Literal["absent", "waits for its steward", "agreed"]
+Attendance = Literal["absent", "waits for its steward", "busy with other studies", "agreed"]
 OnAttendance = Callable[[Mapping[str, Attendance]], None]
 
 
@@ -48,6 +48,8 @@ def _attendance(name: str, frame: bytes | None) -> Attendance:
     except BadMessage:
         return "absent"
     if isinstance(reply, Refusal) and reply.site == name:
+        if isinstance(reply.error, Busy):
+            return "busy with other studies"
         if isinstance(reply.error, AwaitingConsent):
             return "waits for its steward"
         raise reply.error.about(f"site {name!r}")

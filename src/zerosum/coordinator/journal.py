@@ -2,7 +2,8 @@
 
 A journal is one file that only grows. First the plan; then, for every attempt at a round, a record before anything is
 sent (round, attempt, digest of the request) and one with the release once it is there, before the program sees it; at
-last that the study is over. A study that was killed is continued by giving the releases to its program again.
+last that the study is over. Before the first round there may be one about sites that are left out, as the plan allows.
+A study that was killed is continued by giving the releases to its program again.
 
     "zerosum journal 1\\n"
     8 bytes     length of a record
@@ -25,7 +26,7 @@ import os
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,7 @@ class Journal:
     """One study's journal, open for writing by one process. Use it in a `with` block."""
 
     plan: Plan
+    original: Plan  # before any site was left out
 
     def __init__(self, path: Path, *, writing: bool = True, numbers: bool = True, plan: Plan | None = None) -> None:
         """For `create`, `open` and `inspect`: read a journal from its beginning, and go on at its end."""
@@ -121,7 +123,8 @@ class Journal:
         if self._writing and not self._file.closed:
             with suppress(OSError):
                 self._file.truncate(self._end)  # what was reserved and not used
-        self._file.close()
+        with suppress(OSError):  # of a full disk, once more: `_write` has said so, and a torn record is dropped
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -193,6 +196,13 @@ class Journal:
             return
         self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").tobytes())
 
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Go on without these sites, before anything is asked; refused where the plan does not allow it."""
+        if self._rounds or self.finished:
+            raise Refused("the study has begun: what was asked under one plan is not continued under another")
+        self.plan.without(names)  # before it is written down
+        self._write({"kind": "without", "names": list(names)})
+
     def finish(self) -> None:
         """The program has returned; to whoever only reads, that is nothing to write down."""
         if self._writing and not self.finished:
@@ -233,7 +243,7 @@ class Journal:
                 break
             fields, text = _unpacked(record)
             if at == len(_MAGIC):
-                self.plan = self._created or Plan.from_json(text)
+                self.plan = self.original = self._created or Plan.from_json(text)
             try:
                 self._take(fields, at + _HEAD.size, length)
             except (LookupError, TypeError) as error:
@@ -267,6 +277,8 @@ class Journal:
                 self.extra = max(self.extra, fields["attempt"])
             case "release":
                 self._rounds[fields["round"]].release = at, length
+            case "without":
+                self.plan = self.plan.without(fields["names"])
             case "done":
                 self.finished = True
 

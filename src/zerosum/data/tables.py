@@ -138,6 +138,14 @@ def _loaded(
     return TableData(units, tuple(table.names[column.position] for column in chosen))
 
 
+def table_names(path: Path, unit_column: str | None = None) -> tuple[str, ...]:
+    """The columns of a file but the one of units, in its order; no row is read."""
+    with readable(path):
+        table = open_table(path, None, unit_column)
+    owner = unit_column or table.unit_column
+    return tuple(name for name in table.names if name != owner)
+
+
 @dataclass(frozen=True)
 class _Column:
     position: int

@@ -19,7 +19,6 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
 CHANNEL, FRAME, PING = "zerosum", "frame", "ping"
-_PING_SECONDS = 2.0
 
 
 class Interrupted(Exception):
@@ -29,9 +28,11 @@ class Interrupted(Exception):
 class Cells:
     """Carries the frames of one study, named by its plan's digest, to the job cells of its sites."""
 
-    def __init__(self, cell: Any, targets: Mapping[str, str], plan: str, abort: Signal, seconds: float) -> None:
+    def __init__(
+        self, cell: Any, targets: Mapping[str, str], plan: str, abort: Signal, seconds: float, ping: float = 2.0
+    ) -> None:
         self._cell, self._targets, self._study = cell, dict(targets), bytes.fromhex(plan)
-        self._abort, self._seconds = abort, seconds
+        self._abort, self._seconds, self._ping = abort, seconds, ping
         self._pool = ThreadPoolExecutor(max(len(self._targets), 1), thread_name_prefix="zerosum-site")
 
     def close(self) -> None:
@@ -53,14 +54,14 @@ class Cells:
             name,
             FRAME,
             self._study + frame,
-            min(_PING_SECONDS, self._seconds),
+            min(self._ping, self._seconds),
             progress_wait_cb=lambda: time.monotonic() < end and self._alive(name),
         )
         code, payload = reply.get_header(MessageHeaderKey.RETURN_CODE), reply.payload
         return bytes(payload) if code == ReturnCode.OK and payload is not None else None
 
     def _alive(self, name: str) -> bool:
-        reply = self._send(name, PING, b"", _PING_SECONDS)
+        reply = self._send(name, PING, b"", self._ping)
         return bool(reply.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.OK)
 
     def _send(self, name: str, topic: str, payload: bytes, seconds: float, **more: Any) -> Any:

@@ -33,11 +33,11 @@ _DIGEST = 32  # bytes of a plan's digest, before each frame
 
 
 class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
-    """`seconds` is how long the site's process may take for one reply."""
+    """$ZEROSUM_SITE_SECONDS is how long the site's process may take for one reply."""
 
-    def __init__(self, seconds: float = 3600.0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._seconds = seconds
+        self._seconds = float(os.environ.get("ZEROSUM_SITE_SECONDS", "3600"))
         self._stream: socket.socket | None = None
         self._mutex = threading.Lock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="zerosum-relay")

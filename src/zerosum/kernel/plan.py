@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
@@ -30,7 +30,7 @@ from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PRIVATE_SIDE, STRICT, PlannedRelease, Terms, computable
-from zerosum.kernel.view import dealer_mu, worst_mu
+from zerosum.kernel.view import Coalition, dealer_mu, worst_mu
 
 MOST_PUBLISHED = (1 << 25) - (1 << 17)  # numbers of one site: a message of a quarter of a gigabyte, its head included
 MOST_ROUNDS = 100_000  # a secure sum makes keys for each before it begins
@@ -121,6 +121,17 @@ class Plan(Terms):
         """What a study on these terms releases."""
         shared = {each.name: getattr(terms, each.name) for each in fields(Terms)}
         return cls(study=study, algorithm=algorithm, releases=releases, question=question or Question(), **shared)
+
+    def without(self, names: Collection[str]) -> Plan:
+        """The same study without these sites, as far as the plan allows that: the others' noise makes up for theirs at
+        the same cost, and it tolerates as many losses as before, or as fewer sites can."""
+        if not names or len(set(names)) > self.absences or not set(names) <= {site.name for site in self.sites}:
+            raise BadParameter(f"this plan allows {self.absences} of its sites to be left out, not {', '.join(names)}")
+        sites = tuple(site for site in self.sites if site.name not in names)
+        colluders, most = self.coalition.colluders, len(sites) - self.coalition.colluders - 1
+        losses = min(self.coalition.dropouts, most // 2 if self.scheme.facts.secure else most)
+        left = self.absences - len(set(names))
+        return replace(self, sites=sites, coalition=Coalition(colluders, losses), absences=left)
 
     # ---- rounds ------------------------------------------------------------------------------------------------
 
@@ -350,8 +361,8 @@ class Plan(Terms):
 
     @property
     def _unsaid(self) -> set[str]:
-        """What a plan does not say where it is as ever: plans without attempts keep the digests they had."""
-        return set() if self.attempts else {"attempts"}
+        """What a plan does not say where it is as ever: plans without attempts and absences keep their digests."""
+        return {name for name in ("attempts", "absences") if not getattr(self, name)}
 
     @staticmethod
     def from_json(text: bytes) -> Plan:

@@ -114,6 +114,7 @@ class Terms:
     calibration: Calibration = "exact"
     seed: int | None = None
     attempts: int = 0  # how many rounds, in all, may be tried once more; paid for, whether used or not
+    absences: int = 0  # how many sites may be left out before anything is released; those that stay bear the noise
 
     def __post_init__(self) -> None:
         amounts.check_epsilon(self.epsilon)
@@ -136,6 +137,11 @@ class Terms:
             )
         if not (isinstance(self.attempts, int) and 0 <= self.attempts <= MOST_ATTEMPTS):
             raise BadParameter(f"attempts must be a whole number from 0 to {MOST_ATTEMPTS}, got {self.attempts}")
+        S = len(self.sites)
+        if not (isinstance(self.absences, int) and 0 <= self.absences <= max(S - self.coalition.colluders - 2, 0)):
+            raise BadParameter(
+                f"absences must be a whole number that leaves two honest sites of {S}, got {self.absences}"
+            )
         if self.attempts and self.calibration != "exact":
             raise BadParameter("the papers have no calibration for rounds that may be tried again")
         if self.calibration == "published" and not self.scheme.facts.published:

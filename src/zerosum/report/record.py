@@ -223,6 +223,12 @@ def _notes(plan: Plan) -> list[str]:
     if plan.attempts:
         some = "one round" if plan.attempts == 1 else f"{plan.attempts} rounds"
         notes.append(f"{some} may be tried once more, which is counted here whether it is used or not")
+    if plan.absences:
+        some = "one site" if plan.absences == 1 else f"{plan.absences} sites"
+        notes.append(
+            f"{some} may be left out if lost before anything is released; the others then bear the noise, for no more "
+            "than epsilon each"
+        )
     if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):
         notes.append("sites weigh differently: a mean is a weighted mean over units")
     return notes

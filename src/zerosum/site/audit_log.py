@@ -9,10 +9,12 @@ Tested in tests/site/test_service.py.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -28,10 +30,10 @@ _ALL_OF = 20  # refusals of one kind that are each written
 
 
 class AuditLog:
-    """Appends to one file, a line at a time, synced before it returns."""
+    """Appends to one file, a line at a time, synced before it returns. `echo` hears each line, less its detail."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, echo: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self._path, self._echo = path, echo
         self._mutex = threading.Lock()
         self._refusals: Counter[tuple[str | None, str]] = Counter()
 
@@ -39,18 +41,22 @@ class AuditLog:
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
         if plan is not None:
             line |= {"study": plan.study, "plan": plan.digest()}
-        text = json.dumps(line | {"words": words} | more) + "\n"
+        line |= {"words": words} | more
+        text = json.dumps(line) + "\n"
         try:
             with self._mutex:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 try:
-                    os.write(handle, text.encode())
+                    if os.write(handle, text.encode()) < len(text):  # json.dumps writes ASCII
+                        raise OSError(errno.ENOSPC, "the line was cut short")
                     os.fsync(handle)
                 finally:
                     os.close(handle)
         except OSError as error:  # what cannot be recorded does not leave
             raise Refused("this site cannot write its audit log", detail=str(error)) from error
+        if self._echo is not None:
+            self._echo({name: value for name, value in line.items() if name not in ("detail", "time")})
 
     def refused(self, error: ZerosumError, plan: Plan | None) -> None:
         key = (None if plan is None else plan.digest(), error.code)

@@ -307,10 +307,16 @@ class Ledger:
             standing.check(study, plan)
             return standing
 
-    def check(self, spends: Iterable[Spend], cap: Cap) -> None:
-        """Refuse unless all of these could be recorded now. Records nothing."""
+    def check(self, spends: Iterable[Spend], cap: Cap, held: Iterable[Spend] = ()) -> None:
+        """Refuse unless all of these could be recorded now, and `held` beside them. Records nothing."""
         with self._transaction("DEFERRED"):
-            self._fit(list(spends), cap)
+            self._fit(list(spends), cap, list(held))
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nobody in this process records meanwhile."""
+        with self._mutex:
+            yield
 
     def entries(self) -> list[Entry]:
         """Everything that was charged."""
@@ -474,22 +480,27 @@ class Ledger:
         fresh.replace(self.counter)
         _sync_folder(self.counter.parent)
 
-    def _fit(self, spends: Sequence[Spend], cap: Cap) -> list[float]:
-        """What each of these is charged; refused if one is known already or if together they pass the cap."""
+    def _fit(self, spends: Sequence[Spend], cap: Cap, held: Sequence[Spend] = ()) -> list[float]:
+        """What each of these is charged; refused if one is known already or if together, and with what is held back for
+        others, they pass the cap."""
         fresh: set[tuple[str, int, int]] = set()
         for spend in spends:
             if spend.key in self._known or spend.key in fresh:
                 raise LedgerRefused(f"{spend} is in the ledger already: what was sent once is not sent again")
             fresh.add(spend.key)
         asked = [(spend, self.account.charge(spend)) for spend in spends]
-        total = self._total.plus(asked).epsilon(cap.delta)
+        others = [(spend, self.account.charge(spend)) for spend in held]
+        total = self._total.plus(asked + others).epsilon(cap.delta)
         if total > cap.epsilon * (1 + _ROUNDING):
             before = rounded_up(self._total.epsilon(cap.delta))
             more = rounded_up(Total().plus(asked).epsilon(cap.delta))
+            promised = rounded_up(Total().plus(others).epsilon(cap.delta)) if others else ""
             raise BudgetExceeded(
                 f"population {self.account.population!r} has spent epsilon {before}, {more} was asked for,"
+                f"{' some is held back for other studies that were agreed to,' if promised else ''}"
                 f" and together that is {rounded_up(total)} at delta {cap.delta:g}, above its lifetime cap of"
-                f" {cap.epsilon:g}: ask for less, or for other people"
+                f" {cap.epsilon:g}: ask for less, or for other people",
+                detail=f"held back is epsilon {promised}" if promised else "",
             )
         return [mu for _, mu in asked]
 

@@ -50,7 +50,8 @@ class Policy(BaseModel):
     data: Literal["private", "public", "synthetic"] = "private"
     trusted_coordinator: bool = Field(False, strict=True)
     publications: bool = Field(False, strict=True)  # of noisy records, one for every unit
-    roster: dict[str, str] | None = None  # the only sites to join with, and their identities in hex; None: any
+    roster: dict[str, str | tuple[str, ...]] | None = None  # the only sites to join with, and their identities in hex
+    # (several while a key is being replaced); None: any
     ledger: Path | None = None
     counter: Path | None = None
 
@@ -69,6 +70,15 @@ class Policy(BaseModel):
         if epsilon is not None:
             check_epsilon(epsilon)
         return epsilon
+
+    @field_validator("roster")
+    @classmethod
+    def _check_roster(cls, roster: dict[str, str | tuple[str, ...]] | None) -> dict[str, str | tuple[str, ...]] | None:
+        for name, known in (roster or {}).items():
+            for identity in (known,) if isinstance(known, str) else known:
+                if not re.fullmatch("[0-9a-f]{64}", identity):
+                    raise ValueError(f"the identity of {name!r} must be 64 digits in hex")
+        return roster
 
     @field_validator("delta")
     @classmethod
@@ -206,7 +216,9 @@ class Policy(BaseModel):
         for site in plan.sites:
             if site.name not in self.roster:
                 yield PolicyRefused(f"this site's policy has no site named {site.name!r} on its roster")
-            elif site.identity != self.roster[site.name]:
+                continue
+            known = self.roster[site.name]
+            if site.identity not in ((known,) if isinstance(known, str) else known):
                 yield PolicyRefused(f"the plan pins another identity for {site.name!r} than this site's policy does")
 
     def _review_private(self, plan: Plan) -> Iterator[PolicyRefused]:

@@ -24,8 +24,6 @@ from zerosum.site.service import Service
 if sys.platform != "win32":
     import fcntl
 
-_MOST_CONNECTIONS = 64
-
 
 class _Handler(socketserver.BaseRequestHandler):
     server: Server
@@ -58,8 +56,10 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = False
     request_queue_size = 128
 
-    def __init__(self, path: Path, service: Service, *, frame_bytes: int, seconds: float) -> None:
-        self.service, self.frame_bytes, self.seconds = service, frame_bytes, seconds
+    def __init__(
+        self, path: Path, service: Service, *, frame_bytes: int, seconds: float, connections: int = 64
+    ) -> None:
+        self.service, self.frame_bytes, self.seconds, self.connections = service, frame_bytes, seconds, connections
         self._open: set[socket.socket] = set()
         self._mutex = threading.Lock()
         self._path = path
@@ -70,7 +70,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     def verify_request(self, request: socket.socket, client_address: object) -> bool:  # type: ignore[override]
         with self._mutex:
-            if len(self._open) >= _MOST_CONNECTIONS:
+            if len(self._open) >= self.connections:
                 return False
             self._open.add(request)
             return True

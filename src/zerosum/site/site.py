@@ -146,7 +146,7 @@ class Site:
         spend = self._spend(plan, round, attempt, asked, steps)
         books.record(spend, self.policy.cap, plan.digest(), in_words(plan))
 
-    def _unpaid(self, plan: Plan) -> list[Spend]:
+    def unpaid(self, plan: Plan) -> list[Spend]:
         """What a plan still costs this site."""
         standing = self._books().standing(plan.study, plan.digest())
         return unpaid(plan, self._position(plan), standing)
@@ -220,7 +220,7 @@ class Site:
         """Everything that can be refused is refused here, before any data is used; nothing is spent."""
         self._review(plan)
         if plan.scheme.facts.noisy:
-            self._books().check(self._unpaid(plan), self.policy.cap)
+            self._books().check(self.unpaid(plan), self.policy.cap)
 
     def _review(self, plan: Plan) -> None:
         position = own_position(plan, self.name, self.identity)

@@ -69,6 +69,7 @@ class PrivacyTable(_Table):
 class CoalitionTable(_Table):
     colluders: int | None = None
     dropouts: int = 0
+    absences: int = 0
 
 
 class SchemeTable(_Table):
@@ -299,6 +300,7 @@ class Study(_Table):
             calibration=self.privacy.calibration,
             seed=self.privacy.random_state,
             attempts=self.privacy.attempts,
+            absences=self.coalition.absences,
         )
         return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 

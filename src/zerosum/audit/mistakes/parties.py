@@ -50,7 +50,7 @@ SITE = [
     Fault(
         "first-release-checked",
         "of a study only the first release is held against the cap before a site agrees",
-        (Edit("site.site:Site._unpaid", "range(begun + 1, len(plan.releases))", "range(begun + 1, 1)"),),
+        (Edit("site.costs:unpaid", "range(begun + 1, len(plan.releases))", "range(begun + 1, 1)"),),
     ),
     Fault(
         "record-study",
@@ -212,8 +212,8 @@ SITE = [
         (
             Edit(
                 "site.policy:Policy._review_roster",
-                "if site.identity != self.roster[site.name]:",
-                "if site.identity not in (None, self.roster[site.name]):",
+                "if site.identity not in ((known,) if isinstance(known, str) else known):",
+                "if site.identity not in (None, *((known,) if isinstance(known, str) else known)):",
             ),
         ),
     ),
