@@ -61,7 +61,7 @@ def ask(path: Path, study: bytes, frame: bytes) -> bytes:
         write(stream, study, frame)
         arrived = read(stream, MOST)
     assert arrived is not None
-    return arrived[1]
+    return bytes(arrived[1])
 
 
 def test_frames_of_a_study_over_one_connection(tmp_path: Path) -> None:

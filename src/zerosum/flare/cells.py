@@ -18,6 +18,8 @@ from nvflare.apis.signal import Signal
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
+from zerosum.protocol.codec import Frame
+
 CHANNEL, FRAME, PING = "zerosum", "frame", "ping"
 _PING_SECONDS = 2.0
 
@@ -37,7 +39,7 @@ class Cells:
     def close(self) -> None:
         self._pool.shutdown(wait=False)
 
-    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
         asked = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
         for done in as_completed(asked):
             name, reply = asked.pop(done), done.result()
@@ -45,7 +47,7 @@ class Cells:
                 raise Interrupted("FLARE is ending the job: submit it again to go on")
             yield name, reply
 
-    def _carry(self, name: str, frame: bytes) -> bytes | None:
+    def _carry(self, name: str, frame: bytes) -> Frame | None:
         if name not in self._targets:
             return None
         end = time.monotonic() + self._seconds
@@ -57,7 +59,7 @@ class Cells:
             progress_wait_cb=lambda: time.monotonic() < end and self._alive(name),
         )
         code, payload = reply.get_header(MessageHeaderKey.RETURN_CODE), reply.payload
-        return bytes(payload) if code == ReturnCode.OK and payload is not None else None
+        return payload if code == ReturnCode.OK and isinstance(payload, Frame) else None
 
     def _alive(self, name: str) -> bool:
         reply = self._send(name, PING, b"", _PING_SECONDS)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zerosum.errors import BadInput, Malformed
+from zerosum.protocol.codec import Frame
 
 NO_STUDY = bytes(32)
 
@@ -27,13 +28,13 @@ _CHUNK = 1 << 20
 _LONGEST_PATH = 100  # bytes that every system takes as the name of a socket
 
 
-def write(stream: socket.socket, study: bytes, frame: bytes) -> None:
+def write(stream: socket.socket, study: bytes, frame: Frame) -> None:
     stream.sendall(_HEAD.pack(len(frame), study))
     if frame:
         stream.sendall(frame)
 
 
-def read(stream: socket.socket, most: int) -> tuple[bytes, bytes] | None:
+def read(stream: socket.socket, most: int) -> tuple[bytes, Frame] | None:
     """The study and the frame that come next, or None where the other side has gone away.
 
     Memory is taken as bytes arrive, not as they are announced, and a frame that is announced too large is not read.
@@ -48,14 +49,14 @@ def read(stream: socket.socket, most: int) -> tuple[bytes, bytes] | None:
     return None if frame is None else (study, frame)
 
 
-def _exactly(stream: socket.socket, length: int) -> bytes | None:
+def _exactly(stream: socket.socket, length: int) -> bytearray | None:
     data = bytearray()
     while len(data) < length:
         part = stream.recv(min(_CHUNK, length - len(data)))
         if not part:
             return None
         data += part
-    return bytes(data)
+    return data
 
 
 def connect(path: Path, seconds: float) -> socket.socket:

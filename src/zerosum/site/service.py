@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from zerosum.errors import AwaitingConsent, BadData, BadInput, Misdirected, NotAgreed, PolicyRefused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.units import Units
-from zerosum.protocol.codec import decode_message, encode
+from zerosum.protocol.codec import Frame, decode_message, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Reply
 from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
@@ -36,6 +36,7 @@ class _Session:
     plan: Plan
     lock: threading.Lock = field(default_factory=threading.Lock)
     site: Site | None = None  # once its data are read
+    consented: bool = False
     released: set[tuple[int, int]] = field(default_factory=set)
 
 
@@ -63,7 +64,7 @@ class Service:
     def close(self) -> None:
         self._ledger.close()
 
-    def answer(self, study: bytes, frame: bytes) -> bytes:
+    def answer(self, study: bytes, frame: Frame) -> bytes:
         """The reply to one frame, which came as one of a study."""
         digest = study.hex()
         return encode(guarded(self.name, lambda: self._handle(digest, frame), lambda error: self.refuse(error, digest)))
@@ -75,7 +76,7 @@ class Service:
         if not isinstance(error, AwaitingConsent):  # said once, when the plan came
             self._log.refused(error, None if session is None else session.plan)
 
-    def _handle(self, digest: str, frame: bytes) -> Reply:
+    def _handle(self, digest: str, frame: Frame) -> Reply:
         message = decode_message(frame)
         decision = self._consents.decision(digest)
         plan = message.plan if isinstance(message, Propose) else None
@@ -126,8 +127,10 @@ class Service:
         plan = session.plan
         position = own_position(plan, self.name, self.identity)
         if isinstance(reply, Consent):
-            session.released.clear()
-            self._log.write("consented", consent_in_words(plan, position), plan)
+            if not (isinstance(message, Propose) and message.keep and session.consented):
+                session.released.clear()
+                self._log.write("consented", consent_in_words(plan, position), plan)
+            session.consented = True
         elif isinstance(reply, Contribution) and isinstance(message, Contribute):
             key = message.round, message.attempt
             words = release_in_words(plan, position, *key, message.request)
