@@ -16,6 +16,7 @@ from zerosum.errors import (
     AwaitingConsent,
     Forged,
     Inconsistent,
+    LedgerRefused,
     Misdirected,
     NotAgreed,
     OutOfTurn,
@@ -179,6 +180,14 @@ def test_more_than_was_consented_to_within_the_plan(tmp_path: Path) -> None:
         assert [bytes(a.payload) == bytes(b.payload) for a, b in zip(first, again, strict=True)] == [True] * 4  # type: ignore[union-attr]
         smaller = PrivateSum(VectorSum(columns=2, clip=0.5))
         assert refusals(made, plan, Contribute(0, 0, smaller)) == {Inconsistent}
+        assert spent(made) == [1] * 4
+        for service in made:  # a second coordinator with the same plan makes everybody set up anew, and gets nothing
+            assert isinstance(tell(service, plan, Propose(plan)), Consent)
+        set_up(made, plan)
+        assert refusals(made, plan, Contribute(0, 0, REQUEST)) <= {LedgerRefused, OutOfTurn}
+        for service in made:  # and a consent that is withdrawn holds from the next message on
+            service._consents.decide(plan.digest(), "refused")
+        assert refusals(made, plan, Contribute(0, 1, REQUEST)) == {PolicyRefused}
         assert spent(made) == [1] * 4
 
 

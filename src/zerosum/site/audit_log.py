@@ -9,6 +9,7 @@ Tested in tests/site/test_service.py.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -38,13 +39,14 @@ class AuditLog:
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
         if plan is not None:
             line |= {"study": plan.study, "plan": plan.digest()}
-        text = json.dumps(line | {"words": words} | more) + "\n"
+        line_bytes = (json.dumps(line | {"words": words} | more) + "\n").encode()
         try:
             with self._mutex:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 try:
-                    os.write(handle, text.encode())
+                    if os.write(handle, line_bytes) < len(line_bytes):  # a disk that is nearly full takes a part
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(handle)
                 finally:
                     os.close(handle)
