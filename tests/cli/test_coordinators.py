@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +18,7 @@ from zerosum.arrays import Floats
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess, Loses
-from zerosum.errors import Abandoned, BadInput, BadStudy, Refused
+from zerosum.errors import Abandoned, BadInput, BadStudy, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_message
 from zerosum.protocol.messages import Message, Secure
@@ -25,7 +26,7 @@ from zerosum.report.record import Result, write_whole
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study import Study, execute
-from zerosum.study.coordinating import Settings, begin, coordinate
+from zerosum.study.coordinating import Connect, Settings, begin, coordinate
 from zerosum.study.site_data import load_for
 
 
@@ -235,35 +236,56 @@ def die_soon(folder: Path, which: float, when: float) -> None:
     coordinate(folder, lambda sites: None, killer)
 
 
+class Gone(Exception):
+    """A coordinator's process ended."""
+
+
+class Ending:
+    """The coordinator's process ends when frames of a phase are about to go out for the n-th time."""
+
+    def __init__(self, engine: Engine, at: str, times: int) -> None:
+        self._engine, self._at, self._times = engine, at, times
+
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
+        self._times -= phase(decode_message(next(iter(frames.values())))) == self._at
+        if self._times == 0:
+            raise Gone
+        return self._engine.exchange(frames)
+
+
+def ending(state: Path, at: str, times: int) -> Connect:
+    @contextmanager
+    def connect(plan: Plan) -> Iterator[Engine]:
+        with Settings.load(state).connect(plan) as engine:
+            yield Ending(engine, at, times)
+
+    return connect
+
+
+def test_a_coordinator_restored_from_a_backup_gets_nothing_again(deployment: Deployment) -> None:
+    """Its sites have gone on: they refuse what is over, and nothing is spent twice."""
+    folder, name = deployment.folder, "backup"
+    parameters = "n_clusters = 2\nrounds = 6"
+    study = deployment.study("k-means", name=name, attempts=1, parameters=parameters, seed=None)
+    plan = begin(settings(deployment, study, name), folder / name)
+    with pytest.raises(Gone):
+        coordinate(folder / name, lambda sites: None, connect=ending(folder / name, "open", 3))
+    shutil.copytree(folder / name, folder / "restored")
+    assert coordinate(folder / name, lambda sites: None).participants == (NAMES,) * plan.rounds
+    before = {each: deployment.spent(each) for each in NAMES}
+    with pytest.raises(ZerosumError, match="is over"):
+        coordinate(folder / "restored", lambda sites: None)
+    assert {each: deployment.spent(each) for each in NAMES} == before
+
+
 def test_a_site_that_restarted_with_the_coordinator_costs_an_attempt(deployment: Deployment) -> None:
     """Its keys are gone, so everybody makes new ones, and the round that was under way is asked again as bought."""
     folder, name = deployment.folder, "both"
     study = deployment.study(name=name, attempts=1, seed=None)
     plan = begin(settings(deployment, study, name), folder / name)
     before = {each: len(deployment.spent(each)) for each in NAMES}
-    known = Settings.load(folder / name)
-
-    class Gone(Exception):
-        pass
-
-    class Ending:
-        """The coordinator's process ends when it is about to have the list signed."""
-
-        def __init__(self, engine: Engine) -> None:
-            self._engine = engine
-
-        def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
-            if phase(decode_message(next(iter(frames.values())))) == "sign":
-                raise Gone
-            return self._engine.exchange(frames)
-
-    @contextmanager
-    def connect(plan: Plan) -> Iterator[Engine]:
-        with known.connect(plan) as engine:
-            yield Ending(engine)
-
     with pytest.raises(Gone):
-        coordinate(folder / name, lambda sites: None, connect=connect)
+        coordinate(folder / name, lambda sites: None, connect=ending(folder / name, "sign", 1))
     deployment.kill("south")
     deployment.start("south")
     result = coordinate(folder / name, lambda sites: None)
