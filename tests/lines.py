@@ -86,7 +86,7 @@ class Lines:
     def close(self) -> None:
         for carrier in self._carriers.values():
             carrier.kill()
-            carrier.wait()
+            carrier.communicate()
         for space in (self.hub, *self._spaces.values()):
             ip("netns", "del", space)
 

@@ -62,8 +62,9 @@ def conduct(
     thrown into the program as `Abandoned`: one that catches it goes on with its next planned release, any other ends
     the study. What was spent stays spent either way.
 
-    With a journal, the program is first given what is written there, and sites are asked from where it ends: a round
-    that was under way is tried again as the next attempt. A study that is over asks nobody.
+    With a journal, the program is first given what is written there, and sites are asked from where it ends. A round
+    that was under way goes on where its sum is masked and all sites have their keys still, which say again what they
+    said; else it is tried again as the next attempt. A study that is over asks nobody.
     """
     if journal is not None and journal.plan.digest() != plan.digest():
         raise Refused(f"the journal {journal.path} is of another plan")

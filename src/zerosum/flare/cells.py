@@ -1,6 +1,6 @@
 """The engine over FLARE's job cells: one buffer a message, replies as they come.
 
-A site that computes may take as long as the time-out; one whose relay no longer answers a ping is lost in seconds. A
+A site that computes may take as long as the time-out; one whose relay no longer answers pings is lost in seconds. A
 loss that is seen while FLARE itself ends the job is none: the exchange is interrupted, nothing is written down, and a
 new job resumes the study.
 
@@ -22,6 +22,8 @@ from zerosum.protocol.codec import Frame
 
 CHANNEL, FRAME, PING = "zerosum", "frame", "ping"
 _PING_SECONDS = 2.0
+_PINGS = 4  # without an answer, until a site is lost
+_TRIES = 3
 
 
 class Interrupted(Exception):
@@ -51,19 +53,28 @@ class Cells:
         if name not in self._targets:
             return None
         end = time.monotonic() + self._seconds
-        reply = self._send(
-            name,
-            FRAME,
-            self._study + frame,
-            min(_PING_SECONDS, self._seconds),
-            progress_wait_cb=lambda: time.monotonic() < end and self._alive(name),
-        )
-        code, payload = reply.get_header(MessageHeaderKey.RETURN_CODE), reply.payload
-        return payload if code == ReturnCode.OK and isinstance(payload, Frame) else None
+        for _ in range(_TRIES):  # what did not get through is sent again: a site says the same to the same frame
+            reply = self._send(
+                name,
+                FRAME,
+                self._study + frame,
+                min(_PING_SECONDS, self._seconds),
+                progress_wait_cb=lambda: time.monotonic() < end and self._alive(name),
+            )
+            code, payload = reply.get_header(MessageHeaderKey.RETURN_CODE), reply.payload
+            if code == ReturnCode.OK and isinstance(payload, Frame):
+                return payload
+            if code != ReturnCode.TIMEOUT or time.monotonic() > end or not self._alive(name):
+                return None
+        return None
 
     def _alive(self, name: str) -> bool:
-        reply = self._send(name, PING, b"", _PING_SECONDS)
-        return bool(reply.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.OK)
+        """Whether a relay answers one of several pings: a busy machine is slow, one that is gone is unreachable."""
+        for _ in range(_PINGS):
+            code = self._send(name, PING, b"", _PING_SECONDS).get_header(MessageHeaderKey.RETURN_CODE)
+            if code != ReturnCode.TIMEOUT:
+                return bool(code == ReturnCode.OK)
+        return False
 
     def _send(self, name: str, topic: str, payload: bytes, seconds: float, **more: Any) -> Any:
         return self._cell.send_request(

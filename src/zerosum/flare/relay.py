@@ -43,6 +43,8 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="zerosum-relay")
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        if event_type == EventType.END_RUN:
+            self._pool.shutdown(wait=False, cancel_futures=True)
         if event_type != EventType.START_RUN:
             return
         cell, server = fl_ctx.get_engine().get_cell(), f"server.{fl_ctx.get_job_id()}"
