@@ -135,6 +135,21 @@ def test_so_many_connections_and_no_more(tmp_path: Path) -> None:
             stream.close()
 
 
+def test_fifty_studies_one_after_the_other_leave_nothing_open(tmp_path: Path) -> None:
+    request = QUESTION.requests(Adjacency.REPLACE_ONE)[0]
+    with serving(tmp_path) as (path, service):
+        open_files = []
+        for n in range(50):
+            plan = make("local", study=f"study {n}", epsilon=1.0)
+            study = bytes.fromhex(plan.digest())
+            assert isinstance(decode_reply(ask(path, study, encode(Propose(plan)))), Consent)
+            assert not isinstance(decode_reply(ask(path, study, encode(Contribute(0, 0, request)))), Refusal)
+            open_files.append(len(list(Path("/proc/self/fd").iterdir())))
+        assert len(service._sessions) == 8
+        assert max(open_files[10:]) <= max(open_files[:10]) + 4  # connections that are just being closed
+        assert len(service._ledger.entries()) == 50
+
+
 def test_one_process_for_a_state_folder(tmp_path: Path) -> None:
     with only_one(tmp_path / "state"):
         assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700

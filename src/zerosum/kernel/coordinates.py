@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 
+_LARGE = 500  # columns beyond which a matrix is gone through row by row: an index takes three times its coordinates
+
 
 def size(columns: int, order: int = 2) -> int:
     """How many distinct entries a symmetric array has.
@@ -46,9 +48,9 @@ def pack(symmetric: Floats) -> Floats:
     >>> pack(np.array([[1.0, 2.0], [2.0, 3.0]])).round(4).tolist()
     [1.0, 2.8284, 3.0]
     """
-    if symmetric.ndim == 2:  # row by row: an index of a large matrix takes three times its coordinates
+    if symmetric.ndim == 2 and len(symmetric) > _LARGE:
         columns, at = symmetric.shape[0], 0
-        packed = np.empty(size(columns), dtype=symmetric.dtype)
+        packed = np.empty(size(columns))
         for row in range(columns):
             packed[at] = symmetric[row, row]
             np.multiply(symmetric[row, row + 1 :], math.sqrt(2), out=packed[at + 1 : at + columns - row])
@@ -78,7 +80,7 @@ def unpack(coordinates: Floats, columns: int, order: int = 2) -> Floats:
     True
     """
     array = np.empty((columns,) * order)
-    if order == 2:
+    if order == 2 and columns > _LARGE:
         at = 0
         for row in range(columns):
             array[row, row] = coordinates[at]
@@ -88,6 +90,10 @@ def unpack(coordinates: Floats, columns: int, order: int = 2) -> Floats:
         return array
     index, roots = _layout(columns, order)
     values = coordinates / roots
+    if order == 2:
+        array[index[0], index[1]] = values
+        array[index[1], index[0]] = values
+        return array
     from itertools import permutations
 
     for axes in permutations(range(order)):
