@@ -46,5 +46,5 @@ def test_it_has_an_attempt_for_every_round(tmp_path: Path) -> None:
     plan = pin(make("secure-sum"), sites)
     sums = SecureSums(plan, lambda messages: iter(()))
     with pytest.raises(Abandoned):
-        sums.set_up()  # nobody answers
+        sums.advertised()  # nobody answers
     assert np.isfinite(plan.rounds)
