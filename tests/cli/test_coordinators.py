@@ -241,25 +241,44 @@ class Gone(Exception):
 
 
 class Ending:
-    """The coordinator's process ends when frames of a phase are about to go out for the n-th time."""
+    """The coordinator's process ends when frames of a phase are about to go out for the n-th time. Until then one site
+    is not reached by requests for contributions."""
 
-    def __init__(self, engine: Engine, at: str, times: int) -> None:
-        self._engine, self._at, self._times = engine, at, times
+    def __init__(self, engine: Engine, at: str, times: int, away: str) -> None:
+        self._engine, self._at, self._times, self._away = engine, at, times, away
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
-        self._times -= phase(decode_message(next(iter(frames.values())))) == self._at
+        now = phase(decode_message(next(iter(frames.values()))))
+        self._times -= now == self._at
         if self._times == 0:
             raise Gone
-        return self._engine.exchange(frames)
+        missed = self._away if now == "contribute" else ""
+        yield from self._engine.exchange({name: frame for name, frame in frames.items() if name != missed})
+        if missed in frames:
+            yield missed, None
 
 
-def ending(state: Path, at: str, times: int) -> Connect:
+def ending(state: Path, at: str, times: int, away: str = "") -> Connect:
     @contextmanager
     def connect(plan: Plan) -> Iterator[Engine]:
         with Settings.load(state).connect(plan) as engine:
-            yield Ending(engine, at, times)
+            yield Ending(engine, at, times, away)
 
     return connect
+
+
+@pytest.mark.parametrize("at", ["sign", "open"])
+def test_a_round_goes_on_with_the_list_that_sites_were_told(at: str, deployment: Deployment) -> None:
+    """A site that was not reached then is there again, and stays out of that round: nobody signs a second list."""
+    folder, name = deployment.folder, f"listed-{at}"
+    study = deployment.study(name=name)
+    begin(settings(deployment, study, name), folder / name)
+    with pytest.raises(Gone):
+        coordinate(folder / name, lambda sites: None, connect=ending(folder / name, at, 1, "east"))
+    result = coordinate(folder / name, lambda sites: None)
+    assert result.participants == (("north", "south", "west"),)
+    expected = in_process(deployment, study, folder / name, lambda site, m: site == "east" and phase(m) == "contribute")
+    assert same(estimate(folder / f"{name}-out"), expected)
 
 
 def test_a_coordinator_restored_from_a_backup_gets_nothing_again(deployment: Deployment) -> None:

@@ -241,8 +241,8 @@ class Journal:
                 if fields["round"] == len(self._rounds):
                     self._rounds.append(_Round(fields["request"]))
                 self._same(fields["round"], fields["request"])
-                self._rounds[fields["round"]].attempt = fields["attempt"]
-                self._rounds[fields["round"]].listed = None
+                if (known := self._rounds[fields["round"]]).attempt != fields["attempt"]:
+                    known.attempt, known.listed = fields["attempt"], None
                 self.extra = max(self.extra, fields["attempt"])
             case "session":
                 self.session = fields["session"]

@@ -80,9 +80,13 @@ class Site:
     @handle.register
     def _(self, message: Propose) -> Reply:
         plan = message.plan
-        self.review(plan)
         before = None if self._plan is None or self._session is None else self._plan.digest()
-        if not message.keep or before != plan.digest():
+        if (
+            message.keep and before == plan.digest()
+        ):  # each round is held against the cap as it comes
+            self._review(plan)
+        else:
+            self.review(plan)
             self._begin(plan)
         return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
 
