@@ -151,7 +151,7 @@ def test_a_client_and_then_the_whole_server_go_down(flare: Flare) -> None:
 def test_a_site_behind_a_proxy_works_and_cut_off_it_is_lost(flare: Flare, proxy: Proxy) -> None:
     assert set(proxy.asked) == {f"CONNECT localhost:{flare.port}"}
     carried = proxy.bytes
-    job, state = begin(flare, "proxied", 60)
+    job, state = begin(flare, "proxied", 30)
     submitted = flare.submit(job)
     wait_for_rounds(state, 3)
     assert proxy.bytes > carried + 10_000
@@ -160,7 +160,7 @@ def test_a_site_behind_a_proxy_works_and_cut_off_it_is_lost(flare: Flare, proxy:
     proxy.cut(False)
     assert flare.ended(submitted) == ["FINISHED:COMPLETED"]
     took = taken_part(flare, "proxied")
-    assert len(took) == 60
+    assert len(took) == 30
     assert "west" in took[0]
     assert [name for name in NAMES if any(name not in names for names in took)] == ["west"]
     each_round_once(flare, "proxied")

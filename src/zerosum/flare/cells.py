@@ -36,6 +36,7 @@ class Cells:
     def __init__(self, cell: Any, targets: Mapping[str, str], plan: str, abort: Signal, seconds: float) -> None:
         self._cell, self._targets, self._study = cell, dict(targets), bytes.fromhex(plan)
         self._abort, self._seconds = abort, seconds
+        self._silent: set[str] = set()  # did not answer a ping: one more is enough at the next exchange
         self._pool = ThreadPoolExecutor(max(len(self._targets), 1), thread_name_prefix="zerosum-site")
 
     def close(self) -> None:
@@ -52,6 +53,8 @@ class Cells:
     def _carry(self, name: str, frame: bytes) -> Frame | None:
         if name not in self._targets:
             return None
+        if name in self._silent and not self._alive(name, 1):
+            return None
         end = time.monotonic() + self._seconds
         for _ in range(_TRIES):  # what did not get through is sent again: a site says the same to the same frame
             reply = self._send(
@@ -59,22 +62,25 @@ class Cells:
                 FRAME,
                 self._study + frame,
                 min(_PING_SECONDS, self._seconds),
-                progress_wait_cb=lambda: time.monotonic() < end and self._alive(name),
+                progress_wait_cb=lambda: time.monotonic() < end and self._alive(name, _PINGS),
             )
             code, payload = reply.get_header(MessageHeaderKey.RETURN_CODE), reply.payload
             if code == ReturnCode.OK and isinstance(payload, Frame):
                 return payload
-            if code != ReturnCode.TIMEOUT or time.monotonic() > end or not self._alive(name):
+            if code != ReturnCode.TIMEOUT or time.monotonic() > end or name in self._silent:
                 return None
+        self._silent.add(name)
         return None
 
-    def _alive(self, name: str) -> bool:
+    def _alive(self, name: str, pings: int) -> bool:
         """Whether a relay answers one of several pings: a busy machine is slow, one that is gone is unreachable."""
-        for _ in range(_PINGS):
+        for _ in range(pings):
             code = self._send(name, PING, b"", _PING_SECONDS).get_header(MessageHeaderKey.RETURN_CODE)
             if code != ReturnCode.TIMEOUT:
-                return bool(code == ReturnCode.OK)
-        return False
+                break
+        alive = bool(code == ReturnCode.OK)
+        (self._silent.discard if alive else self._silent.add)(name)
+        return alive
 
     def _send(self, name: str, topic: str, payload: bytes, seconds: float, **more: Any) -> Any:
         return self._cell.send_request(

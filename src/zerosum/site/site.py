@@ -81,9 +81,7 @@ class Site:
     def _(self, message: Propose) -> Reply:
         plan = message.plan
         before = None if self._plan is None or self._session is None else self._plan.digest()
-        if (
-            message.keep and before == plan.digest()
-        ):  # each round is held against the cap as it comes
+        if message.keep and before == plan.digest():  # each round is held against the cap as it comes
             self._review(plan)
         else:
             self.review(plan)
