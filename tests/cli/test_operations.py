@@ -26,7 +26,7 @@ from zerosum.engines.base import Engine
 from zerosum.engines.sockets import Sockets
 from zerosum.errors import Abandoned, BadParameter, Refused
 from zerosum.kernel.plan import Plan
-from zerosum.protocol.codec import decode_message, decode_reply, encode
+from zerosum.protocol.codec import Frame, decode_message, decode_reply, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Refusal, Reply, Secure
 from zerosum.study import Study
 from zerosum.study.coordinating import Settings, begin, coordinate, leave_out
@@ -116,7 +116,7 @@ class Pausing:
     def __init__(self, engine: Engine, round: int, act: Callable[[], object]) -> None:
         self._engine, self._round, self._acts = engine, round, [act]
 
-    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
         message = decode_message(next(iter(frames.values())))
         if isinstance(message, Contribute) and message.round == self._round and self._acts:
             self._acts.pop()()
@@ -193,7 +193,7 @@ class Deaf:
     def __init__(self, engine: Engine, name: str, when: Callable[[Message], bool]) -> None:
         self._engine, self._name, self._when = engine, name, when
 
-    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
         message = decode_message(next(iter(frames.values())))
         for name, reply in self._engine.exchange(frames):
             yield name, None if name == self._name and self._when(message) else reply

@@ -43,7 +43,7 @@ class Frame:
         return np.column_stack(list(self._columns.values()))
 
 
-@parametrize_with_checks([StandardScaler(scheme="pooled", epsilon=20.0, random_state=0)])  # type: ignore[untyped-decorator]  # theirs
+@parametrize_with_checks([StandardScaler(scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")])  # type: ignore[untyped-decorator]  # theirs
 def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
     check(estimator)
 
@@ -70,8 +70,8 @@ def test_a_scaler_needs_public_ranges() -> None:
     with pytest.raises(BadParameter, match="public ranges"):
         StandardScaler(scheme="pooled", unit="record").fit(rows)
     with pytest.raises(BadParameter, match="belong together"):
-        StandardScaler(lower=0, random_state=0, scheme="pooled").fit(rows)
-    assert "read off the data" in StandardScaler(scheme="pooled", random_state=0).fit(rows).notes_[-1]
+        StandardScaler(lower=0, random_state=0, data="synthetic", scheme="pooled").fit(rows)
+    assert "read off the data" in StandardScaler(scheme="pooled", random_state=0, data="synthetic").fit(rows).notes_[-1]
 
 
 def frames() -> dict[str, Any]:

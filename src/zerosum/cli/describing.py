@@ -16,7 +16,7 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter
 from zerosum.protocol.progress import Progress
-from zerosum.report.record import check_target, privacy_report
+from zerosum.report.record import privacy_report, try_target
 from zerosum.report.sheets import records_of, sheets_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def describe(
     json_: Json = False,
 ) -> None:
     """Count, mean, spread, quartiles and proportions, by group, with intervals. It spends, unless --plan is given."""
-    from zerosum.study import Study, resolve
+    from zerosum.study import Study, resolve, room_of
 
     if len(files) == 1 and files[0].endswith(".toml"):
         given = (range_, levels, by, missing, missing_token, quantile, whole, epsilon, unit, unit_column)
@@ -81,12 +81,14 @@ def describe(
         terminal.show_report(report)
         return
     if out is not None:
-        check_target(out)
-    with terminal.observed() as observer:
+        try_target(out, room_of(planned))
+    with terminal.observed() as observer, terminal.interruptible():
         result = study.run(observer)
         if out is not None:
             observer(Progress("writing", 0, 1))
-            result.write(out)
+            with terminal.kept_anyway(result.kept):
+                result.write(out)
+            observer(Progress("writing", 1, 1))
     if json_:
         folder = {} if out is None else {"folder": str(out)}
         terminal.print_json(result.as_record() | {"table": records_of(result.estimate), "describe": said} | folder)
@@ -96,8 +98,10 @@ def describe(
         terminal.out.print(said[0].upper() + said[1:] + ".")
     for sentence in result.report.sentences():
         terminal.out.print(sentence)
-    if out is not None:
-        terminal.out.print(f"\nwritten to {out}", soft_wrap=True)
+    terminal.show_warnings(result.warnings)
+    places = [*([f"written to {out}"] if out is not None else []), *([f"kept as {result.kept}"] if result.kept else [])]
+    if places:
+        terminal.out.print("\n" + ", ".join(places), soft_wrap=True)
 
 
 def _parameters(

@@ -13,7 +13,7 @@ from typing import Literal
 from zerosum.engines.base import Engine
 from zerosum.errors import Abandoned, AwaitingConsent, BadMessage, Busy
 from zerosum.kernel.plan import Plan
-from zerosum.protocol.codec import decode_reply, encode
+from zerosum.protocol.codec import Frame, decode_reply, encode
 from zerosum.protocol.messages import Consent, Propose, Refusal
 
 Attendance = Literal["absent", "waits for its steward", "busy with other studies", "agreed"]
@@ -24,7 +24,7 @@ def gather(plan: Plan, engine: Engine, on_change: OnAttendance, *, seconds: floa
     """Return once every site of a plan has agreed to it. A refusal ends the study, and so does the time-out."""
     found: dict[str, Attendance] = {site.name: "absent" for site in plan.sites}
     told: dict[str, Attendance] = {}
-    end, frame = time.monotonic() + seconds, encode(Propose(plan))
+    end, frame = time.monotonic() + seconds, encode(Propose(plan, keep=True))
     while True:
         for name, reply in engine.exchange({name: frame for name, how in found.items() if how != "agreed"}):
             found[name] = _attendance(name, reply)
@@ -40,7 +40,7 @@ def gather(plan: Plan, engine: Engine, on_change: OnAttendance, *, seconds: floa
         time.sleep(every)
 
 
-def _attendance(name: str, frame: bytes | None) -> Attendance:
+def _attendance(name: str, frame: Frame | None) -> Attendance:
     if frame is None:
         return "absent"
     try:

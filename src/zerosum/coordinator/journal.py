@@ -51,6 +51,8 @@ _START = bytes(32)  # the digest before the first record
 @dataclass
 class _Round:
     request: str
+    attempt: int = 0  # the last one
+    listed: tuple[str, ...] | None = None  # whose vectors are in its secure sum, once that is settled
     release: tuple[int, int] | None = None  # where in the file, and how long
 
 
@@ -64,6 +66,7 @@ class Journal:
         """For `create`, `open` and `inspect`: read a journal from its beginning, and go on at its end."""
         self.path, self.finished, self.extra = path, False, 0
         self._writing, self._numbers, self._created = writing, numbers, plan
+        self.session: str | None = None  # digest of the sites' keys in the last set-up that was completed
         self._rounds: list[_Round] = []
         self._digest, self._end = _START, 0
         with _refusing(path):
@@ -89,8 +92,8 @@ class Journal:
             handle, name = tempfile.mkstemp(prefix=f".{NAME}-", dir=folder)  # mode 0600
             try:
                 with os.fdopen(handle, "wb") as file:
-                    record = _packed({"kind": "plan"}, plan.to_json())
-                    file.write(_MAGIC + _head(record, _chained(_START, record)) + record)
+                    record = _packed({"kind": "plan"}) + plan.to_json()
+                    file.write(_MAGIC + _head(len(record), _chained(_START, record)) + record)
                     file.flush()
                     os.fsync(file.fileno())
                 os.link(name, path)
@@ -149,6 +152,15 @@ class Journal:
         """Whether a round was asked, and what came of it is not known."""
         return round < len(self._rounds) and not self.settled(round)
 
+    def attempt(self, round: int) -> int:
+        """The last attempt at a round that was asked."""
+        return self._rounds[round].attempt
+
+    def listed(self, round: int, attempt: int) -> tuple[str, ...] | None:
+        """Whose vectors the sites were told are in the sum of an attempt, if they were told."""
+        known = self._rounds[round] if round < len(self._rounds) else None
+        return known.listed if known is not None and known.attempt == attempt else None
+
     def recall(self, round: int, request: str) -> Release:
         """What came of a settled round; the program must have asked for the same."""
         self._same(round, request)
@@ -187,6 +199,16 @@ class Journal:
         """Before anything is sent."""
         self._write({"kind": "asked", "round": round, "attempt": attempt, "request": request})
 
+    def set_up(self, session: str) -> None:
+        """Once the secure sum is set up, and before any round is asked under its keys."""
+        if session != self.session:
+            self._write({"kind": "session", "session": session})
+
+    def settled_list(self, round: int, attempt: int, names: Sequence[str]) -> None:
+        """Before sites are told whose vectors are in a sum: they sign one list and no other."""
+        if self.listed(round, attempt) is None:
+            self._write({"kind": "listed", "round": round, "attempt": attempt, "names": list(names)})
+
     def released(self, round: int, release: Release) -> None:
         """Before the program sees it."""
         fields = {"kind": "release", "round": round, "noise_std": release.noise_std, "units": release.units}
@@ -194,7 +216,7 @@ class Journal:
         if not self._numbers:
             self._write(fields | {"kept": False})
             return
-        self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").tobytes())
+        self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").reshape(-1).view(np.uint8).data)
 
     def leave_out(self, names: Sequence[str]) -> None:
         """Go on without these sites, before anything is asked; refused where the plan does not allow it."""
@@ -208,16 +230,17 @@ class Journal:
         if self._writing and not self.finished:
             self._write({"kind": "done"})
 
-    def _write(self, fields: dict[str, Any], numbers: bytes = b"") -> None:
-        record = _packed(fields, numbers)
-        digest = _chained(self._digest, record)
+    def _write(self, fields: dict[str, Any], numbers: bytes | memoryview = b"") -> None:
+        text = _packed(fields)
+        length, digest = len(text) + len(numbers), _chained(self._digest, text, numbers)
         with _refusing(self.path):
             at = self._file.seek(self._end)
-            self._file.write(_head(record, digest) + record)
+            self._file.write(_head(length, digest) + text)
+            self._file.write(numbers)
             self._file.flush()
             os.fsync(self._file.fileno())
-        self._take(fields, at + _HEAD.size, len(record))
-        self._digest, self._end = digest, at + _HEAD.size + len(record)
+        self._take(fields, at + _HEAD.size, length)
+        self._digest, self._end = digest, at + _HEAD.size + length
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -274,7 +297,13 @@ class Journal:
                 if fields["round"] == len(self._rounds):
                     self._rounds.append(_Round(fields["request"]))
                 self._same(fields["round"], fields["request"])
+                if (known := self._rounds[fields["round"]]).attempt != fields["attempt"]:
+                    known.attempt, known.listed = fields["attempt"], None
                 self.extra = max(self.extra, fields["attempt"])
+            case "session":
+                self.session = fields["session"]
+            case "listed":
+                self._rounds[fields["round"]].listed = tuple(fields["names"])
             case "release":
                 self._rounds[fields["round"]].release = at, length
             case "without":
@@ -293,8 +322,8 @@ class Journal:
         return BadInput(f"the journal {self.path} is damaged: {how}")
 
 
-def _packed(fields: dict[str, Any], numbers: bytes) -> bytes:
-    return json.dumps(fields).encode() + b"\n" + numbers
+def _packed(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
 
 
 def _unpacked(record: bytes) -> tuple[dict[str, Any], bytes]:
@@ -303,16 +332,19 @@ def _unpacked(record: bytes) -> tuple[dict[str, Any], bytes]:
     return fields, numbers
 
 
-def _head(record: bytes, digest: bytes) -> bytes:
-    return _HEAD.pack(len(record), _mark(len(record)), digest)
+def _head(length: int, digest: bytes) -> bytes:
+    return _HEAD.pack(length, _mark(length), digest)
 
 
 def _mark(length: int) -> bytes:
     return hashlib.sha256(b"length" + length.to_bytes(8, "big")).digest()[:8]
 
 
-def _chained(before: bytes, record: bytes) -> bytes:
-    return hashlib.sha256(before + record).digest()
+def _chained(before: bytes, *parts: bytes | memoryview) -> bytes:
+    chain = hashlib.sha256(before)
+    for part in parts:
+        chain.update(part)
+    return chain.digest()
 
 
 def _sync_folder(folder: Path) -> None:

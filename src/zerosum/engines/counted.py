@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zerosum.engines.base import Engine
+from zerosum.protocol.codec import Frame
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Counted:
     def __init__(self, engine: Engine, traffic: Traffic) -> None:
         self._engine, self._traffic = engine, traffic
 
-    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
         traffic, began = self._traffic, time.monotonic()
         traffic.exchanges += 1
         traffic.bytes_out += sum(map(len, frames.values()))

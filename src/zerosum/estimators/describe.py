@@ -14,12 +14,12 @@ import numpy as np
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.estimators.base import Tables
+from zerosum.estimators.base import DataMark, Tables
 from zerosum.estimators.tables import Levels, TableEstimator
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class _Grouped(TableEstimator):
@@ -100,8 +100,13 @@ class Describe(_Grouped):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -136,7 +141,7 @@ class Describe(_Grouped):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.column_stack([rng.normal(50, 10, 500), rng.integers(0, 2, 500)]) for _ in range(3)]
-    >>> table = Describe(ranges={"x0": (20, 90)}, levels={"x1": [0, 1]}, by="x1", random_state=0).fit(sites)
+    >>> table = Describe(ranges={"x0": (20, 90)}, levels={"x1": [0, 1]}, by="x1", random_state=0, data="synthetic").fit(sites)
     >>> table.groups_, bool(abs(table.mean_[0, 0] - 50) < 3)
     (('all', 'x1 = 0', 'x1 = 1'), True)
     """
@@ -163,6 +168,8 @@ class Describe(_Grouped):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -173,6 +180,8 @@ class Describe(_Grouped):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.ranges = ranges
         self.levels = levels
@@ -245,8 +254,13 @@ class Quantiles(_Grouped):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -277,7 +291,7 @@ class Quantiles(_Grouped):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [rng.normal(120, 15, (800, 1)) for _ in range(3)]
-    >>> found = Quantiles(ranges={"x0": (80, 200)}, random_state=0).fit(sites)
+    >>> found = Quantiles(ranges={"x0": (80, 200)}, random_state=0, data="synthetic").fit(sites)
     >>> bool(np.all(np.abs(found.quantiles_[0, 0] - [110, 120, 130]) < 4))
     True
     """
@@ -302,6 +316,8 @@ class Quantiles(_Grouped):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -312,6 +328,8 @@ class Quantiles(_Grouped):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.ranges = ranges
         self.levels = levels

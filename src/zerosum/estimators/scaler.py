@@ -17,11 +17,11 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
-from zerosum.estimators.base import RangedEstimator, Tables
+from zerosum.estimators.base import DataMark, RangedEstimator, Tables
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class StandardScaler(OneToOneFeatureMixin, TransformerMixin, RangedEstimator):  # type: ignore[misc]  # sklearn is untyped
@@ -58,8 +58,13 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, RangedEstimator):  
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -90,7 +95,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, RangedEstimator):  
 
     >>> rng = np.random.default_rng(0)
     >>> sites = {name: rng.normal([50, 120], [10, 15], size=(900, 2)) for name in ("north", "east", "south")}
-    >>> scaler = StandardScaler(lower=[0, 50], upper=[100, 250], random_state=0).fit(sites)
+    >>> scaler = StandardScaler(lower=[0, 50], upper=[100, 250], random_state=0, data="synthetic").fit(sites)
     >>> bool(np.all(np.abs(scaler.transform(sites["north"]).std(axis=0) - 1) < 0.2))
     True
     """
@@ -113,6 +118,8 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, RangedEstimator):  
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -123,6 +130,8 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, RangedEstimator):  
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.lower = lower
         self.upper = upper

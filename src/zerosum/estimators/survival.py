@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import Tables
+from zerosum.estimators.base import DataMark, Tables
 from zerosum.estimators.tables import Levels, TableEstimator
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class SurvivalCurve(TableEstimator):
@@ -61,8 +61,13 @@ class SurvivalCurve(TableEstimator):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -101,7 +106,7 @@ class SurvivalCurve(TableEstimator):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.column_stack([rng.exponential(5, 600), np.ones(600)]) for _ in range(3)]
-    >>> curve = SurvivalCurve(edges=range(11), random_state=0).fit(sites)
+    >>> curve = SurvivalCurve(edges=range(11), random_state=0, data="synthetic").fit(sites)
     >>> bool(abs(curve.survival_[0, 4] - np.exp(-1)) < 0.1)
     True
     """
@@ -126,6 +131,8 @@ class SurvivalCurve(TableEstimator):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -136,6 +143,8 @@ class SurvivalCurve(TableEstimator):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.edges = edges
         self.time = time

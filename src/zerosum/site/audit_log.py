@@ -42,14 +42,14 @@ class AuditLog:
         if plan is not None:
             line |= {"study": plan.study, "plan": plan.digest()}
         line |= {"words": words} | more
-        text = json.dumps(line) + "\n"
+        text = (json.dumps(line) + "\n").encode()
         try:
             with self._mutex:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 try:
-                    if os.write(handle, text.encode()) < len(text):  # json.dumps writes ASCII
-                        raise OSError(errno.ENOSPC, "the line was cut short")
+                    if os.write(handle, text) < len(text):  # a disk that is nearly full takes a part
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(handle)
                 finally:
                     os.close(handle)

@@ -1,7 +1,7 @@
 """A site's socket: owner-only, in its state folder. A connection is a stream of frames, each answered in turn.
 
 Nothing that arrives ends the process. A frame that is too large is refused and its connection closed; one that takes
-longer than the time-out is dropped. Stopping lets what is being answered be answered.
+longer than the time-out, be it byte by byte, is dropped. Stopping lets what is being answered be answered.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Handler(socketserver.BaseRequestHandler):
     def _answer(self, stream: socket.socket) -> bool:
         service = self.server.service
         try:
-            arrived = read(stream, self.server.frame_bytes)
+            arrived = read(stream, self.server.frame_bytes, self.server.seconds)
         except Malformed as error:
             service.refuse(error)
             write(stream, NO_STUDY, encode(Refusal(service.name, error)))
@@ -108,11 +108,11 @@ def only_one(folder: Path) -> Iterator[None]:
     """A state folder is one process's."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
         file: BinaryIO = (folder / "lock").open("ab")
     except OSError as error:
         raise BadInput(f"the state folder {folder} cannot be used: {error.strerror or error}") from error
     with file:
-        folder.chmod(0o700)
         if sys.platform != "win32":
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -31,7 +31,7 @@ from zerosum.errors import (
 )
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.units import Units
-from zerosum.protocol.codec import decode_message, encode
+from zerosum.protocol.codec import Frame, decode_message, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Reply
 from zerosum.secagg.keys import Identity
 from zerosum.site.account import Spend
@@ -53,6 +53,7 @@ class _Session:
     plan: Plan
     lock: threading.Lock = field(default_factory=threading.Lock)
     site: Site | None = None  # once its data are read
+    consented: bool = False
     released: set[tuple[int, int]] = field(default_factory=set)
     agreed: bool = False
     used: float = field(default_factory=time.monotonic)
@@ -97,7 +98,7 @@ class Service:
     def close(self) -> None:
         self._ledger.close()
 
-    def answer(self, study: bytes, frame: bytes) -> bytes:
+    def answer(self, study: bytes, frame: Frame) -> bytes:
         """The reply to one frame, which came as one of a study."""
         digest = study.hex()
         reply = guarded(self.name, lambda: self._handle(digest, frame), lambda error: self.refuse(error, digest))
@@ -115,7 +116,7 @@ class Service:
         if not isinstance(error, AwaitingConsent):  # said once, when the plan came
             self._log.refused(error, None if session is None else session.plan)
 
-    def _handle(self, digest: str, frame: bytes) -> Reply:
+    def _handle(self, digest: str, frame: Frame) -> Reply:
         message = decode_message(frame)
         decision = self._consents.decision(digest)
         if decision == "refused":
@@ -241,8 +242,10 @@ class Service:
         plan = session.plan
         position = own_position(plan, self.name, self._identity(plan))
         if isinstance(reply, Consent):
-            session.released.clear()
-            self._log.write("consented", consent_in_words(plan, position), plan)
+            if not (isinstance(message, Propose) and message.keep and session.consented):
+                session.released.clear()
+                self._log.write("consented", consent_in_words(plan, position), plan)
+            session.consented = True
         elif isinstance(reply, Contribution) and isinstance(message, Contribute):
             key = message.round, message.attempt
             words = release_in_words(plan, position, *key, message.request)

@@ -31,6 +31,7 @@ from zerosum.protocol.messages import (
     Contribute,
     Contribution,
     Message,
+    NoiseInput,
     Prepare,
     Prepared,
     Propose,
@@ -82,12 +83,20 @@ class Site:
     @handle.register
     def _(self, message: Propose) -> Reply:
         plan = message.plan
-        self.review(plan)
+        before = None if self._plan is None or self._session is None else self._plan.digest()
+        if message.keep and before == plan.digest():  # each round is held against the cap as it comes
+            self._review(plan)
+        else:
+            self.review(plan)
+            self._begin(plan)
+        return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
+
+    def _begin(self, plan: Plan) -> None:
+        """New secrets for a plan, and nothing answered under them."""
         secure = plan.scheme.facts.secure
         self._session = SiteSession(roster(plan), self._position(plan), self.identity) if secure else None
         self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
         self._masked_in = None
-        return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
 
     @handle.register
     def _(self, message: Secure) -> Reply:
@@ -123,14 +132,19 @@ class Site:
         if (again := self._again(Contribute, round, attempt, asked)) is not None:
             return again
         self._fits(plan, round, message.request)
+        hidden = plan.law(round).mechanism is NoiseMechanism.MASKED
+        if hidden:  # a message out of turn is refused before it costs anything
+            self._secure().check(slot(plan, round, attempt))
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
-        values = self._values(plan, round, attempt, message.request)
-        noisy = share.noisy(values.ravel(), message.noise_input).reshape(values.shape)
+        noisy = self._noisy(share, self._values(plan, round, attempt, message.request), message.noise_input)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy
-        if plan.law(round).mechanism is NoiseMechanism.MASKED:
+        if hidden:
             payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+
+    def _noisy(self, share: NoiseShare, values: Floats, noise_input: NoiseInput) -> Floats | Steps:
+        return share.noisy(values.ravel(), noise_input).reshape(values.shape)
 
     def _charge(self, plan: Plan, round: int, attempt: int, asked: str) -> None:
         """Record the spend, durably, before anything leaves: a phase of many rounds at its first one, whole, and its
