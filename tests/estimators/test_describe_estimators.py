@@ -24,7 +24,7 @@ from zerosum.estimators.tables import TableEstimator
 from zerosum.kernel.units import Units
 
 Floats = NDArray[np.float64]
-FREE: dict[str, Any] = {"scheme": "non-private", "random_state": 0}
+FREE: dict[str, Any] = {"scheme": "non-private", "random_state": 0, "data": "synthetic"}
 
 
 class Frame:

@@ -139,7 +139,7 @@ def test_centre_and_clip_are_found_and_shrinking_may_be_left_out() -> None:
     assert [line.statistic for line in found.privacy_.releases] == ["scatter_norms", "scatter"] * 3
     assert 5 < found.explained_variance_[0] < 9  # 9, less what the clip takes
     fixed = seeded(n_components=2, centering="none", normalise=False, matrix_clip=300.0, epsilon=20.0).fit(three(6000))
-    assert fixed.explained_variance_[0] == pytest.approx(9, rel=0.1)
+    assert fixed.explained_variance_[0] == pytest.approx(10, rel=0.1)  # about zero, where the mean is 1
     assert np.all(fixed.explained_variance_std_ > found.explained_variance_std_)
     shrunk, plain = (seeded(shrink=shrink, epsilon=0.1).fit(three()) for shrink in (True, False))
     assert not np.allclose(shrunk.components_, plain.components_)
@@ -239,7 +239,7 @@ def test_a_private_run_spends_and_fitting_again_spends_again() -> None:
     pca = private().fit(named(three()))
     assert pca.privacy_.private
     assert pca.privacy_.worst_epsilon <= 1.0
-    assert pca.notes_ == ()
+    assert pca.notes_ == ("1 of 2 components stand above the noise: the others cannot be told from noise",)
     once = [spent(f"site {s}") for s in range(3)]
     assert all(0.9 < epsilon <= 1 + 1e-9 for epsilon in once)
     before = pca.components_
@@ -290,7 +290,7 @@ def test_bounds_are_read_off_the_data_in_a_seeded_run_only() -> None:
             PCA(scheme=scheme, unit="record").fit(three())
     found = PCA(random_state=0, data="synthetic").fit(three())
     largest = np.max(np.linalg.norm(rows(), axis=1))
-    assert f"the clip, {largest:g}, was read off the data" in found.notes_[-1]
+    assert any(f"the clip, {largest:g}, was read off the data" in note for note in found.notes_)
     assert PCA(random_state=0, data="synthetic").fit([np.zeros((20, 3))] * 2).above_noise_ in (0, 1, 2)
 
 

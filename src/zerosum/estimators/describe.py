@@ -141,7 +141,8 @@ class Describe(_Grouped):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.column_stack([rng.normal(50, 10, 500), rng.integers(0, 2, 500)]) for _ in range(3)]
-    >>> table = Describe(ranges={"x0": (20, 90)}, levels={"x1": [0, 1]}, by="x1", random_state=0, data="synthetic").fit(sites)
+    >>> table = Describe(ranges={"x0": (20, 90)}, levels={"x1": [0, 1]}, by="x1", random_state=0, data="synthetic")
+    >>> _ = table.fit(sites)
     >>> table.groups_, bool(abs(table.mean_[0, 0] - 50) < 3)
     (('all', 'x1 = 0', 'x1 = 1'), True)
     """

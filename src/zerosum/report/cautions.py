@@ -49,7 +49,7 @@ def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
                 "stability of components means nothing"
             )
     elif above < asked:
-        yield f"{above} of {asked} components stand above the noise: the others are noise"
+        yield f"{above} of {asked} components stand above the noise: the others cannot be told from noise"
 
 
 def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> Iterator[str]:
