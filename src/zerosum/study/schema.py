@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -21,6 +22,7 @@ from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, Preprocessing, Selection, load_images
+from zerosum.data.scans import Strategy
 from zerosum.data.tables import load_units
 from zerosum.errors import BadStudy, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
@@ -30,7 +32,7 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, Progress, nobody
-from zerosum.report.maps import draw_maps, write_maps
+from zerosum.report.maps import draw_maps, write_maps, write_sidecars
 from zerosum.report.record import Result, read_estimate
 from zerosum.secagg.keys import Identity
 from zerosum.site.costs import check_budget, refusals
@@ -101,6 +103,9 @@ class ImagingTable(_Table):
     detrend: bool = False
     band: tuple[float, float] | None = None
     confounds: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    scrub_mm: float | None = None
+    resample: bool = False
     standardise: bool = True
     seconds: float | None = None
     frequencies: int | None = Field(default=None, gt=0)
@@ -114,7 +119,7 @@ class ImagingTable(_Table):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        names = ("confounds", "detrend", "band", "smoothing_mm", "standardise", "seconds")
+        names = [each.name for each in fields(Preprocessing)]
         return Preprocessing(**{name: getattr(self, name) for name in names})
 
     @property
@@ -436,7 +441,21 @@ class Study(_Table):
                 written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
                 write_maps(maps, self.space, written[-2])
                 draw_maps(maps, self.space, written[-1], labels=_labels(estimate) if quantity.kind == "map" else None)
-        return written
+        return written + (write_sidecars(written[::2], self._told_of_maps()) if written else [])
+
+    def _told_of_maps(self) -> dict[str, Any]:
+        """What the files beside maps say of them, in BIDS's words where it has some."""
+        prepared = {} if self.imaging is None else self.imaging.model_dump(exclude={"mask", "atlas"}, exclude_none=True)
+        return {
+            "Study": self.name,
+            "Algorithm": self.algorithm,
+            "SpatialReference": None if self.imaging is None else self.imaging.space,
+            "Grid": None if self.space is None else {"Kind": self.space.kind, "SHA256": self.space.digest},
+            "Preprocessing": prepared,
+            "Protected": self.unit.kind,
+            "Epsilon": self.privacy.epsilon,
+            "Delta": self.privacy.delta,
+        }
 
 
 def _labels(estimate: Estimate) -> list[str]:
