@@ -93,8 +93,8 @@ class Preprocessing:
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """A run that was found: its image, its clock, which of its volumes are kept, what is regressed out of it. Nothing but
-    the header of the image has been read."""
+    """A run that was found: its image, its clock, which of its volumes are kept, what is regressed out of it. Only the
+    header of the image has been read."""
 
     image: Nifti
     seconds: float
