@@ -199,7 +199,7 @@ def test_what_is_added_up_and_taken_off_again_is_part_of_what_rounding_may_do(ad
     for document in product(range(5), repeat=3):
         c, eye = np.array(document, dtype=float), np.eye(3)
         n = float(np.linalg.norm(c))
-        left = np.linalg.norm(np.outer(c, c) - np.diag(c))
+        left = float(np.linalg.norm(np.outer(c, c) - np.diag(c)))
         if np.sum(c) >= 2:
             pairs = max(pairs, (n**2 + n) / left)
         met = np.einsum("i,ij,k->ijk", c, eye, c)
@@ -207,7 +207,8 @@ def test_what_is_added_up_and_taken_off_again_is_part_of_what_rounding_may_do(ad
         whole = np.einsum("i,j,k->ijk", c, c, c)
         taken = met + np.moveaxis(met, 2, 0) + np.moveaxis(met, 2, 1)
         if np.sum(c) >= 3:
-            triples = max(triples, (n**3 + 3 * n**2 + 2 * n) / np.linalg.norm(whole - taken + 2 * same))
+            left = float(np.linalg.norm(whole - taken + 2 * same))
+            triples = max(triples, (n**3 + 3 * n**2 + 2 * n) / left)
     exact = math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
     tiny = 1e-12
     assert PairMoment(columns=3).sensitivity(adjacency) >= exact + (pairs - 1) * summation_slack() - tiny
