@@ -114,6 +114,11 @@ def test_whole_numbers_have_whole_quantiles() -> None:
     assert np.all(coarse.edges("x") % 1 == 0.5)
 
 
+def test_whole_numbers_beyond_64_bits_have_bins_too() -> None:
+    edges = Quantiles(columns=("n",), ranges={"n": (0.0, 1e60)}, whole=("n",), bins=4).edges("n")
+    assert np.allclose(edges[1:], np.linspace(0, 1e60, 5)[1:])
+
+
 def test_the_budget_is_split_by_public_facts_and_said() -> None:
     question = Describe(**QUESTION)
     settled = question.resolve(PublicFacts(noise=5.0, units=1000))

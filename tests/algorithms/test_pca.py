@@ -164,6 +164,9 @@ def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float,
         ({"n_passes": 3}, "n_passes"),
         ({"scaling": "ranges"}, "needs a public range"),
         ({"scaling": "ranges", "lower": [0, 0, 0], "upper": [1, 1, 0]}, "of positive width"),
+        ({"lower": [1, 2, 3], "upper": [1, 2, 3]}, "must reach a squared norm"),
+        ({"clip": 0.995e50}, "must reach a squared norm"),  # the clip that is found could be more than 1e100
+        ({"clip": 1e-46}, "must reach a squared norm"),
     ],
 )
 def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
@@ -316,6 +319,15 @@ def test_the_clip_is_found_for_people_of_very_different_sizes(solver: str, adjac
             assert captured(matrix, np.asarray(result.estimate["components"])) > 0.98
         else:
             assert float(result.estimate["above_noise"][0]) < 2  # drowned, all or nearly
+
+
+@pytest.mark.parametrize("clip", [0.99e45, 1.01e-45])
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_whatever_is_found_is_a_parameter_that_sites_take(clip: float, size: float) -> None:
+    units = Units.from_rows(size * clip * np.random.default_rng(0).normal(size=(500, 3)))
+    for epsilon in (0.5, 5.0, 30.0):
+        found = Rehearsal(PCA(columns=names(3), n_components=2, clip=clip), 500, 3, epsilon, 1e-5).run(units, 0)
+        assert np.all(np.isfinite(found["components"].value))
 
 
 def fresh(sites: Iterable[str], adjacency: Adjacency) -> dict[str, Policy]:

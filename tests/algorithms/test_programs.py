@@ -91,6 +91,16 @@ def test_shares_are_probabilities_whatever_the_noise_did() -> None:
         assert shares.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("size", [1e10, 1e16, 1e20, 1e300])
+def test_counts_that_are_nothing_but_huge_noise_have_shares_too(size: float) -> None:
+    counts = size * np.random.default_rng(0).normal(size=40)
+    for total in (1.0, 100.0):
+        shares = nearest_probabilities(counts, total)
+        assert np.all(shares >= 0)
+        assert np.argmax(shares) == np.argmax(counts)
+        assert np.sum(shares) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_covariance_in_the_units_of_the_data(adjacency: Adjacency) -> None:
     rng = np.random.default_rng(2)

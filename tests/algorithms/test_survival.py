@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,19 @@ def test_a_curve_ends_where_the_noise_hides_those_at_risk() -> None:
     assert np.all(np.isnan(np.asarray(found["survival"])[:, -1]))
     assert np.all(np.asarray(found["survival_interval"])[:, -1, 0] == 0)
     assert float(found["log_rank_p"]) <= 1
+
+
+def test_many_groups_and_bins_take_no_memory_that_grows_with_their_square() -> None:
+    rng, groups, bins = np.random.default_rng(0), 6, 250
+    rows = np.column_stack([rng.exponential(300, 3000), rng.integers(0, 2, 3000), rng.integers(0, groups, 3000)])
+    question = Survival(columns=QUESTION["columns"], edges=np.arange(bins + 1.0), groups=tuple(map(str, range(groups))))
+    tracemalloc.start()
+    found = result_of(question, Units(rows.astype(float)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found["log_rank_bins"][0] > 100
+    square = 16 * (groups * (2 * bins + 1)) ** 2
+    assert peak < 0.6 * square
 
 
 def test_rows_that_lack_something_count_nowhere() -> None:

@@ -83,6 +83,23 @@ def test_what_could_wrap_is_refused() -> None:
         grid.place(law, 2.0, 1e6, 10)
 
 
+@pytest.mark.parametrize("scheme", ["secure-sum", "local", "pooled"])
+def test_noise_that_the_sampler_cannot_draw_is_refused_by_the_plan_and_not_by_a_round(scheme: str) -> None:
+    assert discrete_gaussian.LARGEST == grid.MOST_STEPS
+    coalition = Coalition(0 if scheme == "pooled" else 1)
+    terms = {"scheme": Scheme(scheme), "coalition": coalition, "delta": 1e-12, "study": "s", "algorithm": "a"}
+    sites = tuple(PlannedSite(f"s{i}") for i in range(3))
+    for epsilon, size, fits in ((1e-3, 500, True), (1e-6, 5, True), (1e-6, 500_000, False)):
+        releases = (PlannedRelease("vector_sum", 2.0, 1.0, size, 1.0),)
+        plan = Plan(sites=sites, epsilon=epsilon, releases=releases, **terms)  # type: ignore[arg-type]
+        if fits:
+            law = plan.law(0)
+            Sampler.system().steps(1, max(float(np.max(law.own)), law.central) / law.step)
+        else:
+            with pytest.raises(BadParameter, match="too large for the grid"):
+                plan.site_mus()
+
+
 def test_no_neighbour_moves_a_message_farther_than_is_accounted() -> None:
     """Contributions rounded to the grid, noise taken away: the worst of many neighbours, near halves of a step."""
     law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 5)

@@ -5,8 +5,9 @@ Their bounds and who decides for whom are attacked in test_sensitivity.py and te
 
 from __future__ import annotations
 
+import math
 import tracemalloc
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from zerosum.errors import BadParameter
+from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.statistics import build
@@ -188,3 +190,29 @@ def test_what_makes_no_sense_is_refused(name: str, params: dict[str, Any]) -> No
 def test_triples_of_many_words_need_a_basis() -> None:
     with pytest.raises(BadParameter, match="need a basis"):
         TripleMoment(columns=61)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_what_is_added_up_and_taken_off_again_is_part_of_what_rounding_may_do(adjacency: Adjacency) -> None:
+    """Sums round relative to the terms that are added, and these are longer than what is left of them."""
+    pairs = triples = 0.0
+    for document in product(range(5), repeat=3):
+        c, eye = np.array(document, dtype=float), np.eye(3)
+        n = float(np.linalg.norm(c))
+        left = float(np.linalg.norm(np.outer(c, c) - np.diag(c)))
+        if np.sum(c) >= 2:
+            pairs = max(pairs, (n**2 + n) / left)
+        met = np.einsum("i,ij,k->ijk", c, eye, c)
+        same = np.einsum("i,ij,ik->ijk", c, eye, eye)
+        whole = np.einsum("i,j,k->ijk", c, c, c)
+        taken = met + np.moveaxis(met, 2, 0) + np.moveaxis(met, 2, 1)
+        if np.sum(c) >= 3:
+            left = float(np.linalg.norm(whole - taken + 2 * same))
+            triples = max(triples, (n**3 + 3 * n**2 + 2 * n) / left)
+    exact = math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
+    tiny = 1e-12
+    assert PairMoment(columns=3).sensitivity(adjacency) >= exact + (pairs - 1) * summation_slack() - tiny
+    assert TripleMoment(columns=3).sensitivity(adjacency) >= exact + (triples - 1) * summation_slack() - tiny
+    along = TripleMoment(columns=300, basis=np.eye(300)[:, :4])
+    more = 2 * triples * summation_slack(rows=BLOCK_ROWS + 3 * 300) - summation_slack()
+    assert along.sensitivity(adjacency) >= exact + more - tiny

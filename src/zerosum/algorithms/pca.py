@@ -34,6 +34,7 @@ from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
 _FIRST_LOOK = 0.3  # of two looks, the share of the one that tells which directions are strong
 _MATRIX_COLUMNS = 2000  # up to here the whole second moment is released
 _BINS, _SPAN = 40, 1e-6  # of the norms' histograms: six decades
+_FARTHEST = 1e90  # squared norms up to here, clips and lifts that follow from them are parameters that a site takes
 _NORMS_SHARE = 0.01  # of each of three
 _LEAST_LOOK, _MOST_LOOK = 0.03, 0.07  # of the budget of all looks, what a small one may take
 _LIFT, _MAIN_LIFT = 0.5, 0.015  # squares of the lifts, over the median norm
@@ -94,6 +95,11 @@ class PCA(RangedAlgorithm):
         if self.finds_centre and not self.normalise:
             raise ValueError(
                 "with centering = 'auto' the clip is found: leave normalise, or centre at 'ranges' or 'none'"
+            )
+        if self.finds_centre and not 1 / _FARTHEST <= self.reach <= _FARTHEST:
+            raise ValueError(
+                f"rows inside the ranges or the clip must reach a squared norm of {1 / _FARTHEST:g} to {_FARTHEST:g}: "
+                "widen or narrow them, or centre at 'ranges' or 'none'"
             )
         if self.n_passes == 2 and not (self.normalise and self.chosen == "matrix"):
             raise ValueError("two passes are for normalised matrices that are released whole")

@@ -59,7 +59,7 @@ class QuantileAlgorithm(GroupedAlgorithm):
         first, last = math.ceil(low), math.floor(high)
         if last - first + 1 <= bins:
             return np.asarray(np.arange(first, last + 2) - 0.5)
-        return np.asarray(np.unique(np.round(np.linspace(first, last + 1, bins + 1))) - 0.5)
+        return np.asarray(np.unique(np.round(np.linspace(float(first), float(last + 1), bins + 1))) - 0.5)
 
     @property
     def ranks(self) -> GroupedRanks:

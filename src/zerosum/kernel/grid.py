@@ -35,6 +35,7 @@ FINEST = 2.0**30  # steps in a standard deviation, where epsilon is large
 _APART = 4.9e-4  # times (step/sigma)^4: how far a discrete Gaussian is from a rounded normal
 FINE = 4096  # rounding adds at most 1/FINE of the sensitivity
 ETA = 2.0**-120  # what the sampler promises for one draw
+MOST_STEPS = 2.0**40  # in a standard deviation, that it is proven for
 MAX_UNITS = 10**7
 BLOCK_ROWS = 1 << 11
 
@@ -76,6 +77,16 @@ def place(law: NoiseLaw, sensitivity: float, bound: float, size: int, steps: flo
     if reach >= 2.0**63:
         raise BadParameter(f"a sum of {size} numbers over {law.sites} sites could wrap around in 64 bits: clip lower")
     return replace(law, step=step, rounding=step * math.sqrt(size) + summation_slack() * bound)
+
+
+def drawable(law: NoiseLaw) -> NoiseLaw:
+    """The law, if the sampler can draw its noise: a plan is refused for it, since a round would be too late."""
+    if law.step > 0 and max(float(np.max(law.own)), law.central) > MOST_STEPS * law.step:
+        raise BadParameter(
+            "the noise would be too large for the grid that its values need: ask for a larger epsilon or share of it, "
+            "or for fewer numbers"
+        )
+    return law
 
 
 def worst_distance(size: int, sites: int, steps: float = STEPS) -> float:

@@ -198,11 +198,11 @@ class Terms:
                 # basic composition and the textbook formula, as in the papers
                 eps, delta = self.epsilon * release.share, self.delta * release.share
                 law = shape.scaled(published.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
-                return self._placed(law, release)
+                return grid.drawable(self._placed(law, release))
             law = calibrate(shape, moved, self.coalition, mu)
             if not self.gridded(release):
                 return law
-            return calibrate(self._placed(law, release), moved, self.coalition, mu)
+            return grid.drawable(calibrate(self._placed(law, release), moved, self.coalition, mu))
 
     def _placed(self, law: NoiseLaw, release: PlannedRelease) -> NoiseLaw:
         if not self.gridded(release):

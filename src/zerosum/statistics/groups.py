@@ -24,6 +24,7 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadData
+from zerosum.kernel.grid import summation_slack
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics.missing import Filled
@@ -211,7 +212,8 @@ class GroupedRanks(Grouped):
     sqrt(k) when a unit is added or removed, and at most sqrt(2 k) when one is replaced, attained by two groups. With
     one group, two rows are as far apart as two columns of R, or, against nothing, 1: by the lemma D^2 is the sum of the
     largest of these squares. Since R has no negative entry this is less than 2; it is computed, and rounded up at the
-    ninth digit, so that everybody computes the same.
+    ninth digit, so that everybody computes the same. Rows are counted before they are multiplied by R: the slack of
+    as many more terms as there are bins is added.
     """
 
     name: ClassVar[str] = "grouped_ranks"
@@ -235,11 +237,12 @@ class GroupedRanks(Grouped):
         return self.groups * sum(self.bins)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        rounding = math.sqrt(len(self.bins)) * summation_slack(rows=max(self.bins))
         if adjacency is Adjacency.ADD_REMOVE:
-            return math.sqrt(len(self.bins))
+            return math.sqrt(len(self.bins)) + rounding
         if self._several:
-            return math.sqrt(2 * len(self.bins))
-        return math.sqrt(sum(_farthest(count) for count in self.bins))
+            return math.sqrt(2 * len(self.bins)) + rounding
+        return math.sqrt(sum(_farthest(count) for count in self.bins)) + rounding
 
     def sum_block(self, block: Units) -> Floats:
         rows = to_numpy(self.filled(block))

@@ -25,6 +25,7 @@ from scipy.sparse import csr_array, issparse
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
+from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
 from zerosum.kernel.units import Units, doubled, rows_at_once
 from zerosum.statistics.rows import INSIDE, Exact, clip_rows, exponential, fold, sized
@@ -312,7 +313,9 @@ class PairMoment(DocumentStatistic):
     returning the first: (c c' - diag c)/(L (L - 1)), over `clip` and clipped to Frobenius norm 1.
 
     Sensitivity. The entries are not negative, since counts are whole numbers: the corner, D = sqrt(2), attained by
-    documents of one word each. Added or removed: 1. The norm comes from power sums of the counts.
+    documents of one word each. Added or removed: 1. The norm comes from power sums of the counts. c c' and diag c are
+    added up by themselves, and their norms are together at most 3 times what is left (a word that stands there twice):
+    the rounding of the sum is so much more, and 2 times the planned slack is added.
     """
 
     name: ClassVar[str] = "pair_moment"
@@ -321,6 +324,9 @@ class PairMoment(DocumentStatistic):
     @property
     def size(self) -> int:
         return coordinates.size(self.width)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return super().sensitivity(adjacency) + 2 * summation_slack()
 
     def sum_documents(self, documents: Array, shares: Floats) -> Floats:
         counts = self.counts(documents)
@@ -341,6 +347,11 @@ class TripleMoment(DocumentStatistic):
     attained by documents of one word each. An orthonormal basis makes no tensor longer (its largest singular value,
     checked to exceed 1 by no more than 1e-9, is divided out). Added or removed: 1. The norm comes from power sums of
     the counts in time linear in the words, so that no tensor of all words is made for a document.
+
+    Rounding. Triples with repetition and what is taken off them are added up by themselves, and their norms are
+    together at most 10 times what is left (a word that stands there three times). Along a basis of k columns each of
+    up to three products over all words rounds, too, relative to the absolute values of the basis, whose norm is at
+    most sqrt(k): the slack is that of so many more terms, times 10 sqrt(k).
     """
 
     name: ClassVar[str] = "triple_moment"
@@ -369,6 +380,11 @@ class TripleMoment(DocumentStatistic):
     @property
     def size(self) -> int:
         return coordinates.size(self.order, 3)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        terms, longer = (0, 1.0) if self.basis is None else (3 * self.width, math.sqrt(self.order))
+        slack = 10 * longer * summation_slack(rows=BLOCK_ROWS + terms)
+        return super().sensitivity(adjacency) + slack - summation_slack()
 
     @property
     def row_bytes(self) -> int:
