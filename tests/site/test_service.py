@@ -446,3 +446,36 @@ def test_a_refusal_of_the_plan_that_was_approved_holds_for_what_it_covered(tmp_p
     steward.decide(plan.digest(), "refused")
     assert isinstance(refused(tell(service, rest, Contribute(0, 0, REQUEST))), PolicyRefused)
     assert service._ledger.entries() == []
+
+
+def scaled(plan: Plan, *scales: float) -> Plan:
+    return replace(plan, sites=tuple(replace(s, scale=a) for s, a in zip(plan.sites, scales, strict=True)))
+
+
+@pytest.mark.parametrize("scheme", ["local", "secure-sum"])
+def test_a_plan_that_was_approved_covers_none_that_costs_more(scheme: str, tmp_path: Path) -> None:
+    """Noise is fixed by the site that asks for the least of it. A coordinator that leaves out one it invented for that
+    would get more of the others than their stewards read."""
+    own = [Identity() for _ in range(4)]
+    plan = scaled(pinned(make(scheme, absences=1), *own), 0.2, 1.0, 0.2, 0.2)
+    dear, same = plan.without(["s1"]), plan.without(["s2"])
+    assert dear.site_epsilon(0) > 2 * plan.site_epsilon(0)
+    service = serve(tmp_path, automatic=False, keys=(own[0],))
+    Consents(tmp_path).decide(plan.digest(), "approved")
+    assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    assert isinstance(refused(tell(service, dear, Propose(dear))), AwaitingConsent)
+    assert isinstance(tell(service, same, Propose(same)), Consent)
+
+
+def test_a_plan_covers_others_from_when_it_was_approved_and_the_last_of_a_study_counts(tmp_path: Path) -> None:
+    steward, service = Consents(tmp_path), serve(tmp_path, automatic=False)
+    first = make("local", absences=1)
+    second = replace(first, epsilon=4.0)
+    for plan in (first, second):
+        rest = plan.without(["s2"])
+        assert isinstance(refused(tell(service, plan, Propose(plan))), AwaitingConsent)
+        steward.decide(plan.digest(), "approved")
+        assert isinstance(tell(service, rest, Propose(rest)), Consent)  # though this one was never agreed to whole
+    assert isinstance(tell(service, second, Propose(second)), Consent)
+    steward.decide(second.digest(), "refused")
+    assert isinstance(refused(tell(service, rest, Propose(rest))), AwaitingConsent)
