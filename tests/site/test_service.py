@@ -324,7 +324,9 @@ def test_attempts_that_are_left_are_held_for_a_while_after_the_last_round(settle
     assert isinstance(tell(service, first, Contribute(0, 0, REQUEST)), Contribution)
     reply = tell(service, second, Propose(second))
     assert isinstance(reply, Refusal if settle else Consent)
-    assert isinstance(tell(service, first, Contribute(0, 1, REQUEST)), Contribution)  # nobody spent it yet
+    assert isinstance(tell(service, first, Contribute(0, 0, REQUEST)), Contribution)  # once more, which costs nothing
+    reply = tell(service, first, Contribute(0, 1, REQUEST))
+    assert isinstance(reply, Contribution if settle else Refusal)  # the second was promised it
 
 
 def test_many_consents_at_once_never_promise_more_than_the_cap(tmp_path: Path) -> None:
@@ -479,3 +481,28 @@ def test_a_plan_covers_others_from_when_it_was_approved_and_the_last_of_a_study_
     assert isinstance(tell(service, second, Propose(second)), Consent)
     steward.decide(second.digest(), "refused")
     assert isinstance(refused(tell(service, rest, Propose(rest))), AwaitingConsent)
+
+
+def test_budget_held_for_a_plan_that_is_no_longer_covered_is_let_go(tmp_path: Path) -> None:
+    steward, plan, other = Consents(tmp_path), make("local", absences=1), make("local")
+    for each in (plan, other):
+        steward.decide(each.digest(), "approved")
+    service, rest = serve(tmp_path, automatic=False, epsilon=6.0), plan.without(["s2"])
+    assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    assert isinstance(tell(service, rest, Propose(rest)), Consent)
+    assert isinstance(refused(tell(service, other, Propose(other))), BudgetExceeded)
+    steward.decide(plan.digest(), "refused")
+    assert isinstance(tell(service, other, Propose(other)), Consent)
+
+
+def test_a_study_that_was_quiet_too_long_takes_nothing_that_others_were_promised_since(tmp_path: Path) -> None:
+    first, second = more_rounds(make("local")), make("local")
+    share = PrivateSum(REQUEST.statistic, share=0.5)
+    service = serve(tmp_path, epsilon=6.0, hold=0.2)
+    assert isinstance(tell(service, first, Propose(first)), Consent)
+    time.sleep(0.3)
+    assert isinstance(tell(service, second, Propose(second)), Consent)
+    for _ in range(2):  # to ask brings no claim back
+        assert isinstance(refused(tell(service, first, Contribute(0, 0, share))), BudgetExceeded)
+    assert isinstance(tell(service, second, Contribute(0, 0, REQUEST)), Contribution)
+    assert len(service._ledger.entries()) == 1

@@ -56,6 +56,7 @@ class _Session:
     consented: bool = False
     released: set[tuple[int, int]] = field(default_factory=set)
     agreed: bool = False
+    lapsed: bool = False  # was quiet for so long that nothing is held back for it
     used: float = field(default_factory=time.monotonic)
 
     @property
@@ -131,6 +132,8 @@ class Service:
         with session.lock:
             if session.site is None:
                 session.site = self._site(session.plan)
+            if isinstance(message, Contribute) and (message.round, message.attempt) not in session.released:
+                self._reserve(session)
             reply = self._agree(session, message) if isinstance(message, Propose) else session.site.handle(message)
             self._record(session, message, reply)
             return reply
@@ -147,17 +150,27 @@ class Service:
         plan, site = session.plan, session.site
         assert site is not None  # noqa: S101
         with self._reserving:
-            if plan.scheme.facts.noisy:
-                with self._ledger.still():
-                    self._ledger.check(_unpaid(session), self.policy.cap, self._promised(session))
+            self._fits(session)
             reply = site.handle(message)
             self._consents.remember(plan)
-            session.agreed = True
+            session.agreed, session.lapsed = True, False
         with self._mutex:  # of one study, one plan
             for digest, other in list(self._sessions.items()):
                 if other is not session and other.plan.study == plan.study:
                     del self._sessions[digest]
         return reply
+
+    def _reserve(self, session: _Session) -> None:
+        """Hold back again what a study still costs that was quiet so long that others may have been promised it."""
+        if session.lapsed:
+            with self._reserving:
+                self._fits(session)
+                session.lapsed = False
+
+    def _fits(self, session: _Session) -> None:
+        if session.plan.scheme.facts.noisy:
+            with self._ledger.still():
+                self._ledger.check(_unpaid(session), self.policy.cap, self._promised(session))
 
     def _promised(self, asking: _Session) -> list[Spend]:
         """What other studies that were agreed to still cost."""
@@ -171,9 +184,12 @@ class Service:
 
     def _given_up(self, session: _Session) -> bool:
         """Whether a study that was agreed to has no claim any more, though nobody told its coordinator yet."""
+        if session.lapsed or self._quiet(session):
+            return True
         keys = {site.identity for site in session.plan.sites}
-        refused = self._consents.decision(session.plan.digest()) == "refused"
-        return self._quiet(session) or refused or bool(keys & self._consents.withdrawn())
+        decision = self._consents.decision(session.plan.digest())
+        refused = decision == "refused" or (decision is None and not self._unasked(session.plan))
+        return refused or bool(keys & self._consents.withdrawn())
 
     def _quiet(self, session: _Session) -> bool:
         """Whether a study said nothing for so long that it has no claim; sooner after its last round, for attempts."""
@@ -214,8 +230,10 @@ class Service:
 
     def _touch(self, digest: str) -> _Session:
         self._sessions.move_to_end(digest)
-        self._sessions[digest].used = time.monotonic()
-        return self._sessions[digest]
+        session = self._sessions[digest]
+        session.lapsed = session.lapsed or self._quiet(session)
+        session.used = time.monotonic()
+        return session
 
     def _find(self, digest: str) -> _Session:
         with self._mutex:
