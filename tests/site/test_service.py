@@ -257,6 +257,17 @@ def test_a_flood_of_refusals_does_not_fill_the_disk(tmp_path: Path) -> None:
     assert counts == [*range(1, 21), 32, 64, 128, 256, 512]
 
 
+def test_a_flood_of_what_costs_nothing_does_not_fill_the_disk(tmp_path: Path) -> None:
+    service, plan = serve(tmp_path), make("local")
+    for _ in range(100):
+        assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    for _ in range(101):
+        assert isinstance(tell(service, plan, Contribute(0, 0, REQUEST)), Contribution)
+    seen = [(line["event"], line.get("count")) for line in lines(tmp_path)]
+    some = [*range(1, 21), 32, 64]
+    assert seen == [*(("consented", n) for n in some), ("released", None), *(("repeated", n) for n in some)]
+
+
 def test_what_cannot_be_written_down_does_not_leave(tmp_path: Path) -> None:
     service, plan = serve(tmp_path), make("local")
     tell(service, plan, Propose(plan))

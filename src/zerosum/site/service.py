@@ -262,12 +262,15 @@ class Service:
         if isinstance(reply, Consent):
             if not (isinstance(message, Propose) and message.keep and session.consented):
                 session.released.clear()
-                self._log.write("consented", consent_in_words(plan, position), plan)
+                self._log.again("consented", consent_in_words(plan, position), plan)
             session.consented = True
         elif isinstance(reply, Contribution) and isinstance(message, Contribute):
             key = message.round, message.attempt
             words = release_in_words(plan, position, *key, message.request)
-            self._log.write("repeated" if key in session.released else "released", words, plan)
+            if key in session.released:
+                self._log.again("repeated", words, plan)
+            else:
+                self._log.write("released", words, plan)
             session.released.add(key)
 
 
