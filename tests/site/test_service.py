@@ -34,7 +34,17 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_reply, encode
-from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Refusal, Reply
+from zerosum.protocol.messages import (
+    Consent,
+    Contribute,
+    Contribution,
+    Dismiss,
+    Dismissed,
+    Message,
+    Propose,
+    Refusal,
+    Reply,
+)
 from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import MOST_WAITING, Consents
@@ -338,6 +348,21 @@ def test_attempts_that_are_left_are_held_for_a_while_after_the_last_round(settle
     assert isinstance(tell(service, first, Contribute(0, 0, REQUEST)), Contribution)  # once more, which costs nothing
     reply = tell(service, first, Contribute(0, 1, REQUEST))
     assert isinstance(reply, Contribution if settle else Refusal)  # the second was promised it
+
+
+def test_a_study_that_is_dismissed_holds_neither_budget_nor_a_place_and_may_come_again(tmp_path: Path) -> None:
+    service = serve(tmp_path, epsilon=6.0, studies=1)
+    first, second = make("local"), make("local")
+    assert isinstance(refused(tell(service, first, Dismiss())), NotAgreed)
+    for plan, other in ((first, second), (second, first)):
+        assert isinstance(tell(service, plan, Propose(plan)), Consent)
+        assert isinstance(refused(tell(service, other, Propose(other))), Busy)
+        assert isinstance(tell(service, plan, Dismiss()), Dismissed)
+        assert isinstance(refused(tell(service, plan, Contribute(0, 0, REQUEST))), NotAgreed)
+    assert isinstance(tell(service, first, Propose(first)), Consent)
+    assert isinstance(tell(service, first, Contribute(0, 0, REQUEST)), Contribution)
+    assert isinstance(tell(service, first, Dismiss()), Dismissed)
+    assert "whole" in str(refused(tell(service, first, Propose(first))))  # what was spent stays spent
 
 
 def test_many_consents_at_once_never_promise_more_than_the_cap(tmp_path: Path) -> None:

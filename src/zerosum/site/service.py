@@ -5,9 +5,9 @@ message of a plan that was not agreed to, or of another one, is refused; whateve
 and is in the audit log. Two studies never share a session, and all share one ledger.
 
 Consent holds budget back: what a plan that was agreed to still costs counts against the cap when another is proposed,
-so a study that began is not refused in its middle because others spent. It is held until the study is through, the
-steward refuses it, or it was quiet for `hold` seconds, `settle` after its last round. It does not outlive the process,
-and neither do the secrets without which the study could not go on.
+so a study that began is not refused in its middle because others spent. It is held until the study is through, its
+coordinator dismisses the site, the steward refuses it, or it was quiet for `hold` seconds, `settle` after its last
+round. It does not outlive the process, and neither do the secrets without which the study could not go on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from zerosum.errors import (
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.units import Units
 from zerosum.protocol.codec import Frame, decode_message, encode
-from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Reply
+from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Dismissed, Message, Propose, Reply
 from zerosum.secagg.keys import Identity
 from zerosum.site.account import Spend
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
@@ -119,6 +119,10 @@ class Service:
 
     def _handle(self, digest: str, frame: Frame) -> Reply:
         message = decode_message(frame)
+        if isinstance(message, Dismiss):
+            self._find(digest)
+            self._drop(digest)
+            return Dismissed(self.name)
         decision = self._consents.decision(digest)
         if decision == "refused":
             self._drop(digest)
