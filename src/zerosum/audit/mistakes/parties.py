@@ -14,11 +14,11 @@ SITE = [
                 "site.site:Site.handle[Contribute]",
                 """    self._charge(plan, round, attempt, asked)
     payload: Floats | Steps | bytes = noisy
-    if plan.law(round).mechanism is NoiseMechanism.MASKED:
+    if hidden:
         payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
     return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))""",
                 """    payload: Floats | Steps | bytes = noisy
-    if plan.law(round).mechanism is NoiseMechanism.MASKED:
+    if hidden:
         payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
     reply = self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
     self._charge(plan, round, attempt, asked)
@@ -29,12 +29,12 @@ SITE = [
     Fault(
         "half-the-spend",
         "half of the mu is written into the ledger",
-        (Edit("site.site:Site._spend", "mu=mu,", "mu=mu / 2,"),),
+        (Edit("site.costs:spend_of", "mu=mu,", "mu=mu / 2,"),),
     ),
     Fault(
         "no-distance",
         "what finite arithmetic costs is not written into the ledger",
-        (Edit("site.site:Site._spend", "distance=plan.distance(round) * steps,", ""),),
+        (Edit("site.costs:spend_of", "distance=plan.distance(round) * steps,", ""),),
     ),
     Fault(
         "answered-again",
@@ -128,7 +128,7 @@ SITE = [
     Fault(
         "published-unasked",
         "records are published whatever the policy says",
-        (Edit("site.policy:Policy.review", "if not self.publications and any(", "if False and any("),),
+        (Edit("site.policy:Policy.refusals", "if not self.publications and any(", "if False and any("),),
     ),
     Fault(
         "published-for-a-sum",
@@ -225,7 +225,7 @@ SITE = [
     Fault(
         "too-few-units",
         "the least number of units is not asked for",
-        (Edit("site.policy:Policy.review", "if units < self.minimum_units:", "if False:"),),
+        (Edit("site.policy:Policy.refusals", "if units < self.minimum_units:", "if False:"),),
     ),
     Fault(
         "shared-ledger",
