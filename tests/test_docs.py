@@ -115,7 +115,7 @@ MEAN = TERMS | {"algorithm": "mean", "sites": SITES}
 # what a part of a study file is a part of
 REST: dict[tuple[str, int], dict[str, Any]] = {
     ("docs/missing.md", 0): MEAN,
-    ("docs/deployment.md", 0): MEAN | {"parameters": {"columns": ["a"], "clip": 1.0}, "sites": SITES[1:]},
+    ("docs/describe.md", 1): TERMS | {"sites": SITES},
     ("docs/mixtures.md", 0): {"sites": SITES},
     ("docs/topics.md", 0): {"sites": SITES},
     ("docs/regression.md", 1): TERMS
@@ -123,7 +123,8 @@ REST: dict[tuple[str, int], dict[str, Any]] = {
     ("docs/collaboration.md", 0): TERMS | {"sites": [site | {"units": 500} for site in SITES]},
     ("docs/networks.md", 0): TERMS | {"algorithm": "neural-classifier", "sites": SITES},
 }
-OTHERS = {("docs/study.md", 1), ("docs/study.md", 2)}  # a site's file and a policy
+# sites' files and policies
+OTHERS = {("docs/study.md", 1), ("docs/study.md", 2), ("docs/deployment.md", 0), ("docs/deployment.md", 2)}
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
 
@@ -133,7 +134,7 @@ def test_a_study_file_can_be_planned(page: str, at: int, tmp_path: Path) -> None
     rest = REST.get((page, at), {})
     said = rest | said | {"sites": [*rest.get("sites", []), *said.get("sites", [])]}
     if page == "docs/deployment.md":  # in place of what `zerosum site init` prints
-        said["sites"] = [site | ({"identity": "ab" * 32} if "identity" in site else {}) for site in said["sites"]]
+        said["sites"] = [site | {"identity": f"{at:064x}"} for at, site in enumerate(said["sites"])]
     with chdir(tmp_path):
         if "imaging" in said:
             brains()
@@ -149,6 +150,10 @@ def test_the_other_files(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(blocks("docs/study.md", "toml")[2])
     assert SiteFile.load(tmp_path / "site.toml").unit_column == "patient"
     assert Policy.load(tmp_path / "policy.toml").epsilon == 8.0
+    (tmp_path / "site.toml").write_text(blocks("docs/deployment.md", "toml")[0])
+    assert SiteFile.load(tmp_path / "site.toml").own_policy().study_epsilon == 2.0
+    roster = tomllib.loads(blocks("docs/deployment.md", "toml")[2])["policy"]["roster"]
+    assert list(map(len, roster.values())) == [2]  # the new identity and the old one
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------
@@ -160,6 +165,9 @@ ELSEWHERE = {
     "zerosum audit": "tests/cli/test_audit_cli.py",
     "zerosum site init": "tests/cli/test_sites.py",
     "zerosum site run": "tests/cli/test_sites.py",
+    "zerosum site rotate-key": "tests/cli/test_keys.py",
+    "zerosum site withdraw": "tests/cli/test_keys.py",
+    "zerosum describe": "tests/cli/test_describing.py",
     "zerosum coordinator": "tests/cli/test_coordinators.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",
@@ -225,7 +233,9 @@ def test_nothing_on_a_page_is_forgotten() -> None:
     """Code of other languages is output; every other fence is one of those above."""
     for page in PAGES:
         for language in re.findall(r"^```(\w+)$", (ROOT / page).read_text(), re.MULTILINE):
-            assert language in {"python", "toml", "json"}, f"{page} has a block of {language!r} that nobody runs"
+            guide = language == "sh" and page == "docs/deployment.md"  # tests/flare/test_guide.py
+            run = language in {"python", "toml", "json"}
+            assert run or guide, f"{page} has a block of {language!r} that nobody runs"
         for command in commands(page):
             assert command.startswith("zerosum ") or elsewhere(command), f"nobody runs {command!r} of {page}"
     for each in [*TAKEN, *REST, *OTHERS, *SLOW]:

@@ -24,7 +24,7 @@ from zerosum.cli import _run
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
 from zerosum.engines.sockets import Sockets
-from zerosum.errors import Abandoned, BadParameter, Refused
+from zerosum.errors import Abandoned, BadParameter, NotAgreed, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_message, decode_reply, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Refusal, Reply, Secure
@@ -231,6 +231,34 @@ def test_a_study_lost_in_set_up_starts_again_without_the_lost_site(tmp_path: Pat
         assert deployment.spent("east") == []
     finally:
         deployment.stop()
+
+
+def test_sites_hold_nothing_back_for_a_study_that_did_not_begin_or_is_over(deployment: Deployment) -> None:
+    """Else eight studies that one site would not take part in keep all the others busy for two days."""
+    name = "dismissed"
+    study = deployment.study(name=name, seed=None)
+    told = settings(deployment, study, name).model_copy(update={"wait": 0.5, "every": 0.1})
+    plan = begin(told, deployment.folder / name)
+    deaf = True
+
+    @contextmanager
+    def connect(plan: Plan) -> Iterator[Engine]:
+        with told.connect(plan) as engine:
+            yield Deaf(engine, "east", lambda message: deaf and isinstance(message, Propose))
+
+    def knows(site: str) -> bool:
+        with told.connect(plan) as engine:
+            ((_, frame),) = engine.exchange({site: encode(Secure("advertise"))})
+        assert frame is not None
+        reply = decode_reply(frame)
+        return not (isinstance(reply, Refusal) and isinstance(reply.error, NotAgreed))
+
+    with pytest.raises(Abandoned, match="'east'"):
+        coordinate(deployment.folder / name, nothing, connect=connect)
+    assert not any(knows(each) for each in NAMES)
+    deaf = False
+    assert coordinate(deployment.folder / name, nothing, connect=connect).participants == (NAMES,)
+    assert not any(knows(each) for each in NAMES)
 
 
 def test_a_second_attempt_that_the_plan_bought_over_sockets(deployment: Deployment) -> None:

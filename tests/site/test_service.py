@@ -34,7 +34,17 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_reply, encode
-from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Refusal, Reply
+from zerosum.protocol.messages import (
+    Consent,
+    Contribute,
+    Contribution,
+    Dismiss,
+    Dismissed,
+    Message,
+    Propose,
+    Refusal,
+    Reply,
+)
 from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import MOST_WAITING, Consents
@@ -257,6 +267,17 @@ def test_a_flood_of_refusals_does_not_fill_the_disk(tmp_path: Path) -> None:
     assert counts == [*range(1, 21), 32, 64, 128, 256, 512]
 
 
+def test_a_flood_of_what_costs_nothing_does_not_fill_the_disk(tmp_path: Path) -> None:
+    service, plan = serve(tmp_path), make("local")
+    for _ in range(100):
+        assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    for _ in range(101):
+        assert isinstance(tell(service, plan, Contribute(0, 0, REQUEST)), Contribution)
+    seen = [(line["event"], line.get("count")) for line in lines(tmp_path)]
+    some = [*range(1, 21), 32, 64]
+    assert seen == [*(("consented", n) for n in some), ("released", None), *(("repeated", n) for n in some)]
+
+
 def test_what_cannot_be_written_down_does_not_leave(tmp_path: Path) -> None:
     service, plan = serve(tmp_path), make("local")
     tell(service, plan, Propose(plan))
@@ -324,7 +345,24 @@ def test_attempts_that_are_left_are_held_for_a_while_after_the_last_round(settle
     assert isinstance(tell(service, first, Contribute(0, 0, REQUEST)), Contribution)
     reply = tell(service, second, Propose(second))
     assert isinstance(reply, Refusal if settle else Consent)
-    assert isinstance(tell(service, first, Contribute(0, 1, REQUEST)), Contribution)  # nobody spent it yet
+    assert isinstance(tell(service, first, Contribute(0, 0, REQUEST)), Contribution)  # once more, which costs nothing
+    reply = tell(service, first, Contribute(0, 1, REQUEST))
+    assert isinstance(reply, Contribution if settle else Refusal)  # the second was promised it
+
+
+def test_a_study_that_is_dismissed_holds_neither_budget_nor_a_place_and_may_come_again(tmp_path: Path) -> None:
+    service = serve(tmp_path, epsilon=6.0, studies=1)
+    first, second = make("local"), make("local")
+    assert isinstance(refused(tell(service, first, Dismiss())), NotAgreed)
+    for plan, other in ((first, second), (second, first)):
+        assert isinstance(tell(service, plan, Propose(plan)), Consent)
+        assert isinstance(refused(tell(service, other, Propose(other))), Busy)
+        assert isinstance(tell(service, plan, Dismiss()), Dismissed)
+        assert isinstance(refused(tell(service, plan, Contribute(0, 0, REQUEST))), NotAgreed)
+    assert isinstance(tell(service, first, Propose(first)), Consent)
+    assert isinstance(tell(service, first, Contribute(0, 0, REQUEST)), Contribution)
+    assert isinstance(tell(service, first, Dismiss()), Dismissed)
+    assert "whole" in str(refused(tell(service, first, Propose(first))))  # what was spent stays spent
 
 
 def test_many_consents_at_once_never_promise_more_than_the_cap(tmp_path: Path) -> None:
@@ -446,3 +484,61 @@ def test_a_refusal_of_the_plan_that_was_approved_holds_for_what_it_covered(tmp_p
     steward.decide(plan.digest(), "refused")
     assert isinstance(refused(tell(service, rest, Contribute(0, 0, REQUEST))), PolicyRefused)
     assert service._ledger.entries() == []
+
+
+def scaled(plan: Plan, *scales: float) -> Plan:
+    return replace(plan, sites=tuple(replace(s, scale=a) for s, a in zip(plan.sites, scales, strict=True)))
+
+
+@pytest.mark.parametrize("scheme", ["local", "secure-sum"])
+def test_a_plan_that_was_approved_covers_none_that_costs_more(scheme: str, tmp_path: Path) -> None:
+    """Noise is fixed by the site that asks for the least of it. A coordinator that leaves out one it invented for that
+    would get more of the others than their stewards read."""
+    own = [Identity() for _ in range(4)]
+    plan = scaled(pinned(make(scheme, absences=1), *own), 0.2, 1.0, 0.2, 0.2)
+    dear, same = plan.without(["s1"]), plan.without(["s2"])
+    assert dear.site_epsilon(0) > 2 * plan.site_epsilon(0)
+    service = serve(tmp_path, automatic=False, keys=(own[0],))
+    Consents(tmp_path).decide(plan.digest(), "approved")
+    assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    assert isinstance(refused(tell(service, dear, Propose(dear))), AwaitingConsent)
+    assert isinstance(tell(service, same, Propose(same)), Consent)
+
+
+def test_a_plan_covers_others_from_when_it_was_approved_and_the_last_of_a_study_counts(tmp_path: Path) -> None:
+    steward, service = Consents(tmp_path), serve(tmp_path, automatic=False)
+    first = make("local", absences=1)
+    second = replace(first, epsilon=4.0)
+    for plan in (first, second):
+        rest = plan.without(["s2"])
+        assert isinstance(refused(tell(service, plan, Propose(plan))), AwaitingConsent)
+        steward.decide(plan.digest(), "approved")
+        assert isinstance(tell(service, rest, Propose(rest)), Consent)  # though this one was never agreed to whole
+    assert isinstance(tell(service, second, Propose(second)), Consent)
+    steward.decide(second.digest(), "refused")
+    assert isinstance(refused(tell(service, rest, Propose(rest))), AwaitingConsent)
+
+
+def test_budget_held_for_a_plan_that_is_no_longer_covered_is_let_go(tmp_path: Path) -> None:
+    steward, plan, other = Consents(tmp_path), make("local", absences=1), make("local")
+    for each in (plan, other):
+        steward.decide(each.digest(), "approved")
+    service, rest = serve(tmp_path, automatic=False, epsilon=6.0), plan.without(["s2"])
+    assert isinstance(tell(service, plan, Propose(plan)), Consent)
+    assert isinstance(tell(service, rest, Propose(rest)), Consent)
+    assert isinstance(refused(tell(service, other, Propose(other))), BudgetExceeded)
+    steward.decide(plan.digest(), "refused")
+    assert isinstance(tell(service, other, Propose(other)), Consent)
+
+
+def test_a_study_that_was_quiet_too_long_takes_nothing_that_others_were_promised_since(tmp_path: Path) -> None:
+    first, second = more_rounds(make("local")), make("local")
+    share = PrivateSum(REQUEST.statistic, share=0.5)
+    service = serve(tmp_path, epsilon=6.0, hold=0.2)
+    assert isinstance(tell(service, first, Propose(first)), Consent)
+    time.sleep(0.3)
+    assert isinstance(tell(service, second, Propose(second)), Consent)
+    for _ in range(2):  # to ask brings no claim back
+        assert isinstance(refused(tell(service, first, Contribute(0, 0, share))), BudgetExceeded)
+    assert isinstance(tell(service, second, Contribute(0, 0, REQUEST)), Contribution)
+    assert len(service._ledger.entries()) == 1

@@ -56,9 +56,9 @@ class Asking:
         terminal.err.print(f"columns: {', '.join(visible(name) for name in names)}", soft_wrap=True)
         for each in privacy_report(plan).per_site:
             terminal.err.print(f"  {visible(each.site)}: epsilon {each.epsilon:.4f} at delta {plan.delta:g}")
-        terminal.err.print("take part? yes, no, or anything else to leave it waiting: ", end="")
         keyboard = sys.stdin.fileno()
-        termios.tcflush(keyboard, termios.TCIFLUSH)  # what was typed before was no answer to this
+        termios.tcflush(keyboard, termios.TCIFLUSH)  # what was typed before was no answer to this; what comes after is
+        terminal.err.print("take part? yes, no, or anything else to leave it waiting: ", end="")
         while not self._over.is_set() and self._consents.decision(digest) is None:
             if select.select([keyboard], [], [], 0.2)[0] and _in_front():
                 said = os.read(keyboard, 4096).decode(errors="replace").partition("\n")[0].strip().lower()

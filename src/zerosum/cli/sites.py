@@ -170,8 +170,11 @@ def _decide(path: Path, plan: str, *, approve: bool) -> None:
 
     site = SiteFile.load(path)
     consents = Consents(site.state_folder)
-    whole = read_plan(Path(plan)).digest() if Path(plan).is_file() else consents.find(plan)
+    read = read_plan(Path(plan)) if Path(plan).is_file() else None
+    whole = consents.find(plan) if read is None else read.digest()
     consents.decide(whole, "approved" if approve else "refused")
+    if approve and read is not None:
+        consents.remember(read)
     words = f"the steward {'approved' if approve else 'refused'} the plan {whole}"
     AuditLog(site.audit_log).write("decided", words)
     terminal.out.print(words, soft_wrap=True)

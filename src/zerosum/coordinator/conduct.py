@@ -184,10 +184,12 @@ class _Coordinator:
     def _first(self, round: int) -> int:
         """The attempt under which a round is asked first. One that was under way goes on where sites have their keys
         still, and say again what they said; else it takes another."""
-        if self._journal is None or not self._journal.in_flight(round):
+        journal = self._journal
+        if journal is None or not journal.in_flight(round):
             return 0
-        if self._continued and self._plan.law(round).mechanism is NoiseMechanism.MASKED:
-            return self._journal.attempt(round)
+        masked = self._plan.law(round).mechanism is NoiseMechanism.MASKED
+        if self._continued and masked and journal.same_keys(round):
+            return journal.attempt(round)
         return self._next()
 
     def _next(self) -> int:

@@ -7,14 +7,15 @@ that waits keeps the plan, and one that agreed is not asked here again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Literal
 
 from zerosum.engines.base import Engine
 from zerosum.errors import Abandoned, AwaitingConsent, BadMessage, Busy
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_reply, encode
-from zerosum.protocol.messages import Consent, Propose, Refusal
+from zerosum.protocol.messages import Consent, Dismiss, Propose, Refusal
 
 Attendance = Literal["absent", "waits for its steward", "busy with other studies", "agreed"]
 OnAttendance = Callable[[Mapping[str, Attendance]], None]
@@ -38,6 +39,14 @@ def gather(plan: Plan, engine: Engine, on_change: OnAttendance, *, seconds: floa
             names = ", ".join(f"{name!r} ({found[name]})" for name in missing)
             raise Abandoned(f"no agreement from {names}; the study did not start and nothing was released")
         time.sleep(every)
+
+
+def dismiss(engine: Engine, names: Iterable[str]) -> None:
+    """Tell sites that nothing more will be asked, so that they hold neither budget nor a place back. One that does not
+    hear of it finds out by the silence."""
+    with suppress(Exception):  # nothing rests on it
+        for _ in engine.exchange(dict.fromkeys(names, encode(Dismiss()))):
+            pass
 
 
 def _attendance(name: str, frame: Frame | None) -> Attendance:

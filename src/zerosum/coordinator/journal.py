@@ -51,6 +51,7 @@ _START = bytes(32)  # the digest before the first record
 @dataclass
 class _Round:
     request: str
+    session: str | None  # whose keys the last attempt was asked under
     attempt: int = 0  # the last one
     listed: tuple[str, ...] | None = None  # whose vectors are in its secure sum, once that is settled
     release: tuple[int, int] | None = None  # where in the file, and how long
@@ -155,6 +156,11 @@ class Journal:
     def attempt(self, round: int) -> int:
         """The last attempt at a round that was asked."""
         return self._rounds[round].attempt
+
+    def same_keys(self, round: int) -> bool:
+        """Whether the last attempt at a round was asked under the keys of the last set-up: sites may have made new ones
+        since, and the study been stopped before it was asked again."""
+        return self._rounds[round].session == self.session
 
     def listed(self, round: int, attempt: int) -> tuple[str, ...] | None:
         """Whose vectors the sites were told are in the sum of an attempt, if they were told."""
@@ -295,10 +301,10 @@ class Journal:
         match fields["kind"]:
             case "asked":
                 if fields["round"] == len(self._rounds):
-                    self._rounds.append(_Round(fields["request"]))
+                    self._rounds.append(_Round(fields["request"], self.session))
                 self._same(fields["round"], fields["request"])
                 if (known := self._rounds[fields["round"]]).attempt != fields["attempt"]:
-                    known.attempt, known.listed = fields["attempt"], None
+                    known.attempt, known.listed, known.session = fields["attempt"], None, self.session
                 self.extra = max(self.extra, fields["attempt"])
             case "session":
                 self.session = fields["session"]

@@ -32,6 +32,8 @@ from zerosum.protocol.messages import (
     Contribute,
     Contribution,
     DealtNoise,
+    Dismiss,
+    Dismissed,
     DrawSum,
     Message,
     NoiseInput,
@@ -354,10 +356,12 @@ _WRITERS: dict[type, Callable[[Any], Fields]] = {
         "request": _write_request(m.request),
         "noise_input": _write_noise(m.noise_input),
     },
+    Dismiss: lambda m: {},
     Consent: lambda m: {"site": m.site, "units": m.units},
     Prepared: lambda m: {"site": m.site, "payload": m.payload},
     Secured: lambda m: {"site": m.site, "data": m.data},
     Contribution: lambda m: {"site": m.site, "payload": m.payload},
+    Dismissed: lambda m: {"site": m.site},
     Refusal: lambda m: {"site": m.site, "code": m.error.code, "message": str(m.error)},
 }
 
@@ -371,6 +375,7 @@ _MESSAGES: dict[str, Callable[[_Reader], Message]] = {
         _read_request(r.fields("request")),
         _read_noise(r.fields("noise_input")),
     ),
+    "Dismiss": lambda r: Dismiss(),
 }
 
 _REPLIES: dict[str, Callable[[_Reader], Reply]] = {
@@ -378,5 +383,6 @@ _REPLIES: dict[str, Callable[[_Reader], Reply]] = {
     "Prepared": lambda r: Prepared(r.text("site"), r.data("payload")),
     "Secured": lambda r: Secured(r.text("site"), r.data("data")),
     "Contribution": _read_contribution,
+    "Dismissed": lambda r: Dismissed(r.text("site")),
     "Refusal": _read_refusal,
 }

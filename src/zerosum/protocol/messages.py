@@ -84,7 +84,12 @@ class Contribute:
     noise_input: NoiseInput = None
 
 
-Message = Propose | Prepare | Secure | Contribute
+@dataclass(frozen=True)
+class Dismiss:
+    """Nothing more will be asked under the plan that was agreed to: the study is over, or did not begin."""
+
+
+Message = Propose | Prepare | Secure | Contribute | Dismiss
 
 
 # ---- site to coordinator ---------------------------------------------------------------------------------------
@@ -124,6 +129,13 @@ class Contribution:
 
 
 @dataclass(frozen=True)
+class Dismissed:
+    """The site holds nothing back for the study any more."""
+
+    site: str
+
+
+@dataclass(frozen=True)
 class Refusal:
     """The site says no, in one sentence that names no value of its data."""
 
@@ -138,4 +150,4 @@ class Lost:
     site: str
 
 
-Reply = Consent | Prepared | Secured | Contribution | Refusal
+Reply = Consent | Prepared | Secured | Contribution | Dismissed | Refusal

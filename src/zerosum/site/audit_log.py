@@ -1,8 +1,8 @@
 """A site's audit log: JSON lines that say in words what was asked and what left. It stays at the site.
 
 Every line has `time`, `event` and `words`; lines about a study also `study` and `plan`, the digest. The ledger is what
-counts; the log is what people read. Refusals can come as fast as somebody sends nonsense: of one kind the first are
-written, then every time their number has doubled.
+counts; the log is what people read. Refusals, and repetitions that cost nothing, can come as fast as somebody sends
+frames: of one kind the first are written, then every time their number has doubled.
 
 Tested in tests/site/test_service.py.
 """
@@ -26,7 +26,7 @@ from zerosum.kernel.schemes import NoiseMechanism
 
 Event = Literal["started", "stopped", "waiting", "decided", "consented", "released", "repeated", "refused"]
 
-_ALL_OF = 20  # refusals of one kind that are each written
+_ALL_OF = 20  # refusals or repetitions of one kind that are each written
 
 
 class AuditLog:
@@ -35,7 +35,7 @@ class AuditLog:
     def __init__(self, path: Path, echo: Callable[[dict[str, Any]], None] | None = None) -> None:
         self._path, self._echo = path, echo
         self._mutex = threading.Lock()
-        self._refusals: Counter[tuple[str | None, str]] = Counter()
+        self._seen: Counter[tuple[str | None, str]] = Counter()
 
     def write(self, event: Event, words: str, plan: Plan | None = None, **more: Any) -> None:
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
@@ -59,13 +59,20 @@ class AuditLog:
             self._echo({name: value for name, value in line.items() if name not in ("detail", "time")})
 
     def refused(self, error: ZerosumError, plan: Plan | None) -> None:
-        key = (None if plan is None else plan.digest(), error.code)
+        more = {"detail": error.detail} if error.detail else {}
+        self._write_some("refused", str(error), plan, error.code, code=error.code, **more)
+
+    def again(self, event: Event, words: str, plan: Plan) -> None:
+        """What a coordinator may have said as often as it likes: an agreement, or what left before."""
+        self._write_some(event, words, plan, event)
+
+    def _write_some(self, event: Event, words: str, plan: Plan | None, kind: str, **more: Any) -> None:
+        key = (None if plan is None else plan.digest(), kind)
         with self._mutex:
-            self._refusals[key] += 1
-            count = self._refusals[key]
+            self._seen[key] += 1
+            count = self._seen[key]
         if count <= _ALL_OF or count & (count - 1) == 0:
-            more = {"detail": error.detail} if error.detail else {}
-            self.write("refused", str(error), plan, code=error.code, count=count, **more)
+            self.write(event, words, plan, count=count, **more)
 
 
 def consent_in_words(plan: Plan, site: int) -> str:

@@ -2,7 +2,7 @@
 
     proposals/DIGEST.json   a plan that waits for a decision, as it came
     decisions/DIGEST        "approved" or "refused", and when
-    approved/STUDY.json     a plan that was agreed to and allows sites to be left out, by its study's name
+    approved/STUDY.json     a plan that was approved and allows sites to be left out, by its study's name
     withdrawn/IDENTITY      a key, of this site or of another, that takes part in nothing from now on
 
 A decision is about one plan, whole. It outlives the process, and a refusal holds at once, in the middle of a study too.
@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from zerosum.errors import BadInput, Refused
 from zerosum.kernel.plan import Plan
 
@@ -36,6 +38,7 @@ class Consents:
         self.automatic = automatic
         self._proposals, self._decisions = folder / "proposals", folder / "decisions"
         self._withdrawn, self._approved = folder / "withdrawn", folder / "approved"
+        self._covered: dict[str, str] = {}  # plans that follow from another one, and from which: that does not change
 
     def decision(self, digest: str) -> Decision | None:
         try:
@@ -53,23 +56,30 @@ class Consents:
     def decide(self, digest: str, decision: Decision) -> None:
         """Durable on return. The last decision holds."""
         write_file(self._decisions / _checked(digest), f"{decision} {datetime.now(UTC).isoformat()}\n".encode())
+        if decision == "approved":
+            with suppress(BadInput):  # it did not come yet
+                self.remember(self.proposal(digest))
         (self._proposals / f"{digest}.json").unlink(missing_ok=True)
 
     def remember(self, plan: Plan) -> None:
-        """Keep a plan that was agreed to, if it covers others: the same study with sites left out."""
-        path = self._approved / f"{_hashed(plan.study)}.json"
-        if plan.absences and not path.exists():
-            write_file(path, plan.to_json())
+        """Keep a plan that was approved, if it covers others: the same study with sites left out."""
+        if plan.absences and not self.covers(plan):
+            write_file(self._approved / f"{_hashed(plan.study)}.json", plan.to_json())
 
     def covers(self, plan: Plan) -> bool:
-        """Whether the steward approved a plan that is this one but for sites that it allows to be left out."""
-        try:
-            whole = Plan.from_json((self._approved / f"{_hashed(plan.study)}.json").read_bytes())
-            missing = {site.name for site in whole.sites} - {site.name for site in plan.sites}
-            same = whole.without(sorted(missing)).digest() == plan.digest()
-        except (OSError, BadInput):
-            return False
-        return same and self.decision(whole.digest()) == "approved"
+        """Whether the steward approved a plan that is this one but for sites that it allows to be left out, and that
+        costs nobody less: without the site that noise was fixed by, it may cost others more than the steward read."""
+        digest = plan.digest()
+        if digest not in self._covered:
+            try:
+                whole = Plan.from_json((self._approved / f"{_hashed(plan.study)}.json").read_bytes())
+                missing = {site.name for site in whole.sites} - {site.name for site in plan.sites}
+                if whole.without(sorted(missing)).digest() != digest or _dearer(plan, whole):
+                    return False
+            except (OSError, BadInput):
+                return False
+            self._covered[digest] = whole.digest()
+        return self.decision(self._covered[digest]) == "approved"
 
     def withdraw(self, identity: str) -> None:
         """Refuse a key from now on, in the middle of studies too. Durable on return."""
@@ -120,6 +130,14 @@ class Consents:
             return Plan.from_json((self._proposals / f"{_checked(digest)}.json").read_bytes())
         except OSError:
             raise BadInput("no such plan waits here") from None
+
+
+def _dearer(plan: Plan, whole: Plan) -> bool:
+    """Whether a release costs some site more under a plan than under the one with more sites that it follows from."""
+    places = {site.name: at for at, site in enumerate(whole.sites)}
+    same = [places[site.name] for site in plan.sites]
+    firsts = [plan.first_round(release) for release in range(len(plan.releases))]
+    return any(bool(np.any(plan.mus(round) > whole.mus(round)[same] * (1 + 1e-9))) for round in firsts)
 
 
 def _hashed(study: str) -> str:

@@ -5,9 +5,9 @@ message of a plan that was not agreed to, or of another one, is refused; whateve
 and is in the audit log. Two studies never share a session, and all share one ledger.
 
 Consent holds budget back: what a plan that was agreed to still costs counts against the cap when another is proposed,
-so a study that began is not refused in its middle because others spent. It is held until the study is through, the
-steward refuses it, or it was quiet for `hold` seconds, `settle` after its last round. It does not outlive the process,
-and neither do the secrets without which the study could not go on.
+so a study that began is not refused in its middle because others spent. It is held until the study is through, its
+coordinator dismisses the site, the steward refuses it, or it was quiet for `hold` seconds, `settle` after its last
+round. It does not outlive the process, and neither do the secrets without which the study could not go on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from zerosum.errors import (
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.units import Units
 from zerosum.protocol.codec import Frame, decode_message, encode
-from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Reply
+from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Dismissed, Message, Propose, Reply
 from zerosum.secagg.keys import Identity
 from zerosum.site.account import Spend
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
@@ -56,6 +56,7 @@ class _Session:
     consented: bool = False
     released: set[tuple[int, int]] = field(default_factory=set)
     agreed: bool = False
+    lapsed: bool = False  # was quiet for so long that nothing is held back for it
     used: float = field(default_factory=time.monotonic)
 
     @property
@@ -118,6 +119,10 @@ class Service:
 
     def _handle(self, digest: str, frame: Frame) -> Reply:
         message = decode_message(frame)
+        if isinstance(message, Dismiss):
+            self._find(digest)
+            self._drop(digest)
+            return Dismissed(self.name)
         decision = self._consents.decision(digest)
         if decision == "refused":
             self._drop(digest)
@@ -131,6 +136,8 @@ class Service:
         with session.lock:
             if session.site is None:
                 session.site = self._site(session.plan)
+            if isinstance(message, Contribute) and (message.round, message.attempt) not in session.released:
+                self._reserve(session)
             reply = self._agree(session, message) if isinstance(message, Propose) else session.site.handle(message)
             self._record(session, message, reply)
             return reply
@@ -147,17 +154,27 @@ class Service:
         plan, site = session.plan, session.site
         assert site is not None  # noqa: S101
         with self._reserving:
-            if plan.scheme.facts.noisy:
-                with self._ledger.still():
-                    self._ledger.check(_unpaid(session), self.policy.cap, self._promised(session))
+            self._fits(session)
             reply = site.handle(message)
             self._consents.remember(plan)
-            session.agreed = True
+            session.agreed, session.lapsed = True, False
         with self._mutex:  # of one study, one plan
             for digest, other in list(self._sessions.items()):
                 if other is not session and other.plan.study == plan.study:
                     del self._sessions[digest]
         return reply
+
+    def _reserve(self, session: _Session) -> None:
+        """Hold back again what a study still costs that was quiet so long that others may have been promised it."""
+        if session.lapsed:
+            with self._reserving:
+                self._fits(session)
+                session.lapsed = False
+
+    def _fits(self, session: _Session) -> None:
+        if session.plan.scheme.facts.noisy:
+            with self._ledger.still():
+                self._ledger.check(_unpaid(session), self.policy.cap, self._promised(session))
 
     def _promised(self, asking: _Session) -> list[Spend]:
         """What other studies that were agreed to still cost."""
@@ -171,9 +188,12 @@ class Service:
 
     def _given_up(self, session: _Session) -> bool:
         """Whether a study that was agreed to has no claim any more, though nobody told its coordinator yet."""
+        if session.lapsed or self._quiet(session):
+            return True
         keys = {site.identity for site in session.plan.sites}
-        refused = self._consents.decision(session.plan.digest()) == "refused"
-        return self._quiet(session) or refused or bool(keys & self._consents.withdrawn())
+        decision = self._consents.decision(session.plan.digest())
+        refused = decision == "refused" or (decision is None and not self._unasked(session.plan))
+        return refused or bool(keys & self._consents.withdrawn())
 
     def _quiet(self, session: _Session) -> bool:
         """Whether a study said nothing for so long that it has no claim; sooner after its last round, for attempts."""
@@ -214,8 +234,10 @@ class Service:
 
     def _touch(self, digest: str) -> _Session:
         self._sessions.move_to_end(digest)
-        self._sessions[digest].used = time.monotonic()
-        return self._sessions[digest]
+        session = self._sessions[digest]
+        session.lapsed = session.lapsed or self._quiet(session)
+        session.used = time.monotonic()
+        return session
 
     def _find(self, digest: str) -> _Session:
         with self._mutex:
@@ -244,12 +266,15 @@ class Service:
         if isinstance(reply, Consent):
             if not (isinstance(message, Propose) and message.keep and session.consented):
                 session.released.clear()
-                self._log.write("consented", consent_in_words(plan, position), plan)
+                self._log.again("consented", consent_in_words(plan, position), plan)
             session.consented = True
         elif isinstance(reply, Contribution) and isinstance(message, Contribute):
             key = message.round, message.attempt
             words = release_in_words(plan, position, *key, message.request)
-            self._log.write("repeated" if key in session.released else "released", words, plan)
+            if key in session.released:
+                self._log.again("repeated", words, plan)
+            else:
+                self._log.write("released", words, plan)
             session.released.add(key)
 
 

@@ -30,6 +30,8 @@ from zerosum.protocol.messages import (
     Consent,
     Contribute,
     Contribution,
+    Dismiss,
+    Dismissed,
     Message,
     NoiseInput,
     Prepare,
@@ -97,6 +99,11 @@ class Site:
         self._session = SiteSession(roster(plan), self._position(plan), self.identity) if secure else None
         self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
         self._masked_in = None
+
+    @handle.register
+    def _(self, message: Dismiss) -> Reply:
+        self._plan, self._session, self._shares, self._answered, self._last = None, None, {}, {}, None
+        return Dismissed(self.name)
 
     @handle.register
     def _(self, message: Secure) -> Reply:

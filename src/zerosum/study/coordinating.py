@@ -17,7 +17,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from zerosum.coordinator.gather import Attendance, OnAttendance, gather
+from zerosum.coordinator.gather import Attendance, OnAttendance, dismiss, gather
 from zerosum.coordinator.journal import NAME as JOURNAL
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
@@ -126,10 +126,17 @@ def coordinate(
 
         try:
             with (connect or settings.connect)(plan) as engine:
-                counted = Counted(engine, status.traffic)
-                if not journal.finished:
-                    gather(plan, counted, attended, seconds=settings.wait, every=settings.every)
-                result = execute(plan, algorithm, counted, progressed, journal)
+                counted, over = Counted(engine, status.traffic), journal.finished
+                try:
+                    if not over:
+                        gather(plan, counted, attended, seconds=settings.wait, every=settings.every)
+                    result = execute(plan, algorithm, counted, progressed, journal)
+                except ZerosumError:
+                    if not journal.rounds:  # else it may be resumed under the keys that sites have
+                        dismiss(engine, [site.name for site in plan.sites])
+                    raise
+                if not over:
+                    dismiss(engine, result.participants[-1] if result.participants else ())
         except BaseException as error:
             status.end(f"{type(error).__name__}: {error}" if isinstance(error, ZerosumError) else "stopped")
             raise
