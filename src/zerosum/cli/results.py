@@ -21,6 +21,7 @@ _STATES = {
     "stopped": "stopped: what was released can be exported",
     "not begun": "stopped before anything was asked or spent",
     "unreadable": "its journal cannot be read",
+    "damaged": "its result cannot be read",
 }
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")]
 
