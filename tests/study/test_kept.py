@@ -258,8 +258,8 @@ def test_what_cannot_go_on_from_a_checkpoint_is_still_on_record(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patched, pytest.raises(BadInput, match="no result could be kept"):
-        patched.setattr("zerosum.study.kept.make_room", full)
+    monkeypatch.setattr("zerosum.study.kept.make_room", full)
+    with pytest.raises(BadInput, match="no result could be kept"):
         study(tmp_path, checkpoint=tmp_path / "kept")
     assert [kept.as_record() for kept in Kept.all()] == [before.as_record()]
 
