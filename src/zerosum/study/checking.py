@@ -7,6 +7,8 @@ Tested in tests/cli/test_checking.py.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -142,8 +144,9 @@ def _places(plan: Plan, policy: Policy | None) -> Iterator[tuple[str, Path, int]
 def _try_room(folder: Path, size: int) -> None:
     """Whether so many bytes can be written there; leaves nothing, and makes no folder that was not there."""
     nearest = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    file = nearest / ".zerosum-check"
+    handle, name = tempfile.mkstemp(prefix=".zerosum-check-", dir=nearest)  # never a file that was there
+    os.close(handle)
     try:
-        make_room(file, size)
+        make_room(Path(name), size)
     finally:
-        file.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)

@@ -62,6 +62,13 @@ def charged_ledgers() -> list[tuple[Path, Path]]:
     return sorted(found.items())
 
 
+def missing_ledgers() -> list[Path]:
+    """Ledgers that studies with a result charged, and that are no longer where they were."""
+    done = [kept for kept in Kept.all() if (kept.folder / "result").exists()]
+    paths = {Path(path) for kept in done for path, _ in kept.about[_LEDGERS].values()}
+    return sorted(path for path in paths if not path.is_file())
+
+
 class Keeping:
     """A study on its way into the state folder. In a `with` block: leaving it by an error says what is on record."""
 
