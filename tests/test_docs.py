@@ -20,6 +20,7 @@ import pytest
 from called import zerosum
 from zerosum import Adjacency, Policy, Study
 from zerosum.kernel.request import PrivateSum, Release
+from zerosum.statistics import BUILTIN
 from zerosum.study import SiteFile
 
 ROOT = Path(__file__).parents[1]
@@ -232,3 +233,10 @@ def test_nothing_on_a_page_is_forgotten() -> None:
         assert each in {*CODE, *STUDIES, *OTHERS}, f"{each} is on no page"
     for where in ELSEWHERE.values():
         assert (ROOT / where).exists() or where == "what runs this"
+
+
+def test_a_policy_may_name_every_statistic() -> None:
+    (line,) = [
+        each for each in (ROOT / "docs" / "study.md").read_text().splitlines() if each.startswith("| `statistics` |")
+    ]
+    assert [name for name in BUILTIN if f"`{name}`" not in line] == []
