@@ -7,6 +7,7 @@ does not explain it (two standard deviations).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,7 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
             yield f"the values of {_named(names, ends)} lie mostly at the ends of the range or beyond: too narrow?"
 
 
-def _described(estimate: Mapping[str, Quantity], ranges: Mapping[str, Sequence[float]]) -> Iterator[str]:
+def _described(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -> Iterator[str]:
     """Of a description: means and quantiles of everybody, who come before the groups."""
     quantity = estimate.get("mean", estimate.get("quantile"))
     if quantity is None or len(quantity.axes) < 2 or not set(names := quantity.axes[1].labels) <= set(ranges):
