@@ -20,6 +20,7 @@ import pytest
 from called import zerosum
 from zerosum import Adjacency, Policy, Study
 from zerosum.kernel.request import PrivateSum, Release
+from zerosum.statistics import BUILTIN
 from zerosum.study import SiteFile
 
 ROOT = Path(__file__).parents[1]
@@ -123,7 +124,7 @@ REST: dict[tuple[str, int], dict[str, Any]] = {
     ("docs/collaboration.md", 0): TERMS | {"sites": [site | {"units": 500} for site in SITES]},
     ("docs/networks.md", 0): TERMS | {"algorithm": "neural-classifier", "sites": SITES},
 }
-# sites' files and policies
+# a site's file and a policy; those of deployments, which tests/flare/test_guide.py and tests/cli/test_keys.py have
 OTHERS = {("docs/study.md", 1), ("docs/study.md", 2), ("docs/deployment.md", 0), ("docs/deployment.md", 2)}
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -159,6 +160,7 @@ def test_the_other_files(tmp_path: Path) -> None:
 # ---- commands ------------------------------------------------------------------------------------------------------
 
 # run by other tests, or by nobody here, and why
+GUIDE = "docs/deployment.md"  # whose blocks of commands tests/flare/test_guide.py runs
 ELSEWHERE = {
     "make demo": "tests/test_demo.py",
     "make test": "what runs this",
@@ -167,7 +169,6 @@ ELSEWHERE = {
     "zerosum site run": "tests/cli/test_sites.py",
     "zerosum site rotate-key": "tests/cli/test_keys.py",
     "zerosum site withdraw": "tests/cli/test_keys.py",
-    "zerosum describe": "tests/cli/test_describing.py",
     "zerosum coordinator": "tests/cli/test_coordinators.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",
@@ -183,8 +184,11 @@ def study_folder(folder: Path) -> None:
     rng = np.random.default_rng(1)
     (folder / "study.toml").write_text(blocks("README.md", "toml")[0])
     for name in ("north", "east", "south"):
-        rows = rng.uniform([20, 90], [90, 200], (40, 2))
-        text = "age,systolic\n" + "".join(f"{a:.1f},{b:.1f}\n" for a, b in rows)
+        rows = rng.uniform([20, 90, 150], [90, 200, 300], (40, 3))
+        more = [f"{'fm'[at % 2]},{('no', 'yes')[at % 3 > 0]}" for at in range(40)]
+        text = "age,systolic,chol,sex,smoker\n"  # some cholesterol is missing
+        for at, ((a, b, c), words) in enumerate(zip(rows, more, strict=True)):
+            text += f"{a:.1f},{b:.1f},{'' if at % 7 == 0 else f'{c:.0f}'},{words}\n"
         (folder / f"{name}.csv").write_text(text)
         (folder / f"{name}.toml").write_text(f'name = "{name}"\ndata = "{name}.csv"\n')
 
@@ -233,12 +237,18 @@ def test_nothing_on_a_page_is_forgotten() -> None:
     """Code of other languages is output; every other fence is one of those above."""
     for page in PAGES:
         for language in re.findall(r"^```(\w+)$", (ROOT / page).read_text(), re.MULTILINE):
-            guide = language == "sh" and page == "docs/deployment.md"  # tests/flare/test_guide.py
-            run = language in {"python", "toml", "json"}
-            assert run or guide, f"{page} has a block of {language!r} that nobody runs"
+            known = {"python", "toml", "json"} | ({"sh"} if page == GUIDE else set())
+            assert language in known, f"{page} has a block of {language!r} that nobody runs"
         for command in commands(page):
             assert command.startswith("zerosum ") or elsewhere(command), f"nobody runs {command!r} of {page}"
     for each in [*TAKEN, *REST, *OTHERS, *SLOW]:
         assert each in {*CODE, *STUDIES, *OTHERS}, f"{each} is on no page"
     for where in ELSEWHERE.values():
         assert (ROOT / where).exists() or where == "what runs this"
+
+
+def test_a_policy_may_name_every_statistic() -> None:
+    (line,) = [
+        each for each in (ROOT / "docs" / "study.md").read_text().splitlines() if each.startswith("| `statistics` |")
+    ]
+    assert [name for name in BUILTIN if f"`{name}`" not in line] == []

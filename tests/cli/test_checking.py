@@ -95,3 +95,12 @@ def test_the_budget_counts_what_was_spent(tmp_path: Path) -> None:
 def test_a_range_far_wider_than_the_data_is_named(tmp_path: Path) -> None:
     study = Study.load(write_study(tmp_path, STUDY.replace("upper = [100, 200]", "upper = [1e6, 200]")))
     assert all("all values lie within 0.0% of the range" in each.warnings[0] for each in check_study(study))
+
+
+def test_ranges_of_a_description_are_looked_at(tmp_path: Path) -> None:
+    text = STUDY.replace('"mean"', '"describe"').replace("lower = [0, 60]\n", "")
+    text = text.replace("upper = [100, 200]", "ranges = { age = [500, 900], pressure = [60, 1e6] }")
+    for each in check_study(Study.load(write_study(tmp_path, text))):
+        first, second = each.warnings
+        assert first == "column 'age': 100% of the values lie outside the range 500 to 900"
+        assert second.startswith("column 'pressure': all values lie within 0.0% of the range")

@@ -58,6 +58,10 @@ def test_data_files_become_a_table_that_fits_80_columns(tmp_path: Path) -> None:
     assert max(map(len, lines[:end])) <= 80
     assert {"Means", "Proportions", "Differences of means", "Units"} <= set(lines)
     assert "epsilon 2 at delta 1e-05" in done.stdout
+    (kept,) = as_json(zerosum("results", "--json", cwd=tmp_path))
+    again = zerosum("results", "show", kept["id"], cwd=tmp_path).stdout.splitlines()
+    first = lines.index("Means")
+    assert lines[first:end] == again[again.index("Means") :][: end - first]  # the same tables
     assert (tmp_path / "result" / "result.json").exists()
     assert len(list((tmp_path / "state" / "ledgers").glob("*.sqlite"))) == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,15 @@ def test_as_csv(spent: Path) -> None:
     assert {line["columns"] for line in lines} == {"age;pressure"}
     assert {line["algorithm"] for line in lines} == {"mean"}
     assert all(float(line["charged_mu"]) > 0 for line in lines)
+
+
+def test_a_ledger_that_is_gone_is_named(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    assert zerosum("run", "study.toml", "--out", "result", cwd=tmp_path).returncode == 0
+    shutil.rmtree(tmp_path / "state" / "ledgers")
+    for command in ("show", "verify"):
+        said = zerosum("ledger", command, cwd=tmp_path).stdout
+        assert said.count("and it is gone") == 3
+        assert "no ledgers yet" not in said
+    lines = as_json(zerosum("ledger", "verify", "--json", cwd=tmp_path))
+    assert [line["sound"] for line in lines] == [False] * 3

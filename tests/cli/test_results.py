@@ -50,15 +50,15 @@ def test_the_place_for_a_result_is_tried_before_anything_is_spent(tmp_path: Path
     assert not (tmp_path / "state").exists()
 
 
-def interrupted(folder: Path, round: int, *options: str) -> subprocess.CompletedProcess[str]:
-    """A run that gets a Ctrl-C when so many rounds are done."""
+def interrupted(folder: Path, at: int, *options: str, stage: str = "round") -> subprocess.CompletedProcess[str]:
+    """A run that gets a Ctrl-C when so many rounds are done, or so much of another stage."""
     code = (
         "import os, signal, zerosum.cli.terminal as t\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
         "from contextlib import contextmanager\n"
         "@contextmanager\n"
         "def observed():\n"
-        f"    yield lambda seen: os.kill(os.getpid(), signal.SIGINT) if (seen.stage, seen.done) == {('round', round)}"
+        f"    yield lambda seen: os.kill(os.getpid(), signal.SIGINT) if (seen.stage, seen.done) == {(stage, at)}"
         " else None\n"
         "t.observed = observed\n"
         "from zerosum.cli import main; main()"
@@ -87,6 +87,15 @@ def test_a_run_that_is_interrupted_says_what_was_spent(tmp_path: Path) -> None:
     assert (one["complete"], two["complete"]) == (False, True)
     assert (tmp_path / "one" / "releases.npz").exists()
     assert json.loads((tmp_path / "two" / "result.json").read_text())["algorithm"] == "k-means"
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_interrupted_when_the_study_is_over_it_does_not_say_that_nothing_was_spent(at: int, tmp_path: Path) -> None:
+    write_study(tmp_path)
+    done = interrupted(tmp_path, at, "--json", stage="writing")
+    (line,) = as_json(zerosum("results", "--json", cwd=tmp_path))
+    assert_refused(done, "the study was over", f"zerosum results export {line['id']}", code=128 + signal.SIGINT)
+    assert "nothing was spent" not in done.stdout
 
 
 def test_a_result_that_cannot_be_written_is_kept(tmp_path: Path) -> None:

@@ -159,3 +159,16 @@ def test_data_that_are_not_what_was_declared_are_refused(change: dict[str, Any],
         SurvivalCurve(edges=[0, 1, 2], **FREE).fit(np.ones((4, 3)))
     with pytest.raises(BadParameter, match="edges"):
         SurvivalCurve(**FREE).fit(np.ones((4, 2)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({}, "say what the columns may hold"),
+        ({"ranges": [(20, 90)]}, "ranges must be a dict"),
+        ({"ranges": {"x0": (20, 90)}, "probabilities": 0.5}, "probabilities must be a list"),
+    ],
+)
+def test_what_is_no_question_is_refused_in_words(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadParameter, match=says):
+        Quantiles(**FREE, **wrong).fit([np.ones((3, 1)), np.ones((3, 1))])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import zerosum
-from zerosum.algorithms import Algorithm, Covariance, Histogram, Mean
+from zerosum.algorithms import Algorithm, Covariance, Describe, Histogram, Mean, Quantiles
 from zerosum.report.cautions import cautions
 from zerosum.site.policy import Policy
 
@@ -45,6 +45,24 @@ def test_a_sound_question_gives_none(tmp_path: Any) -> None:
 def test_a_range_that_no_value_lies_in(centre: float, end: str, tmp_path: Any) -> None:
     (said,) = warned(Mean(**RANGES), normal(centre, 15), tmp_path)
     assert said.startswith(f"the mean of column 'age' lies at the {end} end of its range")
+
+
+GROUPED: dict[str, Any] = {"columns": ("age", "sex"), "levels": {"sex": (0.0, 1.0)}, "by": "sex"}
+
+
+def ages_by_sex(rng: np.random.Generator, people: int) -> Any:
+    return np.column_stack([rng.normal(50, 15, people), rng.integers(0, 2, people)])
+
+
+@pytest.mark.parametrize("kind", [Describe, Quantiles])
+@pytest.mark.parametrize(("low", "high", "end"), [(300, 900, "lower"), (-300, -100, "upper")])
+def test_a_description_over_a_range_that_no_value_lies_in(
+    kind: Any, low: float, high: float, end: str, tmp_path: Any
+) -> None:
+    assert warned(kind(ranges={"age": (0, 100)}, **GROUPED), ages_by_sex, tmp_path / "sound") == ()
+    said = warned(kind(ranges={"age": (low, high)}, **GROUPED), ages_by_sex, tmp_path)
+    assert said[-1].startswith(f"all quantiles of column 'age' lie at the {end} end")
+    assert (kind is Quantiles) or said[0].startswith(f"the mean of column 'age' lies at the {end} end")
 
 
 def test_a_range_that_is_too_narrow_on_both_sides(tmp_path: Any) -> None:

@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import os
 import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +65,53 @@ def test_what_was_refused_is_given_back(tmp_path: Path) -> None:
     assert budget.spent == pytest.approx(0.5, rel=1e-4)  # it was released
 
 
+def test_what_one_fit_is_given_back_is_not_what_another_paid() -> None:
+    """Two fits at once in two threads: one is refused while the other is paid for."""
+    budget = zerosum.Budget(epsilon=3.0, delta=1e-5)
+    program = zerosum.algorithms.Mean(columns=("a", "b"), clip=1.0)
+
+    def fit_another_and_stop(seen: Any) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(mean(budget).fit, tables()).result()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        zerosum.run(
+            program,
+            tables(),
+            epsilon=0.5,
+            delta=1e-5,
+            unit="person",
+            budget=budget,
+            observer=fit_another_and_stop,
+        )
+    assert budget.spent == pytest.approx(0.5, rel=1e-4)
+    assert budget.fitted == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_pays_nothing() -> None:
+    budget = zerosum.Budget(epsilon=1.0, delta=1e-5)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+        _INHERITED.append(budget)
+        with pytest.raises(Refused, match="n_jobs=1"):
+            pool.submit(_fit_inherited).result()
+    _INHERITED.clear()
+
+
+_INHERITED: list[zerosum.Budget] = []
+
+
+def _fit_inherited() -> None:
+    mean(_INHERITED[0]).fit(tables())
+
+
+def test_a_search_is_refused_where_any_site_is_private(tmp_path: Path) -> None:
+    made_up = zerosum.Policy.throwaway("north", tmp_path / "north.sqlite", unit="person", delta=1e-5, data="synthetic")
+    with pytest.raises(BadParameter, match="every fit of one is a study of its own"):
+        clone(mean(None, policies={"north": made_up})).fit(tables())
+
+
 def test_a_search_for_parameters_is_refused_unless_it_is_paid_for() -> None:
     labels = np.repeat(NAMES, 40)
     rows = np.concatenate(list(tables().values()))
@@ -98,7 +148,18 @@ def test_a_clone_has_the_same_budget_and_a_pickled_one_pays_for_nothing() -> Non
     assert budget.fitted == 0
 
 
-@pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"delta": 2.0}, {"fits": 0}, {"fits": True}, {"fits": 1.5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": 0.0},
+        {"epsilon": "much"},
+        {"epsilon": None},
+        {"delta": 2.0},
+        {"fits": 0},
+        {"fits": True},
+        {"fits": 1.5},
+    ],
+)
 def test_bad_budgets_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ZerosumError):
         zerosum.Budget(**{"epsilon": 1.0} | wrong)

@@ -25,7 +25,7 @@ from zerosum.errors import BadInput, ZerosumError
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.record import Result, read_estimate
 from zerosum.site.ledger import Ledger
-from zerosum.study.kept import Kept, results_folder
+from zerosum.study.kept import Kept, charged_ledgers, results_folder
 
 QUESTION = KMeans(columns=("a", "b"), lower=np.full(2, -3.0), upper=np.full(2, 3.0), n_clusters=2, rounds=4)
 NAMES = ("north", "east", "south")
@@ -217,6 +217,51 @@ def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tm
     with pytest.raises(BadInput, match="cannot be read"):
         Kept.load("0123")
     assert sorted(each.id for each in Kept.all()) == sorted(["0123", kept.id])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "state"),
+    [
+        ("about.json", "[]", "done"),
+        ("about.json", "{}", "done"),
+        ("result/result.json", "{}", "damaged"),
+        ("result/result.json", '{"study": ', "damaged"),
+    ],
+)
+def test_one_that_is_damaged_does_not_hide_the_others(name: str, text: str, state: str, tmp_path: Path) -> None:
+    hurt, sound = (study(tmp_path).kept for _ in range(2))
+    (results_folder() / hurt / name).write_text(text)
+    states = {kept.id: kept.as_record()["state"] for kept in Kept.all()}
+    assert states == {hurt: state, sound: "done"}
+    assert len(charged_ledgers()) == len(NAMES)
+    with pytest.raises(BadInput, match="cannot be read"):
+        Kept.load(hurt).export(tmp_path / "out")
+
+
+def test_stopped_before_it_is_kept_it_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zerosum.study.kept.make_room", stop)
+    with pytest.raises(KeyboardInterrupt):
+        study(tmp_path)
+    assert not list(results_folder().iterdir())
+
+
+def test_what_cannot_go_on_from_a_checkpoint_is_still_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Stopped):
+        study(tmp_path, stop_after(1), checkpoint=tmp_path / "kept")
+    (before,) = Kept.all()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("zerosum.study.kept.make_room", full)
+    with pytest.raises(BadInput, match="no result could be kept"):
+        study(tmp_path, checkpoint=tmp_path / "kept")
+    assert [kept.as_record() for kept in Kept.all()] == [before.as_record()]
 
 
 # ---- full disks ------------------------------------------------------------------------------------------------------

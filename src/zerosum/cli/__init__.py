@@ -67,7 +67,7 @@ def _run(arguments: list[str]) -> int:
         return _fail(as_json, "UsageError", " ".join(message.split()), 2)
     except (KeyboardInterrupt, typer.Abort) as stop:
         said = getattr(stop.__cause__, "__notes__", [])
-        return _fail(as_json, "Interrupted", "; ".join(["interrupted", *(said or ["nothing was spent"])]), 130)
+        return _fail(as_json, "Interrupted", "; ".join(["interrupted", *said]), 130)
     except BrokenPipeError:
         return 0
 

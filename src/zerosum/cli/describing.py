@@ -82,26 +82,28 @@ def describe(
         return
     if out is not None:
         try_target(out, room_of(planned))
-    with terminal.observed() as observer, terminal.interruptible():
-        result = study.run(observer)
-        if out is not None:
-            observer(Progress("writing", 0, 1))
-            with terminal.kept_anyway(result.kept):
-                result.write(out)
-            observer(Progress("writing", 1, 1))
-    if json_:
-        folder = {} if out is None else {"folder": str(out)}
-        terminal.print_json(result.as_record() | {"table": records_of(result.estimate), "describe": said} | folder)
-        return
-    terminal.show_sheets(sheets_of(result.estimate))
-    if said:
-        terminal.out.print(said[0].upper() + said[1:] + ".")
-    for sentence in result.report.sentences():
-        terminal.out.print(sentence)
-    terminal.show_warnings(result.warnings)
-    places = [*([f"written to {out}"] if out is not None else []), *([f"kept as {result.kept}"] if result.kept else [])]
-    if places:
-        terminal.out.print("\n" + ", ".join(places), soft_wrap=True)
+    with terminal.interruptible() as over:
+        with terminal.observed() as observer:
+            result = study.run(observer)
+            over.append(result.kept)
+            if out is not None:
+                observer(Progress("writing", 0, 1))
+                with terminal.kept_anyway(result.kept):
+                    result.write(out)
+                observer(Progress("writing", 1, 1))
+        if json_:
+            folder = {} if out is None else {"folder": str(out)}
+            terminal.print_json(result.as_record() | {"table": records_of(result.estimate), "describe": said} | folder)
+            return
+        terminal.show_sheets(sheets_of(result.estimate))
+        if said:
+            terminal.out.print(said[0].upper() + said[1:] + ".")
+        for sentence in result.report.sentences():
+            terminal.out.print(sentence)
+        terminal.show_warnings(result.warnings)
+        places = [f"written to {out}"] if out is not None else []
+        if places := [*places, *([f"kept as {result.kept}"] if result.kept else [])]:
+            terminal.out.print("\n" + ", ".join(places), soft_wrap=True)
 
 
 def _parameters(

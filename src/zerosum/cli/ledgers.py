@@ -28,6 +28,9 @@ _DOUBTED = (
     "cape-helper may have cost more too, which a ledger cannot tell; the changelog says why, under 'Privacy'."
 )
 _UNWITNESSED = "its counter is not here, so nobody can tell whether this is the newest copy"
+_GONE = (
+    "kept results were charged to it, and it is gone: bring back its newest copy, unless it was made to be thrown away"
+)
 _FIELDS = (
     *("ledger", "population", "number", "recorded", "study", "user", "algorithm", "columns", "statistic", "round"),
     *("attempt", "steps", "drawn", "charged_mu", "public_digest", "plan"),
@@ -73,13 +76,16 @@ def ledger_show(
         _write_csv(records)
     elif json_:
         terminal.print_json(records if path is None and policy is None else records[0])
-    elif not records:
-        terminal.out.print("no ledgers yet")
     else:
+        gone = _gone() if path is None and policy is None else []
+        if not records and not gone:
+            terminal.out.print("no ledgers yet")
         for record in records:
             terminal.show_ledger(record)
             if record["newest"] is None:
                 terminal.out.print(f"{record['ledger']}: {_UNWITNESSED}.", soft_wrap=True)
+        for lost in gone:
+            terminal.out.print(f"{lost}: {_GONE}.", soft_wrap=True)
 
 
 @ledger_app.command("verify")
@@ -101,10 +107,15 @@ def ledger_verify(
         with _checking(), Ledger.inspect(place.path, counter=place.counter) as ledger:
             note = _UNWITNESSED if ledger.unwitnessed else None
             checked.append({"ledger": str(place.path), "entries": ledger.verify(), "sound": True, "note": note})
+    if path is None and policy is None:
+        checked += [{"ledger": str(lost), "entries": None, "sound": False, "note": _GONE} for lost in _gone()]
     if json_:
         terminal.print_json(checked if path is None and policy is None else checked[0])
         return
     for line in checked:
+        if not line["sound"]:
+            terminal.out.print(f"{line['ledger']}: {line['note']}", soft_wrap=True)
+            continue
         note = f"; {line['note']}" if line["note"] else ""
         terminal.out.print(f"{line['ledger']}: sound, {line['entries']} entries{note}", soft_wrap=True)
 
@@ -135,6 +146,12 @@ def _places(path: Path | None, policy: Path | None, counter: Path | None) -> lis
     for place, its_counter in charged_ledgers():
         known.setdefault(place.resolve(), _Place(place, its_counter))
     return list(known.values())
+
+
+def _gone() -> list[Path]:
+    from zerosum.study.kept import missing_ledgers
+
+    return missing_ledgers()
 
 
 def _write_csv(records: list[dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
 from zerosum.kernel.names import visible
+from zerosum.report.record import read_estimate
 
 _STATES = {
     "done": "done",
@@ -21,6 +22,7 @@ _STATES = {
     "stopped": "stopped: what was released can be exported",
     "not begun": "stopped before anything was asked or spent",
     "unreadable": "its journal cannot be read",
+    "damaged": "its result cannot be read",
 }
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")]
 
@@ -70,7 +72,7 @@ def results_show(id: Id, json_: Json = False) -> None:
         return
     terminal.titled(visible(record["study"]), f" ({record['algorithm']}), {record['began'][:19]} UTC")
     if record["state"] == "done":
-        terminal.show_estimate(record["result"])
+        terminal.show_result(read_estimate(kept.folder / "result"), record["result"])
         terminal.show_warnings(record["result"].get("warnings", []))
     else:
         terminal.out.print(_STATES[record["state"]])

@@ -16,9 +16,7 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed
 from zerosum.protocol.progress import Progress
-from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import finite, privacy_report, read_plan, try_target, versions, write_whole
-from zerosum.report.sheets import sheets_of
 
 
 @app.command()
@@ -158,27 +156,24 @@ def run(
     if digest is not None and (approved is None or approved.proposal_digest != digest):
         raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")
     try_target(out, room_of(approved or loaded.plan()))
-    with terminal.observed() as observer, terminal.interruptible():
-        result = loaded.run(observer, approved, checkpoint)
-        observer(Progress("writing", 0, 1))
-        with terminal.kept_anyway(result.kept):
-            result.write(out)
-            maps = loaded.write_maps(result, out)
-        observer(Progress("writing", 1, 1))
-    if json_:
-        terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
-        return
-    if describe := resolve(loaded.build_algorithm(), approved or loaded.plan()).describe:
-        terminal.titled(result.report.algorithm, f": {describe}")
-    if "pooled_std" in result.estimate:
-        terminal.show_coefficients(CoefficientTable.of(result.estimate))
-    elif sheets := sheets_of(result.estimate):
-        terminal.show_sheets(sheets)
-    else:
-        terminal.show_estimate(result.as_record())
-    terminal.show_warnings(result.warnings)
-    terminal.show_report(result.report)
-    terminal.out.print(f"\nwritten to {out}{f', kept as {result.kept}' if result.kept else ''}")
+    with terminal.interruptible() as over:
+        with terminal.observed() as observer:
+            result = loaded.run(observer, approved, checkpoint)
+            over.append(result.kept)
+            observer(Progress("writing", 0, 1))
+            with terminal.kept_anyway(result.kept):
+                result.write(out)
+                maps = loaded.write_maps(result, out)
+            observer(Progress("writing", 1, 1))
+        if json_:
+            terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
+            return
+        if describe := resolve(loaded.build_algorithm(), approved or loaded.plan()).describe:
+            terminal.titled(result.report.algorithm, f": {describe}")
+        terminal.show_result(result.estimate, result.as_record())
+        terminal.show_warnings(result.warnings)
+        terminal.show_report(result.report)
+        terminal.out.print(f"\nwritten to {out}{f', kept as {result.kept}' if result.kept else ''}")
 
 
 @app.command()

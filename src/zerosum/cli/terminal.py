@@ -9,7 +9,7 @@ Tested in tests/cli/test_cli.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,11 +20,12 @@ from rich.text import Text
 
 from zerosum.errors import BadInput, Interrupted, ZerosumError
 from zerosum.kernel.names import visible
+from zerosum.kernel.quantity import Quantity
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import PrivacyReport, finite
-from zerosum.report.sheets import Sheet
+from zerosum.report.sheets import Sheet, sheets_of
 
 _STAGES = {
     "loading": "loading data",
@@ -71,13 +72,20 @@ def observed() -> Iterator[Observer]:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Ctrl-C ends with what was spent."""
+def interruptible() -> Iterator[list[str]]:
+    """Ctrl-C ends with what was spent. A study that is over puts the id of its result into the list."""
+    kept: list[str] = []
     try:
-        yield
+        yield kept
     except KeyboardInterrupt as stop:
         said = getattr(stop, "__notes__", None) or ["nothing was spent"]
+        if kept:
+            said = ["the study was over", *(_again(id) for id in kept if id)]
         raise Interrupted("; ".join(["interrupted", *said])) from stop
+
+
+def _again(id: str) -> str:
+    return f"the result is kept, and 'zerosum results export {id} --out FOLDER' writes it, free"
 
 
 @contextmanager
@@ -88,8 +96,7 @@ def kept_anyway(id: str) -> Iterator[None]:
     except (ZerosumError, OSError) as error:
         if not id:
             raise
-        again = f"the result is kept, and 'zerosum results export {id} --out FOLDER' writes it, free"
-        raise BadInput(f"{error}; {again}") from error
+        raise BadInput(f"{error}; {_again(id)}") from error
 
 
 def titled(title: str, rest: str) -> None:
@@ -108,6 +115,16 @@ def short(value: Any) -> str:
         shown = ", ".join(short(item) for item in value[:10])
         return f"[{shown}{', ...' if len(value) > 10 else ''}]"
     return "" if value is None else f"{value:.6g}"
+
+
+def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> None:
+    """A result as a table of its own kind where there is one, else by name; the record is that of the same result."""
+    if "pooled_std" in estimate:
+        show_coefficients(CoefficientTable.of(estimate))
+    elif sheets := sheets_of(estimate):
+        show_sheets(sheets)
+    else:
+        show_estimate(record)
 
 
 def show_estimate(record: dict[str, Any]) -> None:

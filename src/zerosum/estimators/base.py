@@ -127,6 +127,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             unit = declared_unit(self.unit, tables.values(), seeded=self.random_state is not None)
             with bad_parameters():
                 program = algorithms.build(self._algorithm, self._parameters(tables) | {"columns": self._columns})
+            self._check_clone(tables)
             self._check_named(tables)
             result = self._run(program, tables, scheme, unit)
             self.privacy_ = result.report
@@ -179,16 +180,15 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             raise BadParameter(f"data must be 'private', 'public' or 'synthetic', got {self.data!r}")
         if not (self.budget is None or isinstance(self.budget, Budget)):
             raise BadParameter(f"budget must be None or a zerosum.Budget, got an object of type {type(self.budget)!r}")
-        self._check_clone()
         if not isinstance(self.scheme, str | Scheme):
             raise BadParameter(f"scheme must be a name or a Scheme, got {self.scheme!r}")
         return self.scheme if isinstance(self.scheme, Scheme) else Scheme(self.scheme)
 
-    def _check_clone(self) -> None:
+    def _check_clone(self, tables: Tables) -> None:
         """A search for hyper-parameters clones an estimator and fits each clone, and every fit is a study."""
         many = self.budget is not None and self.budget.fits is not None
-        theirs = [policy.data for policy in (self.policies or {}).values()]
-        private = "private" in theirs or (self.data == "private" and not theirs)
+        policies = self.policies or {}
+        private = any((policies[name].data if name in policies else self.data) == "private" for name in tables)
         if vars(self).get("_cloned", False) and private and not many:
             raise BadParameter(
                 "this estimator is a clone, as searches for hyper-parameters and cross-validation make them, and every "

@@ -14,6 +14,7 @@ import numpy as np
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
+from zerosum.errors import BadParameter
 from zerosum.estimators.base import DataMark, Tables
 from zerosum.estimators.tables import Levels, TableEstimator
 from zerosum.kernel.missing import Missing
@@ -32,6 +33,16 @@ class _Grouped(TableEstimator):
     whole: Sequence[str]
     bins: int | None
     missing: Missing
+
+    def _checked_scheme(self) -> Scheme:
+        for name in ("ranges", "levels"):
+            if not isinstance(getattr(self, name) or {}, Mapping):
+                raise BadParameter(f"{name} must be a dict by the name of the column")
+        if not self._declared:
+            raise BadParameter("say what the columns may hold: ranges={column: (low, high)}, levels={column: [...]}")
+        if isinstance(self.probabilities, str) or not isinstance(self.probabilities, Sequence | np.ndarray):
+            raise BadParameter("probabilities must be a list of numbers between 0 and 1")
+        return super()._checked_scheme()
 
     @property
     def _declared(self) -> tuple[str, ...]:

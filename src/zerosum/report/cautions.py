@@ -7,6 +7,7 @@ does not explain it (two standard deviations).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ def cautions(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, ...]:
         found += [*_ranges(estimate, low, high)]
     elif isinstance(clip, int | float):
         found += [*_clipped(estimate, float(clip))]
+    if isinstance(ranges := parameters.get("ranges"), dict):
+        found += [*_described(estimate, ranges)]
     if parameters.get("edges") is not None:
         found += [*_end_bins(estimate)]
     return tuple(found)
@@ -79,6 +82,23 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
         second = (variance + (mean.value - (lower + upper) / 2) ** 2 - _SURE * noise) / half**2
         if np.any(ends := second > (1 - _EDGE) ** 2):
             yield f"the values of {_named(names, ends)} lie mostly at the ends of the range or beyond: too narrow?"
+
+
+def _described(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -> Iterator[str]:
+    """Of a description: means and quantiles of everybody, who come before the groups."""
+    quantity = estimate.get("mean", estimate.get("quantile"))
+    if quantity is None or len(quantity.axes) < 2 or not set(names := quantity.axes[1].labels) <= set(ranges):
+        return
+    lower, upper = np.array([ranges[name] for name in names], dtype=np.float64).T
+    if "mean" in estimate:
+        std = None if quantity.std is None else np.asarray(quantity.std)[0]
+        yield from _ranges({"mean": Quantity(quantity.value[0], "mean", (quantity.axes[1],), std)}, lower, upper)
+    if "quantile_interval" not in estimate:
+        return
+    ends, margin = estimate["quantile_interval"].value[0], _EDGE * (upper - lower)
+    for end, near in (("lower", ends[:, -1, 1] < lower + margin), ("upper", ends[:, 0, 0] > upper - margin)):
+        if np.any(near):
+            yield f"all quantiles of {_named(names, near)} lie at the {end} end of the range, which may be wrong"
 
 
 def _clipped(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any, Self
 
 from zerosum.errors import BadParameter, BudgetExceeded, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, Progress
-from zerosum.site.account import Cap, Standing, Total, left_under, rounded_up
+from zerosum.site.account import Cap, Spend, Standing, Total, left_under, rounded_up
 from zerosum.site.costs import unpaid
+
+_Payment = dict[str, list[Spend]]  # what one study costs each of its sites
 
 
 class Budget:
@@ -19,7 +23,7 @@ class Budget:
 
     Give one to several estimators (`budget=`), or to `zerosum.run`. Losses are added up exactly, site by site. The
     ledgers of the sites are charged all the same, and their caps hold whatever a budget says. A budget lives in one
-    process: a copy that was pickled pays for nothing.
+    process: a copy that was pickled, or that a forked process has, pays for nothing.
 
     Parameters
     ----------
@@ -39,9 +43,13 @@ class Budget:
     def __init__(self, epsilon: float, delta: float = 1e-5, *, fits: int | None = None) -> None:
         if fits is not None and (isinstance(fits, bool) or not isinstance(fits, int) or fits < 1):
             raise BadParameter(f"fits must be a whole number, at least 1, got {fits!r}")
+        for name, value in (("epsilon", epsilon), ("delta", delta)):
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise BadParameter(f"{name} must be a number, got {value!r}")
         self._cap, self.fits, self.fitted = Cap(float(epsilon), float(delta)), fits, 0
         self._totals: dict[str, Total] = {}
-        self._mutex, self._copied = threading.Lock(), False
+        self._payments: list[_Payment] = []
+        self._mutex, self._process = threading.Lock(), os.getpid()
 
     @property
     def epsilon(self) -> float:
@@ -73,26 +81,36 @@ class Budget:
             )
             observer(seen)
 
-        before = self._pay(plan)
+        payment = self._pay(plan)
         try:
             yield watch
         except BaseException:
             if not begun:
-                with self._mutex:
-                    self._totals, self.fitted = before, self.fitted - 1
+                self._give_back(payment)
             raise
 
-    def _pay(self, plan: Plan) -> dict[str, Total]:
+    def _give_back(self, payment: _Payment) -> None:
+        """Take one payment out, and leave what others have paid meanwhile."""
         with self._mutex:
-            if self._copied:
-                raise Refused("a budget belongs to the process it was made in, and this is a copy: use n_jobs=1")
+            self._payments = [each for each in self._payments if each is not payment]
+            totals: dict[str, Total] = {}
+            for each in self._payments:
+                for site, spends in each.items():
+                    totals[site] = totals.get(site, Total()).plus((spend, spend.mu) for spend in spends)
+            self._totals, self.fitted = totals, self.fitted - 1
+
+    def _pay(self, plan: Plan) -> _Payment:
+        if self._process != os.getpid():
+            raise Refused("a budget belongs to the process it was made in, and this is a copy: use n_jobs=1")
+        with self._mutex:
             if self.fits is not None and self.fitted >= self.fits:
                 raise BudgetExceeded(f"the budget pays for {self.fits} fits, and they are used up")
-            before, after = dict(self._totals), dict(self._totals)
+            payment: _Payment = {}
+            after = dict(self._totals)
             if plan.scheme.facts.noisy:
                 for position, site in enumerate(plan.sites):
-                    spends = unpaid(plan, position, Standing())
-                    total = before.get(site.name, Total()).plus((spend, spend.mu) for spend in spends)
+                    payment[site.name] = spends = unpaid(plan, position, Standing())
+                    total = after.get(site.name, Total()).plus((spend, spend.mu) for spend in spends)
                     if total.epsilon(self.delta) > self.epsilon * (1 + 1e-12):
                         raise BudgetExceeded(
                             f"the budget of epsilon {self.epsilon:g} at delta {self.delta:g} has {self.left:.4g} left "
@@ -101,7 +119,8 @@ class Budget:
                         )
                     after[site.name] = total
             self._totals, self.fitted = after, self.fitted + 1
-            return before
+            self._payments.append(payment)
+            return payment
 
     def __repr__(self) -> str:
         paid = f"{self.fitted} fits" if self.fits is None else f"{self.fitted} of {self.fits} fits"
@@ -126,4 +145,4 @@ class Budget:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._cap, self.fits, self.fitted, self._totals = (state[key] for key in ("cap", "fits", "fitted", "totals"))
-        self._mutex, self._copied = threading.Lock(), True
+        self._mutex, self._process, self._payments = threading.Lock(), 0, []  # of no process: it pays for nothing

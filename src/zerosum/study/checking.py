@@ -7,6 +7,8 @@ Tested in tests/cli/test_checking.py.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from zerosum.algorithms import Algorithm
-from zerosum.arrays import Floats
 from zerosum.errors import BadStudy, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import to_numpy
@@ -99,30 +100,38 @@ def _unfit(plan: Plan, position: int, policy: Policy | None, units: Units) -> It
 
 def _implausible(algorithm: Algorithm, units: Units) -> Iterator[str]:
     """Ranges and clips that most values lie outside of, and ranges far wider than what is there."""
-    lower, upper, clip = (getattr(algorithm, name, None) for name in ("lower", "upper", "clip"))
     if units.is_sparse:
         return
     rows = np.asarray(to_numpy(units.rows), dtype=np.float64)
-    if lower is not None and upper is not None and len(lower) == rows.shape[1]:
+    ranges, clip = _public_ranges(algorithm), getattr(algorithm, "clip", None)
+    if ranges and rows.shape[1] == len(algorithm.columns):
         for at, name in enumerate(algorithm.columns):
-            values = rows[np.isfinite(rows[:, at]), at]
+            if name not in ranges:
+                continue
+            (low, high), values = ranges[name], rows[np.isfinite(rows[:, at]), at]
             if not len(values):
                 yield f"column {name!r} has no value that is not missing"
                 continue
-            outside = float(np.mean((values < lower[at]) | (values > upper[at])))
-            spread = float(np.ptp(values)) / float(upper[at] - lower[at])
+            outside = float(np.mean((values < low) | (values > high)))
+            spread = float(np.ptp(values)) / (high - low)
             if outside > _MOST:
-                yield f"column {name!r}: {outside:.0%} of the values lie outside the range {_range(lower, upper, at)}"
+                yield f"column {name!r}: {outside:.0%} of the values lie outside the range {low:g} to {high:g}"
             elif spread < 0.02 and len(np.unique(values)) > 2:
-                yield f"column {name!r}: all values lie within {spread:.1%} of the range {_range(lower, upper, at)}"
-    elif lower is None and isinstance(clip, float):
+                yield f"column {name!r}: all values lie within {spread:.1%} of the range {low:g} to {high:g}"
+    elif not ranges and isinstance(clip, float):
         norms = np.linalg.norm(np.nan_to_num(rows), axis=1)
         if (cut := float(np.mean(norms > clip))) > 0.5:
             yield f"{cut:.0%} of the rows are longer than the clip of {clip:g}"
 
 
-def _range(lower: Floats, upper: Floats, at: int) -> str:
-    return f"{lower[at]:g} to {upper[at]:g}"
+def _public_ranges(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
+    """By column, where the algorithm has ranges: as a table of them, or as two lists."""
+    if ranges := getattr(algorithm, "ranges", None):
+        return dict(ranges)
+    lower, upper = getattr(algorithm, "lower", None), getattr(algorithm, "upper", None)
+    if lower is None or upper is None or len(lower) != len(algorithm.columns):
+        return {}
+    return {name: (float(low), float(high)) for name, low, high in zip(algorithm.columns, lower, upper, strict=True)}
 
 
 def _places(plan: Plan, policy: Policy | None) -> Iterator[tuple[str, Path, int]]:
@@ -135,8 +144,9 @@ def _places(plan: Plan, policy: Policy | None) -> Iterator[tuple[str, Path, int]
 def _try_room(folder: Path, size: int) -> None:
     """Whether so many bytes can be written there; leaves nothing, and makes no folder that was not there."""
     nearest = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    file = nearest / ".zerosum-check"
+    handle, name = tempfile.mkstemp(prefix=".zerosum-check-", dir=nearest)  # never a file that was there
+    os.close(handle)
     try:
-        make_room(file, size)
+        make_room(Path(name), size)
     finally:
-        file.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)

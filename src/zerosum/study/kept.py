@@ -40,6 +40,7 @@ from zerosum.study.planning import resolve, result_of
 _MOST = 1 << 28  # bytes of releases; of longer studies the journal says which rounds were released, and not what
 _NUMBERS = 100_000  # parameters of a program; of larger ones the study file is needed to compute a result again
 _LEDGERS = "ledgers"
+_UNKNOWN: dict[str, Any] = {"study": "", "began": "", "journal": None, "program": None, _LEDGERS: {}}
 
 
 def results_folder() -> Path:
@@ -61,6 +62,13 @@ def charged_ledgers() -> list[tuple[Path, Path]]:
     return sorted(found.items())
 
 
+def missing_ledgers() -> list[Path]:
+    """Ledgers that studies with a result charged, and that are no longer where they were."""
+    done = [kept for kept in Kept.all() if (kept.folder / "result").exists()]
+    paths = {Path(path) for kept in done for path, _ in kept.about[_LEDGERS].values()}
+    return sorted(path for path in paths if not path.is_file())
+
+
 class Keeping:
     """A study on its way into the state folder. In a `with` block: leaving it by an error says what is on record."""
 
@@ -68,11 +76,14 @@ class Keeping:
         self.plan, self.id = plan, plan.digest()[:16]
         self.folder = results_folder() / self.id
         self._own = journal is None
+        if self._own and (self.folder / "result").exists():
+            raise Refused(f"this plan was run before: 'zerosum results show {self.id}' has what came of it")
         if self._own and (self.folder / NAME).exists():
             with _opened(self.folder) as before:
                 if before.rounds:
                     raise Refused(f"this plan was run before: 'zerosum results show {self.id}' has what came of it")
             shutil.rmtree(self.folder)
+        self._begins = self._own or not (self.folder / "about.json").exists()  # or it goes on, from a checkpoint
         about = {
             "id": self.id,
             "study": plan.study,
@@ -105,6 +116,9 @@ class Keeping:
                 f"no result could be kept in {self.folder} ({why}), so nothing was asked and nothing spent: make room, "
                 "or set ZEROSUM_STATE to another folder"
             ) from error
+        except BaseException:
+            self._forget()
+            raise
 
     def conclude(self, result: Result) -> Result:
         """Write the result down, durably; only then may anybody hear of it."""
@@ -133,7 +147,7 @@ class Keeping:
             error.add_note(Kept.load(self.id).told())
 
     def _forget(self) -> None:
-        if self._own or not (self.folder / "result").exists():
+        if self._begins:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -162,14 +176,16 @@ class Kept:
             try:
                 found.append(cls._read(folder))
             except BadInput:
-                unknown: dict[str, Any] = {"study": "", "began": "", "journal": None, "program": None, _LEDGERS: {}}
-                found.append(cls(folder.name, folder, {"id": folder.name} | unknown))
+                found.append(cls(folder.name, folder, {"id": folder.name} | _UNKNOWN))
         return sorted(found, key=lambda each: str(each.about["began"]))
 
     @classmethod
     def _read(cls, folder: Path) -> Self:
         try:
-            return cls(folder.name, folder, json.loads((folder / "about.json").read_bytes()))
+            about = json.loads((folder / "about.json").read_bytes())
+            if not (isinstance(about, dict) and about.keys() >= _UNKNOWN.keys() and isinstance(about[_LEDGERS], dict)):
+                raise ValueError("about.json is not as it was written")
+            return cls(folder.name, folder, about)
         except (OSError, ValueError) as error:
             raise BadInput(f"what is kept in {folder} cannot be read: {error}") from None
 
@@ -178,6 +194,8 @@ class Kept:
         """What `result.json` holds, where there is a result."""
         try:
             found: dict[str, Any] = json.loads((self.folder / "result" / "result.json").read_bytes())
+            if not (isinstance(found, dict) and found.keys() >= {"algorithm", "estimate", "participants", "privacy"}):
+                raise ValueError("result.json is not as it was written")
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -200,9 +218,9 @@ class Kept:
 
     @property
     def _delta(self) -> float:
-        if (result := self.result) is not None:
-            return float(result["privacy"]["delta"])
         try:
+            if (result := self.result) is not None:
+                return float(result["privacy"]["delta"])
             with _opened(self._journal) as journal:
                 return journal.plan.delta
         except BadInput:
@@ -215,7 +233,11 @@ class Kept:
     def as_record(self) -> dict[str, Any]:
         """What came of the study: its result, or the rounds that were released and the one that was lost."""
         record = {"id": self.id, "study": self.about["study"], "began": self.about["began"], "spent": self.spent()}
-        result = self.result
+        nothing = {"asked": 0, "released": 0, "planned": 0}
+        try:
+            result = self.result
+        except BadInput as error:
+            return record | {"state": "damaged", "algorithm": "", "rounds": nothing, "fault": str(error)}
         if result is not None:
             rounds = result["participants"]
             released = sum(bool(names) for names in rounds)
@@ -227,7 +249,7 @@ class Kept:
                 rounds = {"asked": journal.rounds, "released": released, "planned": plan.rounds}
         except BadInput as error:  # it was stopped before anything was asked, or its journal is gone or damaged
             begun = any(self.spent().values()) or self.about["journal"] is not None
-            state, nothing = "unreadable" if begun else "not begun", {"asked": 0, "released": 0, "planned": 0}
+            state = "unreadable" if begun else "not begun"
             return record | {"state": state, "algorithm": "", "rounds": nothing, "fault": str(error)}
         state = "released" if released == plan.rounds else "stopped" if rounds["asked"] else "not begun"
         report = privacy_report(plan).as_record()
