@@ -118,6 +118,7 @@ CASES = {
         'levels = { sex = ["f", "m"] }\nby = "sex"\nmissing = "observed"',
         'missing_tokens = { bmi = ["NA"] }',
     ),
+    "quantiles": case("quantiles", 'columns = ["age"]\nranges = { age = [0, 100] }'),
     "survival": case("survival", 'columns = ["age", "sex"]\nevents = ["f", "m"]\nedges = [0, 50, 60]'),
 }
 WORDS = ("lake", "boat", "engine", "road")

@@ -49,7 +49,6 @@ from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, Release, Request
 from zerosum.kernel.schemes import NoiseMechanism, Scheme
-from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, dealer_mu
@@ -132,22 +131,21 @@ def audit(
     if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme claims nothing that could be audited")
     chosen = algorithm or Mean(columns=tuple(f"x{i}" for i in range(8000)), clip=1.0)
-    declare_units |= any(isinstance(each, PrivatePublication) for each in chosen.requests(Adjacency.REPLACE_ONE))
     coalition = Coalition(colluders, dropouts)
     coalition.honest(sites)
     delta = 1e-5
-    plan = make_plan(
-        chosen,
-        Terms(
-            sites=tuple(PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)),
-            epsilon=accountant.epsilon(mu, delta),
-            delta=delta,
-            scheme=scheme,
-            coalition=Coalition(0, dropouts) if forget_colluders else coalition,
-            results_to_sites=not forget_colluders,
-        ),
-        "audit",
+    terms = Terms(
+        sites=tuple(PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)),
+        epsilon=accountant.epsilon(mu, delta),
+        delta=delta,
+        scheme=scheme,
+        coalition=Coalition(0, dropouts) if forget_colluders else coalition,
+        results_to_sites=not forget_colluders,
     )
+    asked = resolve(chosen, terms).requests(terms.adjacency)
+    if any(isinstance(each, PrivatePublication) for each in asked):
+        terms = replace(terms, sites=tuple(replace(site, units=units) for site in terms.sites))
+    plan = make_plan(chosen, terms, "audit")
     if any(release.sampled is not None for release in plan.releases):
         raise BadParameter(
             "the audit attacks releases in which everybody takes part: whoever is in a secret sample, it cannot tell"
