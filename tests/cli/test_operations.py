@@ -127,7 +127,7 @@ def test_a_site_asked_to_stop_in_the_middle_of_a_round_answers_it_or_records_not
     """SIGTERM while frames are on their way: what is in the ledger was answered or is a loss; the process ends by
     itself, the others go on, and the site joins the next study."""
     name = "stopped"
-    study = deployment.study("k-means", name=name, parameters="n_clusters = 2\nrounds = 4", seed=None)
+    study = deployment.study("k-means", name=name, parameters="n_clusters = 2\nrounds = 60", seed=None)
     begin(settings(deployment, study, name), deployment.folder / name)
     known = Settings.load(deployment.folder / name)
     process = deployment.running.pop("east")
