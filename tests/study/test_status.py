@@ -21,7 +21,13 @@ def test_a_study_that_runs_stopped_is_over_or_does_not_move(tmp_path: Path) -> N
     plan = make("local")
     with pytest.raises(BadInput, match="no coordinator's state folder"):
         read_status(tmp_path)
-    with Journal.create(tmp_path, plan):
+    Journal.create(tmp_path, plan).close()
+    assert check_status(tmp_path, 3600.0)["stage"] == "begun"  # its job was submitted a moment ago
+    with pytest.raises(CheckFailed, match="no process carries out"):
+        check_status(tmp_path, -1.0)
+    resumed = Journal.open(tmp_path)
+    assert resumed is not None
+    with resumed:
         assert read_status(tmp_path)["stage"] == "begun"
         status = Status(tmp_path, plan)
         status.attended({"s0": "agreed", "s1": "absent"})

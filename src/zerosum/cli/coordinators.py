@@ -88,16 +88,19 @@ def coordinator_health(
     quiet: Annotated[float, typer.Option(help="For how many seconds nothing may move.")] = 3600.0,
     json_: Json = False,
 ) -> None:
-    """For monitors: exit code 0 if the study is over, or a process carries it out and it moves; 4 if not."""
+    """For monitors: exit code 0 if the study is over, just began, or is carried out and moves; 4 if not."""
     from zerosum.study.status import check_status
 
     record = check_status(state, quiet)
     if json_:
         terminal.print_json(record)
         return
-    sites = ", ".join(f"{visible(name)}: {how}" for name, how in record.get("sites", {}).items())
+    if "planned" not in record:
+        terminal.out.print("begun: no process has taken it up yet")
+        return
+    sites = ", ".join(f"{visible(name)}: {how}" for name, how in record["sites"].items())
     how = record["ended"] or record["stage"]
-    terminal.out.print(f"{how}, {record['rounds']} of {record.get('planned', 0)} rounds; {sites}", soft_wrap=True)
+    terminal.out.print(f"{how}, {record['rounds']} of {record['planned']} rounds; {sites}", soft_wrap=True)
 
 
 def _parted(said: str) -> tuple[str, Path]:

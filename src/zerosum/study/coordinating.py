@@ -137,11 +137,11 @@ def coordinate(
                     raise
                 if not over:
                     dismiss(engine, result.participants[-1] if result.participants else ())
+            if not (settings.out / "result.json").exists():
+                result.write(settings.out)
+                study.write_maps(result, settings.out)
         except BaseException as error:
             status.end(f"{type(error).__name__}: {error}" if isinstance(error, ZerosumError) else "stopped")
             raise
         status.end("finished")
-    if not (settings.out / "result.json").exists():
-        result.write(settings.out)
-        study.write_maps(result, settings.out)
     return result

@@ -26,6 +26,7 @@ if sys.platform != "win32":
     import fcntl
 
 NAME = "status.json"
+BEGUN = "begun"
 
 
 class Status:
@@ -69,22 +70,23 @@ def read_status(folder: Path) -> dict[str, Any]:
     """What was written last, whether a process is `running`, and for how long nothing changed (`quiet_seconds`)."""
     if not (folder / JOURNAL).exists():
         raise BadInput(f"{folder} is no coordinator's state folder: there is no {folder / JOURNAL}")
+    running = _locked(folder / JOURNAL)  # before the record: whoever ends writes that down, then lets go
     try:
         record: dict[str, Any] = json.loads((folder / NAME).read_bytes())
-        quiet = max(time.time() - float(record["updated"]), 0.0)
+        updated = float(record["updated"])
     except FileNotFoundError:  # it began, and nobody carries it out yet
-        record, quiet = {"stage": "begun", "ended": None, "rounds": 0}, 0.0
+        record, updated = {"stage": BEGUN, "ended": None, "rounds": 0}, (folder / JOURNAL).stat().st_mtime
     except (OSError, ValueError, TypeError, KeyError):
         raise BadInput(f"{folder / NAME} cannot be read") from None
-    return record | {"running": _locked(folder / JOURNAL), "quiet_seconds": quiet}
+    return record | {"running": running, "quiet_seconds": max(time.time() - updated, 0.0)}
 
 
 def check_status(folder: Path, most_quiet: float) -> dict[str, Any]:
-    """The same, or `CheckFailed` where somebody has to look: the study stopped, or nothing moves."""
+    """The same, or `CheckFailed` where somebody has to look: the study stopped, nothing moves, or nobody took it up."""
     record = read_status(folder)
     if record["ended"] == "finished" and not record["running"]:
         return record
-    if not record["running"]:
+    if not record["running"] and (record["stage"] != BEGUN or record["quiet_seconds"] > most_quiet):
         why = f" ({record['ended']})" if record["ended"] else ""
         raise CheckFailed(f"no process carries out the study in {folder}{why}: zerosum coordinator resume")
     if record["quiet_seconds"] > most_quiet:
