@@ -8,7 +8,7 @@ FLARE := .venv-flare
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types docs tests slow test-torch test-flare format clean
+.PHONY: demo test lint types docs tests slow test-torch test-flare slow-flare bundle format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -39,6 +39,14 @@ test-torch: $(TORCH)/.ready
 # A server and four sites over NVIDIA FLARE, with mutual TLS on loopback.
 test-flare: $(FLARE)/.ready
 	$(FLARE)/bin/pytest tests/flare
+
+# Whole machines that go down, proxies, lines with delay and loss, strangers, large contributions: ten minutes.
+slow-flare: $(FLARE)/.ready
+	$(FLARE)/bin/pytest -m slow tests/flare
+
+# Wheels for machines without a network, in build/bundle; deploy/Containerfile is built from them.
+bundle: $(READY)
+	PYTHON=$(BIN)/python deploy/bundle.sh
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

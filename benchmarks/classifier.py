@@ -102,7 +102,7 @@ def timed(folder: Path) -> None:
     features = (time.perf_counter() - began) / 3000
     began = time.perf_counter()
     fitted = zerosum.FeatureClassifier(
-        "scattering", classes=range(10), epsilon=3.0, delta=DELTA, colluders=COLLUDERS, random_state=0
+        "scattering", classes=range(10), epsilon=3.0, delta=DELTA, colluders=COLLUDERS, random_state=0, data="synthetic"
     ).fit(images_of, labels_of)
     whole = time.perf_counter() - began
     rounds = len(fitted.result_.participants)

@@ -1,24 +1,33 @@
 """Data Collaboration against training through the private sum: the paper's tables, one guarantee for all, and attacks.
 
-    python benchmarks/collaboration.py DATA [--only tables,guarantee,record,attacks] [--data mnist,fashion] [--seeds 5]
+    python benchmarks/collaboration.py DATA [--only tables,guarantee,record,attacks] [--data mnist,fashion]
+        [--seeds 5] [--jobs 2] [--cells FILE]
 
 DATA holds mnist.npz and fashion_mnist.npz. `tables` has the paper's at their sizes, its numbers beside ours;
 `guarantee` every method at the same epsilon for a whole record, delta 1e-5; `record` what the paper's epsilon of 50 for
 a pixel is worth for a record; `attacks` how often published records are recognised, and what is left to guess about
 them. Zerosum's programs are rehearsed: with their planned noise, and without sites; one of the ten colludes.
+
+Cells are spread over `--jobs` processes of one thread and about a gigabyte each. With `--cells` they are kept as JSON
+lines, and a run that was interrupted goes on with those that are missing.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
+from cells import Cell, Results, computed
 from zerosum.algorithms import DataCollaboration, FeatureClassifier
+from zerosum.kernel import accountant
 from zerosum.kernel.request import PrivatePublication
 from zerosum.kernel.units import Units
 from zerosum.papers.figures import collaboration as figures
@@ -26,12 +35,25 @@ from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods import perceptron
 from zerosum.papers.methods import reidentification as attacks
 from zerosum.papers.methods.collaboration import Records
-from zerosum.statistics.softmax import BIAS
+from zerosum.statistics.softmax import BIAS, SoftmaxGradient
 from zerosum.study.rehearsal import Rehearsal
 
-EPSILONS = (38.0, 8.0, 4.0, 1.0)  # 50 at delta 1e-5 is refused: finite arithmetic has e^50 to pay for
+EPSILONS = (50.0, 8.0, 4.0, 1.0)
 PIXELS: dict[str, Any] = {"kind": "linear", "lower": [0.0] * 784, "upper": [255.0] * 784}
+GUARANTEED = (
+    "private sum, scattering",
+    "private sum, pixels",
+    "rigorous DC, scattering",
+    "rigorous DC, pixels",
+    "centralized DP (trusted curator), scattering",
+    "FL-DP, one round, sensitivity as proved",
+)
 Floats = NDArray[np.float64]
+
+
+@cache
+def loaded(folder: Path, name: str) -> tuple[Records, Records]:
+    return figures.load(name, folder)
 
 
 def told(found: list[float]) -> str:
@@ -39,60 +61,79 @@ def told(found: list[float]) -> str:
     return f"{100 * np.mean(found):5.1f} +-{100 * spread:3.1f}"
 
 
-def tables(folder: Path, name: str, seeds: int) -> None:
-    """Tables 1 to 3 (MNIST) or 4 to 6 (Fashion-MNIST)."""
-    images, test = figures.load(name, folder)
+# ---- the paper's tables ----------------------------------------------------------------------------------------------
+
+
+def table_cells(name: str, seeds: int) -> list[Cell]:
+    """Tables 1 to 3 (MNIST) or 4 to 6 (Fashion-MNIST): data, records, method, width, seed; the longest first."""
+    return [
+        ("tables", name, records, method, width, seed)
+        for records in (1000, 100)
+        for method in (*figures.TRAVELLING, *figures.REDUCED)
+        for width in (figures.WIDTHS if method in figures.REDUCED else (0,))
+        for seed in range(seeds)
+    ]
+
+
+def table_cell(folder: Path, name: str, records: int, method: str, width: int, seed: int) -> list[float]:
+    images, test = loaded(folder, name)
+    return [figures.accuracy(method, figures.shared_out(images, records, seed), test, width, seed)]
+
+
+def show_tables(found: Results, name: str, seeds: int) -> None:
     for records in (100, 1000):
         print(f"\n{name}, {figures.CLIENTS} clients of {records}, {seeds} seeds: ours (the paper's)")
         for method in (*figures.REDUCED, *figures.TRAVELLING):
-            cells = []
+            shown = []
             for width in figures.WIDTHS if method in figures.REDUCED else (0,):
-                found = [
-                    figures.accuracy(method, figures.shared_out(images, records, seed), test, width, seed)
-                    for seed in range(seeds)
-                ]
-                cells.append(f"{told(found)} ({figures.paper(name, method, records, width):.1f})")
-            print(f"  {method:12s}", "  ".join(cells), flush=True)
+                each = [found[("tables", name, records, method, width, seed)][0] for seed in range(seeds)]
+                shown.append(f"{told(each)} ({figures.paper(name, method, records, width):.1f})")
+            print(f"  {method:12s}", "  ".join(shown))
 
 
-def guarantee(folder: Path, name: str, seeds: int) -> None:
+# ---- one guarantee for all -------------------------------------------------------------------------------------------
+
+
+def guarantee_cells(name: str, seeds: int) -> list[Cell]:
+    return [
+        ("guarantee", name, method, epsilon, seed)
+        for method in GUARANTEED
+        for epsilon in EPSILONS
+        for seed in range(seeds)
+    ]
+
+
+def guarantee_cell(folder: Path, name: str, method: str, epsilon: float, seed: int) -> list[float]:
     """The same epsilon for a whole record and its label, 10 clients of 1000."""
-    images, test = figures.load(name, folder)
-    rows: dict[str, list[str]] = {}
-
-    def add(row: str, found: list[float]) -> None:
-        rows.setdefault(row, []).append(told(found))
-        print(f"  {row}: {rows[row][-1]}", flush=True)
-
-    print(
-        f"\n{name}, 10 clients of 1000, {seeds} seeds, epsilon {EPSILONS} for a record at delta {figures.OUR_DELTA:g}"
-    )
-    for epsilon in EPSILONS:
-        drawn = [figures.shared_out(images, 1000, seed) for seed in range(seeds)]
-        for what, settings in (("scattering", figures.FEATURES), ("pixels", PIXELS)):
-            for method in figures.OURS:
-                found = [figures.ours(method, each, test, epsilon, at, settings) for at, each in enumerate(drawn)]
-                add(f"{method}, {what}", found)
-        pooled = [
-            figures.ours("private sum", each, test, epsilon, at, scheme="pooled") for at, each in enumerate(drawn)
-        ]
-        add("centralized DP (trusted curator), scattering", pooled)
+    images, test = loaded(folder, name)
+    drawn = figures.shared_out(images, 1000, seed)
+    if method.startswith("FL-DP"):
         noise = methods.federated_noise(epsilon, figures.OUR_DELTA, 1000, rounds=1, exact=True)
-        federated = [
-            methods.federated(each, at, rounds=1, epochs=10, noise=noise, clip=methods.CLIP)
-            for at, each in enumerate(drawn)
-        ]
-        add(
-            "FL-DP, one round, sensitivity as proved", [perceptron.accuracy(each, test.x, test.y) for each in federated]
-        )
+        weights = methods.federated(drawn, seed, rounds=1, epochs=10, noise=noise, clip=methods.CLIP)
+        return [perceptron.accuracy(weights, test.x, test.y)]
+    if method.startswith("centralized"):
+        return [figures.ours("private sum", drawn, test, epsilon, seed, scheme="pooled")]
+    kind, space = method.split(", ")
+    return [figures.ours(kind, drawn, test, epsilon, seed, PIXELS if space == "pixels" else figures.FEATURES)]
+
+
+def show_guarantee(found: Results, name: str, seeds: int) -> None:
+    print(f"\n{name}, 10 clients of 1000, {seeds} seeds, epsilon for a record at delta {figures.OUR_DELTA:g}")
     print("| method | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |")
-    for row, cells in rows.items():
-        print(f"| {row} | " + " | ".join(cells) + " |")
+    for method in GUARANTEED:
+        shown = [
+            told([found[("guarantee", name, method, epsilon, seed)][0] for seed in range(seeds)])
+            for epsilon in EPSILONS
+        ]
+        print(f"| {method} | " + " | ".join(shown) + " |")
+
+
+# ---- what the paper's epsilon is worth -------------------------------------------------------------------------------
 
 
 def record(folder: Path, name: str) -> None:
     """What epsilon 50 for one pixel is for whole records: the whole image, and what its projection shows of it."""
-    images, _test = figures.load(name, folder)
+    images, _test = loaded(folder, name)
     site = figures.shared_out(images, 1000, 0)[0]
     chosen = np.random.default_rng(0).permutation(len(images.y))[:3000]
     one, other = images.x[chosen[:1500]], images.x[chosen[1500:]]
@@ -109,78 +150,137 @@ def record(folder: Path, name: str) -> None:
         print(f"  FL-DP, {records} records: {claimed:.1f} if its sensitivity held, {proved:.0f} as proved")
 
 
-def attacked(folder: Path, name: str) -> None:
+# ---- attacks ---------------------------------------------------------------------------------------------------------
+
+LINKED: tuple[str, ...] = ("DC, 50 components", "DC-DP as published, nominal 50")
+LINKED += tuple(f"rigorous DC, epsilon {each:g}" for each in EPSILONS)
+TRAINED: tuple[str, ...] = ("FL, no noise", "FL-DP as published, nominal 50")
+TRAINED += tuple(f"private sum, epsilon {each:g}" for each in EPSILONS)
+
+
+def attack_cells(name: str, seeds: int) -> list[Cell]:
+    return [("attacks", name, what, seed) for what in (*TRAINED, *LINKED) for seed in range(seeds)]
+
+
+def attack_cell(folder: Path, name: str, what: str, seed: int) -> list[float]:
     """The first client's 1000 records, among 1000 candidates; the attacker has 5000 other images of its own."""
-    images, _test = figures.load(name, folder)
-    clients = figures.shared_out(images, 1000, 0)
+    images, _test = loaded(folder, name)
+    clients = figures.shared_out(images, 1000, seed)
     mine = clients[0]
-    fresh = np.random.default_rng(0).permutation(len(images.y))[10_000:16_000]
-    own, others = images.x[fresh[:5000]], Records(images.x[fresh[5000:]], images.y[fresh[5000:]])
-    rng = np.random.default_rng(9)
-    print(
-        f"\n{name}: linked (chance 0.1 %), told apart from others (chance 50 %), variance left (guessing the mean: 1)"
-    )
-
-    def show(what: str, linked: float, apart: float, left: float) -> None:
-        print(f"  {what:44s} {100 * linked:6.1f} %  {100 * apart:6.1f} %  {left:6.3f}", flush=True)
-
-    for what, noise in (("DC, 50 components", 0.0), ("DC-DP as published, nominal 50", methods.published_noise())):
-        joint = methods.collaborate(clients, 50, 0, noise)
+    fresh = np.random.default_rng(seed).permutation(len(images.y))[10_000:16_000]
+    own = Records(images.x[fresh[:5000]], images.y[fresh[:5000]])
+    others = Records(images.x[fresh[5000:]], images.y[fresh[5000:]])
+    if what in TRAINED:
+        scores = (_told_by_updates if what.startswith("FL") else _told_by_gradients)(what, clients, own, others, seed)
+        return [attacks.pairs_won(scores[:1000], scores[1000:])]
+    rng = np.random.default_rng([seed, 9])
+    if not what.startswith("rigorous"):
+        noise = methods.published_noise() if what.startswith("DC-DP") else 0.0
+        joint = methods.collaborate(clients, 50, seed, noise)
         known = attacks.fitted_map(joint.anchors, joint.mapped_anchors[0])
-        simulated = known(own) + noise * rng.standard_normal((len(own), 50))
-        show(
-            what,
-            attacks.linked(joint.published[0], known(mine.x)),
-            attacks.told_apart(joint.published[0], known(mine.x), known(others.x)),
-            attacks.left_over(joint.published[0], mine.x, simulated, own),
-        )
-    joined = Records.joined(clients)
-    units = Units(np.column_stack([255 * joined.x, joined.y]).astype(np.float32))
+        published, members, absent, reference = joint.published[0], known(mine.x), known(others.x), known(own.x)
+    else:
+        published, noise, mapped = _published(clients, float(what.split()[-1]), seed)
+        members, absent, reference = mapped(mine), mapped(others), mapped(own)
+    simulated = reference + noise * rng.standard_normal(reference.shape)
+    return [
+        attacks.linked(published, members),
+        attacks.told_apart(published, members, absent, noise, reference),
+        attacks.left_over(published, mine.x, simulated, own.x),
+    ]
+
+
+def _units(given: Records) -> Units:
+    return Units(np.column_stack([255 * given.x, given.y]).astype(np.float32))
+
+
+def _settings() -> dict[str, Any]:
     columns = (*(f"p{i}" for i in range(784)), "class")
-    shared: dict[str, Any] = {"columns": columns, "classes": tuple(map(float, range(10))), "features": figures.FEATURES}
-    for epsilon in EPSILONS:
-        rehearsal = Rehearsal(DataCollaboration(**shared, keep_records=True), 10_000, 10, epsilon, figures.OUR_DELTA)
-        found, requests = rehearsal.asked(units, 0)
-        request, published = requests[-1], found["records"].value[:1000]
-        assert isinstance(request, PrivatePublication)
-
-        def mapped(x: Floats, y: Any, request: PrivatePublication = request) -> Floats:
-            return request.statistic.rows(Units(np.column_stack([255 * x, y]).astype(np.float32)))
-
-        reference = mapped(own, images.y[fresh[:5000]])
-        simulated = reference + found["noise"][0] * rng.standard_normal(reference.shape)
-        members = mapped(mine.x, mine.y)
-        show(
-            f"rigorous DC-DP, epsilon {epsilon:g}",
-            attacks.linked(published, members),
-            attacks.told_apart(published, members, mapped(others.x, others.y)),
-            attacks.left_over(published, mine.x, simulated, own),
-        )
-    # what publishes no record: nothing to link or to turn back, a model's losses are what is left to look at
-    for what, noise in (
-        ("FL, no noise", 0.0),
-        ("FL-DP as published, nominal 50", methods.federated_noise(50.0, 0.01, 1000)),
-    ):
-        weights = methods.federated(clients, 0, noise=noise, clip=methods.CLIP if noise else None)
-        losses = [_likelihood(perceptron.logits(weights, each.x), each.y) for each in (mine, others)]
-        print(f"  {what:44s}      -    {100 * attacks.pairs_won(*losses):6.1f} %       -", flush=True)
-    for epsilon in (8.0, 1.0):
-        program = FeatureClassifier(**shared)
-        found = Rehearsal(program, 10_000, 10, epsilon, figures.OUR_DELTA).run(units, 0)
-        losses = []
-        for each in (mine, others):
-            z = (np.asarray(program.feature_map(255 * each.x)) - found["center"].value) @ found["projection"].value
-            z /= np.linalg.norm(z, axis=1, keepdims=True)
-            out = z @ found["weights"].value[:-1] + BIAS * found["weights"].value[-1]
-            losses.append(_likelihood(out, each.y))
-        won = attacks.pairs_won(*losses)
-        print(f"  {f'private sum, epsilon {epsilon:g}':44s}      -    {100 * won:6.1f} %       -", flush=True)
+    return {"columns": columns, "classes": tuple(map(float, range(10))), "features": figures.FEATURES}
 
 
-def _likelihood(logits: Any, labels: Any) -> Floats:
-    """Of every record's true class, on a logarithmic scale."""
+def _published(clients: list[Records], epsilon: float, seed: int) -> tuple[Floats, float, Any]:
+    """What the first client published, under which noise, and the map, which everybody knows."""
+    program = DataCollaboration(**_settings(), keep_records=True)
+    rehearsal = Rehearsal(program, 10_000, 10, epsilon, figures.OUR_DELTA)
+    found, requests = rehearsal.asked(_units(Records.joined(clients)), seed)
+    request = requests[-1]
+    assert isinstance(request, PrivatePublication)
+    statistic = request.statistic
+    return found["records"].value[:1000], float(found["noise"][0]), lambda given: statistic.rows(_units(given))
+
+
+def _told_by_updates(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:
+    """By the first client's weights, round by round; the scores of its records, and of others."""
+    noise = methods.federated_noise(50.0, 0.01, 1000) if what.startswith("FL-DP") else 0.0
+    heard: list[Any] = []
+    methods.federated(clients, seed, noise=noise, clip=methods.CLIP if noise else None, heard=heard)
+    candidates = Records.joined([clients[0], others])
+    told = [answers[0] for answers in heard]
+    return attacks.update_scores(told, own, candidates, size=1000, epochs=methods.LOCAL_EPOCHS, seed=seed)
+
+
+def _told_by_gradients(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:
+    """By the noisy totals of gradients, round by round; the scores of the first client's records, and of others."""
+    program = FeatureClassifier(**_settings())
+    rehearsal = Rehearsal(program, 10_000, 10, float(what.split()[-1]), figures.OUR_DELTA)
+    found, heard = rehearsal.heard(_units(Records.joined(clients)), seed)
+    candidates = Records.joined([clients[0], others])
+
+    def features(given: Records) -> Floats:
+        z = (np.asarray(program.feature_map(255 * given.x)) - found["center"].value) @ found["projection"].value
+        z /= np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-30)
+        return np.column_stack([z, np.full(len(z), BIAS)])
+
+    mine, reference = features(candidates), features(own)
+    totals, residuals, means = [], [], []
+    for request, release in heard:
+        if isinstance(request.statistic, SoftmaxGradient):
+            weights, clip = request.statistic.weights, request.statistic.clip / np.sqrt(1 + BIAS**2)
+            totals.append(release.value.reshape(mine.shape[1], -1))
+            residuals.append(_residuals(mine @ weights, candidates.y, clip))
+            means.append(reference.T @ _residuals(reference @ weights, own.y, clip) / len(own.y))
+    return attacks.gradient_scores(totals, residuals, mine, means, 10_000)
+
+
+def _residuals(logits: Floats, labels: Any, clip: float) -> Floats:
+    """The true class less the expected one would be a step; the gradient has the other sign. Of norm at most `clip`."""
     logits = logits - logits.max(axis=1, keepdims=True)
-    return np.asarray(logits[np.arange(len(labels)), labels] - np.log(np.exp(logits).sum(axis=1)), dtype=np.float64)
+    found = np.exp(logits)
+    found /= found.sum(axis=1, keepdims=True)
+    found[np.arange(len(labels)), labels] -= 1
+    return np.asarray(found * np.minimum(1, clip / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)))
+
+
+def show_attacks(found: Results, name: str, seeds: int) -> None:
+    print(f"\n{name}, {seeds} seeds: linked (chance 0.1 %), told apart from others (chance 50 %),", end=" ")
+    print("variance left (guessing the mean: 100 %)")
+    for what in (*LINKED, *TRAINED):
+        each = np.array([found[("attacks", name, what, seed)] for seed in range(seeds)]).T
+        shown = [told(list(column)) for column in each]
+        print(f"  {what:34s}", "  ".join(shown if len(shown) > 1 else ["     -    ", *shown, "     -    "]), most(what))
+
+
+def most(what: str) -> str:
+    """How often anybody at best picks the member of a pair, who knows all other records: two worlds in which one of the
+    two took part are neighbours, and Phi(mu / 2) is the best test between them."""
+    if not what.startswith(("rigorous", "private")):
+        return ""
+    mu = accountant.mu_for(float(what.split()[-1]), figures.OUR_DELTA)
+    return f"(told apart: at most {100 * ndtr(mu / 2):.1f})"
+
+
+PARTS: dict[str, tuple[Callable[..., list[Cell]], Callable[..., list[float]], Callable[..., None]]] = {
+    "attacks": (attack_cells, attack_cell, show_attacks),
+    "guarantee": (guarantee_cells, guarantee_cell, show_guarantee),
+    "tables": (table_cells, table_cell, show_tables),
+}
+
+
+def work(folder: Path, cell: Cell) -> tuple[Cell, list[float]]:
+    """One cell, in a process of its own."""
+    part, *rest = cell
+    return cell, PARTS[str(part)][1](folder, *rest)
 
 
 def main() -> None:
@@ -189,18 +289,20 @@ def main() -> None:
     parser.add_argument("--only", default="tables,guarantee,record,attacks")
     parser.add_argument("--data", default="mnist,fashion")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--cells", type=Path)
     given = parser.parse_args()
-    wanted, began = given.only.split(","), time.perf_counter()
-    for name in given.data.split(","):
+    wanted, names, began = given.only.split(","), given.data.split(","), time.perf_counter()
+    seeds = {part: given.seeds if part == "tables" else min(given.seeds, 3) for part in PARTS}
+    cells = [cell for name in names for part in PARTS if part in wanted for cell in PARTS[part][0](name, seeds[part])]
+    found = computed(cells, partial(work, given.folder), given.jobs, given.cells) if cells else {}
+    for name in names:
         if "record" in wanted:
             record(given.folder, name)
-        if "attacks" in wanted:
-            attacked(given.folder, name)
-        if "guarantee" in wanted:
-            guarantee(given.folder, name, min(given.seeds, 3))
-        if "tables" in wanted:
-            tables(given.folder, name, given.seeds)
-        print(f"[{time.perf_counter() - began:.0f} s]", flush=True)
+        for part in PARTS:
+            if part in wanted:
+                PARTS[part][2](found, name, seeds[part])
+    print(f"[{time.perf_counter() - began:.0f} s]", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from zerosum.site.ledger import Ledger
 from zerosum.study import SiteFile
 
 NAMES = ("north", "east", "south", "west")
+RANGES = "lower = [0, 60, 10]\nupper = [100, 200, 60]\n"
 COMMAND = [sys.executable, "-c", "from zerosum.cli import main; main()"]
 
 STUDY = """
@@ -28,8 +29,6 @@ algorithm = "{algorithm}"
 
 [parameters]
 columns = ["age", "pressure", "bmi"]
-lower = [0, 60, 10]
-upper = [100, 200, 60]
 {parameters}
 
 [unit]
@@ -55,7 +54,9 @@ def zerosum(*arguments: object, cwd: Path, **more: Any) -> subprocess.CompletedP
 class Deployment:
     """Four sites in folders of their own, and whatever was started for them."""
 
-    def __init__(self, folder: Path, *, automatic: bool = True, epsilon: float = 10.0, data: str = "synthetic") -> None:
+    def __init__(
+        self, folder: Path, *, automatic: bool = True, epsilon: float = 10.0, data: str = "synthetic", rows: int = 1
+    ) -> None:
         self.folder = folder
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.identities: dict[str, str] = {}
@@ -68,9 +69,15 @@ class Deployment:
             text = re.sub(r'(?m)^data = "private"', f'data = "{data}"', text)
             text = re.sub(r"(?m)^epsilon = 10.0", f"epsilon = {epsilon}", text)
             (home / "site.toml").write_text(text)
-            rows = np.column_stack([rng.uniform(20, 90, 60), rng.uniform(90, 180, 60), rng.uniform(18, 40, 60)])
-            lines = [",".join(f"{value:.2f}" for value in row) for row in rows]
-            (home / "data.csv").write_text("\n".join(["age,pressure,bmi", *lines]) + "\n")
+            n = 60 * rows
+            table = np.column_stack([rng.uniform(20, 90, n), rng.uniform(90, 180, n), rng.uniform(18, 40, n)])
+            lines = [",".join(f"{value:.2f}" for value in row) for row in table]
+            if rows > 1:  # of each of the sixty people
+                text = (home / "site.toml").read_text()
+                (home / "site.toml").write_text(text.replace('# unit_column = "patient"', 'unit_column = "person"'))
+                lines = [f"{line},p{at // rows}" for at, line in enumerate(lines)]
+            heading = "age,pressure,bmi" + (",person" if rows > 1 else "")
+            (home / "data.csv").write_text("\n".join([heading, *lines]) + "\n")
             self.identities[name] = self.site(name).keep_identity().public.hex()
 
     def site(self, name: str) -> SiteFile:
@@ -84,11 +91,12 @@ class Deployment:
         seed: int | None = 7,
         attempts: int = 0,
         parameters: str = "",
+        ranges: str = RANGES,
         scheme: str = "secure-sum",
     ) -> Path:
         """The public part of a study, with everybody's identity."""
         privacy = ("" if seed is None else f"random_state = {seed}\n") + f"attempts = {attempts}"
-        text = STUDY.format(name=name, algorithm=algorithm, parameters=parameters, privacy=privacy)
+        text = STUDY.format(name=name, algorithm=algorithm, parameters=ranges + parameters, privacy=privacy)
         text += f'\n[scheme]\nname = "{scheme}"\n'
         for each in NAMES:
             text += f'\n[[sites]]\nname = "{each}"\nunits = 60\nidentity = "{self.identities[each]}"\n'

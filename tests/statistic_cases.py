@@ -87,7 +87,12 @@ SMALL: list[Case] = [
     ("scatter", {"columns": 3, "clip": 1.0, "center": [0.1, 0, 0.2]}),
     ("scatter", {"columns": 3, "center": [0.1, 0, 0.2], "fill": [0.1, 0.2, 4.0], "own_rows": [1, 2]}),
     ("scatter", {"columns": 3, "clip": 0.8, "normalise": False, "scale": [1, 2, 3]}),
+    ("scatter", {"columns": 3, "center": [0.1, 0, 0.2], "lift": 0.5}),
+    ("scatter", {"columns": 2, "clip": 0.8, "normalise": False, "lift": 0.3}),
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2]}),
+    ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :1]}),
+    ("scatter_product", {"columns": 2, "basis": np.eye(3)[:, 2:], "lift": 0.7}),
+    ("scatter_product", {"columns": 2, "basis": np.eye(3)[:, 1:], "clip": 0.9, "normalise": False, "lift": 0.7}),
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2], "clip": 7.0, "normalise": False}),
     ("scatter_norms", {"columns": 3, "lowest": 0.01, "highest": 100.0, "bins": 5, "center": [0.1, 0, 0.2]}),
     ("scatter_norms", {"columns": 2, "lowest": 0.1, "highest": 3.0, "bins": 2, "per_recording": "standardise"}),
@@ -298,11 +303,39 @@ SMALL: list[Case] = [
         "topic_sums",
         {"columns": 4, "words": [0, 2, 3], "scores": -np.eye(3), "offsets": [0, 0, 0], "kind": "shares", "clip": 0.6},
     ),
-    ("pair_norms", {"columns": 3, "bins": 4}),
+    ("pair_norms", {"columns": 3, "bins": 4, "lowest": 0.3}),
     ("pair_moment", {"columns": 3}),
     ("pair_moment", {"columns": 4, "words": [0, 1, 3], "clip": 0.5}),
     ("triple_moment", {"columns": 3}),
     ("triple_moment", {"columns": 4, "clip": 0.3, "basis": np.eye(4)[:, :2]}),
+    ("grouped_moments", {"columns": 2, "positions": [1], "lower": [-1], "upper": [3]}),
+    (
+        "grouped_moments",
+        {"columns": 1, "positions": [0], "lower": [0], "upper": [1], "count_weight": 1.5, "second_weight": 0.83},
+    ),
+    (
+        "grouped_moments",
+        {"columns": 3, "positions": [2, 0], "group": 1, "groups": 3, "lower": [0, -2], "upper": [1, 5]},
+    ),
+    (
+        "grouped_moments",
+        {
+            **{"columns": 3, "positions": [2, 0], "group": 1, "groups": 2, "lower": [0, -2], "upper": [1, 5]},
+            **{"count_weight": 2.0, "second_weight": 0.1, "fill": [0.5, 1.0, None]},
+        },
+    ),
+    ("grouped_counts", {"columns": 2, "positions": [1, 0], "levels": [3, 2]}),
+    ("grouped_counts", {"columns": 2, "positions": [0], "levels": [1], "group": 0}),
+    ("grouped_counts", {"columns": 3, "positions": [1, 0, 2], "levels": [1, 3, 2], "group": 1, "groups": 2}),
+    ("grouped_counts", {"columns": 2, "positions": [0], "levels": [4], "fill": [2.0, None]}),
+    ("grouped_ranks", {"columns": 2, "positions": [1, 0], "edges": [[-1, 0, 0.5, 2], np.linspace(-2, 1, 20)]}),
+    ("grouped_ranks", {"columns": 1, "positions": [0], "edges": [[0, 1]]}),
+    (
+        "grouped_ranks",
+        {"columns": 3, "positions": [1, 0], "group": 2, "groups": 3, "edges": [[-1, 0, 0.5, 2], [0, 1, 2]]},
+    ),
+    ("survival_table", {"columns": 2, "edges": [0, 0.5, 1, 2]}),
+    ("survival_table", {"columns": 3, "edges": [0, 1], "group": 2, "groups": 2, "fill": [0.5, None, None]}),
 ]
 
 
@@ -357,6 +390,8 @@ def _wide() -> list[Case]:
         ("scatter", {"columns": D, "projection": turned[:, :20]}),
         ("scatter", {"columns": 80, "projection": tall}),
         ("scatter", {"columns": D, "projection": damped, "clip": 0.3, "normalise": False}),
+        ("scatter", {"columns": D, "center": np.full(D, 0.01), "lift": 0.3, "clip": 0.3, "normalise": False}),
+        ("scatter_product", {"columns": D, "center": np.full(D, 0.01), "lift": 0.3, "basis": np.eye(D + 1)[:, -1:]}),
         ("scatter_norms", {"columns": D, "projection": damped, "lowest": 1e-4, "highest": 10.0, "bins": 9}),
         ("scatter_product", {"columns": D, "projection": turned[:, :30], "basis": np.eye(30)[:, :4]}),
         ("unmixing_score", {"columns": D, "unmixing": turned[:, :20].T}),
@@ -457,6 +492,15 @@ def _wide() -> list[Case]:
         ("pair_norms", {"columns": D}),
         ("pair_moment", {"columns": D, "clip": 0.05}),
         ("triple_moment", {"columns": D, "clip": 0.02, "basis": turned[:, :5]}),
+        (
+            "grouped_moments",
+            {"columns": D + 1, "positions": range(1, D + 1), "group": 0, "groups": 5, **bounds},
+        ),
+        (
+            "grouped_ranks",
+            {"columns": 9, "positions": range(8), "group": 8, "groups": 2, "edges": [np.linspace(-1, 1, 130)] * 8},
+        ),
+        ("grouped_counts", {"columns": 20, "positions": range(20), "levels": [3] * 20, "group": 4, "groups": 3}),
     ]
 
 
@@ -476,6 +520,7 @@ EXTREME: list[Case] = [
         ("second_moment", {"columns": 2, "mean_weight": 0.0}),
         ("cluster_sums", {"columns": 2, "centers": [[0, 1e-30], [1e90, -1], [1e-99, 0]]}),
         ("scatter", {"columns": 3, "normalise": False}),
+        ("scatter", {"columns": 3, "normalise": False, "lift": 1e-90}),
         ("scatter_product", {"columns": 3, "normalise": False, "basis": np.eye(3)[:, :1]}),
         ("residual_gradient", {"columns": 3, "coefficients": [1e90, 1.0, 0.0], "bound": 1e-60}),
         ("residual_moment", {"columns": 3, "coefficients": [1.0, 1e-90], "intercept": 0}),
@@ -520,7 +565,13 @@ def of_many_rows(stat: BoundedStatistic, rng: np.random.Generator) -> NDArray[np
 
 
 def with_holes(stat: BoundedStatistic, rows: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """The rows with some values missing, where the statistic says what is done then."""
+    """The rows with some values missing, where the statistic says what is done then; codes where it takes codes."""
+    if (codes := getattr(stat, "codes", None)) is not None:
+        rows = rows.copy()
+        for at, known in codes.items():
+            rows[:, at] = rng.integers(0, known, len(rows))
+        hidden = rng.random(rows.shape) < rng.choice([0.0, 0.0, 0.3, 1.0])
+        return np.where(hidden, np.nan, rows)
     if stat.name not in ("observed_sums", "histogram") and not getattr(stat, "fill", ()):
         return rows
     missing = rng.choice([0.0, 0.3, 1.0])  # nothing missing, some, all

@@ -23,7 +23,7 @@ def test_the_tree_is_the_one_drawn() -> None:
     ]
     kinds = {kind.__name__: kind for _, kind in below(ZerosumError)}
     for _, name, said in drawn:
-        if code := re.search(r"exit code (\d)", said):
+        if code := re.search(r"exit code (\d+)", said):
             assert kinds[name].exit_code == int(code[1])
 
 

@@ -49,7 +49,9 @@ def test_the_code_in_the_readme_runs_and_spends(tmp_path: Path) -> None:
     assert len(list((tmp_path / "state" / "ledgers").glob("*.sqlite"))) == 4
 
 
-@pytest.mark.parametrize("page", ["docs/ica.md", "docs/mixtures.md", "docs/topics.md", "docs/training.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/describe.md", "docs/ica.md", "docs/mixtures.md", "docs/topics.md", "docs/training.md"]
+)
 def test_the_code_on_a_page_runs_and_spends_nothing(page: str, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     (code,) = blocks(page, "python")
@@ -58,7 +60,7 @@ def test_the_code_on_a_page_runs_and_spends_nothing(page: str, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [script]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/study.md", "docs/training.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/describe.md", "docs/study.md", "docs/training.md"])
 def test_a_study_file_on_a_page_can_be_planned(page: str, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text(blocks(page, "toml")[0])

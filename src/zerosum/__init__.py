@@ -12,7 +12,7 @@ from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics.module_registry import register_module
 from zerosum.statistics.user import statistic
-from zerosum.study import Study, run
+from zerosum.study import Budget, Study, run
 from zerosum.version import VERSION
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         PCA,
         Covariance,
         DataCollaboration,
+        Describe,
         FeatureClassifier,
         GaussianMixture,
         Histogram,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
         NeuralClassifier,
         PoissonRegression,
         PolynomialLoss,
+        Quantiles,
+        StandardScaler,
+        SurvivalCurve,
         TopicModel,
     )
 
@@ -38,9 +42,11 @@ __all__ = [
     "ICA",
     "PCA",
     "Adjacency",
+    "Budget",
     "Combine",
     "Covariance",
     "DataCollaboration",
+    "Describe",
     "FeatureClassifier",
     "GaussianMixture",
     "Histogram",
@@ -53,10 +59,13 @@ __all__ = [
     "Policy",
     "PolynomialLoss",
     "PrivacyReport",
+    "Quantiles",
     "Result",
     "Scheme",
     "Site",
+    "StandardScaler",
     "Study",
+    "SurvivalCurve",
     "TopicModel",
     "Units",
     "ZerosumError",
@@ -74,6 +83,7 @@ _ESTIMATORS = frozenset(
         *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean", "TopicModel"),
         *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
         *("FeatureClassifier", "NeuralClassifier", "DataCollaboration"),
+        *("Describe", "Quantiles", "SurvivalCurve", "StandardScaler"),
     }
 )
 

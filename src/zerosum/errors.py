@@ -18,10 +18,12 @@ ZerosumError
 │   ├── LedgerRefused       the ledger is damaged, older than its counter, or cannot be written
 │   ├── PolicyRefused       the site's own policy says no
 │   ├── AwaitingConsent     the site's steward has not decided yet
+│   │   └── Busy              the site takes part in as many studies as it may
 │   └── OutsidePlan         a release nobody declared
 │       └── NotAgreed         the site has no session of this plan: it restarted, or was never asked
 ├── Abandoned             too many sites were lost; what was spent stays spent  exit code 3
-└── CheckFailed           a verification ran and found a fault                exit code 4
+├── CheckFailed           a verification ran and found a fault                exit code 4
+└── Interrupted           stopped from the keyboard; what was spent is said     exit code 130
 """
 
 from __future__ import annotations
@@ -136,6 +138,10 @@ class AwaitingConsent(Refused):
     pass
 
 
+class Busy(AwaitingConsent):
+    pass
+
+
 class OutsidePlan(Refused):
     pass
 
@@ -150,6 +156,10 @@ class Abandoned(ZerosumError):
 
 class CheckFailed(ZerosumError):
     exit_code = 4
+
+
+class Interrupted(ZerosumError):
+    exit_code = 130
 
 
 def by_code(code: str) -> type[ZerosumError]:

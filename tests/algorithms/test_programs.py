@@ -91,6 +91,16 @@ def test_shares_are_probabilities_whatever_the_noise_did() -> None:
         assert shares.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("size", [1e10, 1e16, 1e20, 1e300])
+def test_counts_that_are_nothing_but_huge_noise_have_shares_too(size: float) -> None:
+    counts = size * np.random.default_rng(0).normal(size=40)
+    for total in (1.0, 100.0):
+        shares = nearest_probabilities(counts, total)
+        assert np.all(shares >= 0)
+        assert np.argmax(shares) == np.argmax(counts)
+        assert np.sum(shares) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_covariance_in_the_units_of_the_data(adjacency: Adjacency) -> None:
     rng = np.random.default_rng(2)
@@ -190,7 +200,6 @@ def test_an_own_statistic_gives_its_sum_and_mean() -> None:
     ("algorithm", "parameters", "new"),
     [
         ("pca", {"components": 2}, "'n_components'"),
-        ("pca", {"n_components": 2, "centering": "paid"}, "'dp'"),
         ("pca", {"n_components": 2, "scaling": "nothing"}, "'none'"),
         ("ica", {"n_components": 2, "within": "center"}, "'per_recording'"),
         ("ica", {"n_components": 2, "passes": 1}, "'n_passes'"),
@@ -200,3 +209,11 @@ def test_an_own_statistic_gives_its_sum_and_mean() -> None:
 def test_a_name_of_0_1_is_answered_with_the_new_one(algorithm: str, parameters: dict[str, object], new: str) -> None:
     with pytest.raises(BadParameter, match=f"is called {new} since 0.2"):
         algorithms.build(algorithm, {"columns": ["a", "b"], "clip": 1.0} | parameters)
+
+
+@pytest.mark.parametrize(
+    "old", [{"centering": "paid"}, {"centering": "dp"}, {"mean_share": 0.1}, {"matrix_clip": "dp"}]
+)
+def test_what_is_gone_is_said_with_what_came_instead(old: dict[str, object]) -> None:
+    with pytest.raises(BadParameter, match="is gone, centre and clip are found on the way"):
+        algorithms.build("pca", {"columns": ("a", "b"), "clip": 1.0, "n_components": 1} | old)

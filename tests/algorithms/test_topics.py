@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
 from zerosum.algorithms import Topics
 from zerosum.algorithms.metrics import component_error
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.topic_factors import fitted, nonnegative_factors, on_simplex, refitted, started
+from zerosum.algorithms.topics import heard_units
 from zerosum.audit import audit
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
@@ -99,6 +100,15 @@ def test_topics_come_back_from_their_own_moments() -> None:
     assert again_weights == pytest.approx(weights, abs=5e-3)
 
 
+def test_other_starts_leave_a_local_minimum() -> None:
+    rng = np.random.default_rng(0)
+    topics, weights = rng.dirichlet(np.full(10, 0.3), 5), np.full(5, 0.2)
+    tensor = np.einsum("k,ki,kj,kl->ijl", weights, topics, topics, topics)
+    lost = np.array([*topics[[0, 0, 1, 2]], np.eye(10)[np.argmin(topics.sum(axis=0))]])
+    assert component_error(fitted(tensor, np.eye(10), lost, weights)[0], topics) > 0.02
+    assert component_error(fitted(tensor, np.eye(10), lost, weights, others=4)[0], topics) < 2e-3
+
+
 # ---- the program -------------------------------------------------------------------------------------------------
 
 
@@ -129,6 +139,41 @@ def test_without_a_budget_no_topic_is_carried() -> None:
     assert np.sum(fit(rows, 4, 0.02, path="pairs")["carried"].value) == 0
     _truth, rows = made(50, 10, 3)
     assert np.sum(fit(rows, 10, 0.02, path="tensor")["carried"].value) == 0
+
+
+@pytest.mark.parametrize(("words", "length"), [(10, 1), (10, 2), (40, 1), (40, 2)])
+def test_documents_without_triples_carry_no_topic(words: int, length: int) -> None:
+    """Whatever noise looks like, and however large the budget."""
+    for seed in range(2):
+        _truth, rows = made(words, 3, length, seed=seed)
+        for epsilon in (0.1, 3.0):
+            found = fit(rows, 3, epsilon, seed=seed, path="tensor", length=length)
+            assert np.sum(found["carried"].value) == 0
+            assert np.all(found["topics"].std == 1)
+
+
+def test_short_documents_among_others_bias_nothing() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet(np.full(40, 0.3), 4)
+    rows = rng.multinomial(rng.integers(1, 4, 40_000), truth[rng.integers(4, size=40_000)]).astype(float)
+    found = fit(rows, 4, 3.0, path="tensor", length=3)
+    assert component_error(found["topics"].value, truth) < 0.04
+    assert np.all(found["carried"].value == 1)
+
+
+def test_a_sum_of_fewer_units_is_heard_as_such() -> None:
+    assert heard_units(900.0, 50.0, 1000.0) == 1000
+    assert heard_units(500.0, 50.0, 1000.0) == 500
+    assert heard_units(-20.0, 50.0, 1000.0) == 50
+
+
+def test_a_long_list_of_words_does_not_fill_up_with_noise() -> None:
+    _truth, rows = clustered()
+    words = csr_array(hstack([csr_array(rows[:, :100]), csr_array((len(rows), 99_900))]))
+    found = fit(words, 4, 4.0, path="pairs", n_words=300)
+    kept = [int(name[1:]) for name in found["topics"].axes[1].labels]
+    assert set(range(40)) <= set(kept)
+    assert sum(at >= 100 for at in kept) <= 20  # ten are expected
 
 
 def test_the_planner_chooses_by_what_is_public_and_says_why() -> None:

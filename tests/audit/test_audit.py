@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from pydantic import Field
 
-from zerosum.algorithms import Algorithm, Covariance, CustomStatistic, Histogram, KMeans, Mean, NeuralClassifier
+from zerosum.algorithms import (
+    Algorithm,
+    Covariance,
+    CustomStatistic,
+    DataCollaboration,
+    Histogram,
+    KMeans,
+    Mean,
+    NeuralClassifier,
+)
 from zerosum.algorithms.program import Program
 from zerosum.arrays import Array, Floats
 from zerosum.audit import audit
@@ -106,6 +115,42 @@ def test_a_program_of_several_rounds_stays_below_its_claim() -> None:
     assert found.holds
 
 
+def published(columns: int = 40, **settings: Any) -> DataCollaboration:
+    """Records of so many numbers and their class, one for every unit of every site."""
+    features = {"kind": "linear", "lower": [-1.0] * columns, "upper": [1.0] * columns}
+    settings = {"reduction": "random", "n_components": columns} | settings
+    return DataCollaboration(classes=(0.0, 1.0, 2.0), features=features, **settings)
+
+
+@pytest.mark.parametrize("scheme", ["local", "secure-sum", "zero-sum"])
+def test_a_publication_reaches_its_claim_and_no_more(scheme: str) -> None:
+    """Whatever the scheme of sums is, a record's noise is its own site's; opposite records of two classes are told
+    apart as well as is claimed."""
+    found = audit(Scheme(scheme), published(), samples=20_000, units=100)
+    assert found.holds
+    assert found.faults == ()
+    assert found.reached > 0.95 * found.claimed
+    assert found.claimed == pytest.approx(1.5, rel=1e-9)
+
+
+def test_a_bought_reduction_and_a_publication_hold_together() -> None:
+    found = audit(Scheme("secure-sum"), published(20, reduction="dp", n_components=8), samples=1000, units=60)
+    assert found.holds
+    assert found.faults == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("colluders", [0, 1, 3])
+@pytest.mark.parametrize("mu", [1.5, 4.0, 6.5])
+def test_publications_hold_at_full_size(colluders: int, mu: float) -> None:
+    found = audit(
+        Scheme("secure-sum"), published(60), sites=5, colluders=colluders, mu=mu, samples=2_000_000, units=200
+    )
+    assert found.holds
+    assert found.faults == ()
+    assert found.reached > 0.97 * found.claimed
+
+
 class OwnVectors(SecondMoment):
     """A user's class of its own in the registry."""
 
@@ -134,6 +179,21 @@ def test_a_mistaken_sensitivity_is_found(mistake: str) -> None:
     found = audit(Scheme("secure-sum"), mistaken(mistake), samples=20_000)
     assert not found.holds
     assert found.reached == pytest.approx(math.sqrt(2) * found.claimed, rel=0.05)
+
+
+def test_a_publication_that_forgets_its_class_is_found() -> None:
+    with seeded("published-class"):
+        found = audit(Scheme("local"), published(label_weight=1.0), samples=20_000, units=100)
+    assert not found.holds
+    assert found.reached == pytest.approx(math.sqrt(1.5) * found.claimed, rel=0.06)
+
+
+def test_records_under_the_same_draws_are_found() -> None:
+    with seeded("one-noise-for-all-records"):
+        found = audit(Scheme("secure-sum"), published(), samples=2000, units=50)
+    assert not found.holds
+    assert found.reached > 5 * found.claimed
+    assert any("the estimate" in sentence and "43 apart" in sentence for sentence in found.faults)
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum", "cape-published", "cape-helper", "pairwise"])

@@ -18,6 +18,9 @@ CHARGED = "coordinator/test_conduct.py::test_every_scheme_runs_charges_every_led
 AUDIT = "audit/test_audit.py::test_every_scheme_reaches_its_claim_and_no_more"
 SENSITIVITY = "statistics/test_sensitivity.py::test_no_neighbour_is_farther_than_the_sensitivity_and_one_is_as_far"
 
+MOMENTS = "algorithms/test_mixture.py::test_the_bounds_of_moments_are_reached_within_two_percent"
+SPREADS = "algorithms/test_mixture.py::test_spreads_and_counts_cost_nothing"
+DOCUMENTS = "statistics/test_topic_statistics.py::test_documents_are_as_far_apart_as_is_claimed_and_no_farther"
 BEYOND = "site/test_site.py::test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that"
 GUARDS = {
     "repeated-draws": "test_guards.py::test_no_draw_serves_two_numbers",
@@ -38,9 +41,14 @@ GUARDS = {
     "second-moment-sensitivity": SENSITIVITY,
     "cluster-sums-sensitivity": SENSITIVITY,
     "scatter-sensitivity": SENSITIVITY,
+    "product-of-one-column": SENSITIVITY,
     "unmixing-score-sensitivity": SENSITIVITY,
     "band-scatter-sensitivity": SENSITIVITY,
     "user-sensitivity": SENSITIVITY,
+    "augmented-scatter-sensitivity": MOMENTS,
+    "third-moment-sensitivity": MOMENTS,
+    "mixture-sums-sensitivity": SPREADS,
+    "documents-sensitivity": DOCUMENTS,
     "uncounted-colluders": "kernel/test_view.py::test_the_worst_coalition_is_the_worst_of_all",
     "uncounted-dropouts": "kernel/test_view.py::test_dropouts_count_as_colluders",
     "extra-delta": "kernel/test_grid.py::test_the_whole_delta_is_what_was_asked_for",
@@ -59,6 +67,12 @@ GUARDS = {
     "observed-clip": "statistics/test_sensitivity.py::test_the_weight_of_observed_counts_is_as_large_as_it_may_be",
     "heavy-weight": "statistics/test_regression_statistics.py::test_a_weight_beyond_its_range_is_one_or_nothing",
     "weight-of-nothing": "statistics/test_regression_statistics.py::test_a_weight_lets_a_unit_be_nothing",
+    "tensor-by-rows": MOMENTS,
+    "spread-beyond-radius": SPREADS,
+    "triple-norm": "statistics/test_topic_statistics.py::test_norms_from_power_sums_are_those_of_the_arrays",
+    "whole-topics": DOCUMENTS,
+    "documents-for-people": "statistics/test_topic_statistics.py"
+    "::test_a_person_with_many_documents_takes_no_more_memory_than_many_people",
     "histogram-twice": SENSITIVITY,
     "ledger-after-masking": "test_guards.py::test_what_the_ledger_did_not_take_is_not_there_for_a_second_try",
     "half-the-spend": CHARGED,
@@ -78,6 +92,9 @@ GUARDS = {
     "keys-again": "site/test_resume.py::test_every_attempt_has_keys_of_its_own",
     "published-unasked": "coordinator/test_publication.py::test_a_policy_must_allow_it",
     "published-for-a-sum": "coordinator/test_publication.py::test_a_sum_that_was_planned_is_not_published_instead",
+    "one-noise-for-all-records": "audit/test_audit.py::test_a_publication_reaches_its_claim_and_no_more[local]",
+    "published-order": "coordinator/test_publication.py::test_the_order_of_the_data_is_not_published",
+    "published-class": "audit/test_audit.py::test_a_publication_reaches_its_claim_and_no_more[local]",
     "beyond-its-bound": BEYOND,
     "no-cap": "site/test_ledger.py::test_the_cap_may_be_reached_but_not_passed",
     "counter-stands-still": "site/test_ledger.py::test_an_older_copy_is_refused",

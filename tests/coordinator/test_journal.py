@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from killed import in_a_child
 from small_studies import make, make_sites
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
@@ -127,3 +130,25 @@ def test_a_round_that_was_abandoned_stays_so_if_the_program_went_on(tmp_path: Pa
 def test_a_journal_of_another_plan_is_refused(tmp_path: Path) -> None:
     with Journal.create(tmp_path, make("local")) as journal, pytest.raises(Refused, match="of another plan"):
         conduct(make("local"), iter(()), InProcess(make_sites(tmp_path)), journal=journal)  # type: ignore[arg-type]
+
+
+def test_on_a_full_disk_a_journal_stops_and_goes_on_once_there_is_room(tmp_path: Path) -> None:
+    """A limit on the size of files, in a process of its own: the record that did not fit is not there afterwards."""
+    plan = make("local")
+    with Journal.create(tmp_path, plan) as journal:
+        journal.asked(0, 0, "ab")
+    size = (tmp_path / "journal").stat().st_size
+
+    def fill() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 200, resource.RLIM_INFINITY))
+        journal = Journal.open(tmp_path)
+        assert journal is not None
+        with journal, pytest.raises(BadInput, match="cannot be used"):
+            journal.released(0, Release(np.zeros(100), 1.0, 4.0, ("s0",)))
+
+    assert in_a_child(fill)
+    with Journal.open(tmp_path) or pytest.fail("there is a journal") as journal:
+        assert journal.in_flight(0)
+        journal.released(0, Release(np.ones(100), 1.0, 4.0, ("s0",)))
+        assert journal.recall(0, "ab").value.sum() == 100

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, save_npz
+from scipy.sparse import coo_array, csr_array, save_npz
 
-from zerosum.data.documents import load_documents, load_vocabulary
+from zerosum.data.documents import counted, load_documents, load_vocabulary, words_of
 from zerosum.errors import BadData
 
 WORDS = ("lake", "boat", "engine")
@@ -98,3 +98,59 @@ def test_what_is_no_corpus_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(BadData, match=match):
             load_documents(tmp_path / name, WORDS)
+
+
+def test_words_are_the_same_however_they_are_written() -> None:
+    assert words_of("Lake\u2019s 'lake' LAKE- _lake_ x2 2x well-known") == [
+        *("lake's", "lake", "lake", "lake", "x2", "x", "well-known"),
+    ]
+    assert words_of("Cafe\u0301") == words_of("caf\u00e9") == ["caf\u00e9"]
+    assert counted(["Cafe\u0301 caf\u00e9"], ["cafe\u0301"]).toarray().tolist() == [[2.0]]
+
+
+@pytest.mark.parametrize("word", ["2004", "3d", "new york", "lake-", "'tis", "_", "c++", "\u0130zmir", "-"])
+def test_a_word_that_no_text_has_is_refused(tmp_path: Path, word: str) -> None:
+    (tmp_path / "a.text").write_text("a lake\n")
+    with pytest.raises(BadData, match="no text has the word"):
+        load_documents(tmp_path / "a.text", ["lake", word])
+    save_npz(tmp_path / "a.npz", csr_array(np.array([[1, 2]])))
+    assert load_documents(tmp_path / "a.npz", ["lake", word]).columns == 2  # a matrix counts what it likes
+
+
+def test_words_that_differ_by_case_alone_are_one_in_text(tmp_path: Path) -> None:
+    (tmp_path / "a.text").write_text("a lake\n")
+    with pytest.raises(BadData, match="'Lake' and 'lake' of the vocabulary are the same"):
+        load_documents(tmp_path / "a.text", ["boat", "Lake", "lake"])
+
+
+def test_a_mark_of_byte_order_is_no_letter(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("lake\nboat\n", encoding="utf-8-sig")
+    assert load_vocabulary(tmp_path / "words") == ("lake", "boat")
+
+
+def test_what_is_no_document_is_not_passed_over(tmp_path: Path) -> None:
+    flat, people = tmp_path / "flat", tmp_path / "people"
+    for folder in (flat, people / "ann"):
+        folder.mkdir(parents=True)
+        (folder / "1.TXT").write_text(TEXTS[0])
+        (folder / ".hidden").write_text("not a document")
+    assert [len(load_documents(folder, WORDS)) for folder in (flat, people)] == [1, 1]
+    (flat / "ann.doc").write_text("lake")
+    (people / "ann" / "older").mkdir()
+    for folder, detail in ((flat, "ann.doc"), (people, "older")):
+        with pytest.raises(BadData, match=r"no \.txt file") as caught:
+            load_documents(folder, WORDS)
+        assert detail in str(caught.value.detail)
+        assert detail not in str(caught.value)
+    (people / "stray.txt").write_text("lake")
+    with pytest.raises(BadData, match="files beside them"):
+        load_documents(people, WORDS)
+
+
+def test_counts_in_short_integers_do_not_wrap_round(tmp_path: Path) -> None:
+    twice = coo_array((np.array([100, 100], dtype=np.int8), ([0, 0], [1, 1])), shape=(1, 3))
+    save_npz(tmp_path / "a.npz", twice)
+    assert load_documents(tmp_path / "a.npz", WORDS).rows.toarray().tolist() == [[0, 200, 0]]
+    save_npz(tmp_path / "b.npz", csr_array(np.array([[1j, 0, 0]])))
+    with pytest.raises(BadData, match="real numbers"):
+        load_documents(tmp_path / "b.npz", WORDS)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from brains import AFFINE, RAW, SHAPE, atlas, mask, nib, read, save, sidecar, table, volumes
 from zerosum.data import nifti
-from zerosum.data.imaging import Masker, Preprocessing
-from zerosum.data.scans import open_scan, read_confounds
+from zerosum.data.imaging import Masker, Preprocessing, load_images
+from zerosum.data.scans import open_scan, read_confounds, read_scan
 from zerosum.errors import BadData, BadInput, BadParameter
 
 Floats = NDArray[np.float64]
@@ -197,6 +197,88 @@ def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Masker) -> 
         open_scan(run, voxels, many, confounds=path)
 
 
+def test_volumes_that_moved_are_left_out_at_the_end(tmp_path: Path, space: Masker) -> None:
+    values = volumes(2)
+    moved = np.zeros(40)
+    moved[[7, 8, 30]] = 0.9
+    path = save(tmp_path / "a.nii.gz", values)
+    confounds = table(tmp_path / "c.tsv", {"framewise_displacement": ["n/a", *moved[1:]], "x": np.arange(40.0) ** 2})
+    still = np.flatnonzero(moved < 0.5)
+    plain = read(path, space, Preprocessing(standardise=False))
+    scrubbed = read(path, space, Preprocessing(standardise=False, scrub_mm=0.5), confounds=confounds)
+    np.testing.assert_array_equal(scrubbed, plain[still])
+    cleaned = read(path, space, Preprocessing(("x",), scrub_mm=0.5, standardise=False), confounds=confounds)
+    regressor = np.arange(40.0)[still] ** 2
+    np.testing.assert_allclose((regressor - regressor.mean()) @ cleaned, 0, atol=1e-6)
+    filled = np.empty_like(cleaned)
+    preprocessing = Preprocessing(("x",), scrub_mm=0.5)
+    scan = open_scan(path, space, preprocessing, confounds=confounds)
+    assert scan.volumes == 37
+    assert read_scan(scan, space, preprocessing, filled) is filled
+    np.testing.assert_allclose(filled.std(axis=0), 1)
+    with pytest.raises(BadData, match="there is no table of confounds"):
+        open_scan(path, space, Preprocessing(scrub_mm=0.5))
+
+
+def test_whoever_moved_all_the_time_is_left_out(tmp_path: Path, voxels: Masker) -> None:
+    for person, moved in (("ann", 0.1), ("bob", 2.0)):
+        save(tmp_path / f"{person}.nii.gz", volumes(3))
+        table(tmp_path / f"{person}.tsv", {"framewise_displacement": [moved] * 40})
+    found = load_images(tmp_path, voxels, Preprocessing(scrub_mm=0.5))
+    assert found.people == ("ann",)
+    assert "1 runs moved too much, of 1 people all: bob" in found.notes
+    with pytest.raises(BadData, match="nobody has a run with 10 volumes"):
+        load_images(tmp_path, voxels, Preprocessing(scrub_mm=0.05))
+
+
+def test_strategies_are_nilearns(tmp_path: Path, voxels: Masker) -> None:
+    """fMRIPrep's names and columns; the first volume has no derivative."""
+    rng, length = np.random.default_rng(4), 60
+    stem = tmp_path / "sub-1_task-rest_space-MNI152NLin2009cAsym_desc-preproc_bold.nii.gz"
+    save(stem, volumes(4, length))
+    kinds = ("", "_derivative1", "_power2", "_derivative1_power2")
+    axes = [f"{way}_{axis}" for way in ("trans", "rot") for axis in "xyz"]
+    columns: dict[str, list[Any]] = {
+        f"{name}{kind}": ["n/a" if "derivative" in kind else 0.1, *rng.normal(size=length - 1)]
+        for name in (*axes, "csf", "white_matter", "global_signal")
+        for kind in kinds
+    }
+    columns |= {f"cosine0{at}": list(rng.normal(size=length)) for at in range(2)}
+    moved = np.full(length, 0.05)
+    moved[20] = 3.0
+    columns |= {"framewise_displacement": ["n/a", *moved[1:]], "std_dvars": ["n/a", *[1.0] * (length - 1)]}
+    confounds = table(tmp_path / "sub-1_task-rest_desc-confounds_timeseries.tsv", columns)
+    (tmp_path / "sub-1_task-rest_desc-confounds_timeseries.json").write_text("{}")
+    simple = open_scan(stem, voxels, Preprocessing(strategy="simple"), confounds=confounds)
+    assert simple.regressors is not None
+    assert (simple.volumes, simple.regressors.shape) == (length, (length, 24 + 2 + 2))  # motion, tissue, cosines
+    scrubbing = open_scan(stem, voxels, Preprocessing(strategy="scrubbing", scrub_mm=0.5), confounds=confounds)
+    assert 20 not in scrubbing.kept
+    assert read(stem, voxels, Preprocessing(strategy="simple"), confounds=confounds).shape == (
+        length,
+        voxels.inside.sum(),
+    )
+    with pytest.raises(BadData, match="nilearn finds no confounds of the strategy 'compcor' for an image") as error:
+        open_scan(stem, voxels, Preprocessing(strategy="compcor"), confounds=confounds)
+    assert "sub-1" not in str(error.value).split("\n")[0]
+
+
+def test_a_run_on_another_grid_is_resampled_where_that_is_wanted(tmp_path: Path, voxels: Masker) -> None:
+    """A pattern that is linear in space keeps its values, wherever the voxels lie."""
+    x, y, z = np.meshgrid(*(np.arange(2 * n) for n in SHAPE), indexing="ij")
+    finer = AFFINE.copy()
+    finer[:3, :3] /= 2
+    places = np.einsum("ij,jxyz->ixyz", finer[:3, :3], np.stack([x, y, z])) + finer[:3, 3, None, None, None]
+    pattern = 3 * places[0] - 2 * places[1] + places[2]
+    path = save(tmp_path / "a.nii.gz", pattern[..., None] * np.linspace(1, 2, 12), affine=finer)
+    with pytest.raises(BadData, match="another grid"):
+        open_scan(path, voxels, RAW)
+    rows = read(path, voxels, Preprocessing(resample=True, standardise=False))
+    inside = np.argwhere(voxels.inside)
+    expected = (inside @ AFFINE[:3, :3].T + AFFINE[:3, 3]) @ [3, -2, 1]
+    np.testing.assert_allclose(rows, np.linspace(1, 2, 12)[:, None] * expected[None, :], rtol=1e-5, atol=1e-4)
+
+
 def test_smoothing(tmp_path: Path, voxels: Masker) -> None:
     values = np.zeros((*SHAPE, 10))
     values[2, 3, 1] = 1.0
@@ -337,6 +419,10 @@ def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Masker) 
     "wrong",
     [
         {"confounds": ("a", "a")},
+        {"confounds": ("a",), "strategy": "simple"},
+        {"strategy": "guess"},
+        {"strategy": "simple", "scrub_mm": 0.5},
+        {"scrub_mm": 0.0},
         {"band": (0.1, 0.01)},
         {"band": (-1, 0.1)},
         {"band": (0.1, np.inf)},

@@ -29,7 +29,7 @@ def listening(path: Path, reply: Callable[[bytes], bytes | None], times: int = 1
             stream, _address = server.accept()
             with stream, suppress(OSError, Malformed):  # the other side had enough
                 arrived = read(stream, 1 << 20)
-                answer = None if arrived is None else reply(arrived[1])
+                answer = None if arrived is None else reply(bytes(arrived[1]))
                 if arrived is not None and answer is not None:
                     write(stream, arrived[0], answer)
                     read(stream, 1 << 20)

@@ -17,7 +17,14 @@ from zerosum.statistics.features import Scattering
 RNG = np.random.default_rng(0)
 X = {name: RNG.uniform(-1, 1, (800, 2)) for name in ("north", "south", "west")}
 Y = {name: np.where(np.prod(rows, axis=1) > 0, "same", "other") for name, rows in X.items()}
-SETTINGS: dict[str, Any] = {"lower": -1, "upper": 1, "epsilon": 8.0, "rounds": 8, "random_state": 1}
+SETTINGS: dict[str, Any] = {
+    "lower": -1,
+    "upper": 1,
+    "epsilon": 8.0,
+    "rounds": 8,
+    "random_state": 1,
+    "data": "synthetic",
+}
 QUICK = {"kind": "random", "waves": 40}
 
 
@@ -85,7 +92,11 @@ def test_labels_that_are_no_class_are_refused() -> None:
         FeatureClassifier(QUICK, classes=["same", "none"], **SETTINGS).fit(X, Y)
 
 
-CHECKED = [FeatureClassifier({"kind": "random", "waves": 20}, scheme="pooled", epsilon=10.0, rounds=5, random_state=0)]
+CHECKED = [
+    FeatureClassifier(
+        {"kind": "random", "waves": 20}, scheme="pooled", epsilon=10.0, rounds=5, random_state=0, data="synthetic"
+    )
+]
 
 
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped

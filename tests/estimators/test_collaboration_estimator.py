@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import zerosum
+from zerosum.cli import _run
 from zerosum.errors import BadParameter
 from zerosum.estimators import DataCollaboration
+from zerosum.site.audit_log import consent_in_words, release_in_words
 
 RNG = np.random.default_rng(0)
 X = {name: RNG.uniform(-1, 1, (800, 2)) for name in ("north", "south", "west")}
 Y = {name: np.where(rows[:, 0] > 0, "right", "left") for name, rows in X.items()}
-SETTINGS: dict[str, Any] = {"lower": -1, "upper": 1, "epsilon": 8.0, "random_state": 1}
+SETTINGS: dict[str, Any] = {"lower": -1, "upper": 1, "epsilon": 8.0, "random_state": 1, "data": "synthetic"}
 
 
 def test_records_are_published_and_predictions_are_free() -> None:
@@ -32,6 +35,28 @@ def test_records_are_published_and_predictions_are_free() -> None:
     public = DataCollaboration("linear", classes=["left", "right"], reduction="random", n_components=2, **SETTINGS)
     assert public.fit(X, Y).score(X["west"], Y["west"]) > 0.85
     assert not hasattr(public, "records_")
+
+
+@pytest.mark.parametrize("reduction", ["dp", "random"])
+def test_classes_may_be_missing_at_a_site_or_everywhere(reduction: str) -> None:
+    """Nothing fails, and what is published has the same shape whatever a site holds: refusals would speak of data."""
+    y = Y | {"north": np.full(800, "left")}
+    given: Any = {"classes": ["left", "right", "nobody's"], "reduction": reduction, "keep_records": True} | SETTINGS
+    fitted = DataCollaboration("linear", **given).fit(X, y)
+    assert fitted.records_.shape == (2400, fitted.projection_.shape[1] + 3)
+    assert np.all(np.isfinite(fitted.weights_))
+    shares = fitted.predict_proba(X["north"])
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert np.mean(fitted.predict(X["south"]) == "nobody's") < 0.1
+
+
+def test_the_least_that_can_take_part_gives_a_result() -> None:
+    """Two sites of one unit each, the same everywhere: nothing to learn, and nothing that fails or is not finite."""
+    fitted = DataCollaboration("linear", classes=["left", "right"], **SETTINGS).fit(
+        [np.zeros((1, 2))] * 2, [np.array(["left"])] * 2
+    )
+    assert np.all(np.isfinite(fitted.weights_))
+    assert np.all(np.isfinite(fitted.predict_proba(np.zeros((3, 2)))))
 
 
 def test_ranges_are_public() -> None:
@@ -58,8 +83,8 @@ random_state = 1
 """
 
 
-def test_a_study_file_asks_for_it(tmp_path: Path) -> None:
-    text = STUDY
+def written(tmp_path: Path, seed: str = "random_state = 1") -> Path:
+    text = STUDY.replace("random_state = 1", seed)
     for name, rows in X.items():
         lines = [f"{a:.6f},{b:.6f},{side}" for (a, b), side in zip(rows, Y[name], strict=True)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,side", *lines]))
@@ -67,12 +92,53 @@ def test_a_study_file_asks_for_it(tmp_path: Path) -> None:
         text += f'\n[[sites]]\nname = "{name}"\ndata = "{name}.csv"\nunits = 800\n'
         text += f"policy = {{ {policy}, publications = true }}\n"
     (tmp_path / "study.toml").write_text(text)
-    study = zerosum.Study.load(tmp_path / "study.toml")
+    return tmp_path / "study.toml"
+
+
+def test_a_study_file_asks_for_it(tmp_path: Path) -> None:
+    study = zerosum.Study.load(written(tmp_path))
     assert [release.kind for release in study.plan().releases] == ["sum", "publication"]
     assert study.run().estimate["weights"].axes[1].labels == ("left", "right")
 
 
-CHECKED = [DataCollaboration({"kind": "random", "waves": 20}, scheme="pooled", epsilon=20.0, random_state=0)]
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_the_better_answer_is_recommended_by_the_same_command_in_numbers(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into = ["--out", str(tmp_path / "out")] if command == "run" else []
+    assert _run([command, str(written(tmp_path)), *into]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "better under the same guarantee: algorithm = 'feature-classifier'" in said
+    assert "a noisy record of every record is published, " in said
+    numbers = re.findall(r"noise of ([\d.e-]+), .* has ([\d.e-]+); through .* would have ([\d.e-]+\d)", said)
+    noise, average, summed = map(float, numbers[0])
+    assert average == pytest.approx(noise / 2400**0.5, rel=0.05)
+    assert summed == pytest.approx(average / 2400**0.5 * (3 / 2) ** 0.5, rel=0.1)  # one of three colludes
+
+
+def test_a_report_has_the_noise_of_a_row_and_not_of_a_sum_that_nobody_makes(tmp_path: Path) -> None:
+    study = zerosum.Study.load(written(tmp_path))
+    result = study.run()
+    line = result.report.releases[1]
+    assert line.kind == "publication"
+    assert line.noise_std == pytest.approx(float(result.estimate["noise"][0]), rel=1e-9)
+
+
+def test_a_site_is_told_in_words_that_records_leave(tmp_path: Path) -> None:
+    """Under a scheme that hides sums, too: a publication is no sum."""
+    plan = zerosum.Study.load(written(tmp_path)).plan()
+    assert "publishes a noisy record of every record here" in consent_in_words(plan, 0)
+    asked = zerosum.Study.load(tmp_path / "study.toml").build_algorithm().requests(plan.adjacency)
+    total, published = (release_in_words(plan, 0, round, 0, request) for round, request in enumerate(asked))
+    assert "readable only in the sum over all sites" in total
+    assert "readable only in the sum" not in published
+    assert "a noisy row of" in published
+    assert "readable as it is, record by record" in published
+
+
+CHECKED = [
+    DataCollaboration({"kind": "random", "waves": 20}, scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")
+]
 
 
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped

@@ -46,7 +46,8 @@ def rhythms(people: int = 12, points: int = 120, seed: int = 5) -> list[Floats]:
 
 
 def seeded(**change: Any) -> ICA:
-    return ICA(**{"n_components": 3, "epsilon": 15.0, "rounds": 5, "random_state": 0} | change)
+    settings: dict[str, Any] = {"n_components": 3, "epsilon": 15.0, "rounds": 5, "random_state": 0, "data": "synthetic"}
+    return ICA(**settings | change)
 
 
 def exact(**change: Any) -> ICA:
@@ -59,7 +60,7 @@ def ledgers(folder: Path) -> list[Path]:
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]  # theirs
-    [ICA(scheme="pooled", epsilon=10.0, n_passes=1, rounds=3, random_state=0)],
+    [ICA(scheme="pooled", epsilon=10.0, n_passes=1, rounds=3, random_state=0, data="synthetic")],
     expected_failed_checks=lambda _ica: {
         "check_dont_overwrite_parameters": _ONE,
         "check_fit2d_predict1d": _ONE,

@@ -19,7 +19,7 @@ from zerosum.kernel.units import Units
 
 Floats = NDArray[np.float64]
 NAN = np.nan
-FREE: dict[str, Any] = {"scheme": "non-private", "random_state": 0}
+FREE: dict[str, Any] = {"scheme": "non-private", "random_state": 0, "data": "synthetic"}
 BOUNDS: dict[str, Any] = FREE | {"lower": -5, "upper": 5}
 
 

@@ -30,11 +30,11 @@ def rows(count: int = 3000, seed: int = 0) -> tuple[Floats, NDArray[np.intp]]:
 
 
 def fitted(**more: Any) -> Any:
-    given = {"clip": 10.0, "epsilon": 5.0, "random_state": 0} | more
+    given: dict[str, Any] = {"clip": 10.0, "epsilon": 5.0, "random_state": 0, "data": "synthetic"} | more
     return GaussianMixture(3, **given).fit(list(np.array_split(rows()[0], 3)))
 
 
-@parametrize_with_checks([GaussianMixture(2, scheme="pooled", epsilon=20.0, random_state=0)])  # type: ignore[untyped-decorator]  # theirs
+@parametrize_with_checks([GaussianMixture(2, scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")])  # type: ignore[untyped-decorator]  # theirs
 def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
     check(estimator)
 
@@ -68,7 +68,7 @@ def test_scaled_by_ranges_everything_comes_back_in_the_units_of_the_data() -> No
     table, which = rows()
     wide = table * [1.0, 100.0, 10.0]
     low, high = np.array([-8.0, -800.0, -80.0]), np.array([8.0, 800.0, 80.0])
-    found = GaussianMixture(3, lower=low, upper=high, scaling="ranges", epsilon=5.0, random_state=0)
+    found = GaussianMixture(3, lower=low, upper=high, scaling="ranges", epsilon=5.0, random_state=0, data="synthetic")
     found.fit(list(np.array_split(wide, 3)))
     truth = CENTERS[np.argmin(np.linalg.norm(CENTERS[:, None] - (found.means_ / [1, 100, 10])[None], axis=2), axis=0)]
     assert np.allclose(found.means_ / [1, 100, 10], truth, atol=0.2)
@@ -86,8 +86,10 @@ def test_persons_with_several_rows_count_once() -> None:
     table, _which = rows(900)
     people = [Units.from_list([np.repeat(row[None, :], 1 + i % 3, axis=0) for i, row in enumerate(part)])
               for part in np.array_split(table, 3)]  # fmt: skip
-    once = GaussianMixture(3, clip=10.0, scheme="non-private", random_state=0).fit(list(np.array_split(table, 3)))
-    often = GaussianMixture(3, clip=10.0, scheme="non-private", random_state=0).fit(people)
+    once = GaussianMixture(3, clip=10.0, scheme="non-private", random_state=0, data="synthetic").fit(
+        list(np.array_split(table, 3))
+    )
+    often = GaussianMixture(3, clip=10.0, scheme="non-private", random_state=0, data="synthetic").fit(people)
     assert np.allclose(once.means_, often.means_, atol=1e-6)
 
 
@@ -97,9 +99,9 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(NotFittedError):
         GaussianMixture().predict(rows()[0])
     with pytest.raises(BadParameter, match="n_components"):
-        GaussianMixture(0, clip=1.0, random_state=0).fit([rows()[0]] * 2)
+        GaussianMixture(0, clip=1.0, random_state=0, data="synthetic").fit([rows()[0]] * 2)
     with pytest.raises(BadParameter, match="at least as many columns"):
-        GaussianMixture(4, clip=1.0, start="tensor", random_state=0).fit([rows()[0]] * 2)
+        GaussianMixture(4, clip=1.0, start="tensor", random_state=0, data="synthetic").fit([rows()[0]] * 2)
     with pytest.raises(BadParameter, match="n_samples"):
         fitted().sample(0)
     with pytest.raises(BadData, match="for each site"):

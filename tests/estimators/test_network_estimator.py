@@ -17,7 +17,15 @@ from zerosum.estimators import NeuralClassifier
 RNG = np.random.default_rng(0)
 X = {name: RNG.normal(size=(700, 2)) for name in ("north", "south", "west")}
 Y = {name: np.where(np.linalg.norm(rows, axis=1) > 1.2, "far", "near") for name, rows in X.items()}
-SETTINGS: dict[str, Any] = {"lower": -4, "upper": 4, "scale": 1, "epsilon": 8.0, "steps": 25, "random_state": 1}
+SETTINGS: dict[str, Any] = {
+    "lower": -4,
+    "upper": 4,
+    "scale": 1,
+    "epsilon": 8.0,
+    "steps": 25,
+    "random_state": 1,
+    "data": "synthetic",
+}
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed: make test-torch")
 
@@ -79,13 +87,13 @@ def test_images_go_into_a_torch_module_as_they_are() -> None:
     rng = np.random.default_rng(3)
     images = [rng.integers(0, 256, (60, 16, 16)).astype(float) for _ in range(3)]
     labels = [(each[:, :8].mean(axis=(1, 2)) > each[:, 8:].mean(axis=(1, 2))).astype(int) for each in images]
-    how: dict[str, Any] = {"lower": 0, "upper": 255, "epsilon": 8.0, "steps": 5, "random_state": 0}
+    how: dict[str, Any] = {"lower": 0, "upper": 255, "epsilon": 8.0, "steps": 5, "random_state": 0, "data": "synthetic"}
     net = NeuralClassifier("tanh-cnn", settings={"side": 16, "classes": 2}, classes=[0, 1], **how).fit(images, labels)
     assert net.predict_proba(images[0]).shape == (60, 2)
     assert np.all(np.isfinite(net.weights_))
 
 
-CHECKED = [NeuralClassifier(scheme="pooled", epsilon=10.0, steps=20, random_state=0)]
+CHECKED = [NeuralClassifier(scheme="pooled", epsilon=10.0, steps=20, random_state=0, data="synthetic")]
 
 
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped

@@ -33,6 +33,10 @@ def sites(kind: str) -> list[Any]:
     return [table(kind, s) for s in range(3)]
 
 
+def named(data: list[Any]) -> dict[str, Any]:
+    return {f"site {s}": each for s, each in enumerate(data)}
+
+
 def make(kind: str, **change: Any) -> Any:
     own: dict[str, dict[str, Any]] = {
         "Histogram": {"edges": [-3, 0, 3]},
@@ -104,7 +108,7 @@ ALL = [
 @pytest.mark.parametrize(("kind", "change", "said"), ALL)
 def test_parameters(kind: str, change: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=said) as refused:
-        make(kind, **change).fit(sites(kind))
+        make(kind, **change).fit(named(sites(kind)))
     assert isinstance(refused.value, ValueError)
     assert ledgers(tmp_path) == []
 
@@ -115,13 +119,13 @@ def test_a_plain_row_could_be_a_person_or_a_record(kind: str, tmp_path: Path) ->
         with pytest.raises(BadParameter, match="say what is protected: unit='person' where"):
             make(kind, unit=None).fit(data)
     assert ledgers(tmp_path) == []
-    assert make(kind, unit=None, random_state=0).fit(sites(kind)).privacy_.unit == "record"
+    assert make(kind, unit=None, random_state=0, data="synthetic").fit(sites(kind)).privacy_.unit == "record"
     people = [Units.from_list(np.split(each, 20)) for each in sites(kind)]
-    assert make(kind, unit=None).fit(people).privacy_.unit == "person"
+    assert make(kind, unit=None).fit(named(people)).privacy_.unit == "person"
 
 
 def test_whoever_has_a_time_course_is_a_person() -> None:
-    assert make("ICA", unit=None).fit(sites("ICA")).privacy_.unit == "person"
+    assert make("ICA", unit=None).fit(named(sites("ICA"))).privacy_.unit == "person"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -138,7 +142,7 @@ def test_data(kind: str, tmp_path: Path) -> None:
         ({"a": good[0], "b": []}, {}, "'b': "),
         ([], {}, "holds no sites"),
         ({}, {}, "holds no sites"),
-        ([good[0]], {}, "at least two sites"),
+        (named([good[0]]), {}, "at least two sites"),
         ({1: good[0], "1": good[1]}, {}, "two sites have the same name"),
         (good, {"sites": [0, 1]}, "one table per site already"),
         (good[0], {}, "whose rows are these"),
@@ -164,15 +168,32 @@ def test_sparse_tables_and_frames_that_disagree(kind: str) -> None:
     frames = [pandas.DataFrame(table(kind), columns=list(names)) for names in ("abcd", "abdc")]
     with pytest.raises(BadData, match="'site 1': The feature names should match"):
         make(kind).fit(frames)
-    assert make(kind).fit([frames[0], frames[0]]).feature_names_in_.tolist() == list("abcd")
+    assert make(kind).fit(named([frames[0], frames[0]])).feature_names_in_.tolist() == list("abcd")
 
 
 @pytest.mark.parametrize(("kind", "method"), [("KMeans", "predict"), ("KMeans", "transform"), ("PCA", "transform"),
                                               ("ICA", "transform"), ("PCA", "inverse_transform")])  # fmt: skip
 def test_rows_at_home(kind: str, method: str) -> None:
-    fitted = make(kind, random_state=0).fit(sites(kind))
+    fitted = make(kind, random_state=0, data="synthetic").fit(sites(kind))
     ask = getattr(fitted, method)
     for rows in (np.ones((5, 7)), np.full((5, 4), np.nan), np.ones(4), [["Alice"] * 4]):
         with pytest.raises(BadData) as refused:
             ask(rows)
         assert "Alice" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seed_is_refused_where_data_are_not_marked(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(BadParameter, match="protects nobody, and these data are not marked"):
+        make(kind, random_state=42).fit(named(sites(kind)))
+    with pytest.raises(BadParameter, match="data must be 'private', 'public' or 'synthetic'"):
+        make(kind, data="mine").fit(named(sites(kind)))
+    assert not make(kind, random_state=42, data="public").fit(sites(kind)).privacy_.private
+    assert ledgers(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_private_sites_have_names(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(BadParameter, match="these sites have no names"):
+        make(kind).fit(sites(kind))
+    assert ledgers(tmp_path) == []

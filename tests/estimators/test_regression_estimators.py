@@ -17,7 +17,7 @@ from zerosum.report.coefficients import CoefficientTable
 RNG = np.random.default_rng(0)
 X = {name: RNG.uniform(-1, 1, (1500, 3)) for name in ("north", "south", "west")}
 TRUE = np.array([0.8, -0.5, 0.0])
-BOUNDS: dict[str, Any] = {"lower": -1, "upper": 1, "epsilon": 3.0, "random_state": 1}
+BOUNDS: dict[str, Any] = {"lower": -1, "upper": 1, "epsilon": 3.0, "random_state": 1, "data": "synthetic"}
 SQUARED = [[0, 0, 1], [0, -2, 0], [1, 0, 0]]
 
 
@@ -136,9 +136,9 @@ def test_results_without_errors_have_no_table() -> None:
 
 
 CHECKED = [
-    LinearRegression(scheme="pooled", epsilon=10.0, random_state=0),
-    LogisticRegression(scheme="pooled", epsilon=10.0, random_state=0),
-    PoissonRegression(scheme="pooled", epsilon=10.0, random_state=0),
+    LinearRegression(scheme="pooled", epsilon=10.0, random_state=0, data="synthetic"),
+    LogisticRegression(scheme="pooled", epsilon=10.0, random_state=0, data="synthetic"),
+    PoissonRegression(scheme="pooled", epsilon=10.0, random_state=0, data="synthetic"),
 ]
 
 

@@ -25,7 +25,7 @@ from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 
 Floats = NDArray[np.float64]
-CHECKED = [kind(scheme="pooled", epsilon=20.0, random_state=0) for kind in (Mean, Covariance, KMeans)]
+CHECKED = [kind(scheme="pooled", epsilon=20.0, random_state=0, data="synthetic") for kind in (Mean, Covariance, KMeans)]
 
 
 def rows(count: int = 600, seed: int = 0) -> Floats:
@@ -54,7 +54,7 @@ def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Callable[[Bas
 
 
 def test_without_noise_they_are_the_plain_ones() -> None:
-    free: dict[str, Any] = {"scheme": "non-private", "lower": -20, "upper": 20, "random_state": 0}
+    free: dict[str, Any] = {"scheme": "non-private", "lower": -20, "upper": 20, "random_state": 0, "data": "synthetic"}
     assert np.allclose(Mean(**free).fit(rows()).mean_, rows().mean(axis=0))
     assert np.all(Mean(**free).fit(rows()).std_error_ == 0)
     found, plain = Covariance(**free).fit(rows()), EmpiricalCovariance().fit(rows())
@@ -66,7 +66,9 @@ def test_without_noise_they_are_the_plain_ones() -> None:
 
 def test_persons_count_once_however_many_rows_they_own() -> None:
     people = [np.full((1 + 9 * (p == 0), 1), float(p)) for p in range(20)]
-    found = Mean(scheme="non-private", clip=100.0, random_state=0).fit([Units.from_list(people[s::2]) for s in (0, 1)])
+    found = Mean(scheme="non-private", clip=100.0, random_state=0, data="synthetic").fit(
+        [Units.from_list(people[s::2]) for s in (0, 1)]
+    )
     assert found.mean_ == pytest.approx([9.5])
     assert found.privacy_.unit == "person"
 
@@ -78,7 +80,7 @@ def test_the_noise_is_as_large_as_it_is_said_to_be(bounds: dict[str, Any]) -> No
     data = np.random.default_rng(1).normal(np.linspace(-4, 4, columns), 1.0, size=(20_000, columns))
     upper = np.triu_indices(columns)
     for seed in range(5):
-        settings = bounds | {"scheme": "pooled", "epsilon": 20.0, "random_state": seed}
+        settings = bounds | {"scheme": "pooled", "epsilon": 20.0, "random_state": seed, "data": "synthetic"}
         mean, found = Mean(**settings).fit(data), Covariance(**settings).fit(data)
         assert np.min(np.linalg.eigvalsh(found.covariance_)) > 0.1  # so nothing was set to zero
         off = (found.covariance_ - np.cov(data.T, bias=True)) / found.covariance_std_
@@ -93,7 +95,7 @@ def test_the_noise_is_as_large_as_it_is_said_to_be(bounds: dict[str, Any]) -> No
 
 def test_clusters_are_found_predicted_and_measured_in_the_units_of_the_fit() -> None:
     data = blobs()
-    found = KMeans(n_clusters=3, lower=[-10, -1000], upper=[10, 1000], random_state=0, epsilon=5.0)
+    found = KMeans(n_clusters=3, lower=[-10, -1000], upper=[10, 1000], random_state=0, data="synthetic", epsilon=5.0)
     found.fit(np.array_split(data, 3))
     order = np.argsort(found.cluster_centers_[:, 0])
     assert np.allclose(found.cluster_centers_[order], [[-5, 0], [0, -500], [5, 400]], atol=[0.5, 50])
@@ -108,7 +110,9 @@ def test_clusters_are_found_predicted_and_measured_in_the_units_of_the_fit() -> 
 
 
 def test_k_means_is_a_step_of_a_pipeline() -> None:
-    pipeline = make_pipeline(StandardScaler(), KMeans(n_clusters=3, clip=4.0, random_state=0, epsilon=5.0))
+    pipeline = make_pipeline(
+        StandardScaler(), KMeans(n_clusters=3, clip=4.0, random_state=0, data="synthetic", epsilon=5.0)
+    )
     pipeline.fit(blobs(), kmeans__sites=np.arange(900) % 4)
     assert len(set(pipeline.predict(blobs()).tolist())) == 3
 
@@ -117,10 +121,10 @@ def test_nothing_is_predicted_before_a_fit_or_for_several_sites() -> None:
     with pytest.raises(NotFittedError):
         KMeans().predict(blobs())
     with pytest.raises(BadParameter):  # a fit that fails is none
-        (failed := KMeans(clip=-1.0, random_state=0)).fit(three())
+        (failed := KMeans(clip=-1.0, random_state=0, data="synthetic")).fit(three())
     with pytest.raises(NotFittedError):
         failed.transform(rows())
-    found = KMeans(n_clusters=2, clip=9.0, random_state=0).fit(three())
+    found = KMeans(n_clusters=2, clip=9.0, random_state=0, data="synthetic").fit(three())
     with pytest.raises(BadData, match="for each site"):
         found.predict(three())
 
@@ -131,7 +135,12 @@ WORDS = {"north": ["A", "B", "A", "0"] * 50, "east": ["B", "B", "0", "AB"] * 50}
 
 
 def words(**change: Any) -> Histogram:
-    settings: dict[str, Any] = {"categories": ["A", "B", "AB", "0"], "random_state": 0, "scheme": "non-private"}
+    settings: dict[str, Any] = {
+        "categories": ["A", "B", "AB", "0"],
+        "random_state": 0,
+        "data": "synthetic",
+        "scheme": "non-private",
+    }
     return Histogram(**settings | change)
 
 
@@ -156,7 +165,12 @@ def test_words_are_counted_however_they_are_handed_in() -> None:
 
 def test_numbers_are_counted_by_value_and_in_units_too() -> None:
     values = np.array([10.0, 30.0, 10.0, 20.0] * 30)
-    settings: dict[str, Any] = {"categories": (30, 20, 10), "scheme": "non-private", "random_state": 0}
+    settings: dict[str, Any] = {
+        "categories": (30, 20, 10),
+        "scheme": "non-private",
+        "random_state": 0,
+        "data": "synthetic",
+    }
     plain = Histogram(**settings).fit([values, values])
     assert plain.counts_.tolist() == [60, 60, 120]
     pairs = Units.from_list([[[10.0], [30.0]], [[20.0]], [[10.0]]])
@@ -165,7 +179,7 @@ def test_numbers_are_counted_by_value_and_in_units_too() -> None:
 
 def test_bins_have_edges_and_noise_is_said() -> None:
     ages = [np.random.default_rng(s).uniform(0, 100, 3000) for s in range(3)]
-    found = Histogram(edges=[0, 20, 50, 100], random_state=0).fit(ages)
+    found = Histogram(edges=[0, 20, 50, 100], random_state=0, data="synthetic").fit(ages)
     exact = np.histogram(np.concatenate(ages), [0, 20, 50, 100])[0]
     assert 0 < found.noise_std_ < 50
     assert np.all(np.abs(found.counts_ - exact) < 6 * found.noise_std_)
@@ -192,7 +206,7 @@ def test_bins_have_edges_and_noise_is_said() -> None:
 def test_bins_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
     data = [np.array(["a"] * 20, dtype=object)] * 2 if settings.get("categories") else [np.ones(20)] * 2
     with pytest.raises((BadData, BadParameter), match=said):
-        Histogram(**settings, unit="record").fit(data)
+        Histogram(**settings, unit="record", data="public").fit(data)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +230,7 @@ def test_values_nobody_declared_are_refused(data: Any, said: str) -> None:
 
 @pytest.mark.parametrize("kind", [Mean, Covariance, KMeans])
 def test_a_list_labels_and_a_dict_are_the_same_study(kind: Any) -> None:
-    settings: dict[str, Any] = {"lower": -12, "upper": 12, "random_state": 0}
+    settings: dict[str, Any] = {"lower": -12, "upper": 12, "random_state": 0, "data": "synthetic"}
     names = [f"site {s}" for s in range(3)]
     listed = kind(**settings).fit(three())
     for other in (
@@ -229,7 +243,9 @@ def test_a_list_labels_and_a_dict_are_the_same_study(kind: Any) -> None:
         }
 
 
-@pytest.mark.parametrize("estimator", [*CHECKED, Histogram(edges=[-9, 0, 9], random_state=0, scheme="pooled")])
+@pytest.mark.parametrize(
+    "estimator", [*CHECKED, Histogram(edges=[-9, 0, 9], random_state=0, data="synthetic", scheme="pooled")]
+)
 def test_they_are_cloned_and_pickled(estimator: Any) -> None:
     data = rows()[:, 0] if isinstance(estimator, Histogram) else rows()
     fitted = clone(estimator).fit(data)
@@ -242,7 +258,7 @@ def test_they_are_cloned_and_pickled(estimator: Any) -> None:
 @pytest.mark.parametrize("kind", [Mean, Covariance, KMeans, Histogram])
 def test_a_private_fit_spends_and_a_failed_one_loses_nothing(kind: Any) -> None:
     bounds = {"edges": [-9, 0, 9]} if kind is Histogram else {"clip": 9.0}
-    tables = [table[:, 0] for table in three()] if kind is Histogram else three()
+    tables = {f"site {s}": table[:, 0] if kind is Histogram else table for s, table in enumerate(three())}
     fitted = kind(**bounds, unit="person").fit(tables)
     assert fitted.privacy_.private
     assert fitted.privacy_.unit == "person"

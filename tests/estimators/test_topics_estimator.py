@@ -36,11 +36,11 @@ def documents(count: int = 3000, length: int = 12, seed: int = 0) -> tuple[Float
 
 
 def fitted(**more: Any) -> Any:
-    given: dict[str, Any] = {"vocabulary": WORDS, "epsilon": 5.0, "random_state": 0} | more
+    given: dict[str, Any] = {"vocabulary": WORDS, "epsilon": 5.0, "random_state": 0, "data": "synthetic"} | more
     return TopicModel(3, **given).fit(list(np.array_split(documents()[0], 3)))
 
 
-@parametrize_with_checks([TopicModel(2, scheme="pooled", epsilon=20.0, random_state=0)])  # type: ignore[untyped-decorator]  # theirs
+@parametrize_with_checks([TopicModel(2, scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")])  # type: ignore[untyped-decorator]  # theirs
 def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
     check(estimator)
 
@@ -72,19 +72,19 @@ def test_documents_are_told_where_they_are() -> None:
 def test_sparse_documents_are_the_same_documents() -> None:
     table = documents()[0]
     parts = np.array_split(table, 3)
-    found, dense = TopicModel(3, vocabulary=WORDS, random_state=0), fitted(epsilon=1.0)
+    found, dense = TopicModel(3, vocabulary=WORDS, random_state=0, data="synthetic"), fitted(epsilon=1.0)
     found.fit([csr_array(part) for part in parts])
     assert found.components_ == pytest.approx(dense.components_, abs=1e-6)
     assert found.transform(csr_array(table)) == pytest.approx(dense.transform(table), abs=1e-4)
     assert found.score(csr_array(table)) == pytest.approx(dense.score(table), abs=1e-5)
-    one = TopicModel(3, random_state=0).fit(csr_array(table), sites=np.repeat(["x", "y", "z"], 1000))
+    one = TopicModel(3, random_state=0, data="synthetic").fit(csr_array(table), sites=np.repeat(["x", "y", "z"], 1000))
     assert one.components_ == pytest.approx(dense.components_, abs=0.05)  # other noise: sites have other names
 
 
 def test_a_person_with_many_documents_counts_once() -> None:
     table = documents(900)[0]
     own = Units(csr_array(table), np.arange(0, 901, 3))
-    found = TopicModel(3, vocabulary=WORDS, epsilon=20.0, random_state=0).fit([own, own])
+    found = TopicModel(3, vocabulary=WORDS, epsilon=20.0, random_state=0, data="synthetic").fit([own, own])
     assert found.privacy_.unit == "person"
     assert component_error(found.components_, truth()) < 0.15
 
@@ -98,10 +98,10 @@ def test_a_budget_that_carries_nothing_says_so() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     table = documents(60)[0]
     with pytest.raises(BadData, match="Negative values in data"):
-        TopicModel(3, random_state=0).fit([table, -table])
+        TopicModel(3, random_state=0, data="synthetic").fit([table, -table])
     with pytest.raises(BadParameter, match="the vocabulary has 2 words"):
-        TopicModel(3, vocabulary=["a", "b"], random_state=0).fit([table, table])
+        TopicModel(3, vocabulary=["a", "b"], random_state=0, data="synthetic").fit([table, table])
     with pytest.raises(BadParameter, match="more topics"):
-        TopicModel(13, random_state=0).fit([table, table])
+        TopicModel(13, random_state=0, data="synthetic").fit([table, table])
     with pytest.raises(NotFittedError):
         TopicModel(3).top_words()

@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from deployed import NAMES, Deployment, zerosum
+from deployed import NAMES, Deployment
+from flared import Flare, wait_for_rounds
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.in_process import InProcess
-from zerosum.flare.jobs import harden
-from zerosum.flare.provision import PROJECT
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
@@ -29,135 +25,10 @@ from zerosum.study.site_data import load_for
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-flare")
 
-BIN = Path(sys.executable).parent
-LEAD = "lead@hub.org"
-# FLARE's own interface for administrators, in a process of its own: it starts threads that outlive a test.
-ADMIN = """
-import sys, time
-from nvflare.fuel.flare_api.flare_api import new_secure_session
-kit, clients, *jobs = sys.argv[1:]
-end = time.monotonic() + 90
-while True:
-    try:
-        session = new_secure_session("lead@hub.org", kit, timeout=5.0)
-        break
-    except Exception:
-        if time.monotonic() > end:
-            raise
-        time.sleep(0.5)
-while len(session.get_system_info().client_info) < int(clients):
-    assert time.monotonic() < end, "the sites' FLARE clients did not come"
-    time.sleep(0.3)
-for job in jobs:
-    number = session.submit_job(job)
-    while True:
-        status = (session.get_job_meta(number) or {}).get("status", "")
-        if status.startswith("FINISHED"):
-            print(status, flush=True)
-            break
-        time.sleep(0.3)
-session.close()
-"""
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-class Flare:
-    """Kits, a server and clients; ends only what it started, each with the group it was started in."""
-
-    def __init__(self, deployment: Deployment) -> None:
-        self.deployment, self.folder = deployment, deployment.folder / "flare"
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-        study = deployment.study(name="roster")
-        command = ["provision", study, "--out", self.folder, "--server", "localhost", "--port", free_port()]
-        done = zerosum(*command, "--admin", LEAD, cwd=deployment.folder)
-        assert done.returncode == 0, done.stderr
-        self.kits = self.folder / "work" / PROJECT / "prod_00"
-        for name in ("localhost", *NAMES):
-            assert harden(self.kits / name) == []  # it was
-        self._keep_here()
-
-    def _keep_here(self) -> None:
-        """What FLARE would keep in a folder that all of this machine shares; and a scheduler that does not sleep."""
-        path = self.kits / "localhost" / "local" / "resources.json"
-        resources = json.loads(path.read_text())
-        resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(self.folder / "snapshots")
-        for each in resources["components"]:
-            if each["id"] == "job_manager":
-                each["args"]["uri_root"] = str(self.folder / "jobs")
-            if each["id"] == "job_scheduler":
-                each["args"] |= {"max_jobs": 1, "min_schedule_interval": 1.0, "max_schedule_interval": 2.0}
-        path.write_text(json.dumps(resources))
-
-    def start(self) -> None:
-        server = [
-            "server.server_train",
-            "-m",
-            self.kits / "localhost",
-            "-s",
-            "fed_server.json",
-            "--set",
-            "org=coordinator",
-        ]
-        self._spawn("server", server, ZEROSUM_COORDINATOR=str(self.deployment.folder / "studies"))
-        for name in NAMES:
-            client = ["client.client_train", "-m", self.kits / name, "-s", "fed_client.json", "--set"]
-            where = str(self.deployment.site(name).socket)
-            self._spawn(name, [*client, f"uid={name}", f"org={name}"], ZEROSUM_SITE_SOCKET=where)
-
-    def _spawn(self, name: str, words: list[object], **environment: str) -> None:
-        module, *rest = map(str, words)
-        command = [sys.executable, "-u", "-m", f"nvflare.private.fed.app.{module}", *rest]
-        path = f"{BIN}:{os.environ['PATH']}"
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.running[name] = subprocess.Popen(
-                [*command, "secure_train=true", "config_folder=config"],
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "PATH": path, **environment},
-                start_new_session=True,
-            )
-
-    def submit(self, *jobs: Path) -> subprocess.Popen[str]:
-        command: list[str | Path] = [sys.executable, "-c", ADMIN, self.kits / LEAD, "4", *jobs]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def ended(self, submitted: subprocess.Popen[str]) -> list[str]:
-        """How each of the jobs ended, in FLARE's words."""
-        said, wrong = submitted.communicate(timeout=240)
-        assert submitted.returncode == 0, said + wrong
-        return [line for line in said.splitlines() if line.startswith("FINISHED")]
-
-    def job_process(self, name: str) -> int:
-        """The process that runs the job at the server or at a site: a descendant of one that was started here."""
-        parents: dict[int, int] = {}
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):  # gone meanwhile
-                parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        known = {self.running[name].pid}
-        while more := {pid for pid, parent in parents.items() if parent in known} - known:
-            known |= more
-        words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in known}
-        found = [pid for pid, said in words.items() if b"runner_process" in said or b"worker_process" in said]
-        return max(found)
-
-    def stop(self) -> None:
-        for process in self.running.values():
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-        for process in self.running.values():
-            process.wait(30)
-
 
 @pytest.fixture(scope="module")
 def flare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flare]:
-    deployment = Deployment(tmp_path_factory.mktemp("f"), epsilon=1000.0)
+    deployment = Deployment(tmp_path_factory.mktemp("f"), epsilon=1000.0, rows=20)
     made = Flare(deployment)
     try:
         made.start()
@@ -184,30 +55,26 @@ def in_process(deployment: Deployment, study: Path, state: Path) -> Result:
     return result
 
 
-def test_mean_and_pca_over_flare_bit_for_bit_as_in_process(flare: Flare) -> None:
+def test_mean_pca_and_ica_at_once_over_flare_bit_for_bit_as_in_process(flare: Flare) -> None:
     deployment, folder = flare.deployment, flare.deployment.folder
     studies = {
         "mean": deployment.study(name="mean"),
         "pca": deployment.study("pca", name="pca", parameters="n_components = 2"),
+        "ica": deployment.study("ica", name="ica", ranges="", parameters="n_components = 2"),
         "open": deployment.study(name="open", seed=None),
     }
-    for name, study in studies.items():
-        command = ["flare", "job", study, "--state", folder / "studies" / name, "--out", folder / f"{name}-out"]
-        done = zerosum(*command, "--job", folder / f"{name}-job", "--seconds", 30, "--wait", 60, cwd=folder)
-        assert done.returncode == 0, done.stderr
-    ended = flare.ended(flare.submit(*(folder / f"{name}-job" for name in studies)))
-    assert ended == ["FINISHED:COMPLETED"] * 3, (flare.folder / "server.log").read_text()[-4000:]
-    for name in ("mean", "pca"):
+    ended = flare.ended(flare.submit(*(flare.job(study) for study in studies.values())))
+    assert ended == ["FINISHED:COMPLETED"] * 4, flare.log("server")[-4000:]
+    for name in ("mean", "pca", "ica"):
         expected = in_process(deployment, studies[name], folder / "studies" / name)
         with np.load(folder / f"{name}-out" / "estimate.npz") as found:
             for key, quantity in expected.estimate.items():
                 assert found[key].tobytes() == quantity.value.tobytes()
+    assert len(expected.participants) == 15
     for name in NAMES:
         spent = deployment.spent(name)
-        assert len(set(spent)) == len(spent) >= 4
+        assert len(set(spent)) == len(spent) >= 18
         assert {line["event"] for line in deployment.log(name)} == {"started", "consented", "released"}
-    assert flare.ended(flare.submit(folder / "open-job")) == ["FINISHED:COMPLETED"]  # over: nobody is asked
-    assert deployment.spent("west") == spent
 
 
 def test_what_jobs_and_kits_name_is_there() -> None:
@@ -216,27 +83,35 @@ def test_what_jobs_and_kits_name_is_there() -> None:
     subprocess.run([sys.executable, "-c", code, *names, "zerosum.flare.cells.Cells.exchange"], check=True)
 
 
-@pytest.mark.parametrize("where", ["server", "client"])
-def test_a_job_with_other_classes_than_ours_runs_nowhere(where: str, flare: Flare) -> None:
-    """Not even with FLARE's own: an administrator of FLARE runs nothing beside the data."""
-    folder, name = flare.deployment.folder, f"strange-{where}"
-    study, job = flare.deployment.study(name=name), folder / f"{name}-job"
-    command = ["flare", "job", study, "--state", folder / "studies" / name, "--out", folder / f"{name}-out"]
-    assert zerosum(*command, "--job", job, "--seconds", 5, "--wait", 5, cwd=folder).returncode == 0
-    path = job / "app" / "config" / f"config_fed_{where}.json"
-    config = json.loads(path.read_text())
-    if where == "server":
-        config["workflows"][0] = {"id": "other", "path": "nvflare.app_common.workflows.cyclic_ctl.CyclicController"}
-    else:
-        config["executors"][0]["executor"] = {"path": "nvflare.app_common.np.np_trainer.NPTrainer", "args": {}}
-    path.write_text(json.dumps(config))
-    assert flare.ended(flare.submit(job)) != ["FINISHED:COMPLETED"]
-    who = "localhost" if where == "server" else "north"
-    logs = "".join(each.read_text(errors="replace") for each in (flare.kits / who).rglob("*log*.txt"))
-    logs += (flare.folder / f"{'server' if where == 'server' else 'north'}.log").read_text(errors="replace")
-    assert f"{'CyclicController' if where == 'server' else 'NPTrainer'}'" in logs
-    assert "is not in allow_list" in logs
-    assert not (folder / f"{name}-out").exists()
+def test_jobs_with_other_classes_than_ours_run_nowhere_and_one_that_is_over_asks_nobody(flare: Flare) -> None:
+    """Not even FLARE's own classes: an administrator of FLARE runs nothing beside the data."""
+    folder = flare.deployment.folder
+    strange = {
+        "server": {"id": "other", "path": "nvflare.app_common.workflows.cyclic_ctl.CyclicController"},
+        "client": {"path": "nvflare.app_common.np.np_trainer.NPTrainer", "args": {}},
+    }
+    jobs = []
+    for where, other in strange.items():
+        job = flare.job(flare.deployment.study(name=f"strange-{where}"), seconds=5, wait=5)
+        path = job / "app" / "config" / f"config_fed_{where}.json"
+        config = json.loads(path.read_text())
+        if where == "server":
+            config["workflows"][0] = other
+        else:
+            config["executors"][0]["executor"] = other
+        path.write_text(json.dumps(config))
+        jobs.append(job)
+    before = {name: flare.deployment.spent(name) for name in NAMES}
+    ended = flare.ended(flare.submit(*jobs, folder / "open-job"))
+    assert ended[2] == "FINISHED:COMPLETED"
+    assert "FINISHED:COMPLETED" not in ended[:2]
+    assert {name: flare.deployment.spent(name) for name in NAMES} == before
+    for where, who, name in (("server", "localhost", "CyclicController"), ("client", "north", "NPTrainer")):
+        logs = "".join(each.read_text(errors="replace") for each in (flare.kits / who).rglob("*log*.txt"))
+        logs += flare.log("server" if where == "server" else "north")
+        assert f"{name}'" in logs
+        assert "is not in allow_list" in logs
+        assert not (folder / f"strange-{where}-out").exists()
 
 
 def test_a_relay_and_then_the_coordinators_job_are_killed(flare: Flare) -> None:
@@ -244,28 +119,20 @@ def test_a_relay_and_then_the_coordinators_job_are_killed(flare: Flare) -> None:
     deployment, folder = flare.deployment, flare.deployment.folder
     name, state = "shot", folder / "studies" / "shot"
     parameters = "n_clusters = 2\nrounds = 40"
-    study = deployment.study("k-means", name=name, attempts=3, parameters=parameters, seed=None)
-    command = ["flare", "job", study, "--state", state, "--out", folder / "shot-out", "--job", folder / "shot-job"]
-    assert zerosum(*command, "--seconds", 30, "--wait", 60, cwd=folder).returncode == 0
-    submitted = flare.submit(folder / "shot-job")
+    study = deployment.study("k-means", name=name, parameters=parameters, seed=None)
+    job = flare.job(study)
+    submitted = flare.submit(job)
     wait_for_rounds(state, 3)
     os.kill(flare.job_process("east"), signal.SIGKILL)
     wait_for_rounds(state, 8)
     os.kill(flare.job_process("server"), signal.SIGKILL)
     assert flare.ended(submitted) != ["FINISHED:COMPLETED"]
-    assert flare.ended(flare.submit(folder / "shot-job")) == ["FINISHED:COMPLETED"]
+    assert flare.ended(flare.submit(job)) == ["FINISHED:COMPLETED"]
     result = json.loads((folder / "shot-out" / "result.json").read_text())
     assert len(result["participants"]) == 40
     assert any("east" not in names for names in result["participants"])
     assert "east" in result["participants"][-1]  # a new job is a new relay, and the site's process never went away
     for each in NAMES:
         spent = [(round, attempt) for which, round, attempt in deployment.spent(each) if which.startswith("shot")]
-        assert len(set(spent)) == len(spent) <= 41
-
-
-def wait_for_rounds(state: Path, rounds: int) -> None:
-    """Until so many rounds were released, by the length of the journal, which the job's process holds."""
-    end = time.monotonic() + 120
-    while (state / "journal").read_bytes().count(b'"kind": "release"') < rounds:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+        assert len(set(spent)) == len(spent) <= 40
+        assert each == "east" or sorted(spent) == [(round, 0) for round in range(40)]

@@ -10,7 +10,7 @@ import pytest
 from deployed import Deployment
 from zerosum.cli import _run
 from zerosum.errors import BadInput, BadParameter
-from zerosum.flare.jobs import harden, write_job
+from zerosum.flare.jobs import harden, keep_in, write_job
 from zerosum.flare.provision import project, provision
 
 
@@ -50,6 +50,21 @@ def test_a_hardened_kit_runs_our_classes_and_no_code(tmp_path: Path) -> None:
     assert harden(kit) == []
     with pytest.raises(BadInput, match="no FLARE kit"):
         harden(tmp_path)
+
+
+def test_a_server_keeps_jobs_where_it_is_told(tmp_path: Path) -> None:
+    kit = make_kit(tmp_path / "kit")
+    path = kit / "local" / "resources.json.default"
+    resources = json.loads(path.read_text())
+    resources["snapshot_persistor"] = {"args": {"storage": {"args": {"root_dir": "/tmp/shared"}}}}
+    resources["components"].append({"id": "job_manager", "args": {"uri_root": "/tmp/shared"}})
+    path.write_text(json.dumps(resources))
+    harden(kit)
+    keep_in(kit, tmp_path / "own")
+    text = (kit / "local" / "resources.json").read_text()
+    assert "/tmp/shared" not in text
+    assert text.count(str(tmp_path / "own")) == 2
+    assert harden(kit) == []
 
 
 def test_a_job_names_a_study_and_brings_nothing_else(tmp_path: Path) -> None:

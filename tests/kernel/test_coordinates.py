@@ -30,3 +30,15 @@ def test_the_norm_and_the_entries_are_kept(columns: int, order: int) -> None:
 def test_inner_products_are_kept(order: int) -> None:
     one, two = symmetric(4, order), symmetric(4, order) ** 2
     assert coordinates.pack(one) @ coordinates.pack(two) == pytest.approx(np.sum(one * two))
+
+
+def test_row_by_row_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large matrices are not packed by an index."""
+    matrix = np.random.default_rng(0).normal(size=(40, 40))
+    matrix = matrix + matrix.T
+    by_index = coordinates.pack(matrix)
+    back = coordinates.unpack(by_index, 40)
+    monkeypatch.setattr(coordinates, "_LARGE", 1)
+    assert coordinates.pack(matrix).tobytes() == by_index.tobytes()
+    assert coordinates.unpack(by_index, 40).tobytes() == back.tobytes()
+    assert coordinates.pack(np.eye(3, dtype=int)).tolist() == [1, 0, 0, 1, 0, 1]

@@ -83,6 +83,23 @@ def test_what_could_wrap_is_refused() -> None:
         grid.place(law, 2.0, 1e6, 10)
 
 
+@pytest.mark.parametrize("scheme", ["secure-sum", "local", "pooled"])
+def test_noise_that_the_sampler_cannot_draw_is_refused_by_the_plan_and_not_by_a_round(scheme: str) -> None:
+    assert discrete_gaussian.LARGEST == grid.MOST_STEPS
+    coalition = Coalition(0 if scheme == "pooled" else 1)
+    terms = {"scheme": Scheme(scheme), "coalition": coalition, "delta": 1e-12, "study": "s", "algorithm": "a"}
+    sites = tuple(PlannedSite(f"s{i}") for i in range(3))
+    for epsilon, size, fits in ((1e-3, 500, True), (1e-6, 5, True), (1e-6, 500_000, False)):
+        releases = (PlannedRelease("vector_sum", 2.0, 1.0, size, 1.0),)
+        plan = Plan(sites=sites, epsilon=epsilon, releases=releases, **terms)  # type: ignore[arg-type]
+        if fits:
+            law = plan.law(0)
+            Sampler.system().steps(1, max(float(np.max(law.own)), law.central) / law.step)
+        else:
+            with pytest.raises(BadParameter, match="too large for the grid"):
+                plan.site_mus()
+
+
 def test_no_neighbour_moves_a_message_farther_than_is_accounted() -> None:
     """Contributions rounded to the grid, noise taken away: the worst of many neighbours, near halves of a step."""
     law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 5)
@@ -131,6 +148,31 @@ def test_the_extra_delta_is_small_and_said(capsys: pytest.CaptureFixture[str]) -
 def test_more_than_a_hundredth_of_delta_is_refused() -> None:
     with pytest.raises(BadParameter, match="finite arithmetic would add"):
         make_plan(405_450, 1, 60.0)
+
+
+def test_a_large_epsilon_has_a_finer_grid_which_pays_for_it() -> None:
+    coarse, fine = make_plan(200_000, 1, 8.0, 10), make_plan(200_000, 1, 50.0, 10)
+    steps = [float(np.min(plan.law(0).own)) / plan.law(0).step for plan in (coarse, fine)]
+    assert grid.STEPS <= steps[0] < 2 * grid.STEPS < grid.STEPS * 2**5 <= steps[1] <= discrete_gaussian.LARGEST
+    assert fine.extra_delta <= 1e-5 / 100
+    assert max(fine.site_epsilon(s) for s in range(10)) <= 50.0 * (1 + 1e-12)
+    assert fine.extra_delta == pytest.approx((1 + math.exp(50)) * fine.distance(0))
+    assert fine.distance(0) >= 200_000 * (10 * discrete_gaussian.ETA + 4.9e-4 / steps[1] ** 4)
+
+
+def test_of_a_publication_only_the_row_that_differs_counts() -> None:
+    def distance(units: int) -> float:
+        sites = tuple(PlannedSite(str(s), units) for s in range(4))
+        release = PlannedRelease("clipped_records", 2.0, 1.0, 60, 1.0, kind="publication")
+        return replace(make_plan(60, 1, 50.0), sites=sites, releases=(release,), unit="record").distance(0)
+
+    assert distance(10) == distance(100_000) < make_plan(60, 1, 50.0).distance(0)
+
+
+@pytest.mark.parametrize("epsilon", [700.0, 1e6])
+def test_an_absurd_epsilon_is_refused(epsilon: float) -> None:
+    with pytest.raises(BadParameter):
+        make_plan(1, 1, epsilon)
 
 
 def test_the_whole_delta_is_what_was_asked_for() -> None:

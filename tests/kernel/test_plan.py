@@ -17,7 +17,7 @@ from zerosum.errors import BadParameter, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import SCHEMES, Combine, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import PlannedRelease, PlannedSite
+from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.report.record import privacy_report
 
@@ -147,3 +147,54 @@ def test_hostile_plans_only_ever_raise_errors_of_ours(data: st.DataObject) -> No
         report = privacy_report(found)
         report.sentences()
         assert not any(math.isnan(line.epsilon) for line in report.per_site)
+
+
+# ---- sites that may be left out -------------------------------------------------------------------------------------
+
+
+def absentable(sites: int = 5, **changes: object) -> Plan:
+    terms = Terms(
+        sites=tuple(PlannedSite(f"s{i}", 20, identity=f"{i:02x}" * 32) for i in range(sites)),
+        epsilon=2.0,
+        delta=1e-5,
+        scheme=Scheme("secure-sum"),
+        coalition=Coalition(1, 1),
+        **changes,  # type: ignore[arg-type]
+    )
+    return Plan.of(terms, "s", "mean", (PlannedRelease("vector_sum", 2.0, 1.0, 3, 1.0),))
+
+
+def test_a_plan_without_absences_has_the_digest_it_always_had() -> None:
+    assert b"absences" not in absentable().to_json()
+    plan = absentable(absences=2)
+    assert plan.digest() != absentable().digest()
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_what_is_left_of_a_plan_costs_nobody_more_and_names_nobody_new() -> None:
+    plan = absentable(absences=2)
+    for names in (["s4"], ["s0", "s3"]):
+        rest = plan.without(names)
+        assert [site.name for site in rest.sites] == [f"s{i}" for i in range(5) if f"s{i}" not in names]
+        assert (rest.study, rest.releases, rest.question, rest.epsilon) == (
+            plan.study,
+            plan.releases,
+            plan.question,
+            plan.epsilon,
+        )
+        assert rest.coalition.colluders == plan.coalition.colluders
+        assert max(rest.site_epsilon(s) for s in range(len(rest.sites))) <= plan.epsilon
+    assert plan.without(["s1", "s2"]).digest() == plan.without(["s2"]).without(["s1"]).digest()
+    assert plan.without(["s1", "s2"]).coalition == Coalition(1, 0)  # three with one colluder tolerate no loss
+
+
+def test_more_absences_than_allowed_are_refused() -> None:
+    plan = absentable(absences=1)
+    for names in ([], ["s0", "s1"], ["s9"], ["s0", "s9"]):
+        with pytest.raises(BadParameter, match="1 of its sites to be left out"):
+            plan.without(names)
+    with pytest.raises(BadParameter):
+        plan.without(["s0"]).without(["s1"])
+    for wrong in (-1, 3, 1.0):
+        with pytest.raises(BadParameter, match="absences"):
+            absentable(absences=wrong)

@@ -27,6 +27,8 @@ from zerosum.protocol.messages import (
     Contribute,
     Contribution,
     DealtNoise,
+    Dismiss,
+    Dismissed,
     DrawSum,
     Message,
     Prepare,
@@ -47,6 +49,7 @@ MESSAGES: list[Message] = [
     Propose(make("secure-sum")),
     Propose(make("cape-helper", seed=7)),
     Prepare(3, 1),
+    Dismiss(),
     Secure("open", 2, b"\x00\xff" * 9),
     Contribute(0, 0, PrivateSum(SUM, 0.25)),
     Contribute(1, 0, PrivateSum(SUM, 0.5, Sampling(0.01, 300))),
@@ -58,6 +61,7 @@ MESSAGES: list[Message] = [
 REPLIES: list[Reply] = [
     Consent("a site", None),
     Consent("ä", 12),
+    Dismissed("a site"),
     Prepared("s", b"key"),
     Secured("s", b""),
     Contribution("s", np.array([0.1, -2.5e17])),
@@ -79,6 +83,8 @@ def same(one: Any, other: Any) -> bool:
         return type(one) is type(other) and all(same(value, getattr(other, name)) for name, value in mine)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
 
 

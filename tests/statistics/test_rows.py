@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +18,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.statistics import build
-from zerosum.statistics.rows import BITS, Exact, clip_rows, fold, sized, whole
+from zerosum.statistics.rows import BITS, Exact, averages, clip_rows, fold, sized, whole
 from zerosum.statistics.user import statistic
 
 Floats = NDArray[np.float64]
@@ -136,3 +137,35 @@ def test_a_function_that_returns_the_same_array_again_is_not_everybodys_last_wor
     here, there = (stat.total(Units.from_rows([*rest, last])) for last in ([1.0, 0.0], [-1.0, 0.0]))
     assert here == pytest.approx([101.0, 0.0])
     assert np.linalg.norm(here - there) <= stat.sensitivity(Adjacency.REPLACE_ONE)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 50, 1000])
+def test_a_mean_over_a_units_rows_is_the_same_bits_with_anybody(at_once: int) -> None:
+    rng = np.random.default_rng(0)
+    units = [rng.normal(size=(size, 3)) * 10.0 ** rng.uniform(-5, 5, (size, 1)) for size in (1, 130, 2, 50, 7, 51)]
+
+    def cubes(rows: Floats) -> Floats:
+        return np.asarray(np.concatenate([rows, rows**3], axis=1))
+
+    def means(chosen: list[Floats]) -> Floats:
+        held = Units.from_list(chosen)
+        return averages(held, np.asarray(held.rows), cubes, at_once)
+
+    whole = means(units)
+    for at, unit in enumerate(units):
+        assert np.array_equal(means([unit])[0], whole[at])
+        assert np.array_equal(means([units[-1], unit])[1], whole[at])
+        assert whole[at] == pytest.approx(cubes(unit).mean(axis=0), rel=1e-9, abs=1e-3)
+
+
+def test_a_person_with_many_rows_takes_no_more_memory_than_others() -> None:
+    """Their tensors, 1.3 GB, are never there at once."""
+    stat = build("third_moment", {"columns": 20, "clip": 1e6, "projection": np.eye(20), "correction": np.zeros(20)})
+    row = np.random.default_rng(0).normal(size=(1, 20))
+    person = Units(np.repeat(row, 100_000, axis=0), np.array([0, 100_000]))
+    tracemalloc.start()
+    found = stat.total(person)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**28
+    assert found == pytest.approx(stat.total(Units(row)), rel=1e-9)

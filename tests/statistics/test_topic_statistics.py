@@ -5,7 +5,9 @@ Their bounds and who decides for whom are attacked in test_sensitivity.py and te
 
 from __future__ import annotations
 
-from itertools import permutations
+import math
+import tracemalloc
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from zerosum.errors import BadParameter
-from zerosum.kernel.statistic import BoundedStatistic
+from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.statistics import build
 from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
@@ -71,6 +74,20 @@ def test_what_a_word_counts() -> None:
     assert found == pytest.approx([1 + np.sqrt(0.5), np.sqrt(0.5), 0])
 
 
+@pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
+def test_documents_are_as_far_apart_as_is_claimed_and_no_farther(stat: BoundedStatistic) -> None:
+    """Those of one word each are among the farthest; added, all have the norm 1."""
+    rng = np.random.default_rng(5)
+    rows = np.concatenate([documents(4), 9 * np.eye(6), np.ones((1, 6)), rng.poisson(3, (9, 6)), np.zeros((1, 6))])
+    said = np.array([stat.total(Units.from_rows(row[None, :])) for row in rows])
+    for adjacency, moved in (
+        (Adjacency.REPLACE_ONE, np.linalg.norm(said[:, None] - said[None], axis=2)),
+        (Adjacency.ADD_REMOVE, np.linalg.norm(said, axis=1)),
+    ):
+        bound = stat.sensitivity(adjacency)
+        assert 0.98 * bound < float(np.max(moved)) <= bound
+
+
 def test_a_round_of_sums_is_one_of_em() -> None:
     topics = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
     rows = np.array([[5.0, 1, 0], [0, 2, 4], [1, 1, 1]])
@@ -104,10 +121,40 @@ def test_a_person_counts_as_the_mean_of_the_documents(stat: BoundedStatistic) ->
     assert whole == pytest.approx(np.mean(each, axis=0), abs=1e-12)
 
 
+@pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
+def test_short_integers_that_stand_twice_do_not_wrap_round(stat: BoundedStatistic) -> None:
+    twice = csr_array((np.array([100, 100, 3], dtype=np.int8), np.array([0, 0, 2]), np.array([0, 3])), shape=(1, 6))
+    plain = stat.total(Units.from_rows(np.array([[200.0, 0, 3, 0, 0, 0]])))
+    for units in (Units(twice), Units.from_rows(twice), Units.from_rows(twice.tocoo(copy=True))):
+        assert np.array_equal(stat.total(units), plain)
+
+
+@pytest.mark.parametrize("stat", [*STATISTICS, TripleMoment(columns=60)], ids=lambda stat: f"{stat.name}-{stat.size}")
+def test_a_person_with_many_documents_takes_no_more_memory_than_many_people(stat: BoundedStatistic) -> None:
+    rows = csr_array(np.random.default_rng(0).poisson(0.1, (10_000, stat.columns)).astype(float))
+    tracemalloc.start()
+    whole = stat.total(Units(rows, np.array([0, 10_000])))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**27  # triples of 60 words alone would take 288 MB
+    assert whole == pytest.approx(stat.total(Units(rows)) / 10_000, abs=1e-9)
+
+
+def test_documents_without_pairs_have_no_norm() -> None:
+    rows = np.array([[1.0, 0, 0], [0, 0, 0], [2.0, 0, 0]])
+    assert PairNorms(columns=3, bins=4).total(Units.from_rows(rows)).tolist() == [0, 0, 0, 1]
+
+
 def test_other_statistics_take_sparse_rows_too() -> None:
     rows = documents()
     stat = build("vector_sum", {"columns": 6, "clip": 1.0})
     assert np.array_equal(stat.total(Units.from_rows(csr_array(rows))), stat.total(Units.from_rows(rows)))
+
+
+def test_written_out_short_integers_do_not_wrap_round() -> None:
+    twice = csr_array((np.array([100, 100], dtype=np.int8), np.array([0, 0]), np.array([0, 2])), shape=(1, 2))
+    assert Units(twice).dense().rows.tolist() == [[200.0, 0.0]]
+    assert next(Units(twice).each()).tolist() == [[200.0, 0.0]]
 
 
 @pytest.mark.parametrize("value", [np.nan, -3.0, np.inf, 1e300, 0.4])
@@ -143,3 +190,29 @@ def test_what_makes_no_sense_is_refused(name: str, params: dict[str, Any]) -> No
 def test_triples_of_many_words_need_a_basis() -> None:
     with pytest.raises(BadParameter, match="need a basis"):
         TripleMoment(columns=61)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_what_is_added_up_and_taken_off_again_is_part_of_what_rounding_may_do(adjacency: Adjacency) -> None:
+    """Sums round relative to the terms that are added, and these are longer than what is left of them."""
+    pairs = triples = 0.0
+    for document in product(range(5), repeat=3):
+        c, eye = np.array(document, dtype=float), np.eye(3)
+        n = float(np.linalg.norm(c))
+        left = float(np.linalg.norm(np.outer(c, c) - np.diag(c)))
+        if np.sum(c) >= 2:
+            pairs = max(pairs, (n**2 + n) / left)
+        met = np.einsum("i,ij,k->ijk", c, eye, c)
+        same = np.einsum("i,ij,ik->ijk", c, eye, eye)
+        whole = np.einsum("i,j,k->ijk", c, c, c)
+        taken = met + np.moveaxis(met, 2, 0) + np.moveaxis(met, 2, 1)
+        if np.sum(c) >= 3:
+            left = float(np.linalg.norm(whole - taken + 2 * same))
+            triples = max(triples, (n**3 + 3 * n**2 + 2 * n) / left)
+    exact = math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
+    tiny = 1e-12
+    assert PairMoment(columns=3).sensitivity(adjacency) >= exact + (pairs - 1) * summation_slack() - tiny
+    assert TripleMoment(columns=3).sensitivity(adjacency) >= exact + (triples - 1) * summation_slack() - tiny
+    along = TripleMoment(columns=300, basis=np.eye(300)[:, :4])
+    more = 2 * triples * summation_slack(rows=BLOCK_ROWS + 3 * 300) - summation_slack()
+    assert along.sensitivity(adjacency) >= exact + more - tiny

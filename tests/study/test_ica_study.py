@@ -111,7 +111,7 @@ def test_from_the_command_line(tmp_path: Path, kind: str, imaging: str, solver: 
     path = write(tmp_path, imaging, kind=kind)
     assert f"ica: solver {solver}" in command(tmp_path, "plan", str(path))
     record = json.loads(command(tmp_path, "run", str(path), "--out", str(tmp_path / "out"), "--json"))
-    assert record["maps"] == ["maps.nii.gz", "maps.png"]
+    assert record["maps"] == ["maps.nii.gz", "maps.png", "maps.json", "dataset_description.json"]
     found = nib.load(tmp_path / "out" / "maps.nii.gz").get_fdata()
     assert found.shape == (*SHAPE, 3)
     inside = mask() > 0
@@ -124,7 +124,7 @@ def test_as_many_components_as_regions_are_still_maps(tmp_path: Path) -> None:
     path = write(tmp_path, 'atlas = "grid/atlas.nii.gz"', kind="volatile")
     study = Study.load(path)
     written = study.write_maps(study.run(), tmp_path / "out")
-    assert [each.name for each in written] == ["maps.nii.gz", "maps.png"]
+    assert [each.name for each in written] == ["maps.nii.gz", "maps.png", "maps.json", "dataset_description.json"]
 
 
 def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ policy = {{ population = "south", minimum_units = 3, data = "synthetic", epsilon
 """
 IMAGING = 'mask = "grid/mask.nii.gz"\ntask = "rest"'
 
+MAPS = ["components.nii.gz", "components.png", "mean.nii.gz", "mean.png"]
+TOLD = ["components.json", "mean.json", "dataset_description.json"]
+
 
 def _pattern() -> Any:
     """Two parts of the brain that rise and fall together, against each other."""
@@ -91,7 +94,13 @@ def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
     assert found.shape == (2, len(study.space.columns))
     assert abs(found[0] @ expected) / np.linalg.norm(expected) > 0.95
     written = study.write_maps(result, tmp_path / "out")
-    assert [path.name for path in written] == ["components.nii.gz", "components.png", "mean.nii.gz", "mean.png"]
+    assert [path.name for path in written] == [*MAPS, *TOLD]
+    told = json.loads((tmp_path / "out" / "components.json").read_text())
+    assert (told["Algorithm"], told["Epsilon"]) == ("pca", study.privacy.epsilon)
+    assert told["Preprocessing"]["detrend"] is True
+    assert told["Grid"] == {"Kind": kind, "SHA256": study.space.digest}
+    described = json.loads((tmp_path / "out" / "dataset_description.json").read_text())
+    assert (described["DatasetType"], described["GeneratedBy"][0]["Name"]) == ("derivative", "zerosum")
     values = nib.load(written[0]).get_fdata()[..., 0]
     assert abs(np.corrcoef(values[mask() > 0], _pattern()[mask() > 0])[0, 1]) > 0.95
 
@@ -189,6 +198,6 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     for arguments in (["plan", str(path), "--json"], ["run", str(path), "--out", str(tmp_path / "out"), "--json"]):
         done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["maps"] == ["components.nii.gz", "components.png", "mean.nii.gz", "mean.png"]
-    names = ["components.nii.gz", "components.png", "estimate.npz", "mean.nii.gz", "mean.png"]
-    assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == [*names, "privacy.json", "result.json"]
+    assert json.loads(done.stdout)["maps"] == [*MAPS, *TOLD]
+    names = [*MAPS, *TOLD, "estimate.npz", "privacy.json", "result.json"]
+    assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == sorted(names)

@@ -164,7 +164,7 @@ def test_covariances_and_components_of_filled_rows(tmp_path: Path) -> None:
     bounds: dict[str, Any] = {"columns": ("x", "y"), "lower": [-4, -4], "upper": [4, 4], "missing": rules}
     found = asked(Covariance(**bounds), sites, tmp_path).estimate
     assert np.allclose(found["covariance"], np.cov(filled.T, bias=True))
-    pca = PCA(**bounds, n_components=2, normalise=False)
+    pca = PCA(**bounds, n_components=2)
     components = np.asarray(asked(pca, sites, tmp_path / "pca").estimate["components"])
     plain = np.linalg.eigh(np.cov(filled.T, bias=True))[1][:, ::-1].T
     assert np.allclose(np.abs(np.sum(components * plain, axis=1)), 1)

@@ -9,6 +9,7 @@ from zerosum.algorithms.classifier import FeatureClassifier
 from zerosum.algorithms.collaboration import DataCollaboration
 from zerosum.algorithms.covariance import Covariance
 from zerosum.algorithms.custom import CustomStatistic
+from zerosum.algorithms.describe import Describe
 from zerosum.algorithms.functional import PolynomialLoss
 from zerosum.algorithms.glm import LogisticRegression, PoissonRegression
 from zerosum.algorithms.histogram import Histogram
@@ -20,6 +21,8 @@ from zerosum.algorithms.mixture import Mixture
 from zerosum.algorithms.network import NeuralClassifier
 from zerosum.algorithms.pca import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
+from zerosum.algorithms.quantiles import Quantiles
+from zerosum.algorithms.survival import Survival
 from zerosum.algorithms.topics import Topics
 from zerosum.errors import BadParameter
 
@@ -29,18 +32,28 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         *(Mean, Histogram, Covariance, KMeans, Mixture, Topics, PCA, ICA, CustomStatistic),
         *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
         *(FeatureClassifier, NeuralClassifier, DataCollaboration),
+        *(Describe, Quantiles, Survival),
     )
 }
 
 
 RENAMED = {"components": "n_components", "clusters": "n_clusters", "within": "per_recording", "passes": "n_passes"}
 RENAMED_VALUES = {"paid": "dp", "nothing": "none"}  # parameters and their values, as they were called in 0.1
+_FOUND = "centre and clip are found on the way since 0.2 (centering = 'auto')"
+#: What is gone, by algorithm: parameters, or their values.
+GONE: dict[str, dict[str, str]] = {
+    "pca": dict.fromkeys(("mean_share", "clip_share", "clip_quantile", "clip_range"), _FOUND)
+    | dict.fromkeys(("centering = 'dp'", "centering = 'paid'", "matrix_clip = 'dp'", "matrix_clip = 'paid'"), _FOUND)
+}
 
 
 def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
     """An algorithm with its public parameters, validated."""
     kind = _known(name)
     for old, value in parameters.items():
+        for gone in (old, f"{old} = {value!r}"):
+            if gone in GONE.get(name, {}):
+                raise BadParameter(f"algorithm {name!r}: {gone} is gone, {GONE[name][gone]}")
         new = RENAMED.get(old, old)
         if new != old and new in kind.model_fields:
             raise BadParameter(f"algorithm {name!r}: {old!r} is called {new!r} since 0.2")
@@ -68,6 +81,7 @@ __all__ = [
     "Covariance",
     "CustomStatistic",
     "DataCollaboration",
+    "Describe",
     "Estimate",
     "FeatureClassifier",
     "Histogram",
@@ -80,6 +94,8 @@ __all__ = [
     "PoissonRegression",
     "PolynomialLoss",
     "Program",
+    "Quantiles",
+    "Survival",
     "Topics",
     "build",
     "fields",

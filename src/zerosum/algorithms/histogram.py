@@ -99,7 +99,8 @@ def nearest_probabilities(counts: Floats, total: float | None = None) -> Floats:
         total = float(np.sum(np.maximum(counts, 0)))
     if total <= 0:
         return np.full(len(counts), 1 / len(counts))
-    falling = np.sort(counts / total)[::-1]
+    below = (counts - np.max(counts)) / total  # the same point is nearest, and the 1 is not lost beside huge counts
+    falling = np.sort(below)[::-1]
     slack = (np.cumsum(falling) - 1) / np.arange(1, len(counts) + 1)
     shift = slack[np.flatnonzero(falling > slack)[-1]]
-    return np.asarray(np.maximum(counts / total - shift, 0))
+    return np.asarray(np.maximum(below - shift, 0))

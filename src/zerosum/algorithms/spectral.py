@@ -88,13 +88,18 @@ def first_basis(columns: int, width: int, seed: int) -> Floats:
 
 
 def subspace_iteration(
-    basis: Floats, shares: Sequence[float], ask: Callable[[Floats, float], PrivateSum]
+    basis: Floats,
+    shares: Sequence[float],
+    ask: Callable[[Floats, float], PrivateSum],
+    read: Callable[[Release, Floats], Floats] | None = None,
 ) -> Generator[Request, Release, tuple[Floats, Floats, Release]]:
     """Rounds of subspace iteration, each a release of the matrix times the basis so far: the last basis, the singular
-    values of the last product, and its release."""
+    values of the last product, and its release. `read` makes the product of a release and its basis, where the release
+    is not that alone."""
     for share in shares:
         release = yield ask(basis, share)
-        vectors, values, _right = np.linalg.svd(release.value.reshape(basis.shape), full_matrices=False)
+        product = release.value.reshape(basis.shape) if read is None else read(release, basis)
+        vectors, values, _right = np.linalg.svd(product, full_matrices=False)
         basis = np.linalg.qr(vectors)[0]
     return basis, values, release
 

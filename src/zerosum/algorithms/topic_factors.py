@@ -75,10 +75,17 @@ def started(pairs: Floats, tensor: Floats, axes: Floats, count: int, seed: int) 
 
 
 def fitted(
-    tensor: Floats, axes: Floats, topics: Floats, weights: Floats, pairs: Floats | None = None, trust: float = 0.0
+    tensor: Floats,
+    axes: Floats,
+    topics: Floats,
+    weights: Floats,
+    pairs: Floats | None = None,
+    trust: float = 0.0,
+    others: int = 0,
 ) -> tuple[Floats, Floats]:
     """Topics on the simplex and weights that add up to one, by least squares: of what they miss of a tensor along the
-    columns of `axes` and, `trust` times, of a matrix of pairs; from a start."""
+    columns of `axes` and, `trust` times, of a matrix of pairs; from a start and so many `others`, which are random and
+    public. Where topics are nearly alike, a start from noisy moments often leads to no more than a local minimum."""
     flat = tensor.reshape(axes.shape[1], -1)
 
     def missed(a: Floats, w: Floats) -> tuple[float, Floats, Floats]:
@@ -96,7 +103,11 @@ def fitted(
             by_weight += trust * 2 * (inner**2 @ w - alike)
         return value, by_topic, by_weight
 
-    return _least(missed, topics, weights, float(np.sum(tensor**2)))
+    rng, (count, words), size = np.random.default_rng(0), topics.shape, float(np.sum(tensor**2))
+    even = np.full(count, 1 / count)
+    starts = [(topics, weights), *((rng.dirichlet(np.full(words, 0.5), count), even) for _ in range(others))]
+    found = [_least(missed, *start, size) for start in starts]
+    return found[int(np.argmin([missed(*each)[0] for each in found]))]
 
 
 def refitted(tensor: Floats, topics: Floats, weights: Floats, noise: float) -> tuple[Floats, Floats]:

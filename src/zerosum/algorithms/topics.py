@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
+from scipy.special import ndtri
 
 from zerosum.algorithms.components import heard_shares
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
@@ -25,9 +26,12 @@ Path = Literal["tensor", "pairs"]
 DENSE = 30  # so many words have all their triples released; more are looked at along a basis
 _MOST_TENSOR, _DOCUMENTS = 500, 200  # the tensor path: at most so many words, and so many documents for each
 _LONG = 10  # words in a document: more let a round of EM tell its topic
-_KEPT = 3.0  # standard deviations: words above are kept
+_KEPT, _FALSE = 3.0, 10  # words so many standard deviations above 0 are kept; of a long list more, lest noise keeps ten
 _INSIDE = 0.95  # the share of documents that clips leave alone
 _SHARP = 40.0  # how surely a document belongs to the topic that is nearest
+_SMOOTH = 0.02  # what topics have in common, in a round of EM: no word rules a topic out
+_STARTS = 4  # random ones, beside that from moments
+_SURE, _BEGUN = 3.0, 2.0  # standard deviations of noise that a topic must stand out by, and the start of EM
 _STANDS_OUT, _WORDS = 3.0, 5  # a topic that is carried has so many words, so many standard deviations above the others
 
 
@@ -44,8 +48,9 @@ class Topics(Algorithm):
 
     Results: `topics`, probabilities of the words that were kept; `weights`, their shares of the documents; `relevance`,
     by how much a word speaks for a topic, to be ranked by; `carried`, 1 for topics that the budget carries: five words
-    stand three standard deviations above what all topics have in common ("pairs"), or its weight and its distance to
-    the nearest topic three times above their noise ("tensor").
+    stand three standard deviations above what all topics have in common ("pairs"), or its size and its distance to the
+    nearest topic three times above their noise ("tensor"; none is where triples, which only documents of three words or
+    more have, do not stand above theirs, nor one from a round of EM whose start does not, twice).
     """
 
     name: ClassVar[str] = "topics"
@@ -194,7 +199,7 @@ class Topics(Algorithm):
         heard, noise = release.value, release.noise_std
         order = np.argsort(-heard, kind="stable")[: self._kept]
         top = heard[order]
-        sure = top > _KEPT * noise
+        sure = top > max(_KEPT, -float(ndtri(min(_FALSE / len(heard), 0.5)))) * noise
         sure[: max(self.n_components, 10)] = True
         units = release.units or max(float(top[0]), 1.0) * 9
         different = max(float(np.sum(heard)) / units, 1.0)
@@ -229,45 +234,53 @@ class Topics(Algorithm):
         clip = float(norms.edges[1 + min(int(np.searchsorted(heard, _INSIDE * heard[-1])), norms.bins - 1)])
         units = release.units or max(float(np.sum(release.value)), 1.0)
         topics, weights, noise = yield from self._decomposed(clip, units)
+        carried = _apart(topics, noise, _SURE)
         if self._long:
+            begun = _apart(topics, noise, _BEGUN)
             common = weights @ topics
-            logs = np.log(np.maximum(0.95 * topics + 0.05 * common, 1e-9)).T
+            logs = np.log(np.maximum((1 - _SMOOTH) * topics + _SMOOTH * common, 1e-9)).T
             sums = self._em_sums(logs, np.log(np.maximum(weights, 1e-3)), min(1.0, 1.1 * math.sqrt(clip)))
             release = yield PrivateSum(sums, shares["sums"])
             told = sums.split(release.value)
             counts = np.maximum(np.sum(told, axis=1), 0.02 * units / self.n_components)
             topics, weights = on_simplex(told / counts[:, None]), counts / np.sum(counts)
-            noise = sums.clip * release.noise_std / counts
-        near = np.linalg.norm(topics[:, None, :] - topics[None, :, :], axis=2)
-        np.fill_diagonal(near, np.inf)
-        error = noise * math.sqrt(D)
-        carried = (np.min(near, axis=1) > 3 * error) & (np.linalg.norm(topics, axis=1) > 3 * error)
+            noise = np.minimum(sums.clip * release.noise_std / counts, 1.0)
+            carried = begun & _apart(topics, noise, _SURE)
         return self._estimate(np.arange(D), topics, weights, carried, noise)
 
     def _decomposed(self, clip: float, units: float) -> Generator[Request, Release, tuple[Floats, Floats, Floats]]:
-        """Topics, weights, and the noise of a topic's entries."""
+        """Topics, weights, and the noise of a topic's entries: all there is, 1, where triples are nothing but noise, as
+        those of documents of fewer than three words are."""
         D, K, shares = len(self.columns), self.n_components, self._shares
-        pairs, trust, axes = None, 0.0, np.eye(D)
+        pairs, level, axes = None, np.inf, np.eye(D)
         if not self._dense:
             moment = PairMoment(columns=D, clip=clip)
             release = yield PrivateSum(moment, shares["pairs"])
-            pairs = moment.split(release.value) / units
+            pairs = moment.split(release.value)
+            spread = clip * release.noise_std
+            documents = heard_units(float(np.sum(pairs)), spread * D, units)
+            pairs = pairs / documents
             axes = np.linalg.eigh(pairs)[1][:, ::-1][:, :K]
-            trust = 1 / (clip * release.noise_std) ** 2
+            level = max(spread / documents, 1e-100)
         triples = TripleMoment(columns=D, clip=clip**1.5, basis=None if self._dense else axes)
         release = yield PrivateSum(triples, shares["triples"])
         tensor = triples.split(release.value)
-        noise = triples.clip * release.noise_std
-        trust *= noise**2
-        total = float(np.sum(tensor)) if self._dense else units
-        tensor = tensor / max(total, 1.0)
+        spread = triples.clip * release.noise_std
+        ones = np.sum(axes, axis=0)  # what every topic, a probability vector, has the product 1 with
+        total, doubt = float(np.einsum("abc,a,b,c", tensor, ones, ones, ones)), spread * float(ones @ ones) ** 1.5
+        documents = max(total, 1.0) if self._dense else heard_units(total, doubt, units)
+        tensor, noise = tensor / documents, spread / documents
         seen = np.sum(tensor, axis=2) if pairs is None else pairs
         topics, weights = started(seen, tensor, axes, K, self.seed)
-        topics, weights = fitted(tensor, axes, topics, weights, pairs, trust)
+        topics, weights = fitted(
+            tensor, axes, topics, weights, pairs, (noise / level) ** 2, _STARTS if self._dense else 0
+        )
         if self._dense:
-            topics, weights = refitted(tensor, topics, weights, noise / math.sqrt(units))
+            topics, weights = refitted(tensor, topics, weights, noise * math.sqrt(documents))
+        if total <= _SURE * doubt:
+            return topics, weights, np.ones(K)
         sizes = np.maximum(np.sum(topics**2, axis=1), 1e-12)
-        return topics, weights, noise / max(total, 1.0) / np.maximum(weights * sizes, 1e-12)
+        return topics, weights, np.minimum(noise / np.maximum(weights * sizes, 1e-12), 1.0)
 
     # ---- results ---------------------------------------------------------------------------------------------------
 
@@ -292,3 +305,16 @@ class Topics(Algorithm):
             "relevance": Quantity(relevance, "number", (axis, named)),
             "carried": Quantity(carried[order].astype(np.float64), "diagnostic", (axis,)),
         }
+
+
+def heard_units(total: float, noise: float, units: float) -> float:
+    """How many units a sum of probabilities comes from: all of them, unless it is surely of fewer."""
+    return units if abs(total - units) <= _SURE * noise else max(total, noise, 1.0)
+
+
+def _apart(topics: Floats, noise: Floats, times: float) -> NDArray[np.bool_]:
+    """Which topics, and their distances to the nearest, are so many times as large as noise of their entries is."""
+    near = np.linalg.norm(topics[:, None, :] - topics[None, :, :], axis=2)
+    np.fill_diagonal(near, np.inf)
+    error = times * noise * math.sqrt(topics.shape[1])
+    return np.asarray((np.min(near, axis=1) > error) & (np.linalg.norm(topics, axis=1) > error))

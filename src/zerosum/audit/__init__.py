@@ -13,6 +13,10 @@ The claim fails when it lies below the interval around the mu reached. The inter
 side, relative width Z/sqrt(2n): a sound claim fails at most once in 3.4 million checks, about once in 3.7 million at
 the default size. It works for views that are Gaussian or nearly so, which all schemes here are at mu of 1 and above.
 
+Of a publication the adversary reads every row. The victim's row is that of the unit which differs, the discriminant is
+the likelihood ratio of its two possible rows, and all rows of its site together say how large their noise is. The
+order in which a site publishes is secret; here it is told.
+
 All this takes the numbers of a release, and the releases, to be independent. `echoes` attacks that: it looks for noise
 that comes back in the errors of the adversary's estimates, over all numbers, rounds and studies, and in everything that
 any site drew. Where the error of one estimate has correlation r with that of another one, their difference reaches
@@ -25,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,16 +40,16 @@ from numpy.typing import NDArray
 from zerosum.algorithms import Algorithm, Mean
 from zerosum.arrays import Floats
 from zerosum.audit import echoes, shape
-from zerosum.audit.adversary import Attack, Draw, attack, candidates, rehearsed, worst_pair
+from zerosum.audit.adversary import Attack, Draw, attack, candidates, contributed, rehearsed, worst_pair
 from zerosum.audit.transcript import ColludingSite, Recorder, overhear, planned_size, view
 from zerosum.coordinator.conduct import conduct
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.request import Release, Request
+from zerosum.kernel.request import PrivatePublication, Release, Request
 from zerosum.kernel.schemes import NoiseMechanism, Scheme
-from zerosum.kernel.terms import PlannedSite, Terms
+from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.protocol.messages import Contribute, Message, Prepare, Secure
@@ -119,9 +124,9 @@ def audit(
 ) -> Finding:
     """Attack a scheme running a program, until `samples` numbers of noise were seen.
 
-    `declare_units` makes counts public in the plan, as combining means needs them. `forget_colluders` plans as if
-    nobody colluded, one of the mistakes an audit must find. `helper_apart` takes what a trusted helper deals out of
-    the coordinator's hands, as capePCA has it; here the coordinator is the helper.
+    `declare_units` makes counts public in the plan, as combining means and publications need them. `forget_colluders`
+    plans as if nobody colluded, one of the mistakes an audit must find. `helper_apart` takes what a trusted helper
+    deals out of the coordinator's hands, as capePCA has it; here the coordinator is the helper.
     """
     if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme claims nothing that could be audited")
@@ -129,24 +134,24 @@ def audit(
     coalition = Coalition(colluders, dropouts)
     coalition.honest(sites)
     delta = 1e-5
-    plan = make_plan(
-        chosen,
-        Terms(
-            sites=tuple(PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)),
-            epsilon=accountant.epsilon(mu, delta),
-            delta=delta,
-            scheme=scheme,
-            coalition=Coalition(0, dropouts) if forget_colluders else coalition,
-            results_to_sites=not forget_colluders,
-        ),
-        "audit",
+    terms = Terms(
+        sites=tuple(PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)),
+        epsilon=accountant.epsilon(mu, delta),
+        delta=delta,
+        scheme=scheme,
+        coalition=Coalition(0, dropouts) if forget_colluders else coalition,
+        results_to_sites=not forget_colluders,
     )
+    asked = resolve(chosen, terms).requests(terms.adjacency)
+    if any(isinstance(each, PrivatePublication) for each in asked):
+        terms = replace(terms, sites=tuple(replace(site, units=units) for site in terms.sites))
+    plan = make_plan(chosen, terms, "audit")
     if any(release.sampled is not None for release in plan.releases):
         raise BadParameter(
             "the audit attacks releases in which everybody takes part: whoever is in a secret sample, it cannot tell"
         )
     chosen = resolve(chosen, plan)
-    shortest = min(release.size for release in plan.releases)
+    shortest = min(numbers(release, units) for release in plan.releases)
     needed = math.ceil(samples / shortest)
     if needed > MOST_STUDIES:
         raise BadParameter(
@@ -232,6 +237,11 @@ def _stacked(parts: list[shape.Stream]) -> shape.Stream:
     return replace(parts[0], values=np.stack([part.values for part in parts]))
 
 
+def numbers(release: PlannedRelease, units: int) -> int:
+    """How many numbers a site sends: of a publication a row for each of its units."""
+    return release.size * (units if release.kind == "publication" else 1)
+
+
 def _of(round: int, rounds: Collection[int]) -> str:
     return f" in round {round + 1}" if len(rounds) > 1 else ""
 
@@ -281,7 +291,8 @@ class _Run:
             yield f"the noise of the coordinator{_of(round, rounds)}", shape.Stream(steps / std, 1 / std)
         for s, heard in enumerate(self._heard):
             for round, noted in enumerate(heard):
-                law, none = self._plan.law(round), np.zeros(self._plan.release(round).size)
+                law = self._plan.law(round)
+                none = np.zeros(numbers(self._plan.release(round), len(self._sites[s].units)))
                 for name, values in {"noise": none, **noted.draws}.items():
                     if (std := planned_size(law, s, name)) > 0:
                         step = 1 / std if law.step > 0 else 0.0
@@ -301,14 +312,16 @@ class _Run:
         conduct(self._plan, self._watched(releases), recorder)
         for round, (request, release) in enumerate(releases):
             law = self._plan.law(round)
-            statistic = request.statistic
+            said = partial(contributed, request)
             present = [s for s in self._sites if s.name in release.participants and s not in self._colluding]
-            sums = [law.factor[self._sites.index(s)] * statistic.total(s.units) for s in present]
+            orders = [self._heard[self._sites.index(s)][round].order for s in present]  # worse than secret: known
+            known = zip(present, orders, strict=True)
+            sums = [law.factor[self._sites.index(s)] * said(s.units, order) for s, order in known]
             seen = view(self._plan, round, recorder, self._colluding, release.value, self._helper_apart)
             centre = np.zeros_like(seen)
             if law.mechanism in (NoiseMechanism.TRUSTED, NoiseMechanism.MASKED):
                 everybody = self._sites if law.mechanism is NoiseMechanism.TRUSTED else present
-                totals = [law.factor[self._sites.index(s)] * statistic.total(s.units) for s in everybody]
+                totals = [law.factor[self._sites.index(s)] * said(s.units) for s in everybody]
                 centre[0] = np.sum(totals, axis=0)
                 if law.central > 0 and law.step > 0:
                     sent = np.sum(np.rint(np.asarray(totals) / law.step), axis=0)
@@ -318,7 +331,7 @@ class _Run:
             theirs = self._heard[len(self._sites) - len(self._colluding) :]
             spare = [heard[round].own for heard in theirs if heard[round].own.size]
             rest = list(self._sites[VICTIM].units.each())[1:]  # a unit must not change what others say either
-            here, there = (statistic.total(Units.from_list([unit, *rest])) for unit in self._world)
+            here, there = (said(Units.from_list([unit, *rest])) for unit in self._world)
             yield attack(seen, centre, spare), float(law.factor[VICTIM] * np.linalg.norm(here - there))
 
     def _loses(self, site: str, message: Message) -> bool:

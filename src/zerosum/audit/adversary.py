@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.algorithms import Algorithm
 from zerosum.algorithms.program import RangedAlgorithm
 from zerosum.arrays import Floats
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
-from zerosum.kernel.request import Release, Request
+from zerosum.kernel.request import PrivatePublication, Release, Request
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
 
@@ -116,18 +117,28 @@ def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[Bounde
     asked: list[tuple[BoundedStatistic, float]] = []
 
     def answer(request: Request) -> Release:
-        statistic = request.statistic
-        asked.append((statistic, request.share))
-        return Release(statistic.total(table), 0.0, float(units), ())
+        asked.append((request.statistic, request.share))
+        if isinstance(request, PrivatePublication):
+            return Release(request.statistic.rows(table), 0.0, float(units), (), (units,))
+        return Release(contributed(request, table), 0.0, float(units), ())
 
     drive(algorithm.program(Adjacency.REPLACE_ONE), answer)
     return asked
 
 
+def contributed(request: Request, units: Units, order: NDArray[np.intp] | None = None) -> Floats:
+    """What a site says about its units, without noise: their sum, or one row after the other, in a given order."""
+    if isinstance(request, PrivatePublication):
+        rows = request.statistic.rows(units)
+        return (rows if order is None else rows[order]).ravel()
+    return request.statistic.total(units)
+
+
 def candidates(algorithm: Algorithm) -> Draw:
     """How the search draws units of an algorithm: single columns at their bounds, corners, and all columns at many
-    scales; each with its mirror image."""
+    scales; each with its mirror image. Categories are drawn by themselves."""
     columns = len(algorithm.columns)
+    kinds = {algorithm.columns.index(name): len(each) for name, each in algorithm.categories.items()}
 
     def draw(rng: np.random.Generator) -> list[Floats]:
         if isinstance(algorithm, RangedAlgorithm):
@@ -141,13 +152,16 @@ def candidates(algorithm: Algorithm) -> Draw:
                 row = rng.normal(size=columns)
                 row *= algorithm.radius * 10 ** rng.uniform(-1, 1) / np.linalg.norm(row)
             return [(algorithm.middle + side * algorithm.half * row)[None, :] for side in (1, -1)]
-        if algorithm.categories:
-            kinds = len(next(iter(algorithm.categories.values())))
-            return [np.full((1, columns), float(kind)) for kind in rng.integers(kinds, size=2)]
+        if len(kinds) == columns:
+            return [np.array([[float(rng.integers(kinds[at])) for at in range(columns)]]) for _ in range(2)]
         scale = 10 ** (rng.uniform(-1, 2) if rng.integers(8) else rng.uniform(-170, 150))
         rows = scale * rng.standard_t(3, size=(algorithm.rows_of_a_unit, columns))
         if rng.integers(2):  # as far from anybody else as can be: one column alone, or few
             rows = np.outer(rows[:, 0], rng.normal(size=columns) * (rng.random(columns) < 1 / columns))
-        return [rows, -rows]
+        pair = [rows, -rows]
+        for unit in pair:
+            for at, many in kinds.items():
+                unit[:, at] = rng.integers(many)
+        return pair
 
     return draw

@@ -68,11 +68,13 @@ class ColludingSite(Site):
 @dataclass
 class Heard:
     """What one site drew in one round: each draw by its name, in steps where there is a grid; the last one in the units
-    of the sum; and the first words of the key stream it was made of."""
+    of the sum; the first words of the key stream it was made of; and the order of its units, where they are
+    published."""
 
     draws: dict[str, NDArray[Any]] = field(default_factory=dict)
     own: Floats = field(default_factory=lambda: np.zeros(0))
     words: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    order: NDArray[np.intp] | None = None
 
 
 class _Overheard(Sampler):
@@ -94,7 +96,8 @@ class _Overheard(Sampler):
 
 def overhear(site: Site) -> list[Heard]:
     """From now on, what a site draws is written down, round by round."""
-    make, rounds = site._new_share, []
+    make = site._new_share
+    rounds: list[Heard] = []
 
     def listening(law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
         heard = Heard()
@@ -132,7 +135,14 @@ def overhear(site: Site) -> list[Heard]:
         share.noisy = noisy  # type: ignore[method-assign]
         return share
 
+    arrange = site._order
+
+    def arranged(plan: Plan, round: int, attempt: int) -> NDArray[np.intp]:
+        rounds[-1].order = arrange(plan, round, attempt)
+        return rounds[-1].order
+
     site._new_share = listening  # type: ignore[method-assign]  # this site's only
+    site._order = arranged  # type: ignore[method-assign]
     return rounds
 
 
@@ -181,5 +191,5 @@ def view(
             if isinstance(dealt, DrawSum) and not known:
                 known.append(np.asarray(dealt.total, dtype=np.float64) * draw_step(law))
             if reply.site not in names:
-                rows.append(np.asarray(reply.payload, dtype=np.float64) * (law.step or 1.0))
+                rows.append(np.asarray(reply.payload, dtype=np.float64).ravel() * (law.step or 1.0))
     return np.vstack([*rows, *known, *(row for share in shares for row in share.handed)])

@@ -8,12 +8,38 @@ from typing import Any
 
 import typer
 
-from zerosum.cli import accounts, audits, coordinators, figures, flares, ledgers, sites, studies, terminal
+from zerosum.cli import (
+    accounts,
+    audits,
+    coordinators,
+    describing,
+    figures,
+    flares,
+    keys,
+    ledgers,
+    results,
+    sites,
+    studies,
+    terminal,
+)
 from zerosum.cli.app import app
 from zerosum.errors import ZerosumError
 
 # importing them registers their commands
-__all__ = ["accounts", "audits", "coordinators", "figures", "flares", "ledgers", "main", "sites", "studies"]
+__all__ = [
+    "accounts",
+    "audits",
+    "coordinators",
+    "describing",
+    "figures",
+    "flares",
+    "keys",
+    "ledgers",
+    "main",
+    "results",
+    "sites",
+    "studies",
+]
 
 # typer's own base of all usage errors, wherever the installed version keeps it
 _UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -28,6 +54,8 @@ def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
         code = app(args=arguments, prog_name="zerosum", standalone_mode=False)
+        if code == 130:  # typer's word for Ctrl-C
+            raise KeyboardInterrupt
         return int(code or 0)
     except ZerosumError as error:
         return _fail(as_json, type(error).__name__, str(error), error.exit_code, error.detail)
@@ -37,8 +65,9 @@ def _run(arguments: list[str]) -> int:
             print(message)
             return 2
         return _fail(as_json, "UsageError", " ".join(message.split()), 2)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail(as_json, "Interrupted", "interrupted; what was spent stays spent", 130)
+    except (KeyboardInterrupt, typer.Abort) as stop:
+        said = getattr(stop.__cause__, "__notes__", [])
+        return _fail(as_json, "Interrupted", "; ".join(["interrupted", *said]), 130)
     except BrokenPipeError:
         return 0
 

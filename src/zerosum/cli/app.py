@@ -5,9 +5,12 @@ Tested in tests/cli/test_cli.py.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from zerosum.version import VERSION
 
 app = typer.Typer(
     help="One joint result from institutions that may not share records, under exactly accounted privacy.",
@@ -15,8 +18,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"zerosum {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 ledger_app = typer.Typer(help="A site's ledger: what was spent, and whether the record is sound.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
+results_app = typer.Typer(help="Results of studies that spent: listed, shown and written again, free.")
+app.add_typer(results_app, name="results")
 site_app = typer.Typer(help="A site as a process of its own, beside its data.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
 coordinator_app = typer.Typer(help="The coordinator, as a process of its own.", no_args_is_help=True)
@@ -24,4 +46,5 @@ app.add_typer(coordinator_app, name="coordinator")
 flare_app = typer.Typer(help="What NVIDIA FLARE is given, where it carries the messages.", no_args_is_help=True)
 app.add_typer(flare_app, name="flare")
 
+SiteOption = Annotated[Path, typer.Option("--site", help="The site's file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]

@@ -5,20 +5,26 @@ Tested in tests/cli/test_coordinators.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerosum.cli import terminal
+from zerosum.cli import logs, terminal
 from zerosum.cli.app import Json, coordinator_app
+from zerosum.cli.logs import LogJson
 from zerosum.errors import BadParameter
 from zerosum.kernel.names import visible
+from zerosum.protocol.progress import Progress
 from zerosum.report.record import read_plan
 
 if TYPE_CHECKING:
     from zerosum.report.record import Result
+
+StateOption = Annotated[Path, typer.Option("--state", help="The folder of the study.")]
 
 
 @coordinator_app.command("run")
@@ -30,27 +36,71 @@ def coordinator_run(
     plan: Annotated[Path | None, typer.Option(help="Run this plan, as it was approved.")] = None,
     seconds: Annotated[float, typer.Option(help="How long a site may take for a reply.")] = 600.0,
     wait: Annotated[float, typer.Option(help="How long to wait, in seconds, until every site has agreed.")] = 86400.0,
+    every: Annotated[float, typer.Option(help="How long until a site that has not agreed is asked again.")] = 2.0,
+    log_json: LogJson = False,
     json_: Json = False,
 ) -> None:
-    """Wait until every site has agreed, run the study, and write its result. Killed, it can be resumed."""
+    """Wait until every site has agreed, run the study, and write its result. Stopped or killed, it can be resumed."""
     from zerosum.study.coordinating import Settings, begin
 
-    if seconds <= 0 or wait <= 0:
-        raise BadParameter("--seconds and --wait must be positive")
+    if not all(0 < each < float("inf") for each in (seconds, wait, every)):
+        raise BadParameter("--seconds, --wait and --every must be positive")
     sites = dict(_parted(each) for each in site)
-    settings = Settings(study=study.absolute(), out=out.absolute(), sites=sites, seconds=seconds, wait=wait)
+    settings = Settings(
+        study=study.absolute(), out=out.absolute(), sites=sites, seconds=seconds, wait=wait, every=every
+    )
     chosen = begin(settings, state, None if plan is None else read_plan(plan))
-    terminal.err.print(f"plan {chosen.digest()}", soft_wrap=True)
-    _carry_on(state, json_)
+    logs.start(log_json)
+    logs.say("begun", f"plan {chosen.digest()}", plan=chosen.digest())
+    _carry_on(state, json_, log_json)
 
 
 @coordinator_app.command("resume")
-def coordinator_resume(
-    state: Annotated[Path, typer.Option(help="The folder of the study that was stopped.")],
+def coordinator_resume(state: StateOption, log_json: LogJson = False, json_: Json = False) -> None:
+    """Go on with a study that was stopped. What was released is not asked again, and nothing is spent twice."""
+    logs.start(log_json)
+    _carry_on(state, json_, log_json)
+
+
+@coordinator_app.command("leave-out")
+def coordinator_leave_out(
+    names: Annotated[list[str], typer.Argument(help="Sites that were lost before anything was asked.")],
+    state: StateOption,
+    job: Annotated[Path | None, typer.Option(help="A new folder for the job, where FLARE carries the study.")] = None,
+) -> None:
+    """Let a study go on without sites, as far as its plan allows (`absences`). Resume it afterwards."""
+    from zerosum.flare.jobs import write_job
+    from zerosum.study.coordinating import leave_out
+
+    if job is not None and job.exists():
+        raise BadParameter(f"{job} exists already; choose another place for the job")
+    plan = leave_out(state, names)
+    if job is not None:
+        write_job(job, state.absolute().name, len(plan.sites))
+    terminal.out.print(f"plan {plan.digest()}", soft_wrap=True)
+    left = ", ".join(visible(site.name) for site in plan.sites)
+    terminal.out.print(f"goes on with {left}: zerosum coordinator resume, or submit the new job", soft_wrap=True)
+
+
+@coordinator_app.command("health")
+def coordinator_health(
+    state: StateOption,
+    quiet: Annotated[float, typer.Option(help="For how many seconds nothing may move.")] = 3600.0,
     json_: Json = False,
 ) -> None:
-    """Go on with a study that was stopped. What was released is not asked again, and nothing is spent twice."""
-    _carry_on(state, json_)
+    """For monitors: exit code 0 if the study is over, just began, or is carried out and moves; 4 if not."""
+    from zerosum.study.status import check_status
+
+    record = check_status(state, quiet)
+    if json_:
+        terminal.print_json(record)
+        return
+    if "planned" not in record:
+        terminal.out.print("begun: no process has taken it up yet")
+        return
+    sites = ", ".join(f"{visible(name)}: {how}" for name, how in record["sites"].items())
+    how = record["ended"] or record["stage"]
+    terminal.out.print(f"{how}, {record['rounds']} of {record['planned']} rounds; {sites}", soft_wrap=True)
 
 
 def _parted(said: str) -> tuple[str, Path]:
@@ -60,14 +110,51 @@ def _parted(said: str) -> tuple[str, Path]:
     return name, Path(path).absolute()
 
 
-def _carry_on(state: Path, as_json: bool) -> None:
+class _Stopping:
+    """SIGTERM, or Ctrl-C, ends the process where the study can go on: at once while it waits for sites, after the round
+    that is under way once there are rounds. A second one ends it there and then."""
+
+    def __init__(self) -> None:
+        self._asked = self._busy = False
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        before = {each: signal.signal(each, self._signalled) for each in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    def _signalled(self, *_: object) -> None:
+        if self._asked or not self._busy:
+            raise KeyboardInterrupt
+        self._asked = True
+        logs.say("stopping", "asked to stop: the round that is under way is finished first")
+
+    def attended(self, sites: Mapping[str, str]) -> None:
+        logs.say("attendance", ", ".join(f"{visible(name)}: {how}" for name, how in sites.items()), sites=dict(sites))
+
+    def progressed(self, seen: Progress) -> None:
+        self._busy = True
+        if seen.stage == "round" and self._asked and seen.done < seen.planned:
+            raise KeyboardInterrupt
+
+
+def _carry_on(state: Path, as_json: bool, log_json: bool) -> None:
     from zerosum.study.coordinating import Settings, coordinate
 
-    def attend(sites: Mapping[str, str]) -> None:
-        terminal.err.print(", ".join(f"{visible(name)}: {how}" for name, how in sites.items()), soft_wrap=True)
+    stopping = _Stopping()
+    with stopping.heard(), terminal.observed() as shown:
 
-    with terminal.observed() as observer:
-        result: Result = coordinate(state, attend, observer)
+        def observe(seen: Progress) -> None:
+            if log_json:
+                logs.say("progress", f"{seen.stage}: {seen.done} of {seen.planned}", stage=seen.stage, site=seen.site)
+            else:
+                shown(seen)
+            stopping.progressed(seen)
+
+        result: Result = coordinate(state, stopping.attended, observe)
     out = Settings.load(state).out
     if as_json:
         terminal.print_json(result.as_record() | {"folder": str(out)})

@@ -25,14 +25,17 @@ def flare_job(
     plan: Annotated[Path | None, typer.Option(help="Run this plan, as it was approved.")] = None,
     seconds: Annotated[float, typer.Option(help="How long a site may take for a reply.")] = 600.0,
     wait: Annotated[float, typer.Option(help="How long to wait, in seconds, until every site has agreed.")] = 86400.0,
+    every: Annotated[float, typer.Option(help="How long until a site that has not agreed is asked again.")] = 2.0,
+    ping: Annotated[float, typer.Option(help="How long until a relay that says nothing is lost.")] = 2.0,
 ) -> None:
     """Begin a study on the FLARE server's machine, and write the job that carries it out, or goes on with it."""
     from zerosum.flare.jobs import write_job
     from zerosum.study.coordinating import Settings, begin
 
-    if seconds <= 0 or wait <= 0:
-        raise BadParameter("--seconds and --wait must be positive")
-    settings = Settings(study=study.absolute(), out=out.absolute(), seconds=seconds, wait=wait)
+    times = {"seconds": seconds, "wait": wait, "every": every, "ping": ping}
+    if not all(0 < each < float("inf") for each in times.values()):
+        raise BadParameter("--seconds, --wait, --every and --ping must be positive")
+    settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), **times})
     if job.exists():
         raise BadParameter(f"{job} exists already; choose another place for the job")
     chosen = begin(settings, state, None if plan is None else read_plan(plan))
@@ -53,14 +56,40 @@ def flare_harden(kit: Annotated[Path, typer.Argument(help="A FLARE kit, of a sit
 @app.command()
 def provision(
     study: Annotated[Path, typer.Argument(help="The study file (TOML), for its roster.")],
-    out: Annotated[Path, typer.Option(help="A new folder for the project and its kits.")],
-    server: Annotated[str, typer.Option(help="The FLARE server's host name, as sites reach it.")],
+    out: Annotated[Path, typer.Option(help="A folder for the project: a new one, or to approve more requests.")],
+    server: Annotated[str | None, typer.Option(help="The FLARE server's host name, as sites reach it.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The one port that it listens on.")] = 443,
     admin: Annotated[str, typer.Option(help="Who submits jobs, by e-mail address.")] = "lead@coordinator.org",
+    request: Annotated[list[Path] | None, typer.Option(help="What zerosum site request made at a site.")] = None,
+    ca_certificate: Annotated[Path | None, typer.Option(help="An authority of your own (PEM).")] = None,
+    ca_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="How long certificates are good.")] = 730,
 ) -> None:
-    """Make the FLARE kits of a roster: for the server, every site and the administrator, hardened."""
+    """A FLARE project of a study's roster: an authority, kits of the server and the administrator, and certificates for
+    the requests of sites, whose keys stay with them. Without requests every key is made here, for rehearsals."""
+    from zerosum.flare import certificates
     from zerosum.flare import provision as flare
     from zerosum.study import Study
 
-    kits = flare.provision(out, [site.name for site in Study.load(study).sites], server, port, admin)
-    terminal.out.print(f"written to {kits}: give every site its own, and keep no copy", soft_wrap=True)
+    roster = {site.name: site.identity for site in Study.load(study).sites}
+    if not request:
+        kits = flare.provision(out, list(roster), _given(server), port, admin)
+        terminal.out.print(f"written to {kits}: give every site its own, and keep no copy", soft_wrap=True)
+        terminal.err.print("a rehearsal: the TLS keys of all sites were made here; in earnest, give their --request")
+        return
+    if (ca_certificate is None) != (ca_key is None):
+        raise BadParameter("an authority of your own is a certificate and its key: --ca-certificate and --ca-key")
+    asked = [certificates.Request.read(path) for path in request]
+    own = None if ca_certificate is None or ca_key is None else (ca_certificate, ca_key)
+    if not out.exists():
+        certificates.found(out, _given(server), port, admin, days=days, ca=own)
+        terminal.out.print(f"kits of the server and of {admin}: {out / 'kits'}", soft_wrap=True)
+    for each in asked:
+        terminal.out.print(f"send back {certificates.approve(out, roster, each, days=days)}", soft_wrap=True)
+    terminal.out.print(f"tell every site by another way: --fingerprint {certificates.fingerprint(out)}", soft_wrap=True)
+
+
+def _given(server: str | None) -> str:
+    if server is None:
+        raise BadParameter("--server is the host name of the FLARE server, as sites reach it")
+    return server

@@ -1,86 +1,123 @@
 """What was spent, and whether the record is sound.
 
-Tested in tests/cli/test_cli.py.
+Tested in tests/cli/test_ledgers.py.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import csv
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, ledger_app
-from zerosum.errors import BadInput, CheckFailed, LedgerRefused
+from zerosum.errors import BadInput, BadParameter, CheckFailed, LedgerRefused
+
+if TYPE_CHECKING:
+    from zerosum.site.account import Cap
 
 _DOUBTED = (
     "Some entries were charged by Zerosum 0.1 under a guarantee that did not hold, or may not have held: they count as "
     "they were charged, and may have cost more. Functions of a site's own, clips below 1e-15 and the scheme "
     "cape-helper may have cost more too, which a ledger cannot tell; the changelog says why, under 'Privacy'."
 )
+_UNWITNESSED = "its counter is not here, so nobody can tell whether this is the newest copy"
+_GONE = (
+    "kept results were charged to it, and it is gone: bring back its newest copy, unless it was made to be thrown away"
+)
+_FIELDS = (
+    *("ledger", "population", "number", "recorded", "study", "user", "algorithm", "columns", "statistic", "round"),
+    *("attempt", "steps", "drawn", "charged_mu", "public_digest", "plan"),
+)
+
+Policy = Annotated[Path | None, typer.Option(help="The policy that names the ledger, its counter and the cap.")]
+CounterOption = Annotated[Path | None, typer.Option(help="The ledger's counter, where it is not beside it.")]
+
+
+@dataclass(frozen=True)
+class _Place:
+    path: Path
+    counter: Path | None = None
+    cap: Cap | None = None
 
 
 @ledger_app.command("show")
 def ledger_show(
-    path: Annotated[Path | None, typer.Argument(help="A ledger file; without one, list those of this user.")] = None,
-    delta: Annotated[float, typer.Option(help="The delta at which the total epsilon is stated.")] = 1e-5,
+    path: Annotated[
+        Path | None, typer.Argument(help="A ledger file; without one, those this user has spent on.")
+    ] = None,
+    policy: Policy = None,
+    counter: CounterOption = None,
+    delta: Annotated[float | None, typer.Option(help="Where epsilon is stated; by default at the cap's delta.")] = None,
+    csv_: Annotated[bool, typer.Option("--csv", help="Print the entries as CSV.")] = False,
     json_: Json = False,
 ) -> None:
-    """What a population has spent so far."""
+    """Who asked what, when, of which columns, what it cost, and what is left under the cap."""
+    from zerosum.kernel.amounts import check_delta
     from zerosum.site.ledger import Ledger
+    from zerosum.site.statement import statement
 
-    paths = [path] if path is not None else _ledgers()
+    if csv_ and json_:
+        raise BadParameter("--csv or --json, not both")
+    if delta is not None:
+        check_delta(delta)
     records = []
-    for file in paths:
-        with Ledger.inspect(file) as ledger:
-            doubts, drawn = ledger.doubts(), Counter(step.reservation for step in ledger.draws())
-            records.append(
-                {
-                    "ledger": str(file),
-                    "account": asdict(ledger.account),
-                    "epsilon": ledger.epsilon(delta),
-                    "delta": delta,
-                    "mu": ledger.mu,
-                    "warning": _DOUBTED if any(doubts) else None,
-                    "entries": [
-                        asdict(entry) | {"guarantee": doubt, "drawn": 1 + drawn[entry.number]}
-                        for entry, doubt in zip(ledger.entries(), doubts, strict=True)
-                    ],
-                }
-            )
-    if json_:
-        terminal.print_json(records if path is None else records[0])
-        return
-    if not records:
-        terminal.out.print("no ledgers yet")
-    for record in records:
-        terminal.show_ledger(record)
+    for place in _places(path, policy, counter):
+        with Ledger.inspect(place.path, counter=place.counter) as ledger:
+            record = statement(ledger, place.cap, delta)
+        records.append(record | {"warning": _DOUBTED if record.pop("doubted") else None})
+    if csv_:
+        _write_csv(records)
+    elif json_:
+        terminal.print_json(records if path is None and policy is None else records[0])
+    else:
+        gone = _gone() if path is None and policy is None else []
+        if not records and not gone:
+            terminal.out.print("no ledgers yet")
+        for record in records:
+            terminal.show_ledger(record)
+            if record["newest"] is None:
+                terminal.out.print(f"{record['ledger']}: {_UNWITNESSED}.", soft_wrap=True)
+        for lost in gone:
+            terminal.out.print(f"{lost}: {_GONE}.", soft_wrap=True)
 
 
 @ledger_app.command("verify")
 def ledger_verify(
-    path: Annotated[Path | None, typer.Argument(help="A ledger file; without one, all of this user's.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(help="A ledger file; without one, those this user has spent on.")
+    ] = None,
+    policy: Policy = None,
+    counter: CounterOption = None,
     json_: Json = False,
 ) -> None:
     """Check a ledger's hash chain and its counter."""
     from zerosum.site.ledger import Ledger
 
-    checked = []
-    for file in [path] if path is not None else _ledgers():
-        if not file.exists():
-            raise BadInput(f"there is no ledger {file}")
-        with _checking(), Ledger.inspect(file) as ledger:
-            checked.append({"ledger": str(file), "entries": ledger.verify(), "sound": True})
+    checked: list[dict[str, Any]] = []
+    for place in _places(path, policy, counter):
+        if not place.path.exists():
+            raise BadInput(f"there is no ledger {place.path}")
+        with _checking(), Ledger.inspect(place.path, counter=place.counter) as ledger:
+            note = _UNWITNESSED if ledger.unwitnessed else None
+            checked.append({"ledger": str(place.path), "entries": ledger.verify(), "sound": True, "note": note})
+    if path is None and policy is None:
+        checked += [{"ledger": str(lost), "entries": None, "sound": False, "note": _GONE} for lost in _gone()]
     if json_:
-        terminal.print_json(checked if path is None else checked[0])
+        terminal.print_json(checked if path is None and policy is None else checked[0])
         return
     for line in checked:
-        terminal.out.print(f"{line['ledger']}: sound, {line['entries']} entries")
+        if not line["sound"]:
+            terminal.out.print(f"{line['ledger']}: {line['note']}", soft_wrap=True)
+            continue
+        note = f"; {line['note']}" if line["note"] else ""
+        terminal.out.print(f"{line['ledger']}: sound, {line['entries']} entries{note}", soft_wrap=True)
 
 
 @contextmanager
@@ -92,7 +129,45 @@ def _checking() -> Iterator[None]:
         raise CheckFailed(str(error)) from error
 
 
-def _ledgers() -> list[Path]:
-    from zerosum.site.policy import ledger_folder
+def _places(path: Path | None, policy: Path | None, counter: Path | None) -> list[_Place]:
+    """The ledgers that are meant: a file, a policy's, or all that this user has spent on, wherever they lie."""
+    from zerosum.site.policy import Policy, ledger_folder
 
-    return sorted(ledger_folder().glob("*.sqlite"))
+    if policy is not None:
+        said = Policy.load(policy)
+        return [_Place(path or said.ledger_path, counter or said.counter_path, said.cap)]
+    if path is not None:
+        return [_Place(path, counter)]
+    if counter is not None:
+        raise BadParameter("--counter is of one ledger: name that too")
+    from zerosum.study.kept import charged_ledgers
+
+    known = {place.resolve(): _Place(place) for place in sorted(ledger_folder().glob("*.sqlite"))}
+    for place, its_counter in charged_ledgers():
+        known.setdefault(place.resolve(), _Place(place, its_counter))
+    return list(known.values())
+
+
+def _gone() -> list[Path]:
+    from zerosum.study.kept import missing_ledgers
+
+    return missing_ledgers()
+
+
+def _write_csv(records: list[dict[str, Any]]) -> None:
+    """One line an entry."""
+    writer = csv.DictWriter(sys.stdout, _FIELDS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        asked = {line["study"]: line["asked"] for line in record["studies"]}
+        for entry in record["entries"]:
+            words = asked[entry["spend"]["study"]]
+            told = entry["spend"] | entry | {key: words.get(key, "") for key in ("user", "algorithm", "public_digest")}
+            columns = ";".join(words.get("columns", []))
+            account = {"ledger": record["ledger"], "population": record["account"]["population"]}
+            writer.writerow({key: _safe(value) for key, value in (told | account | {"columns": columns}).items()})
+
+
+def _safe(value: Any) -> Any:
+    """Text that a spreadsheet does not take for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from zerosum.cli import terminal
-from zerosum.cli.app import Json, site_app
+from zerosum.cli import logs, terminal
+from zerosum.cli.app import Json, SiteOption, site_app
+from zerosum.cli.logs import LogJson
 from zerosum.errors import CheckFailed, ZerosumError
 from zerosum.kernel.names import check_name, visible
 from zerosum.report.record import privacy_report, read_plan, write_whole
-
-SiteOption = Annotated[Path, typer.Option("--site", help="The site's file.")]
 
 _TEMPLATE = """\
 # A site of Zerosum. Paths start from the folder of this file. docs/deployment.md explains every entry.
@@ -28,7 +30,8 @@ data = "data.csv"           # .csv, .csv.gz, .parquet, .npy, .npz, or a folder o
 # unit_column = "patient"   # rows with the same label here are one person's
 identity = "identity.key"   # the private key that this site signs with: it never leaves
 state = "state"             # the socket, consents and the audit log; its owner's alone
-# files = ["mask.nii.gz"]   # public files that studies stand on
+# files = ["mask.nii.gz"]   # public files that studies stand on: masks, atlases, vocabularies
+# kit = "kit"               # of NVIDIA FLARE, whose certificate `zerosum site health` looks after
 
 [consent]
 automatic = false           # true: plans that fit the policy need no steward
@@ -49,12 +52,16 @@ data = "private"            # or "public", "synthetic"
 ledger = "state/ledger.sqlite"
 # counter = "/another/disk/ledger.counter"
 # [policy.roster]           # the only sites to join with, and their identities
-# east = "64 digits in hex"
+# east = "64 digits in hex" # or several, while a key is being replaced
 
 [limits]
 frame_bytes = 268435456     # a larger frame is refused
 seconds = 600.0             # until a connection that says nothing is closed
-studies = 8                 # at once
+connections = 64            # at once
+studies = 8                 # at once; one more waits
+hold_seconds = 172800.0     # how long budget is held back for a study that says nothing
+settle_seconds = 600.0      # and after its last round, for attempts that are left
+metrics_seconds = 10.0      # between two writes of state/metrics.json
 """
 
 
@@ -80,64 +87,94 @@ def site_init(
 
 
 @site_app.command("run")
-def site_run(file: Annotated[Path, typer.Argument(help="The site's file.")] = Path("site.toml")) -> None:
-    """Serve studies until SIGTERM. Nothing leaves that the policy, the steward and the ledger do not allow."""
+def site_run(
+    file: Annotated[Path, typer.Argument(help="The site's file.")] = Path("site.toml"), log_json: LogJson = False
+) -> None:
+    """Serve studies until SIGTERM. Nothing leaves that the policy, the steward and the ledger do not allow.
+
+    On a terminal, plans that wait for the steward are asked about there.
+    """
+    from zerosum.cli.asking import Asking
     from zerosum.site.audit_log import AuditLog
-    from zerosum.site.consents import Consents
+    from zerosum.site.consents import Consents, Decision
+    from zerosum.site.metrics import Metrics
     from zerosum.site.server import Server, only_one
     from zerosum.site.service import Service
     from zerosum.study import SiteFile
     from zerosum.study.site_data import load_for
 
     site = SiteFile.load(file)
-    policy, identity, log = site.own_policy(), site.keep_identity(), AuditLog(site.audit_log)
-    with only_one(site.state_folder):
+    policy, identity, limits = site.own_policy(), site.keep_identity(), site.limits
+    logs.start(log_json)
+    log = AuditLog(site.audit_log, lambda line: logs.say(**line))
+    consents = Consents(site.state_folder, automatic=site.consent.automatic)
+
+    def decide(digest: str, decision: Decision) -> None:
+        consents.decide(digest, decision)
+        log.write("decided", f"the steward {decision} the plan {digest}, on the terminal")
+
+    with only_one(site.state_folder), ExitStack() as stack:
         service = Service(
             site.name,
             policy,
             identity,
             lambda plan: load_for(plan, site),
-            Consents(site.state_folder, automatic=site.consent.automatic),
+            consents,
             log,
-            most_studies=site.limits.studies,
+            most_studies=limits.studies,
+            hold=limits.hold_seconds,
+            settle=limits.settle_seconds,
+            former=site.former_identities(),
         )
-        server = Server(site.socket, service, frame_bytes=site.limits.frame_bytes, seconds=site.limits.seconds)
+        stack.callback(service.close)
+        server = Server(
+            site.socket,
+            service,
+            frame_bytes=limits.frame_bytes,
+            seconds=limits.seconds,
+            connections=limits.connections,
+        )
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda *_: server.stop())
         log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
-        terminal.err.print(f"site {visible(site.name)} serves at {site.socket}", soft_wrap=True)
+        logs.say("serving", f"site {site.name!r} serves at {site.socket}")
+        stack.enter_context(Metrics(site.state_folder, service, consents, every=limits.metrics_seconds))
+        if sys.stdin is not None and sys.stdin.isatty() and not consents.automatic:
+            stack.enter_context(Asking(consents, decide))
         server.serve()
-        service.close()
         log.write("stopped", f"site {site.name!r} was asked to stop, and did")
 
 
 @site_app.command("approve")
 def site_approve(
-    digest: Annotated[str, typer.Argument(help="Of the plan, or its first digits.")],
+    plan: Annotated[str, typer.Argument(help="A plan's file, or its digest, or of one that waits the first digits.")],
     site: SiteOption = Path("site.toml"),
 ) -> None:
     """Let this site take part in the study of one plan."""
-    _decide(site, digest, approve=True)
+    _decide(site, plan, approve=True)
 
 
 @site_app.command("refuse")
 def site_refuse(
-    digest: Annotated[str, typer.Argument(help="Of the plan, or its first digits.")],
+    plan: Annotated[str, typer.Argument(help="A plan's file, or its digest, or of one that waits the first digits.")],
     site: SiteOption = Path("site.toml"),
 ) -> None:
     """Refuse the study of one plan, at once, even in its middle; what was spent stays spent."""
-    _decide(site, digest, approve=False)
+    _decide(site, plan, approve=False)
 
 
-def _decide(path: Path, digest: str, *, approve: bool) -> None:
+def _decide(path: Path, plan: str, *, approve: bool) -> None:
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.consents import Consents
     from zerosum.study import SiteFile
 
     site = SiteFile.load(path)
     consents = Consents(site.state_folder)
-    whole = consents.find(digest)
+    read = read_plan(Path(plan)) if Path(plan).is_file() else None
+    whole = consents.find(plan) if read is None else read.digest()
     consents.decide(whole, "approved" if approve else "refused")
+    if approve and read is not None:
+        consents.remember(read)
     words = f"the steward {'approved' if approve else 'refused'} the plan {whole}"
     AuditLog(site.audit_log).write("decided", words)
     terminal.out.print(words, soft_wrap=True)
@@ -228,22 +265,50 @@ def site_dry_run(
 
 
 @site_app.command("health")
-def site_health(site: SiteOption = Path("site.toml"), json_: Json = False) -> None:
-    """For monitors: exit code 0 if the site answers and its ledger is sound, 4 if not."""
+def site_health(
+    site: SiteOption = Path("site.toml"),
+    seconds: Annotated[float, typer.Option(help="How long the site may take for an answer.")] = 5.0,
+    json_: Json = False,
+) -> None:
+    """For monitors: exit code 0 if the site answers, its ledger is sound and its certificate is good, 4 if not."""
     from zerosum.protocol.stream import alive
+    from zerosum.site import metrics
     from zerosum.site.ledger import Ledger
     from zerosum.study import SiteFile
 
     loaded = SiteFile.load(site)
     policy = loaded.own_policy()
-    if not alive(loaded.socket, 5.0):
+    if not alive(loaded.socket, seconds):
         raise CheckFailed(f"the site {loaded.name!r} does not answer at {loaded.socket}")
     try:
         with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
-            entries = len(ledger.entries())
+            entries, spent = len(ledger.entries()), ledger.epsilon(policy.delta)
+        record = metrics.read(loaded.state_folder)
+        days = _certified_days(loaded.folder / loaded.kit) if loaded.kit is not None else None
     except ZerosumError as error:
         raise CheckFailed(str(error)) from error
+    if days is not None and days < 0:
+        raise CheckFailed(f"the certificate of the site {loaded.name!r} has run out: zerosum site request")
     if json_:
-        terminal.print_json({"site": loaded.name, "serves": True, "ledger": "sound", "releases": entries})
+        terminal.print_json(
+            {
+                "site": loaded.name,
+                "serves": True,
+                "ledger": "sound",
+                "releases": entries,
+                "spent": spent,
+                "cap": policy.epsilon,
+                "certificate_days": days,
+                "metrics": record,
+            }
+        )
         return
     terminal.out.print(f"{visible(loaded.name)} answers; its ledger is sound, with {entries} releases")
+    if days is not None:
+        terminal.out.print(f"its certificate is good for {days} days")
+
+
+def _certified_days(kit: Path) -> int:
+    from zerosum.flare.certificates import expires
+
+    return (expires(kit) - datetime.now(UTC)).days

@@ -14,10 +14,9 @@ from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
-from zerosum.errors import BadParameter
+from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed
 from zerosum.protocol.progress import Progress
-from zerosum.report.coefficients import CoefficientTable
-from zerosum.report.record import check_target, finite, privacy_report, read_plan, versions, write_whole
+from zerosum.report.record import finite, privacy_report, read_plan, try_target, versions, write_whole
 
 
 @app.command()
@@ -80,17 +79,55 @@ def plan(
 
     loaded = Study.load(study)
     planned = loaded.plan()
+    refusals = list(loaded.refusals(planned))
+    for refusal in refusals:
+        if isinstance(refusal, BudgetExceeded):
+            raise refusal
     report, describe = privacy_report(planned), resolve(loaded.build_algorithm(), planned).describe
     if out is not None:
         write_whole(out, planned.to_json())
     if json_:
-        terminal.print_json(report.as_record() | {"describe": describe})
+        terminal.print_json(report.as_record() | {"describe": describe, "refusals": [str(each) for each in refusals]})
         return
     if describe:
         terminal.titled(report.algorithm, f": {describe}")
     terminal.show_report(report)
+    terminal.show_warnings([f"it would be refused: {each}" for each in refusals])
     if out is not None:
         terminal.out.print(f"\nwritten to {out}, digest {planned.digest()}")
+
+
+@app.command()
+def check(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    site: Annotated[
+        list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Look for everything that would stop a study at a site or spoil it. Spends nothing; for the site's own steward."""
+    from zerosum.study import SiteFile, Study
+    from zerosum.study.checking import check_study
+
+    loaded = Study.load(study)
+    if site:
+        loaded = loaded.with_sites([SiteFile.load(path) for path in site])
+    with terminal.observed() as observer:
+        found = check_study(loaded, observer)
+    rehearsal = len(found) > 1
+    if json_:
+        terminal.print_json({"rehearsal": rehearsal, "sites": [each.as_record() for each in found]})
+    else:
+        if rehearsal:
+            terminal.out.print(
+                "A rehearsal: the private parts of several sites are here. In earnest each site checks its own, with "
+                "'zerosum check STUDY --site FILE', and tells nobody.",
+                soft_wrap=True,
+            )
+        for each in found:
+            terminal.show_check(each.as_record())
+    if any(each.faults for each in found):
+        raise typer.Exit(CheckFailed.exit_code)
 
 
 @app.command()
@@ -110,7 +147,7 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
-    from zerosum.study import SiteFile, Study
+    from zerosum.study import SiteFile, Study, resolve, room_of
 
     loaded = Study.load(study)
     if site:
@@ -118,23 +155,25 @@ def run(
     approved = None if plan is None else read_plan(plan)
     if digest is not None and (approved is None or approved.proposal_digest != digest):
         raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")
-    check_target(out)
-    with terminal.observed() as observer:
-        result = loaded.run(observer, approved, checkpoint)
-        observer(Progress("writing", 0, 1))
-        result.write(out)
-        maps = loaded.write_maps(result, out)
-        observer(Progress("writing", 1, 1))
-    if json_:
-        terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
-        return
-    if "pooled_std" in result.estimate:
-        terminal.show_coefficients(CoefficientTable.of(result.estimate))
-    else:
-        for name, quantity in result.estimate.items():
-            terminal.titled(name, f": {terminal.short(quantity.tolist())}")
-    terminal.show_report(result.report)
-    terminal.out.print(f"\nwritten to {out}")
+    try_target(out, room_of(approved or loaded.plan()))
+    with terminal.interruptible() as over:
+        with terminal.observed() as observer:
+            result = loaded.run(observer, approved, checkpoint)
+            over.append(result.kept)
+            observer(Progress("writing", 0, 1))
+            with terminal.kept_anyway(result.kept):
+                result.write(out)
+                maps = loaded.write_maps(result, out)
+            observer(Progress("writing", 1, 1))
+        if json_:
+            terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
+            return
+        if describe := resolve(loaded.build_algorithm(), approved or loaded.plan()).describe:
+            terminal.titled(result.report.algorithm, f": {describe}")
+        terminal.show_result(result.estimate, result.as_record())
+        terminal.show_warnings(result.warnings)
+        terminal.show_report(result.report)
+        terminal.out.print(f"\nwritten to {out}{f', kept as {result.kept}' if result.kept else ''}")
 
 
 @app.command()

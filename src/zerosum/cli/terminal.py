@@ -9,7 +9,7 @@ Tested in tests/cli/test_cli.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,11 +18,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
+from zerosum.errors import BadInput, Interrupted, ZerosumError
 from zerosum.kernel.names import visible
+from zerosum.kernel.quantity import Quantity
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import PrivacyReport, finite
+from zerosum.report.sheets import Sheet, sheets_of
 
 _STAGES = {
     "loading": "loading data",
@@ -32,6 +35,8 @@ _STAGES = {
     "round": "rounds",
     "writing": "writing",
 }
+
+_LINES = 100  # of a table; longer estimates are for files
 
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -66,6 +71,34 @@ def observed() -> Iterator[Observer]:
         yield follow
 
 
+@contextmanager
+def interruptible() -> Iterator[list[str]]:
+    """Ctrl-C ends with what was spent. A study that is over puts the id of its result into the list."""
+    kept: list[str] = []
+    try:
+        yield kept
+    except KeyboardInterrupt as stop:
+        said = getattr(stop, "__notes__", None) or ["nothing was spent"]
+        if kept:
+            said = ["the study was over", *(_again(id) for id in kept if id)]
+        raise Interrupted("; ".join(["interrupted", *said])) from stop
+
+
+def _again(id: str) -> str:
+    return f"the result is kept, and 'zerosum results export {id} --out FOLDER' writes it, free"
+
+
+@contextmanager
+def kept_anyway(id: str) -> Iterator[None]:
+    """What cannot be written where it was asked for is still kept, and whoever asked is told where."""
+    try:
+        yield
+    except (ZerosumError, OSError) as error:
+        if not id:
+            raise
+        raise BadInput(f"{error}; {_again(id)}") from error
+
+
 def titled(title: str, rest: str) -> None:
     """A line that begins in bold."""
     out.print(Text.assemble((title, "bold"), rest))
@@ -81,11 +114,84 @@ def short(value: Any) -> str:
     if isinstance(value, list):
         shown = ", ".join(short(item) for item in value[:10])
         return f"[{shown}{', ...' if len(value) > 10 else ''}]"
-    return f"{value:.6g}"
+    return "" if value is None else f"{value:.6g}"
+
+
+def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> None:
+    """A result as a table of its own kind where there is one, else by name; the record is that of the same result."""
+    if "pooled_std" in estimate:
+        show_coefficients(CoefficientTable.of(estimate))
+    elif sheets := sheets_of(estimate):
+        show_sheets(sheets)
+    else:
+        show_estimate(record)
+
+
+def show_estimate(record: dict[str, Any]) -> None:
+    """A result's estimates by name: what has a place for every column, one column a line; the rest below."""
+    estimate, told = record["estimate"], record["quantities"]
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for name, quantity in told.items():
+        if len(quantity["axes"]) == 1 and len(quantity["axes"][0]["labels"]) <= _LINES:
+            tables.setdefault(_places(quantity["axes"][0]), []).append(name)
+    bounds = _ranges(record["privacy"]["question"])
+    plain = {shown: a for each in told.values() for axis in each["axes"] for shown, a in _shown(axis)}
+    ranges = {shown: bounds[a] for shown, a in plain.items() if a in bounds}
+    for (axis, *labels), names in tables.items():
+        known = axis == "column" and any(label in ranges for label in labels)
+        table = Table(axis, *names, *(["range"] if known else []))
+        for at, label in enumerate(labels):
+            cells = [short(estimate[name][at]) for name in names]
+            table.add_row(visible(label), *cells, *([ranges.get(label, "")] if known else []))
+        out.print(table)
+    for name, quantity in told.items():
+        if not any(name in names for names in tables.values()):
+            of = " by ".join(axis["name"] for axis in quantity["axes"])
+            titled(name, f"{f' ({of})' if of else ''}: {short(estimate[name])}")
+            if quantity["axes"] and len(quantity["axes"][-1]["labels"]) <= _LINES:
+                out.print("  " + ", ".join(map(visible, _places(quantity["axes"][-1])[1:])), style="dim")
+
+
+def show_warnings(sentences: Sequence[str]) -> None:
+    """What the releases themselves say about the question."""
+    for sentence in sentences:
+        out.print(Text.assemble(("warning: ", "bold"), visible(sentence)), soft_wrap=True)
+
+
+def _places(axis: dict[str, Any]) -> tuple[str, ...]:
+    """What runs along an axis and the name of each place, with what it is measured in."""
+    return axis["name"], *(shown for shown, _ in _shown(axis))
+
+
+def _shown(axis: dict[str, Any]) -> list[tuple[str, str]]:
+    units = axis.get("units") or [""] * len(axis["labels"])
+    return [(f"{a} ({u})" if u else a, a) for a, u in zip(axis["labels"], units, strict=True)]
+
+
+def _ranges(question: dict[str, Any]) -> dict[str, str]:
+    """The public range of every column, where there is one."""
+    lower, upper = (question["parameters"].get(name) for name in ("lower", "upper"))
+    columns = question["columns"]
+    if not (isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == len(columns)):
+        return {}
+    return {name: f"{short(a)} to {short(b)}" for name, a, b in zip(columns, lower, upper, strict=True)}
+
+
+def show_check(record: dict[str, Any]) -> None:
+    """What was found at one site."""
+    units = "" if record["units"] is None else f", {record['units']} units"
+    verdict = "it would not run" if record["faults"] else "it would run"
+    left = "" if record["left"] is None else f"; afterwards one more study may cost epsilon {record['left']:.4f}"
+    titled(visible(record["site"]), f": {verdict}{units}{left}")
+    for kind in ("faults", "warnings"):
+        for sentence in record[kind]:
+            out.print(
+                Text.assemble((f"  {kind[:-1]}: ", "bold red" if kind == "faults" else "bold"), visible(sentence))
+            )
 
 
 def show_report(report: PrivacyReport) -> None:
-    table = Table("release", "numbers", "sensitivity", "share of mu²", "noise of the sum", "mu")
+    table = Table("release", "numbers", "sensitivity", "share of mu²", "noise", "mu")
     for line in report.releases:
         cells = (
             f"{line.size}",
@@ -123,12 +229,45 @@ def show_coefficients(coefficients: CoefficientTable) -> None:
     out.print(table)
 
 
+def show_sheets(sheets: Iterable[Sheet]) -> None:
+    """Tables that fit 80 columns, as they are: a narrower terminal breaks their lines."""
+    for sheet in sheets:
+        title, *lines = str(sheet).splitlines()
+        titled(title, "")
+        out.print("\n".join(lines), soft_wrap=True)
+        out.print()
+
+
+def _asked_columns(asked: dict[str, Any]) -> str:
+    """The columns of a study, with their ranges."""
+    names, bounds = asked.get("columns", []), asked.get("bounds", {})
+    if asked.get("n_columns", 0) > len(names):
+        return f"{names[0]} ... {names[-1]} ({asked['n_columns']})"
+    ranges = _ranges({"columns": names, "parameters": bounds})
+    return ", ".join(f"{name} ({ranges[name]})" if name in ranges else name for name in names)
+
+
 def show_ledger(record: dict[str, Any]) -> None:
-    population = visible(record["account"]["population"])
+    population, cap = visible(record["account"]["population"]), record["cap"]
     title = f"{population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
+    if cap is not None:
+        at = "" if cap["delta"] == record["delta"] else f" at delta {cap['delta']:g}"
+        title += f"; under the cap of {cap['epsilon']:g}{at} one more study may cost {record['left']:.4f}"
+    studies = Table("study", Column("when (UTC)", no_wrap=True), "who", "asked", "columns", "epsilon", title=title)
+    for line in record["studies"]:
+        asked = line["asked"]
+        studies.add_row(
+            visible(line["study"]),
+            line["first"][:16].replace("T", " "),
+            visible(asked.get("user", "")),
+            asked.get("algorithm", ", ".join(line["statistics"])),
+            visible(_asked_columns(asked)),
+            f"{line['epsilon']:.4f}",
+        )
+    out.print(studies)
     doubted = ["guarantee"] if record["warning"] else []
     headings = ("study", "round", "statistic", "mu", "steps", *doubted)
-    table = Table("#", Column("recorded", no_wrap=True), *headings, title=title)
+    table = Table("#", Column("recorded", no_wrap=True), *headings)
     for entry in record["entries"]:
         spend = entry["spend"]
         table.add_row(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.coordinator.journal import Journal
 from zerosum.coordinator.mixing import Mixer, noise_std
-from zerosum.coordinator.secure import SecureSums
+from zerosum.coordinator.secure import SecureSums, sound
 from zerosum.engines.base import Engine
 from zerosum.errors import Abandoned, BadInput, BadMessage, NotAgreed, OutsidePlan, Refused
 from zerosum.kernel.plan import Plan
@@ -19,7 +20,7 @@ from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Requ
 from zerosum.kernel.schemes import NoiseMechanism
 from zerosum.kernel.statistic import Adjacency
 from zerosum.noise.sampler import Sampler, derive
-from zerosum.protocol.codec import decode_reply, encode
+from zerosum.protocol.codec import Frame, decode_reply, encode
 from zerosum.protocol.messages import (
     Consent,
     Contribute,
@@ -61,8 +62,9 @@ def conduct(
     thrown into the program as `Abandoned`: one that catches it goes on with its next planned release, any other ends
     the study. What was spent stays spent either way.
 
-    With a journal, the program is first given what is written there, and sites are asked from where it ends: a round
-    that was under way is tried again as the next attempt. A study that is over asks nobody.
+    With a journal, the program is first given what is written there, and sites are asked from where it ends. A round
+    that was under way goes on where its sum is masked and all sites have their keys still, which say again what they
+    said; else it is tried again as the next attempt. A study that is over asks nobody.
     """
     if journal is not None and journal.plan.digest() != plan.digest():
         raise Refused(f"the journal {journal.path} is of another plan")
@@ -101,6 +103,7 @@ class _Coordinator:
     def __init__(self, plan: Plan, engine: Engine, observer: Observer, journal: Journal | None) -> None:
         self._plan, self._engine, self._observer, self._journal = plan, engine, observer, journal
         self._agreed = False
+        self._continued = False  # under the keys that the sites had before this process
         self._extra = 0 if journal is None else journal.extra  # attempts beyond the first, in the whole study
         self._index = {site.name: s for s, site in enumerate(plan.sites)}
         self._units: dict[str, int] = {}
@@ -117,8 +120,25 @@ class _Coordinator:
 
     def _propose(self) -> None:
         """Every site must agree before any contributes; one refusal ends the study, with nothing released."""
+        kept = None if self._journal is None else self._journal.session
+        self._consent(keep=kept is not None)
+        if self._secure is None:
+            return
+        self._observer(Progress("set-up", 0, 1))
+        session = self._secure.advertised()
+        self._continued = session == kept
+        if kept is not None and not self._continued:  # somebody restarted: new keys for everybody
+            self._consent(keep=False)
+            self._secure = SecureSums(self._plan, self._exchange)
+            session = self._secure.advertised()
+        self._secure.set_up()
+        if self._journal is not None:
+            self._journal.set_up(session)
+        self._observer(Progress("set-up", 1, 1))
+
+    def _consent(self, *, keep: bool) -> None:
         lost, agreed = [], 0
-        for reply in self._exchange(dict.fromkeys(self._index, Propose(self._plan))):
+        for reply in self._exchange(dict.fromkeys(self._index, Propose(self._plan, keep))):
             if isinstance(reply, Consent):
                 agreed += 1
                 self._count(reply)
@@ -127,10 +147,6 @@ class _Coordinator:
                 lost.append(reply.site)
         if lost:
             raise Abandoned(f"no answer from {_names(lost)}; the study did not start and nothing was released")
-        if self._secure is not None:
-            self._observer(Progress("set-up", 0, 1))
-            self._secure.set_up()
-            self._observer(Progress("set-up", 1, 1))
 
     def _count(self, consent: Consent) -> None:
         """A site's number of units, where that is public, as it was declared."""
@@ -156,20 +172,28 @@ class _Coordinator:
                 f"the program asks for {asked!r} with share {request.share:g}, or for another kind of request"
             )
         try:
-            again = self._journal is not None and self._journal.in_flight(round)
             try:
-                return self._attempt(round, self._next(again), request)
+                return self._attempt(round, self._first(round), request)
             except Abandoned:
                 if self._extra >= plan.attempts:
                     raise
-            return self._attempt(round, self._next(True), request)
+            return self._attempt(round, self._next(), request)
         except Abandoned as loss:
             raise Abandoned(f"round {round + 1} was abandoned: {loss}; what was spent stays spent") from None
 
-    def _next(self, again: bool) -> int:
-        """The attempt under which a round is asked; those beyond the first are numbered through the whole study."""
-        if not again:
+    def _first(self, round: int) -> int:
+        """The attempt under which a round is asked first. One that was under way goes on where sites have their keys
+        still, and say again what they said; else it takes another."""
+        journal = self._journal
+        if journal is None or not journal.in_flight(round):
             return 0
+        masked = self._plan.law(round).mechanism is NoiseMechanism.MASKED
+        if self._continued and masked and journal.same_keys(round):
+            return journal.attempt(round)
+        return self._next()
+
+    def _next(self) -> int:
+        """Another attempt; they are numbered through the whole study."""
         if self._extra >= self._plan.attempts:
             raise Abandoned("it was under way when the study was stopped, and the plan has no attempt left")
         self._extra += 1
@@ -207,9 +231,7 @@ class _Coordinator:
                 shape = self._units[reply.site], plan.release(round).size
                 factor = float(law.factor[self._index[reply.site]])
                 if reply.payload.shape != shape or not np.all(np.isfinite(reply.payload)):
-                    raise BadInput(
-                        f"a publication of site {reply.site!r} must be {shape[0]} rows of {shape[1]} numbers"
-                    )
+                    continue  # as good as none
                 rows[reply.site] = np.asarray(reply.payload * ((law.step or 1.0) / factor))
         self._enough(list(rows))
         names = tuple(sorted(rows, key=self._index.__getitem__))
@@ -222,10 +244,19 @@ class _Coordinator:
         plan, law = self._plan, self._plan.law(round)
         secure, mine = self._secured(), slot(plan, round, attempt)
         secure.begin(mine, plan.release(round).size, mask_context(plan, round, request))
-        for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, attempt, request))):
-            if isinstance(reply, Contribution) and isinstance(reply.payload, bytes):
+        journal = self._journal
+        listed = None if journal is None else journal.listed(round, attempt)
+        for reply in self._exchange(dict.fromkeys(listed or self._index, Contribute(round, attempt, request))):
+            if isinstance(reply, Contribution) and isinstance(reply.payload, memoryview):
                 secure.take(mine, reply.payload)
-        total, present = secure.finish(mine)
+
+        def settle(names: Sequence[str]) -> None:
+            if listed is not None and set(names) != set(listed):
+                raise Abandoned("a site was lost after the sites had been told whose contributions are in the sum")
+            if journal is not None:
+                journal.settled_list(round, attempt, names)
+
+        total, present = secure.finish(mine, settle)
         return np.asarray(total * law.step, dtype=np.float64), present
 
     def _readable(self, round: int, attempt: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
@@ -240,8 +271,9 @@ class _Coordinator:
         messages = {name: Contribute(round, attempt, request, mixer.deal(self._index[name])) for name in present}
         arrived = []
         for reply in self._exchange(messages):
-            if isinstance(reply, Contribution) and isinstance(reply.payload, np.ndarray):
-                mixer.add(self._index[reply.site], reply.payload)
+            if not (isinstance(reply, Contribution) and isinstance(reply.payload, np.ndarray)):
+                continue
+            if sound(partial(mixer.add, self._index[reply.site]), reply.payload):
                 arrived.append(reply.site)
         if mixer.needs_everyone and len(arrived) < len(present):
             missing = [name for name in present if name not in arrived]
@@ -258,7 +290,7 @@ class _Coordinator:
         for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, attempt))):
             if isinstance(reply, Prepared):
                 secure.take(mine, reply.payload)
-        total, present = secure.finish(mine)
+        total, present = secure.finish(mine, lambda names: None)
         mixer.draws = DrawSum(total, len(present))
         return list(present)
 
@@ -301,7 +333,7 @@ class _Coordinator:
         return Sampler.seeded(derive(str(self._plan.seed).encode(), purpose.encode()))
 
 
-def _read(name: str, frame: bytes) -> Reply | Lost:
+def _read(name: str, frame: Frame) -> Reply | Lost:
     try:
         reply = decode_reply(frame)
     except BadMessage:

@@ -7,16 +7,17 @@ that waits keeps the plan, and one that agreed is not asked here again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Literal
 
 from zerosum.engines.base import Engine
-from zerosum.errors import Abandoned, AwaitingConsent, BadMessage
+from zerosum.errors import Abandoned, AwaitingConsent, BadMessage, Busy
 from zerosum.kernel.plan import Plan
-from zerosum.protocol.codec import decode_reply, encode
-from zerosum.protocol.messages import Consent, Propose, Refusal
+from zerosum.protocol.codec import Frame, decode_reply, encode
+from zerosum.protocol.messages import Consent, Dismiss, Propose, Refusal
 
-Attendance = Literal["absent", "waits for its steward", "agreed"]
+Attendance = Literal["absent", "waits for its steward", "busy with other studies", "agreed"]
 OnAttendance = Callable[[Mapping[str, Attendance]], None]
 
 
@@ -24,7 +25,7 @@ def gather(plan: Plan, engine: Engine, on_change: OnAttendance, *, seconds: floa
     """Return once every site of a plan has agreed to it. A refusal ends the study, and so does the time-out."""
     found: dict[str, Attendance] = {site.name: "absent" for site in plan.sites}
     told: dict[str, Attendance] = {}
-    end, frame = time.monotonic() + seconds, encode(Propose(plan))
+    end, frame = time.monotonic() + seconds, encode(Propose(plan, keep=True))
     while True:
         for name, reply in engine.exchange({name: frame for name, how in found.items() if how != "agreed"}):
             found[name] = _attendance(name, reply)
@@ -40,7 +41,15 @@ def gather(plan: Plan, engine: Engine, on_change: OnAttendance, *, seconds: floa
         time.sleep(every)
 
 
-def _attendance(name: str, frame: bytes | None) -> Attendance:
+def dismiss(engine: Engine, names: Iterable[str]) -> None:
+    """Tell sites that nothing more will be asked, so that they hold neither budget nor a place back. One that does not
+    hear of it finds out by the silence."""
+    with suppress(Exception):  # nothing rests on it
+        for _ in engine.exchange(dict.fromkeys(names, encode(Dismiss()))):
+            pass
+
+
+def _attendance(name: str, frame: Frame | None) -> Attendance:
     if frame is None:
         return "absent"
     try:
@@ -48,6 +57,8 @@ def _attendance(name: str, frame: bytes | None) -> Attendance:
     except BadMessage:
         return "absent"
     if isinstance(reply, Refusal) and reply.site == name:
+        if isinstance(reply.error, Busy):
+            return "busy with other studies"
         if isinstance(reply.error, AwaitingConsent):
             return "waits for its steward"
         raise reply.error.about(f"site {name!r}")

@@ -2,7 +2,8 @@
 
 A journal is one file that only grows. First the plan; then, for every attempt at a round, a record before anything is
 sent (round, attempt, digest of the request) and one with the release once it is there, before the program sees it; at
-last that the study is over. A study that was killed is continued by giving the releases to its program again.
+last that the study is over. Before the first round there may be one about sites that are left out, as the plan allows.
+A study that was killed is continued by giving the releases to its program again.
 
     "zerosum journal 1\\n"
     8 bytes     length of a record
@@ -12,6 +13,9 @@ last that the study is over. A study that was killed is continued by giving the 
 A record is synced before the next one is begun, so only the last can be torn. Then nothing rests on it yet: it is
 dropped. A fault before the last record is damage, and refused. Nothing in a journal is private: releases are what the
 coordinator may see of a study, and the request digests name public parameters.
+
+Room for records that are yet to come may be reserved (zeros at the end of the file), so that a disk which fills up
+meanwhile is not full for them.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import os
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +51,9 @@ _START = bytes(32)  # the digest before the first record
 @dataclass
 class _Round:
     request: str
+    session: str | None  # whose keys the last attempt was asked under
+    attempt: int = 0  # the last one
+    listed: tuple[str, ...] | None = None  # whose vectors are in its secure sum, once that is settled
     release: tuple[int, int] | None = None  # where in the file, and how long
 
 
@@ -54,40 +61,53 @@ class Journal:
     """One study's journal, open for writing by one process. Use it in a `with` block."""
 
     plan: Plan
+    original: Plan  # before any site was left out
 
-    def __init__(self, path: Path) -> None:
-        """For `create` and `open`: read a journal from its beginning, and go on at its end."""
+    def __init__(self, path: Path, *, writing: bool = True, numbers: bool = True, plan: Plan | None = None) -> None:
+        """For `create`, `open` and `inspect`: read a journal from its beginning, and go on at its end."""
         self.path, self.finished, self.extra = path, False, 0
+        self._writing, self._numbers, self._created = writing, numbers, plan
+        self.session: str | None = None  # digest of the sites' keys in the last set-up that was completed
         self._rounds: list[_Round] = []
-        self._digest = _START
+        self._digest, self._end = _START, 0
         with _refusing(path):
-            self._file: BinaryIO = path.open("r+b")
+            self._file: BinaryIO = path.open("r+b" if writing else "rb")
         try:
             with _refusing(path):
-                self._lock()
+                if writing:
+                    self._lock()
                 self._read()
         except BaseException:
             self._file.close()
             raise
 
     @classmethod
-    def create(cls, folder: Path, plan: Plan) -> Self:
-        """A new journal, which appears whole, with its plan, and never over another one."""
+    def create(cls, folder: Path, plan: Plan, *, numbers: bool = True) -> Self:
+        """A new journal, which appears whole, with its plan, and never over another one.
+
+        Without `numbers` it says which rounds were released and not what: a record, from which nobody can go on.
+        """
         path = folder / NAME
         with _refusing(path):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(prefix=f".{NAME}-", dir=folder)  # mode 0600
             try:
                 with os.fdopen(handle, "wb") as file:
-                    record = _packed({"kind": "plan"}, plan.to_json())
-                    file.write(_MAGIC + _head(record, _chained(_START, record)) + record)
+                    record = _packed({"kind": "plan"}) + plan.to_json()
+                    file.write(_MAGIC + _head(len(record), _chained(_START, record)) + record)
                     file.flush()
                     os.fsync(file.fileno())
                 os.link(name, path)
             finally:
                 Path(name).unlink(missing_ok=True)
             _sync_folder(folder)
-        return cls(path)
+        return cls(path, numbers=numbers, plan=plan)
+
+    @classmethod
+    def inspect(cls, folder: Path) -> Self | None:
+        """The journal in a folder, if there is one, to read: whoever is at work with it is not disturbed."""
+        path = folder / NAME
+        return cls(path, writing=False) if path.exists() else None
 
     @classmethod
     def open(cls, folder: Path) -> Self | None:
@@ -95,8 +115,20 @@ class Journal:
         path = folder / NAME
         return cls(path) if path.exists() else None
 
+    def reserve(self, size: int) -> None:
+        """Keep room on the disk for so many bytes of records, or refuse while nothing has been asked."""
+        if not hasattr(os, "posix_fallocate"):  # elsewhere a full disk is met when it is full
+            return
+        with _refusing(self.path):
+            os.posix_fallocate(self._file.fileno(), self._end, max(size, 1))
+            os.fsync(self._file.fileno())
+
     def close(self) -> None:
-        self._file.close()
+        if self._writing and not self._file.closed:
+            with suppress(OSError):
+                self._file.truncate(self._end)  # what was reserved and not used
+        with suppress(OSError):  # of a full disk, once more: `_write` has said so, and a torn record is dropped
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -121,16 +153,42 @@ class Journal:
         """Whether a round was asked, and what came of it is not known."""
         return round < len(self._rounds) and not self.settled(round)
 
+    def attempt(self, round: int) -> int:
+        """The last attempt at a round that was asked."""
+        return self._rounds[round].attempt
+
+    def same_keys(self, round: int) -> bool:
+        """Whether the last attempt at a round was asked under the keys of the last set-up: sites may have made new ones
+        since, and the study been stopped before it was asked again."""
+        return self._rounds[round].session == self.session
+
+    def listed(self, round: int, attempt: int) -> tuple[str, ...] | None:
+        """Whose vectors the sites were told are in the sum of an attempt, if they were told."""
+        known = self._rounds[round] if round < len(self._rounds) else None
+        return known.listed if known is not None and known.attempt == attempt else None
+
     def recall(self, round: int, request: str) -> Release:
         """What came of a settled round; the program must have asked for the same."""
         self._same(round, request)
+        release = self.look(round)
+        if release is None:
+            raise Abandoned(f"round {round + 1} was abandoned")
+        return release
+
+    def released_rounds(self) -> tuple[int, ...]:
+        """The rounds whose release is known to have arrived."""
+        return tuple(at for at, each in enumerate(self._rounds) if each.release is not None)
+
+    def look(self, round: int) -> Release | None:
+        """The release of a round, where it was written down."""
         place = self._rounds[round].release
         if place is None:
-            raise Abandoned(f"round {round + 1} was abandoned")
+            return None
         with _refusing(self.path):
             self._file.seek(place[0])
             fields, numbers = _unpacked(self._file.read(place[1]))
-            self._file.seek(0, os.SEEK_END)
+        if not fields.get("kept", True):
+            raise Refused(f"the journal {self.path} says that round {round + 1} was released, and not what")
         value: Floats = np.frombuffer(numbers, dtype="<f8").astype(np.float64).reshape(fields["shape"])
         return Release(value, fields["noise_std"], fields["units"], tuple(fields["names"]), tuple(fields["rows"]))
 
@@ -147,27 +205,48 @@ class Journal:
         """Before anything is sent."""
         self._write({"kind": "asked", "round": round, "attempt": attempt, "request": request})
 
+    def set_up(self, session: str) -> None:
+        """Once the secure sum is set up, and before any round is asked under its keys."""
+        if session != self.session:
+            self._write({"kind": "session", "session": session})
+
+    def settled_list(self, round: int, attempt: int, names: Sequence[str]) -> None:
+        """Before sites are told whose vectors are in a sum: they sign one list and no other."""
+        if self.listed(round, attempt) is None:
+            self._write({"kind": "listed", "round": round, "attempt": attempt, "names": list(names)})
+
     def released(self, round: int, release: Release) -> None:
         """Before the program sees it."""
         fields = {"kind": "release", "round": round, "noise_std": release.noise_std, "units": release.units}
         fields |= {"names": release.participants, "rows": release.rows, "shape": release.value.shape}
-        self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").tobytes())
+        if not self._numbers:
+            self._write(fields | {"kept": False})
+            return
+        self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").reshape(-1).view(np.uint8).data)
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Go on without these sites, before anything is asked; refused where the plan does not allow it."""
+        if self._rounds or self.finished:
+            raise Refused("the study has begun: what was asked under one plan is not continued under another")
+        self.plan.without(names)  # before it is written down
+        self._write({"kind": "without", "names": list(names)})
 
     def finish(self) -> None:
-        """The program has returned."""
-        if not self.finished:
+        """The program has returned; to whoever only reads, that is nothing to write down."""
+        if self._writing and not self.finished:
             self._write({"kind": "done"})
 
-    def _write(self, fields: dict[str, Any], numbers: bytes = b"") -> None:
-        record = _packed(fields, numbers)
-        digest = _chained(self._digest, record)
+    def _write(self, fields: dict[str, Any], numbers: bytes | memoryview = b"") -> None:
+        text = _packed(fields)
+        length, digest = len(text) + len(numbers), _chained(self._digest, text, numbers)
         with _refusing(self.path):
-            at = self._file.seek(0, os.SEEK_END)
-            self._file.write(_head(record, digest) + record)
+            at = self._file.seek(self._end)
+            self._file.write(_head(length, digest) + text)
+            self._file.write(numbers)
             self._file.flush()
             os.fsync(self._file.fileno())
-        self._take(fields, at + _HEAD.size, len(record))
-        self._digest = digest
+        self._take(fields, at + _HEAD.size, length)
+        self._digest, self._end = digest, at + _HEAD.size + length
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -184,43 +263,57 @@ class Journal:
                 break
             length, mark, digest = _HEAD.unpack(head)
             if mark != _mark(length):  # else a length that was changed would make everything behind it a torn record
-                self._drop(at, last=False)
+                self._drop(at, self._nothing_after(at + _HEAD.size))
                 break
             end = at + _HEAD.size + length
             record = self._file.read(length) if end <= size else b""
             if end > size or digest != _chained(self._digest, record):
-                self._drop(at, end >= size)
+                self._drop(at, end >= size or self._nothing_after(end))
                 break
             fields, text = _unpacked(record)
             if at == len(_MAGIC):
-                self.plan = Plan.from_json(text)
+                self.plan = self.original = self._created or Plan.from_json(text)
             try:
                 self._take(fields, at + _HEAD.size, length)
             except (LookupError, TypeError) as error:
                 raise self._damaged(f"a record at {at} makes no sense") from error
             self._digest, at = digest, end
+        self._end = at
         if not hasattr(self, "plan"):
             raise self._damaged("it holds no plan")
+
+    def _nothing_after(self, at: int) -> bool:
+        """Whether the rest is zeros: reserved, or what some file systems leave where a write was cut off."""
+        self._file.seek(at)
+        return not any(any(part) for part in iter(lambda: self._file.read(1 << 16), b""))
 
     def _drop(self, at: int, last: bool) -> None:
         """What follows is no record: the last one, torn, or damage."""
         if not hasattr(self, "plan"):
             raise self._damaged("it holds no plan")
-        self._file.seek(at)
-        if not last and any(self._file.read()):  # some file systems leave zeros where a write was cut off
+        if not last:
             raise self._damaged(f"the record at {at} does not match its digest")
-        self._file.truncate(at)
-        os.fsync(self._file.fileno())
+        if self._writing:
+            self._file.truncate(at)
+            os.fsync(self._file.fileno())
 
     def _take(self, fields: dict[str, Any], at: int, length: int) -> None:
         match fields["kind"]:
             case "asked":
                 if fields["round"] == len(self._rounds):
-                    self._rounds.append(_Round(fields["request"]))
+                    self._rounds.append(_Round(fields["request"], self.session))
                 self._same(fields["round"], fields["request"])
+                if (known := self._rounds[fields["round"]]).attempt != fields["attempt"]:
+                    known.attempt, known.listed, known.session = fields["attempt"], None, self.session
                 self.extra = max(self.extra, fields["attempt"])
+            case "session":
+                self.session = fields["session"]
+            case "listed":
+                self._rounds[fields["round"]].listed = tuple(fields["names"])
             case "release":
                 self._rounds[fields["round"]].release = at, length
+            case "without":
+                self.plan = self.plan.without(fields["names"])
             case "done":
                 self.finished = True
 
@@ -235,8 +328,8 @@ class Journal:
         return BadInput(f"the journal {self.path} is damaged: {how}")
 
 
-def _packed(fields: dict[str, Any], numbers: bytes) -> bytes:
-    return json.dumps(fields).encode() + b"\n" + numbers
+def _packed(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
 
 
 def _unpacked(record: bytes) -> tuple[dict[str, Any], bytes]:
@@ -245,16 +338,19 @@ def _unpacked(record: bytes) -> tuple[dict[str, Any], bytes]:
     return fields, numbers
 
 
-def _head(record: bytes, digest: bytes) -> bytes:
-    return _HEAD.pack(len(record), _mark(len(record)), digest)
+def _head(length: int, digest: bytes) -> bytes:
+    return _HEAD.pack(length, _mark(length), digest)
 
 
 def _mark(length: int) -> bytes:
     return hashlib.sha256(b"length" + length.to_bytes(8, "big")).digest()[:8]
 
 
-def _chained(before: bytes, record: bytes) -> bytes:
-    return hashlib.sha256(before + record).digest()
+def _chained(before: bytes, *parts: bytes | memoryview) -> bytes:
+    chain = hashlib.sha256(before)
+    for part in parts:
+        chain.update(part)
+    return chain.digest()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
-from zerosum.errors import BadInput
+from zerosum.errors import Malformed
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 from zerosum.noise.sampler import Sampler
 from zerosum.protocol.messages import DealtNoise, DrawSum, NoiseInput, PublicKeys
@@ -75,7 +75,7 @@ class Mixer:
     def add(self, site: int, vector: NDArray[Any]) -> None:
         """Fold a contribution into the sum and forget it."""
         if vector.shape != (self._size,) or vector.dtype != self._sum.dtype or not np.all(np.isfinite(vector)):
-            raise BadInput(f"a contribution must be {self._size} finite numbers of type {self._sum.dtype}")
+            raise Malformed(f"a contribution must be {self._size} finite numbers of type {self._sum.dtype}")
         if self._law.step > 0:
             self._sum += vector  # weights are 1 on the grid
         else:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.errors import Abandoned
+from zerosum.errors import Abandoned, BadMessage
 from zerosum.kernel.plan import Plan
+from zerosum.protocol.codec import Frame
 from zerosum.protocol.messages import Lost, Message, Reply, Secure, Secured
 from zerosum.protocol.roster import roster
 from zerosum.secagg.collector import Collector
 
+Settle = Callable[[Sequence[str]], object]
 Exchange = Callable[[Mapping[str, Message]], Iterable[Reply | Lost]]
 Step = Literal["advertise", "share", "receive", "sign", "open"]
+T = TypeVar("T")
+
+
+def sound(take: Callable[[T], object], data: T) -> bool:
+    """Whether a site's message could be used. One that could not, whatever is wrong with it, is as good as none."""
+    try:
+        take(data)
+    except BadMessage:
+        return False
+    return True
 
 
 class SecureSums:
@@ -28,9 +41,13 @@ class SecureSums:
         self._losses = plan.coalition.dropouts
         self._collector = Collector(roster(plan))
 
-    def set_up(self) -> None:
-        """Keys and shares for every planned attempt, once; every site must take part."""
+    def advertised(self) -> str:
+        """Everybody's keys; the digest of them all, by which a session is known again."""
         self._everybody("advertise", dict.fromkeys(self._names, b""), self._collector.take_advert)
+        return hashlib.sha256(self._collector.adverts()).hexdigest()
+
+    def set_up(self) -> None:
+        """Shares for every planned attempt; every site must take part. Sites that did so before say the same again."""
         adverts = self._collector.adverts()
         self._everybody("share", dict.fromkeys(self._names, adverts), self._collector.take_shares)
         mail = {name: self._collector.delivery(s) for name, s in self._index.items()}
@@ -44,21 +61,23 @@ class SecureSums:
     def _ask(self, step: Step, attempt: int, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> list[str]:
         answered = []
         for reply in self._exchange({name: Secure(step, attempt, text) for name, text in data.items()}):
-            if isinstance(reply, Secured):
-                take(reply.data)
+            if isinstance(reply, Secured) and sound(take, reply.data):
                 answered.append(reply.site)
         return answered
 
     def begin(self, attempt: int, size: int, context: bytes) -> None:
         self._collector.begin(attempt, size, context)
 
-    def take(self, attempt: int, masked: bytes) -> None:
-        self._collector.take_masked(attempt, masked)
+    def take(self, attempt: int, masked: Frame) -> bool:
+        """Fold a masked vector into the sum; whether it was one."""
+        return sound(lambda data: self._collector.take_masked(attempt, data), masked)
 
-    def finish(self, attempt: int) -> tuple[NDArray[np.int64], Sequence[str]]:
-        """Settle whose vectors are in the sum, have it opened, and unmask it."""
+    def finish(self, attempt: int, settle: Settle) -> tuple[NDArray[np.int64], Sequence[str]]:
+        """Settle whose vectors are in the sum, have it opened, and unmask it. `settle` hears who they are first, before
+        any site does."""
         closed = self._collector.close_list(attempt)
         present = [self._names[s] for s in self._collector.survivors(attempt)]
+        settle(present)
         asked = present
         if self._losses:
             asked = self._ask(

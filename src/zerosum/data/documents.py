@@ -3,7 +3,11 @@
 Three formats: a sparse matrix as `scipy.sparse.save_npz` writes it (documents x words of the vocabulary, in its order);
 the bag-of-words format of UCI (`.txt` or `.txt.gz`: the numbers of documents, words and entries, then lines of
 document, word, count, both counted from one); and text: a file of one document a line (`.text`), or a
-folder of `.txt` files, one document each. In a folder of folders every folder is one person with its documents.
+folder of `.txt` files, one document each. In a folder of folders every folder is one person with its documents. What
+else a folder holds is refused, but for names that begin with a dot.
+
+A word of a text begins with a letter, ends with a letter or digit, and may have apostrophes, hyphens and underscores
+within; case does not count.
 
 As everywhere, messages quote no document and no count: which it was is the error's `detail`.
 
@@ -14,6 +18,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,9 +29,9 @@ from scipy.sparse import csr_array, load_npz
 
 from zerosum.data.formats import readable
 from zerosum.errors import BadData
-from zerosum.kernel.units import Units
+from zerosum.kernel.units import Units, doubled
 
-_WORD = re.compile(r"[^\W\d_][\w'-]*")  # begins with a letter
+_WORD = re.compile(r"[^\W\d_](?:[\w'-]*[^\W_])?")
 
 
 def load_vocabulary(path: Path) -> tuple[str, ...]:
@@ -34,7 +39,7 @@ def load_vocabulary(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise BadData(f"there is no vocabulary {path}")
     with readable(path):
-        words = tuple(line.strip() for line in path.read_text(encoding="utf-8").split("\n") if line.strip())
+        words = tuple(line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip())
     if not words:
         raise BadData(f"the vocabulary {path} has no words")
     if len(set(words)) < len(words):
@@ -76,26 +81,53 @@ def load_documents(path: Path, vocabulary: Sequence[str]) -> Units:
     return units
 
 
+def words_of(text: str) -> list[str]:
+    """The words of a text in order, in small letters and composed characters.
+
+    >>> words_of("At the lake's edge: 'Boats', 3 of 2b!")
+    ['at', 'the', "lake's", 'edge', 'boats', 'of', 'b']
+    """
+    return _WORD.findall(_plain(text))
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFC", text.lower()).replace("\u2019", "'")
+
+
 def counted(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
-    """How often each word of the vocabulary occurs in each text, whatever the case of its letters."""
-    place = {word.lower(): at for at, word in enumerate(vocabulary)}
+    """How often each word of the vocabulary occurs in each text, whatever the case of its letters.
+
+    A vocabulary that texts cannot be counted by is refused: one with a word that no text has, or two that are the same.
+    """
+    place: dict[str, int] = {}
+    for at, word in enumerate(vocabulary):
+        if words_of(word) != [plain := _plain(word)]:
+            raise BadData(
+                f"no text has the word {word!r} of the vocabulary: a word begins with a letter, ends with a letter or "
+                "digit, and has only these, apostrophes, hyphens and underscores within"
+            )
+        if place.setdefault(plain, at) != at:
+            raise BadData(
+                f"in text, {vocabulary[place[plain]]!r} and {word!r} of the vocabulary are the same: keep one"
+            )
     ends, words, counts = [0], [], []
     for text in texts:
-        found = Counter(place[word] for word in _WORD.findall(text.lower()) if word in place)
-        words += sorted(found)
-        counts += [float(found[word]) for word in sorted(found)]
+        held = Counter(place[word] for word in words_of(text) if word in place)
+        words += sorted(held)
+        counts += [float(held[word]) for word in sorted(held)]
         ends.append(len(words))
     shape = (len(ends) - 1, len(vocabulary))
     return csr_array((np.array(counts), np.array(words, dtype=np.int64), np.array(ends)), shape=shape)
 
 
 def _matrix(path: Path, words: int) -> csr_array:
-    matrix = csr_array(load_npz(path))
-    if matrix.shape[1] != words:
+    matrix = load_npz(path)
+    if matrix.shape[1:] != (words,):
         raise BadData(f"{path} does not have a column for each of the {words} words of the vocabulary")
-    if matrix.dtype.kind not in "biuf":
-        raise BadData(f"{path} holds values that are not real numbers")
-    return matrix
+    try:
+        return doubled(matrix)
+    except BadData as error:
+        raise error.about(str(path)) from None
 
 
 def _bag_of_words(path: Path, words: int) -> csr_array:
@@ -115,8 +147,14 @@ def _bag_of_words(path: Path, words: int) -> csr_array:
 
 
 def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
-    people = sorted(each for each in path.iterdir() if each.is_dir())
-    files = [sorted(each.glob("*.txt")) for each in people] if people else [sorted(path.glob("*.txt"))]
+    held = _listed(path)
+    people = [each for each in held if each.is_dir()]
+    if people and len(people) < len(held):
+        raise BadData(f"{path} holds people's folders and files beside them: whose those are, nothing says")
+    files = [_listed(each) for each in people] if people else [held]
+    for file in (file for each in files for file in each):
+        if file.suffix.lower() != ".txt" or not file.is_file():
+            raise BadData(f"{path} holds something that is no .txt file", detail=str(file))
     files = [each for each in files if each]
     if not files:
         raise BadData(f"{path} holds no .txt files")
@@ -130,6 +168,12 @@ def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
         return Units(rows)
     ends: NDArray[np.int64] = np.concatenate([[0], np.cumsum([len(each) for each in files])]).astype(np.int64)
     return Units(rows, ends)
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What a folder holds, in order, but for what is hidden."""
+    with readable(folder, called="a folder of documents"):
+        return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
 
 
 def _lines(path: Path) -> list[str]:

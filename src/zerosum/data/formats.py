@@ -5,8 +5,11 @@ Tested in tests/data/test_tables.py.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
+import io
+import json
 import lzma
 import struct
 import tokenize
@@ -17,12 +20,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, BinaryIO, TextIO, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.errors import BadData, ZerosumError
+from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.units import Runs
 
 Cells: TypeAlias = Sequence[str] | NDArray[Any]  # some rows of one column: text, or numbers
@@ -71,9 +74,16 @@ class Table:
     offsets: NDArray[np.int64] | None = None  # where each unit begins, and
     unit_column: str | None = None  # the column of units, where the file itself says so
     runs: Runs | None = None  # the recordings, where the file has clocks
+    progress: Callable[[], tuple[int, int]] | None = None  # how much of how much was read, in whatever unit
 
 
-def open_table(path: Path, columns: Sequence[str] | None, unit_column: str | None) -> Table:
+def open_table(
+    path: Path,
+    columns: Sequence[str] | None,
+    unit_column: str | None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> Table:
     if not path.is_file():
         raise BadData(f"there is no file {path}")
     match [suffix.lower() for suffix in path.suffixes]:
@@ -83,10 +93,12 @@ def open_table(path: Path, columns: Sequence[str] | None, unit_column: str | Non
         case [*_, ".npz"]:
             return _array_table(path, _read_npz(path), columns, unit_column)
         case [*_, ".csv"] | [*_, ".csv", ".gz"]:
-            return _csv_table(path)
+            return _csv_table(path, delimiter or ",", encoding)
+        case [*_, ".tsv"] | [*_, ".tsv", ".gz"]:
+            return _csv_table(path, delimiter or "\t", encoding)
         case [*_, ".parquet"]:
             return _parquet_table(path)
-    raise BadData(f"{path} is none of .npy, .npz, .csv, .csv.gz and .parquet")
+    raise BadData(f"{path} is none of .npy, .npz, .csv, .csv.gz, .tsv, .tsv.gz and .parquet")
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -184,22 +196,41 @@ def _array_names(
     return tuple(name if name == unit_column else next(new) for name in names)
 
 
-def _csv_table(path: Path) -> Table:
-    def opened() -> TextIO:
-        if path.suffix.lower() == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-        return path.open(encoding="utf-8-sig", newline="")
+def _csv_table(path: Path, delimiter: str, encoding: str | None) -> Table:
+    raw: list[BinaryIO] = []  # the file itself, whose position is how far reading is
+    if len(delimiter) != 1 or delimiter in '\r\n"':
+        raise BadParameter(f"a delimiter is one character, got {delimiter!r}")
+    try:
+        known = "utf-8-sig" if encoding is None else codecs.lookup(encoding).name
+    except LookupError:
+        raise BadParameter(f"there is no encoding {encoding!r}; there are utf-8, latin-1, cp1252 and others") from None
 
-    with opened() as file:
-        names = tuple(name.strip() for name in next(csv.reader(file, strict=True), []))
+    @contextmanager
+    def opened() -> Iterator[TextIO]:
+        with path.open("rb") as file:
+            raw[:] = [file]
+            stream = gzip.GzipFile(fileobj=file) if path.suffix.lower() == ".gz" else file
+            with io.TextIOWrapper(cast(BinaryIO, stream), encoding=known, newline="") as text:
+                yield text
+
+    with _decodable(path, known), opened() as file:
+        first = file.readline()
+        file.seek(0)
+        names = tuple(name.strip() for name in next(csv.reader(file, delimiter=delimiter, strict=True), []))
+    others = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+    if len(names) == 1 and (between := [mark for mark in others if mark != delimiter and mark in first]):
+        raise BadData(
+            f"the first line of {path} has {others[between[0]]} and no {others.get(delimiter, repr(delimiter))}: say "
+            f"delimiter = {json.dumps(between[0])} where the site's data are named"
+        )
     if not any(names):
         raise BadData(f"{path} is empty, or its first line is")
     if all(np.isfinite(number(name)) for name in names):
         raise BadData(f"the first line of {path} holds numbers where the columns' names should be")
 
     def batches(positions: Sequence[int]) -> Iterator[list[Cells]]:
-        with readable(path), opened() as file:
-            reader = csv.reader(file, strict=True)
+        with readable(path), _decodable(path, known), opened() as file:
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
             next(reader)
             rows = (row for row in reader if not blank(row, reader.line_num))
             while some := list(islice(rows, _BATCH_ROWS)):
@@ -211,7 +242,21 @@ def _csv_table(path: Path) -> Table:
             raise BadData(f"some line of {path} has more or fewer cells than its header", detail=detail)
         return not row
 
-    return Table(names, batches)
+    def progress() -> tuple[int, int]:
+        return (raw[0].tell() if raw and not raw[0].closed else 0), max(path.stat().st_size, 1)
+
+    return Table(names, batches, progress=progress)
+
+
+@contextmanager
+def _decodable(path: Path, encoding: str) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError:
+        name = "UTF-8" if encoding.startswith("utf-8") else encoding
+        raise BadData(
+            f'{path} is not {name} text: say encoding = "latin-1", or what else it is, where the site\'s data are named'
+        ) from None
 
 
 def _parquet_table(path: Path) -> Table:

@@ -12,7 +12,7 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.data.bids import Selection, find_recordings
 from zerosum.data.masker import Masker
-from zerosum.data.scans import Preprocessing, open_scan, read_scan
+from zerosum.data.scans import MINIMUM_VOLUMES, Preprocessing, Scan, open_scan, read_scan
 from zerosum.errors import BadData
 from zerosum.kernel.units import Runs, Units
 
@@ -48,7 +48,7 @@ def load_images(
         .nii.gz files, one a person.
     space
         The study's public grid: what becomes a column.
-    preparation
+    preprocessing
         What is done to each run by itself; by default its columns are standardised.
     selection
         Which files of a BIDS data set are meant.
@@ -57,7 +57,7 @@ def load_images(
 
     Returns
     -------
-    Imaged
+    ImagingData
         `units.rows` has shape (volumes of all runs, columns). All headers are checked before the first volume is read,
         and one array is filled run after run: memory is that array and about five times one run's rows.
 
@@ -80,6 +80,9 @@ def load_images(
             [open_scan(run.path, space, preprocessing, sidecars=run.sidecars, confounds=run.confounds) for run in own]
             for own in found.people.values()
         ]
+    people, scans, notes = _still(list(found.people), scans)
+    if not scans:
+        raise BadData(f"{folder}: nobody has a run with {MINIMUM_VOLUMES} volumes that moved less than the threshold")
     flat = [scan for person in scans for scan in person]
     begins = np.cumsum([0, *(scan.volumes for scan in flat)]).astype(np.int64)
     firsts = np.cumsum([0, *(len(person) for person in scans)])
@@ -92,7 +95,17 @@ def load_images(
     units = Units(rows, begins[firsts], Runs(begins, np.array([scan.seconds for scan in flat])))
     with _of(folder):
         units.check()
-    return ImagingData(units, space.columns, tuple(found.people), found.notes)
+    return ImagingData(units, space.columns, tuple(people), (*found.notes, *notes))
+
+
+def _still(people: list[str], scans: list[list[Scan]]) -> tuple[list[str], list[list[Scan]], list[str]]:
+    """Without runs of which scrubbing leaves too little, and without those who have no other; a person's own movement
+    decides about it alone."""
+    left = [[scan for scan in own if scan.volumes >= MINIMUM_VOLUMES] for own in scans]
+    runs = sum(len(own) for own in scans) - sum(len(own) for own in left)
+    gone = [name for name, own in zip(people, left, strict=True) if not own]
+    notes = [f"{runs} runs moved too much, of {len(gone)} people all: {', '.join(gone) or 'nobody'}"] if runs else []
+    return [name for name in people if name not in gone], [own for own in left if own], notes
 
 
 @contextmanager

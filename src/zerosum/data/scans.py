@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 from zerosum.data.formats import number, readable
@@ -25,6 +28,9 @@ from zerosum.errors import BadData, BadInput, BadParameter
 MINIMUM_VOLUMES = 10
 _CLOCK_TOLERANCE = 1e-3  # seconds by which header and sidecar may differ
 _STILL = 1e-7  # a column that varies by less than this, relative to its size, is constant up to rounding
+Strategy = Literal["simple", "scrubbing", "compcor", "ica_aroma"]
+_STRATEGIES = ("simple", "scrubbing", "compcor", "ica_aroma")
+_MOVED = "framewise_displacement"
 _DIFFERENCES = ("framewise_displacement", "dvars", "std_dvars", "rmsd")  # fMRIPrep's; the first volume has none
 
 
@@ -34,6 +40,8 @@ class Preprocessing:
 
     Parameters
     ----------
+    resample
+        Whether a run on another grid is brought to that of the study, by linear interpolation, or else refused.
     smoothing_mm
         Full width at half maximum of a Gaussian over space.
     detrend
@@ -42,6 +50,11 @@ class Preprocessing:
         The lowest and highest frequency to keep, in Hz (lowest 0: no lower end).
     confounds
         Columns of the run's table of confounds, to be regressed out; they are detrended and filtered likewise.
+    strategy
+        Instead of columns, the name of a choice of nilearn's (`load_confounds_strategy`), for runs of fMRIPrep.
+    scrub_mm
+        Volumes that moved by more than this against the one before (`framewise_displacement`) are left out at the end.
+        The strategy "scrubbing" has 0.2 and rules of its own besides.
     standardise
         Whether every column then gets mean 0 and variance 1; columns that do not vary become 0.
     seconds
@@ -49,6 +62,9 @@ class Preprocessing:
     """
 
     confounds: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    scrub_mm: float | None = None
+    resample: bool = False
     detrend: bool = False
     band: tuple[float, float] | None = None
     smoothing_mm: float | None = None
@@ -58,24 +74,37 @@ class Preprocessing:
     def __post_init__(self) -> None:
         if len(set(self.confounds)) < len(self.confounds):
             raise BadParameter("a confound is named twice")
+        if self.strategy is not None and self.strategy not in _STRATEGIES:
+            raise BadParameter(f"strategy must be one of {', '.join(_STRATEGIES)}, got {self.strategy!r}")
+        if self.strategy is not None and self.confounds:
+            raise BadParameter("give confounds by name, or a strategy, not both")
+        if self.strategy not in (None, "scrubbing") and self.scrub_mm is not None:
+            raise BadParameter("scrub_mm goes with confounds by name, or with the strategy 'scrubbing'")
         if self.band is not None and not 0 <= self.band[0] < self.band[1] < np.inf:
             raise BadParameter(f"band must be a lowest and a higher frequency in Hz, got {list(self.band)}")
-        for name, value in (("smoothing_mm", self.smoothing_mm), ("seconds", self.seconds)):
+        for name, value in (
+            ("smoothing_mm", self.smoothing_mm),
+            ("seconds", self.seconds),
+            ("scrub_mm", self.scrub_mm),
+        ):
             if value is not None and not 0 < value < np.inf:
                 raise BadParameter(f"{name} must be positive, got {value:g}")
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """A run that was found: its image, its clock, its confounds. Nothing but headers has been read."""
+    """A run that was found: its image, its clock, which of its volumes are kept, what is regressed out of it. Only the
+    header of the image has been read."""
 
     image: Nifti
     seconds: float
-    confounds: Path | None = None
+    kept: NDArray[np.intp]
+    regressors: Floats | None = None
 
     @property
     def volumes(self) -> int:
-        return self.image.shape[3]
+        """How many are kept."""
+        return len(self.kept)
 
 
 def open_scan(
@@ -88,14 +117,15 @@ def open_scan(
 ) -> Scan:
     """Check all that can be checked without reading the volumes, or raise `BadData`.
 
-    The seconds between volumes come from `preparation`, else from the first of `sidecars` that has RepetitionTime, else
-    from the header.
+    The seconds between volumes come from `preprocessing`, else from the first of `sidecars` that has RepetitionTime,
+    else from the header.
     """
     image = Nifti.open(path, called="an image")
     if len(image.shape) != 4:
         found = f"it has {len(image.shape)}"
         raise image.wrong("{} has not the four dimensions of a run, the last of them time", found)
-    space.check_grid(image)
+    if not preprocessing.resample:
+        space.check_grid(image)
     if image.shape[3] < MINIMUM_VOLUMES:
         raise image.wrong(f"{{}} has fewer than the {MINIMUM_VOLUMES} volumes a run needs", f"it has {image.shape[3]}")
     seconds = preprocessing.seconds or _seconds(image, sidecars)
@@ -104,19 +134,64 @@ def open_scan(
             f"the band ends at {preprocessing.band[1]:g} Hz, beyond what the time between volumes of {{}} resolves",
             f"{seconds:g} s, so nothing beyond {0.5 / seconds:g} Hz",
         )
+    kept, regressors = _regressed(image, confounds, preprocessing)
+    if regressors is not None and len(kept) >= MINIMUM_VOLUMES:
+        _check_many(image, regressors.shape[1], len(kept))
+    return Scan(image, seconds, kept, regressors)
+
+
+def _check_many(image: Nifti, confounds: int, volumes: int) -> None:
+    if confounds + 2 >= volumes:
+        raise image.wrong(f"{{}} has too few volumes for {confounds} confounds", f"it has {volumes}")
+
+
+def _regressed(
+    image: Nifti, confounds: Path | None, preprocessing: Preprocessing
+) -> tuple[NDArray[np.intp], Floats | None]:
+    """Which volumes are kept, and what is regressed out of a run."""
+    volumes = image.shape[3]
+    kept, regressors = np.arange(volumes), None
+    if not (preprocessing.confounds or preprocessing.strategy or preprocessing.scrub_mm):
+        return kept, None
+    if confounds is None:
+        raise image.wrong("there is no table of confounds beside {}")
     if preprocessing.confounds:
-        if confounds is None:
-            raise image.wrong("there is no table of confounds beside {}")
-        if len(preprocessing.confounds) + 2 >= image.shape[3]:
-            found = f"it has {image.shape[3]}"
-            raise image.wrong(f"{{}} has too few volumes for {len(preprocessing.confounds)} confounds", found)
-    return Scan(image, seconds, confounds if preprocessing.confounds else None)
+        _check_many(image, len(preprocessing.confounds), volumes)
+        regressors = read_confounds(confounds, preprocessing.confounds, volumes)
+    if preprocessing.strategy is not None:
+        kept, regressors = _by_strategy(image, preprocessing.strategy, preprocessing.scrub_mm)
+    elif preprocessing.scrub_mm is not None:
+        kept = np.flatnonzero(read_confounds(confounds, [_MOVED], volumes)[:, 0] <= preprocessing.scrub_mm)
+    return kept, regressors
+
+
+def _by_strategy(image: Nifti, strategy: Strategy, scrub_mm: float | None) -> tuple[NDArray[np.intp], Floats | None]:
+    """What nilearn makes of fMRIPrep's table. Its messages name files, so they are kept for the site's own log."""
+    _nilearn()
+    from nilearn.interfaces.fmriprep import load_confounds_strategy
+
+    volumes = image.shape[3]
+    settings = {"fd_threshold": scrub_mm} if strategy == "scrubbing" and scrub_mm is not None else {}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            table, kept = load_confounds_strategy(str(image.path), denoise_strategy=strategy, **settings)
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise image.wrong(f"nilearn finds no confounds of the strategy {strategy!r} for {{}}", str(error)) from None
+    places = np.arange(volumes) if kept is None else np.asarray(kept, dtype=np.intp)
+    regressors = None if table is None or not table.shape[1] else np.asarray(table, dtype=np.float64)
+    if regressors is not None and (len(regressors) != volumes or not np.isfinite(regressors).all()):
+        raise image.wrong(f"the confounds of the strategy {strategy!r} are not a finite number for each volume of {{}}")
+    return places, regressors
 
 
 def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floats | None = None) -> Floats:
     """The run's rows (volumes, columns), prepared; into `out` where it is given."""
-    rows = np.empty((scan.volumes, len(space.columns))) if out is None else out
+    whole, found = scan.image.shape[3], out
+    rows = found if found is not None and scan.volumes == whole else np.empty((whole, len(space.columns)))
     for start, volumes in scan.image.volumes():
+        if preprocessing.resample:
+            volumes = _resampled(volumes, scan.image, space)
         if not np.isfinite(volumes[space.inside]).all():
             raise scan.image.wrong(f"{{}} has values within the {space.kind} that are not finite")
         if preprocessing.smoothing_mm is not None:
@@ -125,11 +200,17 @@ def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floa
     size = np.abs(rows).max(axis=0)
     if size.max() > 1e100:
         raise scan.image.wrong("{} has values beyond 1e100")
-    if preprocessing.detrend or preprocessing.band is not None or scan.confounds is not None:
-        rows[:] = _cleaned(rows, scan, preprocessing)
+    if preprocessing.detrend or preprocessing.band is not None or scan.regressors is not None:
+        cleaned = _cleaned(rows, scan, preprocessing)
+    else:
+        cleaned = rows[scan.kept] if scan.volumes < whole else rows
+    if found is None:
+        found = cleaned
+    else:
+        found[:] = cleaned
     if preprocessing.standardise:
-        _standardise(rows, size)
-    return rows
+        _standardise(found, size)
+    return found
 
 
 def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
@@ -197,25 +278,41 @@ def _smoothed(volumes: Floats, space: Masker, width: float) -> Floats:
     return np.asarray(smooth_img(library.Nifti1Image(whole, space.affine), width).get_fdata())
 
 
+def _resampled(volumes: Floats, image: Nifti, space: Masker) -> Floats:
+    """Some volumes of a run on the study's grid; beyond the edge of the run's there is nothing, 0."""
+    library = nibabel()
+    _nilearn()
+    from nilearn.image import resample_img
+
+    whole = np.where(np.isfinite(volumes), volumes, 0.0)
+    moved = resample_img(
+        library.Nifti1Image(whole, image.affine),
+        target_affine=space.affine,
+        target_shape=space.shape,
+        interpolation="linear",
+        copy_header=True,
+        force_resample=True,
+    )
+    return np.asarray(moved.get_fdata())
+
+
 def _cleaned(rows: Floats, scan: Scan, preprocessing: Preprocessing) -> Floats:
     _nilearn()
     from nilearn.signal import clean
 
     low, high = preprocessing.band or (0.0, None)
-    confounds = None
-    if scan.confounds is not None:
-        confounds = read_confounds(scan.confounds, preprocessing.confounds, scan.volumes)
     cleaned = clean(
         rows,
         detrend=preprocessing.detrend,
         standardize=None,
-        confounds=confounds,
+        confounds=scan.regressors,
+        sample_mask=None if scan.volumes == len(rows) else scan.kept,
         filter="butterworth" if preprocessing.band is not None else False,
         high_pass=low or None,
         low_pass=high,
         t_r=scan.seconds,
         butterworth__copy=True,  # all columns at once instead of one by one
-        butterworth__padlen=min(33, scan.volumes - 1),  # 33 is SciPy's for this filter; short runs have less
+        butterworth__padlen=min(33, len(rows) - 1),  # 33 is SciPy's for this filter; short runs have less
     )
     return np.asarray(cleaned)
 

@@ -8,9 +8,9 @@ gave that name (the first line of a file without a header is a record), and a li
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.data.formats import Cells, Table, number, open_table, readable
+from zerosum.data.frames import array_table, frame_table, is_frame
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.missing import refusal
 from zerosum.kernel.units import Units
@@ -25,6 +26,9 @@ from zerosum.kernel.units import Units
 Category: TypeAlias = str | float | bool
 Lookup: TypeAlias = Mapping[str | float, int]  # what a cell may say, and the category it means
 Floats: TypeAlias = NDArray[np.float64]
+Categories: TypeAlias = Mapping[str, Sequence[Category]]
+Labels: TypeAlias = Mapping[str, Mapping[str, Category]]  # by column, what a file's own label means
+OnScan: TypeAlias = Callable[[int, int], None]  # how much of how much was read
 Tokens: TypeAlias = Sequence[str | float] | Mapping[str, Sequence[str | float]]  # for all columns, or by column
 
 
@@ -44,8 +48,12 @@ def load_units(
     categories: Mapping[str, Sequence[Category]] | None = None,
     missing: Collection[str] = (),
     missing_tokens: Tokens = (),
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    labels: Labels | None = None,
+    on_scan: OnScan | None = None,
 ) -> TableData:
-    """Load one site's records, or raise `BadData`.
+    """Load one site's records, or raise `BadData`, which says everything that is wrong with the file.
 
     Parameters
     ----------
@@ -70,6 +78,12 @@ def load_units(
     missing_tokens
         What else a missing value may be written as ("NA", "?", -9), in all columns or by column. Numbers compare as
         numbers, and a declared category is never a token.
+    delimiter, encoding
+        Of text files: by default commas, in .tsv files tabs, and UTF-8.
+    labels
+        What a file's own labels mean, by column: `{"sex": {"w": "f"}}` reads "w" as the declared category "f".
+    on_scan
+        Hears how much of how much was read.
 
     Examples
     --------
@@ -82,18 +96,54 @@ def load_units(
     >>> loaded.columns, [rows.tolist() for rows in loaded.units.each()]
     (('age', 'sex'), [[[71.0, 0.0], [72.0, 0.0]], [[64.0, 1.0]]])
     """
-    lookups = {name: _lookup(name, declared) for name, declared in (categories or {}).items()}
+    lookups = _lookups(categories, labels)
     with readable(path):
-        table = open_table(path, columns, unit_column)
+        table = open_table(path, columns, unit_column, delimiter, encoding)
+    return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan)
+
+
+def units_of(
+    data: Any,
+    called: str,
+    *,
+    columns: Sequence[str],
+    categories: Categories | None = None,
+    missing: Collection[str] = (),
+) -> Units:
+    """One site's records from a frame (pandas, polars, Arrow), or from an array that holds text, as from a file."""
+    table = frame_table(data, called) if is_frame(data) else array_table(data, columns, called)
+    if table.names == ("",) and len(columns) == 1:
+        table = replace(table, names=tuple(columns))
+    return _loaded(called, table, columns, None, _lookups(categories, None), missing, (), None).units
+
+
+def _loaded(
+    path: str,
+    table: Table,
+    columns: Sequence[str] | None,
+    unit_column: str | None,
+    lookups: Mapping[str, Lookup],
+    missing: Collection[str],
+    missing_tokens: Tokens,
+    on_scan: OnScan | None,
+) -> TableData:
     owner = unit_column or table.unit_column
     chosen, unit = _choose(path, table.names, columns, owner, lookups, missing, missing_tokens)
-    units = _units(path, table, chosen, unit)
+    units = _units(path, table, chosen, unit, on_scan)
     try:
         called = [column.called.removesuffix(f" of {path}") for column in chosen]
         units.check([at for at, column in enumerate(chosen) if column.optional], called)
     except BadData as error:
         raise error.about(str(path)) from None
     return TableData(units, tuple(table.names[column.position] for column in chosen))
+
+
+def table_names(path: Path, unit_column: str | None = None) -> tuple[str, ...]:
+    """The columns of a file but the one of units, in its order; no row is read."""
+    with readable(path):
+        table = open_table(path, None, unit_column)
+    owner = unit_column or table.unit_column
+    return tuple(name for name in table.names if name != owner)
 
 
 @dataclass(frozen=True)
@@ -139,7 +189,7 @@ class _Column:
 
 
 def _choose(
-    path: Path,
+    path: str,
     names: Sequence[str],
     columns: Sequence[str] | None,
     unit: str | None,
@@ -159,7 +209,7 @@ def _choose(
     if len(set(wanted)) < len(wanted):
         raise BadParameter("the columns to read and the unit column must all differ")
     if missing := [name for name in wanted if name not in names]:
-        raise BadData(f"{path} has no column {missing[0]!r}")
+        raise BadData(f"{path} has no column {' and no column '.join(map(repr, missing))}")
     if stray := lookups.keys() - chosen:
         raise BadParameter(f"categories are declared for {min(stray)!r}, which is not a column to read")
 
@@ -178,7 +228,9 @@ def _choose(
     return [column(name) for name in chosen], None if unit is None else column(unit)
 
 
-def _units(path: Path, table: Table, columns: Sequence[_Column], unit: _Column | None) -> Units:
+def _units(
+    path: str, table: Table, columns: Sequence[_Column], unit: _Column | None, on_scan: OnScan | None = None
+) -> Units:
     positions = [column.position for column in columns]
     as_it_lies = unit is None and all(column.lookup is None and not column.tokens for column in columns)
     if table.array is not None and as_it_lies:
@@ -187,17 +239,43 @@ def _units(path: Path, table: Table, columns: Sequence[_Column], unit: _Column |
     parts: list[list[Floats]] = [[] for _ in columns]
     labels: list[int] = []
     seen: dict[Any, int] = {}
-    before = 0
+    before, faults = 0, _Faults()
     for batch in table.batches([*positions, unit.position] if unit else positions):
         for column, cells, part in zip(columns, batch, parts, strict=False):  # the labels come last
-            part.append(column.numbers(cells, before))
+            with faults.of(column):
+                part.append(column.numbers(cells, before))
         if unit:
-            labels += unit.labels(batch[-1], before, seen)
+            with faults.of(unit):
+                labels += unit.labels(batch[-1], before, seen)
         before += len(batch[0])
+        if on_scan is not None and table.progress is not None:
+            on_scan(*table.progress())
+    faults.end()
     if before == 0:
         raise BadData(f"{path} has no rows")
     rows = np.column_stack([np.concatenate(part) for part in parts])
     return Units.from_groups(rows, labels) if unit else Units(rows, table.offsets, table.runs)
+
+
+class _Faults:
+    """What is wrong with a file: the first fault of every column, told together when it was read."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, BadData] = {}
+
+    @contextmanager
+    def of(self, column: _Column) -> Iterator[None]:
+        try:
+            yield
+        except BadData as error:
+            self._found.setdefault(column.called, error)
+
+    def end(self) -> None:
+        if len(self._found) == 1:
+            raise next(iter(self._found.values()))
+        if self._found:
+            details = [f"{called}: {error.detail}" for called, error in self._found.items() if error.detail]
+            raise BadData("; ".join(map(str, self._found.values())), detail="; ".join(details))
 
 
 def _numbers(cells: Cells) -> Floats:
@@ -220,6 +298,25 @@ def _tokens(given: Sequence[str | float]) -> frozenset[str | float]:
 
 def _nothing(cell: str | float) -> bool:
     return cell == "" or cell != cell or (isinstance(cell, str) and cell.lower() == "nan")
+
+
+def _lookups(categories: Categories | None, labels: Labels | None) -> dict[str, Lookup]:
+    """What cells of each column of categories may say: the declared ones, and what a file calls them."""
+    lookups = {name: dict(_lookup(name, declared)) for name, declared in (categories or {}).items()}
+    for name, meant in (labels or {}).items():
+        if name not in lookups:  # a site's file serves many studies
+            continue
+        known = dict(lookups[name])
+        for label, category in meant.items():
+            index = known.get(category if isinstance(category, str) else number(category))
+            if index is None:
+                raise BadParameter(f"a label of column {name!r} stands for a category that was not declared")
+            if known.get(label.strip(), index) != index:
+                raise BadParameter(f"a label of column {name!r} is itself another declared category")
+            lookups[name][label.strip()] = index
+            if not np.isnan(number(label)):
+                lookups[name].setdefault(number(label), index)
+    return dict(lookups)
 
 
 def _lookup(column: str, declared: Sequence[Category]) -> Lookup:

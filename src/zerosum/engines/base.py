@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from zerosum.protocol.codec import Frame
+
 
 class Engine(Protocol):
     """Carries frames to named sites and brings back replies and losses as they arrive."""
 
-    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
         """For each site its reply, or None where there was none, in any order."""
         ...

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from zerosum.errors import Malformed
+from zerosum.protocol.codec import Frame
 from zerosum.protocol.stream import alive, connect, read, write
 
 FRAME_BYTES = 1 << 28
@@ -39,12 +40,12 @@ class Sockets:
         there = self._pool.map(lambda path: alive(path, seconds), self._paths.values())
         return [name for name, answers in zip(self._paths, there, strict=True) if answers]
 
-    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
         asked = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
         for done in as_completed(asked):
             yield asked.pop(done), done.result()
 
-    def _carry(self, name: str, frame: bytes) -> bytes | None:
+    def _carry(self, name: str, frame: bytes) -> Frame | None:
         """The reply of one site. A connection that was idle may be one to a process that is gone: then once more."""
         if name not in self._paths:
             return None
@@ -61,7 +62,7 @@ class Sockets:
         except (OSError, Malformed):
             return None
 
-    def _ask(self, name: str, frame: bytes) -> bytes:
+    def _ask(self, name: str, frame: bytes) -> Frame:
         stream = self._open.pop(name, None) or connect(self._paths[name], self._seconds)
         try:
             write(stream, self._study, frame)

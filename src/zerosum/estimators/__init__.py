@@ -9,6 +9,7 @@ them outside Zerosum is not protected.
 from zerosum.estimators.classifier import FeatureClassifier
 from zerosum.estimators.collaboration import DataCollaboration
 from zerosum.estimators.covariance import Covariance
+from zerosum.estimators.describe import Describe, Quantiles
 from zerosum.estimators.functional import PolynomialLoss
 from zerosum.estimators.glm import LogisticRegression, PoissonRegression
 from zerosum.estimators.histogram import Histogram
@@ -19,6 +20,8 @@ from zerosum.estimators.mixture import GaussianMixture
 from zerosum.estimators.network import NeuralClassifier
 from zerosum.estimators.pca import PCA
 from zerosum.estimators.regression import LinearRegression
+from zerosum.estimators.scaler import StandardScaler
+from zerosum.estimators.survival import SurvivalCurve
 from zerosum.estimators.topics import TopicModel
 
 __all__ = [
@@ -26,6 +29,7 @@ __all__ = [
     "PCA",
     "Covariance",
     "DataCollaboration",
+    "Describe",
     "FeatureClassifier",
     "GaussianMixture",
     "Histogram",
@@ -36,5 +40,8 @@ __all__ = [
     "NeuralClassifier",
     "PoissonRegression",
     "PolynomialLoss",
+    "Quantiles",
+    "StandardScaler",
+    "SurvivalCurve",
     "TopicModel",
 ]

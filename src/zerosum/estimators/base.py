@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,9 +31,10 @@ from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.report.record import PrivacyReport, Result
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit, declared_unit, run
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit, declared_unit, run
 
 Tables = dict[str, Units]
+DataMark = Literal["private", "public", "synthetic"]
 
 
 class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
@@ -45,6 +46,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
     _algorithm: ClassVar[str]
     _dimensions: ClassVar[tuple[int, ...]] = (2,)
+    _unnamed: bool = False
 
     privacy_: PrivacyReport
     result_: Result
@@ -61,6 +63,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -70,6 +74,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         self.unit = unit
         self.policies = policies
         self.random_state = random_state
+        self.data = data
+        self.budget = budget
 
     @abstractmethod
     def _parameters(self, tables: Tables) -> dict[str, Any]:
@@ -85,7 +91,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         Parameters
         ----------
         X : list or dict of (rows, n_features) arrays or Units, or one array
-            One table per site, called "site 0", "site 1", ... in a list. One array needs `sites`, but for the schemes
+            One table per site, by its name; in a list, which is for data that are nobody's, they are called "site 0",
+            "site 1", ... One array needs `sites`, but for the schemes
             "pooled" and "non-private", where one holder has all rows: its halves become "site 0" and "site 1".
         y : None
             Ignored.
@@ -120,11 +127,15 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             unit = declared_unit(self.unit, tables.values(), seeded=self.random_state is not None)
             with bad_parameters():
                 program = algorithms.build(self._algorithm, self._parameters(tables) | {"columns": self._columns})
+            self._check_clone(tables)
+            self._check_named(tables)
             result = self._run(program, tables, scheme, unit)
             self.privacy_ = result.report
             self.result_ = result
             self._learn(result.estimate)
-            self.notes_ = (*result.report.notes, *self.notes_)
+            said = {note.split(":")[0] for note in self.notes_}
+            warned = [each for each in result.warnings if each.split(":")[0] not in said]
+            self.notes_ = (*result.report.notes, *self.notes_, *warned)
         return self
 
     @contextmanager
@@ -165,14 +176,52 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         policies = {} if self.policies is None else self.policies
         if not isinstance(policies, Mapping) or not all(isinstance(each, Policy) for each in policies.values()):
             raise BadParameter("policies must be a dict from the name of a site to its Policy")
+        if self.data not in ("private", "public", "synthetic"):
+            raise BadParameter(f"data must be 'private', 'public' or 'synthetic', got {self.data!r}")
+        if not (self.budget is None or isinstance(self.budget, Budget)):
+            raise BadParameter(f"budget must be None or a zerosum.Budget, got an object of type {type(self.budget)!r}")
         if not isinstance(self.scheme, str | Scheme):
             raise BadParameter(f"scheme must be a name or a Scheme, got {self.scheme!r}")
         return self.scheme if isinstance(self.scheme, Scheme) else Scheme(self.scheme)
 
+    def _check_clone(self, tables: Tables) -> None:
+        """A search for hyper-parameters clones an estimator and fits each clone, and every fit is a study."""
+        many = self.budget is not None and self.budget.fits is not None
+        policies = self.policies or {}
+        private = any((policies[name].data if name in policies else self.data) == "private" for name in tables)
+        if vars(self).get("_cloned", False) and private and not many:
+            raise BadParameter(
+                "this estimator is a clone, as searches for hyper-parameters and cross-validation make them, and every "
+                "fit of one is a study of its own, charged in full to every site: give it "
+                "budget=zerosum.Budget(epsilon, delta, fits=...) with the number of fits that you mean to pay for"
+            )
+
+    def __sklearn_clone__(self) -> Self:
+        clone: Self = super().__sklearn_clone__()
+        clone.__dict__["_cloned"] = True
+        return clone
+
+    def _check_named(self, tables: Tables) -> None:
+        """Refuse a seed on data that are not marked, and sites without names where a ledger would go by them."""
+        policies = self.policies or {}
+        if self.data != "private" or all(name in policies for name in tables):
+            return
+        if self.random_state is not None:
+            raise BadParameter(
+                "random_state makes noise that protects nobody, and these data are not marked: say data='synthetic' or "
+                "data='public', or leave random_state out"
+            )
+        if self._unnamed:
+            raise BadParameter(
+                "these sites have no names, and their people's ledgers go by the names of the sites: give X as a dict "
+                "with the data of each site by its name, or say data='synthetic' or data='public' where they are "
+                "nobody's"
+            )
+
     def _run(self, program: Algorithm, tables: Tables, scheme: Scheme, unit: Unit) -> Result:
         policies = dict(self.policies or {})
         with tempfile.TemporaryDirectory(prefix="zerosum-reproduction-") as folder:
-            if self.random_state is not None:
+            if self.data != "private":
                 for s, name in enumerate(tables):
                     policies.setdefault(name, self._reproduction_policy(name, unit, Path(folder) / f"{s}.sqlite"))
             return run(
@@ -188,11 +237,12 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
                 random_state=None if self.random_state is None else int(self.random_state),
                 attempts=getattr(self, "attempts", 0),
                 checkpoint=getattr(self, "checkpoint", None),
+                budget=self.budget,
             )
 
     def _reproduction_policy(self, name: str, unit: Unit, ledger: Path) -> Policy:
         """For data that are nobody's: any study goes, and the ledger does not outlive it."""
-        return Policy.throwaway(name, ledger, unit=unit, delta=float(self.delta))
+        return Policy.throwaway(name, ledger, unit=unit, delta=float(self.delta), data=self.data)
 
     # ---- what goes in ------------------------------------------------------------------------------------------
 
@@ -203,12 +253,14 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
     def _by_site(self, X: Any, sites: ArrayLike | None) -> Tables | None:
         """One validated table per site, by name; None where X is not data by site."""
+        self._unnamed = False
         if _by_name(X):
             several = {str(name): data for name, data in X.items()}
             if len(several) < len(X):
                 raise BadParameter("two sites have the same name")
         elif several_tables(X, self._dimensions):
             several = {f"site {s}": data for s, data in enumerate(X)}
+            self._unnamed = True
         elif isinstance(X, Iterator | set | frozenset):
             raise BadData("sites have an order or names: give a list or a dict with the data of each")
         elif isinstance(X, Units):
@@ -302,6 +354,8 @@ class RangedEstimator(JointEstimator):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -312,6 +366,8 @@ class RangedEstimator(JointEstimator):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.lower = lower
         self.upper = upper

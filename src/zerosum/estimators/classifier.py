@@ -21,13 +21,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import JointEstimator, RangedEstimator, Tables, bad_data
+from zerosum.estimators.base import DataMark, JointEstimator, RangedEstimator, Tables, bad_data
 from zerosum.estimators.supervised import Supervised
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
 from zerosum.statistics.features import FeatureMap, build
 from zerosum.statistics.softmax import BIAS
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class JointClassifier(ClassifierMixin, Supervised, RangedEstimator):  # type: ignore[misc]  # sklearn is untyped
@@ -225,7 +225,7 @@ class FeatureClassifier(FeatureBased):
         About how many of the units are held out then.
     rounds, clip, learning_rate : optional
         Chosen from the noise, which is public, unless given.
-    epsilon, delta, scheme, colluders, dropouts, unit, policies, random_state
+    epsilon, delta, scheme, colluders, dropouts, unit, policies, random_state, data, budget
         As in `PCA`.
 
     attempts : int, default=0
@@ -253,7 +253,8 @@ class FeatureClassifier(FeatureBased):
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (2000, 2)) for _ in range(3)]
     >>> y = [(np.prod(rows, axis=1) > 0).astype(int) for rows in X]
-    >>> fitted = FeatureClassifier(classes=[0, 1], lower=-1, upper=1, epsilon=3, random_state=0).fit(X, y)
+    >>> model = FeatureClassifier(classes=[0, 1], lower=-1, upper=1, epsilon=3, random_state=0, data="synthetic")
+    >>> fitted = model.fit(X, y)
     >>> bool(fitted.score(X[0], y[0]) > 0.9)
     True
     """
@@ -280,6 +281,8 @@ class FeatureClassifier(FeatureBased):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
         attempts: int = 0,
         checkpoint: str | PathLike[str] | None = None,
     ) -> None:
@@ -293,6 +296,8 @@ class FeatureClassifier(FeatureBased):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.features = features
         self.classes = classes

@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.estimators.base import JointEstimator, Tables
+from zerosum.estimators.base import DataMark, JointEstimator, Tables
 from zerosum.estimators.classifier import FeatureBased
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
 from zerosum.statistics.features import FeatureMap
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 _SHARP = 20.0  # how fast a negative estimate of a probability goes to zero
 
@@ -53,7 +53,7 @@ class DataCollaboration(FeatureBased):
         How much the class weighs beside a record of norm 1.
     keep_records : bool, default=False
         Whether everything that was published is kept in `records_`.
-    epsilon, delta, scheme, colluders, dropouts, unit, policies, random_state
+    epsilon, delta, scheme, colluders, dropouts, unit, policies, random_state, data, budget
         As in `PCA`.
 
     Attributes
@@ -76,7 +76,8 @@ class DataCollaboration(FeatureBased):
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
     >>> y = [(rows[:, 0] > 0).astype(int) for rows in X]
-    >>> joint = DataCollaboration("linear", classes=[0, 1], lower=-1, upper=1, epsilon=8, random_state=0).fit(X, y)
+    >>> made_up = {"random_state": 0, "data": "synthetic"}
+    >>> joint = DataCollaboration("linear", classes=[0, 1], lower=-1, upper=1, epsilon=8, **made_up).fit(X, y)
     >>> bool(joint.score(X[0], y[0]) > 0.9)
     True
     """
@@ -103,6 +104,8 @@ class DataCollaboration(FeatureBased):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         JointEstimator.__init__(
             self,
@@ -114,6 +117,8 @@ class DataCollaboration(FeatureBased):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.features = features
         self.classes = classes

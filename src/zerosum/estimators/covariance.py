@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.estimators.base import RangedEstimator, Tables
+from zerosum.estimators.base import DataMark, RangedEstimator, Tables
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class Covariance(RangedEstimator):
@@ -56,8 +56,13 @@ class Covariance(RangedEstimator):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -92,7 +97,7 @@ class Covariance(RangedEstimator):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], size=2000) for _ in range(3)]
-    >>> found = Covariance(lower=-4, upper=4, epsilon=2.0, random_state=0).fit(sites)
+    >>> found = Covariance(lower=-4, upper=4, epsilon=2.0, random_state=0, data="synthetic").fit(sites)
     >>> bool(abs(found.correlation_[0, 1] - 0.8) < 0.1), found.location_.shape
     (True, (2,))
     """
@@ -115,6 +120,8 @@ class Covariance(RangedEstimator):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -129,6 +136,8 @@ class Covariance(RangedEstimator):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.mean_weight = mean_weight
 

@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike
 
 from zerosum.algorithms import Estimate
 from zerosum.errors import BadParameter
-from zerosum.estimators.base import Tables
+from zerosum.estimators.base import DataMark, Tables
 from zerosum.estimators.regression import JointRegression
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class PolynomialLoss(JointRegression):
@@ -42,7 +42,8 @@ class PolynomialLoss(JointRegression):
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
     >>> y = [rows @ [0.5, -0.3] for rows in X]
     >>> squared = [[0, 0, 1], [0, -2, 0], [1, 0, 0]]
-    >>> fitted = PolynomialLoss(squared, lower=-1, upper=1, response=(-1, 1), epsilon=3, random_state=0).fit(X, y)
+    >>> made_up = {"random_state": 0, "data": "synthetic"}
+    >>> fitted = PolynomialLoss(squared, lower=-1, upper=1, response=(-1, 1), epsilon=3, **made_up).fit(X, y)
     >>> bool(np.max(np.abs(fitted.coef_ - [0.5, -0.3])) < 0.1)
     True
     """
@@ -70,6 +71,8 @@ class PolynomialLoss(JointRegression):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -89,6 +92,8 @@ class PolynomialLoss(JointRegression):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.table = table
 

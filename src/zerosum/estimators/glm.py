@@ -42,7 +42,7 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
     >>> y = [(rng.random(3000) < 1 / (1 + np.exp(-rows @ [2.0, -2.0]))).astype(int) for rows in X]
-    >>> fitted = LogisticRegression(lower=-1, upper=1, epsilon=3, random_state=0).fit(X, y)
+    >>> fitted = LogisticRegression(lower=-1, upper=1, epsilon=3, random_state=0, data="synthetic").fit(X, y)
     >>> bool(np.max(np.abs(fitted.coef_ - [[2.0, -2.0]])) < 0.4), fitted.classes_.tolist()
     (True, [0, 1])
     """
@@ -154,7 +154,8 @@ class PoissonRegression(RegressorMixin, JointRegression):  # type: ignore[misc] 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
     >>> y = [rng.poisson(np.exp(rows @ [0.5, -0.5])) for rows in X]
-    >>> fitted = PoissonRegression(lower=-1, upper=1, response=10, epsilon=3, random_state=0).fit(X, y)
+    >>> made_up = {"random_state": 0, "data": "synthetic"}
+    >>> fitted = PoissonRegression(lower=-1, upper=1, response=10, epsilon=3, **made_up).fit(X, y)
     >>> bool(np.max(np.abs(fitted.coef_ - [0.5, -0.5])) < 0.15)
     True
     """

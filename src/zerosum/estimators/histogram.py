@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_array, column_or_1d
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import JointEstimator, Tables
+from zerosum.estimators.base import DataMark, JointEstimator, Tables
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class Histogram(JointEstimator):
@@ -60,8 +60,13 @@ class Histogram(JointEstimator):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -93,7 +98,7 @@ class Histogram(JointEstimator):
     A reproduction run on synthetic data; leave `random_state` out, and say `unit`, to protect somebody.
 
     >>> sites = {"north": ["A"] * 300 + ["B"] * 100, "east": ["B"] * 250 + ["0"] * 150}
-    >>> found = Histogram(categories=["A", "B", "0"], random_state=0).fit(sites)
+    >>> found = Histogram(categories=["A", "B", "0"], random_state=0, data="synthetic").fit(sites)
     >>> bool(np.all(np.abs(found.counts_ - [300, 350, 150]) < 5 * found.noise_std_)), found.shares_.round(1).tolist()
     (True, [0.4, 0.4, 0.2])
     """
@@ -115,6 +120,8 @@ class Histogram(JointEstimator):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -125,6 +132,8 @@ class Histogram(JointEstimator):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.categories = categories
         self.edges = edges

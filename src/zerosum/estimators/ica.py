@@ -18,12 +18,12 @@ from zerosum.algorithms import Estimate
 from zerosum.algorithms.metrics import Matched, matched
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import JointTransformer, Tables, bad_data, dimensions
+from zerosum.estimators.base import DataMark, JointTransformer, Tables, bad_data, dimensions
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 from zerosum.statistics.scatter import per_recording_rows
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 _PIECE = 50  # rows that stand for a person in a seeded run that names none, or a quarter of what a site has
 
@@ -73,8 +73,13 @@ class ICA(JointTransformer):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -113,7 +118,8 @@ class ICA(JointTransformer):
 
     >>> from zerosum.data.fmri import make_fmri
     >>> made_up = make_fmri(60, sites=3, components=3, points=80, side=6, noise=0.1)
-    >>> ica = ICA(n_components=3, epsilon=20, random_state=0).fit([made_up.observed(s) for s in range(3)])
+    >>> sites = [made_up.observed(s) for s in range(3)]
+    >>> ica = ICA(n_components=3, epsilon=20, random_state=0, data="synthetic").fit(sites)
     >>> bool(ica.match(made_up.maps).correlations.min() > 0.9), ica.privacy_.private
     (True, False)
     >>> [courses.shape for courses in ica.time_courses(made_up.observed(0)[:2])]
@@ -143,6 +149,8 @@ class ICA(JointTransformer):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -153,6 +161,8 @@ class ICA(JointTransformer):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.n_components = n_components
         self.solver = solver

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.estimators.base import JointTransformer, RangedEstimator, Tables
+from zerosum.estimators.base import DataMark, JointTransformer, RangedEstimator, Tables
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class KMeans(JointTransformer, RangedEstimator):
@@ -60,8 +60,13 @@ class KMeans(JointTransformer, RangedEstimator):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -96,7 +101,7 @@ class KMeans(JointTransformer, RangedEstimator):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.vstack([rng.normal(middle, 0.2, size=(300, 2)) for middle in (-2, 2)]) for _ in range(3)]
-    >>> found = KMeans(n_clusters=2, lower=-4, upper=4, random_state=0).fit(sites)
+    >>> found = KMeans(n_clusters=2, lower=-4, upper=4, random_state=0, data="synthetic").fit(sites)
     >>> np.sort(found.cluster_centers_[:, 0]).round().tolist(), len(set(found.predict([[-2, -2], [2, 2]]).tolist()))
     ([-2.0, 2.0], 2)
     """
@@ -121,6 +126,8 @@ class KMeans(JointTransformer, RangedEstimator):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -135,6 +142,8 @@ class KMeans(JointTransformer, RangedEstimator):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.n_clusters = n_clusters
         self.rounds = rounds

@@ -49,8 +49,13 @@ class Mean(RangedEstimator):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -83,7 +88,7 @@ class Mean(RangedEstimator):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = {name: rng.normal([50, 120], [10, 15], size=(400, 2)) for name in ("north", "east", "south")}
-    >>> mean = Mean(lower=[0, 50], upper=[100, 250], random_state=0).fit(sites)
+    >>> mean = Mean(lower=[0, 50], upper=[100, 250], random_state=0, data="synthetic").fit(sites)
     >>> bool(np.all(np.abs(mean.mean_ - [50, 120]) < 4 * mean.std_error_ + 1)), mean.privacy_.private
     (True, False)
     """

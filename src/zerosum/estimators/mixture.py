@@ -18,11 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
-from zerosum.estimators.base import RangedEstimator, Tables
+from zerosum.estimators.base import DataMark, RangedEstimator, Tables
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class GaussianMixture(RangedEstimator):
@@ -71,8 +71,13 @@ class GaussianMixture(RangedEstimator):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -113,7 +118,7 @@ class GaussianMixture(RangedEstimator):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.vstack([rng.normal(middle, 0.3, size=(300, 2)) for middle in (-2, 2)]) for _ in range(3)]
-    >>> found = GaussianMixture(n_components=2, lower=-4, upper=4, random_state=0).fit(sites)
+    >>> found = GaussianMixture(n_components=2, lower=-4, upper=4, random_state=0, data="synthetic").fit(sites)
     >>> np.sort(found.means_[:, 0]).round().tolist(), found.predict_proba([[2, 2]]).max().round(3).tolist()
     ([-2.0, 2.0], 1.0)
     """
@@ -140,6 +145,8 @@ class GaussianMixture(RangedEstimator):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -154,6 +161,8 @@ class GaussianMixture(RangedEstimator):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.n_components = n_components
         self.variance = variance

@@ -18,12 +18,12 @@ from zerosum import algorithms
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
-from zerosum.estimators.base import RangedEstimator, Tables
+from zerosum.estimators.base import DataMark, RangedEstimator, Tables
 from zerosum.estimators.classifier import JointClassifier
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class NeuralClassifier(JointClassifier):
@@ -64,7 +64,7 @@ class NeuralClassifier(JointClassifier):
         The public seed of the weights to begin with.
     evaluate_share, hold_out
         As in `FeatureClassifier`.
-    missing, epsilon, delta, scheme, colluders, dropouts, unit, policies, random_state
+    missing, epsilon, delta, scheme, colluders, dropouts, unit, policies, random_state, data, budget
         As in `LinearRegression`.
 
     attempts : int, default=0
@@ -96,7 +96,8 @@ class NeuralClassifier(JointClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.normal(size=(1000, 2)) for _ in range(3)]
     >>> y = [(np.linalg.norm(rows, axis=1) > 1.2).astype(int) for rows in X]
-    >>> net = NeuralClassifier(classes=[0, 1], lower=-4, upper=4, scale=1, steps=30, epsilon=5, random_state=0)
+    >>> made_up = {"random_state": 0, "data": "synthetic"}
+    >>> net = NeuralClassifier(classes=[0, 1], lower=-4, upper=4, scale=1, steps=30, epsilon=5, **made_up)
     >>> bool(net.fit(X, y).score(X[0], y[0]) > 0.8)
     True
     """
@@ -135,6 +136,8 @@ class NeuralClassifier(JointClassifier):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
         attempts: int = 0,
         checkpoint: str | PathLike[str] | None = None,
     ) -> None:
@@ -152,6 +155,8 @@ class NeuralClassifier(JointClassifier):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.model = model
         self.hidden = hidden

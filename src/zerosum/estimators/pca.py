@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.estimators.base import JointTransformer, RangedEstimator, Tables
+from zerosum.estimators.base import DataMark, JointTransformer, RangedEstimator, Tables
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class PCA(JointTransformer, RangedEstimator):
@@ -41,10 +41,9 @@ class PCA(JointTransformer, RangedEstimator):
         What is done where a value is missing (NaN), for all columns or by the name of each: a number to take instead,
         or "own-rows", the mean of what is observed of the same unit's rows, and where nothing is, the middle of the
         range (0 without ranges). By default missing values are refused.
-    centering : {"dp", "ranges", "none"}, default="dp"
-        About a private mean that costs `mean_share` of the budget, the middle of the ranges, or zero.
-    mean_share : float, default=0.08
-        What the mean costs, as a share of mu squared.
+    centering : {"auto", "ranges", "none"}, default="auto"
+        About the units' own centre, which is found on the way together with the clip and costs a tenth of mu squared
+        or so; about the middle of the ranges; or about zero.
     scaling : {"none", "ranges"}, default="none"
         Whether columns are divided by half their public range, which is free. Components then live in those units.
     shrink : bool, default=True
@@ -52,10 +51,10 @@ class PCA(JointTransformer, RangedEstimator):
     per_recording : {"none", "center", "standardise"}, default="none"
         What is done first to the rows of a unit that owns several.
     normalise : bool, default=True
-        Whether every unit's matrix is divided by its norm, so that all weigh the same, or only bounded.
-    matrix_clip : float or "dp", optional
-        The bound where matrices are not normalised, by default what rows inside the ranges or the clip reach. A paid
-        one is a quantile of a noisy histogram of the matrices' norms, for a twentieth of mu squared.
+        Where nothing is found on the way: whether every unit's matrix is divided by its norm, so that all weigh the
+        same, or only bounded.
+    matrix_clip : float, optional
+        The bound where matrices are not normalised, by default what rows inside the ranges or the clip reach.
     n_passes : 1 or 2, optional
         How often the matrix is looked at; twice by default where `per_recording` says that units own many rows.
     solver : {"auto", "matrix", "subspace"}, default="auto"
@@ -77,8 +76,13 @@ class PCA(JointTransformer, RangedEstimator):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -87,7 +91,7 @@ class PCA(JointTransformer, RangedEstimator):
     explained_variance_ : ndarray of shape (n_components,)
         Eigenvalues of the mean of the units' matrices, less what noise adds.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        Only where the whole is known: for records whose rows are normalised it is 1.
+        Only where the whole is known: where the matrix is released, in one look.
     explained_variance_std_ : ndarray of shape (n_components,)
         The standard deviation that noise gives each of the eigenvalues.
     mean_ : ndarray of shape (n_features,)
@@ -121,7 +125,7 @@ class PCA(JointTransformer, RangedEstimator):
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [rng.normal(size=(500, 3)) * [3, 1, 0.1] for _ in range(3)]
-    >>> pca = PCA(n_components=1, lower=-10, upper=10, random_state=0).fit(sites)
+    >>> pca = PCA(n_components=1, lower=-10, upper=10, random_state=0, data="synthetic").fit(sites)
     >>> int(np.argmax(pca.components_[0])), pca.transform(sites[0]).shape, pca.privacy_.private
     (0, (500, 1), False)
     """
@@ -138,13 +142,12 @@ class PCA(JointTransformer, RangedEstimator):
         upper: ArrayLike | None = None,
         clip: float | None = None,
         missing: Missing = None,
-        centering: Literal["dp", "ranges", "none"] = "dp",
-        mean_share: float = 0.08,
+        centering: Literal["auto", "ranges", "none"] = "auto",
         scaling: Literal["none", "ranges"] = "none",
         shrink: bool = True,
         per_recording: Literal["none", "center", "standardise"] = "none",
         normalise: bool = True,
-        matrix_clip: float | Literal["dp"] | None = None,
+        matrix_clip: float | None = None,
         n_passes: Literal[1, 2] | None = None,
         solver: Literal["auto", "matrix", "subspace"] = "auto",
         rounds: int | None = None,
@@ -154,6 +157,8 @@ class PCA(JointTransformer, RangedEstimator):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -168,10 +173,11 @@ class PCA(JointTransformer, RangedEstimator):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.n_components = n_components
         self.centering = centering
-        self.mean_share = mean_share
         self.scaling = scaling
         self.shrink = shrink
         self.per_recording = per_recording
@@ -220,7 +226,6 @@ class PCA(JointTransformer, RangedEstimator):
         return super()._parameters(tables) | {
             "n_components": self.n_components,
             "centering": self.centering,
-            "mean_share": self.mean_share,
             "scaling": self.scaling,
             "shrink": self.shrink,
             "per_recording": self.per_recording,
@@ -241,7 +246,6 @@ class PCA(JointTransformer, RangedEstimator):
         self.n_components_ = len(self.components_)
         self.noise_edge_ = float(estimate["noise_edge"][0])
         self.above_noise_ = int(estimate["above_noise"][0])
-        # A row's normalised matrix has trace 1, a person's only Frobenius norm 1. The declared unit decides, which is
-        # public: whether everybody happens to own a single row is data.
-        if self.normalise and self.privacy_.unit == "record":
-            self.explained_variance_ratio_ = self.explained_variance_.copy()
+        if "total" in estimate:  # released with the matrix; noise may bring it below what was found of it
+            total = max(float(estimate["total"][0]), float(np.sum(self.explained_variance_)), 1e-300)
+            self.explained_variance_ratio_ = self.explained_variance_ / total

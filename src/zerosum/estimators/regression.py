@@ -19,14 +19,14 @@ from sklearn.utils.validation import column_or_1d
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import RangedEstimator, Tables, bad_data
+from zerosum.estimators.base import DataMark, RangedEstimator, Tables, bad_data
 from zerosum.estimators.supervised import Supervised
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
 class JointRegression(Supervised, RangedEstimator):
@@ -56,6 +56,8 @@ class JointRegression(Supervised, RangedEstimator):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -70,6 +72,8 @@ class JointRegression(Supervised, RangedEstimator):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.response = response
         self.offset_range = offset_range
@@ -279,7 +283,8 @@ class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (2000, 2)) for _ in range(3)]
     >>> y = [rows @ [1.0, -2.0] + rng.normal(0, 0.1, 2000) for rows in X]
-    >>> fitted = LinearRegression(lower=-1, upper=1, response=(-4, 4), epsilon=3, random_state=0).fit(X, y)
+    >>> made_up = {"random_state": 0, "data": "synthetic"}
+    >>> fitted = LinearRegression(lower=-1, upper=1, response=(-4, 4), epsilon=3, **made_up).fit(X, y)
     >>> fitted.coef_.round(1).tolist()
     [1.0, -2.0]
     """

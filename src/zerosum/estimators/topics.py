@@ -19,11 +19,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import JointTransformer, Tables
+from zerosum.estimators.base import DataMark, JointTransformer, Tables
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.units import Units
+from zerosum.kernel.units import Units, doubled
 from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Unit
+from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 _SMOOTH = 0.05  # of what all topics have in common, in each: no word rules a topic out
 
@@ -65,8 +65,13 @@ class TopicModel(JointTransformer):
         population: its spends are kept in the user's state folder.
     random_state : int, optional
         None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. Sites without a policy of their own are then taken to
-        hold synthetic data, and their ledgers are thrown away after the run; no ledger of the user's is touched.
+        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
+        sites' own policies do.
+    data : {"private", "public", "synthetic"}, default="private"
+        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
+        in any study, and their ledgers are thrown away after the run.
+    budget : Budget, optional
+        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
 
     Attributes
     ----------
@@ -106,7 +111,7 @@ class TopicModel(JointTransformer):
     >>> truth = np.array([[0.5, 0.4, 0.1, 0.0], [0.0, 0.1, 0.4, 0.5]])
     >>> sites = [np.vstack([rng.multinomial(8, topic, size=500) for topic in truth]) for _ in range(3)]
     >>> words = ["river", "lake", "boat", "engine"]
-    >>> found = TopicModel(2, vocabulary=words, random_state=0).fit(sites)
+    >>> found = TopicModel(2, vocabulary=words, random_state=0, data="synthetic").fit(sites)
     >>> sorted(found.top_words(2)), found.predict([[0, 0, 2, 3]])[0] == found.predict([[0, 0, 0, 4]])[0]
     ([['engine', 'boat'], ['river', 'lake']], np.True_)
     """
@@ -129,6 +134,8 @@ class TopicModel(JointTransformer):
         unit: Unit | None = None,
         policies: Mapping[str, Policy] | None = None,
         random_state: int | None = None,
+        data: DataMark = "private",
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -139,6 +146,8 @@ class TopicModel(JointTransformer):
             unit=unit,
             policies=policies,
             random_state=random_state,
+            data=data,
+            budget=budget,
         )
         self.n_components = n_components
         self.vocabulary = vocabulary
@@ -223,6 +232,7 @@ class TopicModel(JointTransformer):
     # ---- what goes in ------------------------------------------------------------------------------------------
 
     def _rows(self, data: Any, *, first: bool, **checks: Any) -> Any:
+        data = doubled(data) if issparse(data) else data
         rows = validate_data(self, data, dtype=np.float64, accept_sparse="csr", reset=first, **checks)
         sparse = bool(issparse(rows))
         if np.any((rows.data if sparse else rows) < 0):

@@ -1,6 +1,6 @@
 """The engine over FLARE's job cells: one buffer a message, replies as they come.
 
-A site that computes may take as long as the time-out; one whose relay no longer answers a ping is lost in seconds. A
+A site that computes may take as long as the time-out; one whose relay no longer answers pings is lost in seconds. A
 loss that is seen while FLARE itself ends the job is none: the exchange is interrupted, nothing is written down, and a
 new job resumes the study.
 
@@ -18,8 +18,11 @@ from nvflare.apis.signal import Signal
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
+from zerosum.protocol.codec import Frame
+
 CHANNEL, FRAME, PING = "zerosum", "frame", "ping"
-_PING_SECONDS = 2.0
+_PINGS = 4  # without an answer, until a site is lost
+_TRIES = 3
 
 
 class Interrupted(Exception):
@@ -29,15 +32,18 @@ class Interrupted(Exception):
 class Cells:
     """Carries the frames of one study, named by its plan's digest, to the job cells of its sites."""
 
-    def __init__(self, cell: Any, targets: Mapping[str, str], plan: str, abort: Signal, seconds: float) -> None:
+    def __init__(
+        self, cell: Any, targets: Mapping[str, str], plan: str, abort: Signal, seconds: float, ping: float = 2.0
+    ) -> None:
         self._cell, self._targets, self._study = cell, dict(targets), bytes.fromhex(plan)
-        self._abort, self._seconds = abort, seconds
+        self._abort, self._seconds, self._ping = abort, seconds, ping
+        self._silent: set[str] = set()  # did not answer a ping: one more is enough at the next exchange
         self._pool = ThreadPoolExecutor(max(len(self._targets), 1), thread_name_prefix="zerosum-site")
 
     def close(self) -> None:
         self._pool.shutdown(wait=False)
 
-    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
         asked = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
         for done in as_completed(asked):
             name, reply = asked.pop(done), done.result()
@@ -45,23 +51,37 @@ class Cells:
                 raise Interrupted("FLARE is ending the job: submit it again to go on")
             yield name, reply
 
-    def _carry(self, name: str, frame: bytes) -> bytes | None:
+    def _carry(self, name: str, frame: bytes) -> Frame | None:
         if name not in self._targets:
             return None
+        if name in self._silent and not self._alive(name, 1):
+            return None
         end = time.monotonic() + self._seconds
-        reply = self._send(
-            name,
-            FRAME,
-            self._study + frame,
-            min(_PING_SECONDS, self._seconds),
-            progress_wait_cb=lambda: time.monotonic() < end and self._alive(name),
-        )
-        code, payload = reply.get_header(MessageHeaderKey.RETURN_CODE), reply.payload
-        return bytes(payload) if code == ReturnCode.OK and payload is not None else None
+        for _ in range(_TRIES):  # what did not get through is sent again: a site says the same to the same frame
+            reply = self._send(
+                name,
+                FRAME,
+                self._study + frame,
+                min(self._ping, self._seconds),
+                progress_wait_cb=lambda: time.monotonic() < end and self._alive(name, _PINGS),
+            )
+            code, payload = reply.get_header(MessageHeaderKey.RETURN_CODE), reply.payload
+            if code == ReturnCode.OK and isinstance(payload, Frame):
+                return payload
+            if code != ReturnCode.TIMEOUT or time.monotonic() > end or name in self._silent:
+                return None
+        self._silent.add(name)
+        return None
 
-    def _alive(self, name: str) -> bool:
-        reply = self._send(name, PING, b"", _PING_SECONDS)
-        return bool(reply.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.OK)
+    def _alive(self, name: str, pings: int) -> bool:
+        """Whether a relay answers one of several pings: a busy machine is slow, one that is gone is unreachable."""
+        for _ in range(pings):
+            code = self._send(name, PING, b"", self._ping).get_header(MessageHeaderKey.RETURN_CODE)
+            if code != ReturnCode.TIMEOUT:
+                break
+        alive = bool(code == ReturnCode.OK)
+        (self._silent.discard if alive else self._silent.add)(name)
+        return alive
 
     def _send(self, name: str, topic: str, payload: bytes, seconds: float, **more: Any) -> Any:
         return self._cell.send_request(

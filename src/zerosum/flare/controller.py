@@ -49,7 +49,9 @@ class Coordinator(Controller):  # type: ignore[misc]  # FLARE ships no types
             def connect(plan: Plan) -> AbstractContextManager[Engine]:
                 engine, job = fl_ctx.get_engine(), fl_ctx.get_job_id()
                 targets = {client.name: FQCN.join([client.get_fqcn(), job]) for client in engine.get_clients()}
-                return closing(Cells(engine.get_cell(), targets, plan.digest(), abort_signal, settings.seconds))
+                return closing(
+                    Cells(engine.get_cell(), targets, plan.digest(), abort_signal, settings.seconds, settings.ping)
+                )
 
             coordinate(folder, self._attended, connect=connect)
         except Interrupted as interruption:

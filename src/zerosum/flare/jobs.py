@@ -56,6 +56,18 @@ def harden(kit: Path) -> list[str]:
     return [str(local / "resources.json"), str(local / "authorization.json")]
 
 
+def keep_in(kit: Path, folder: Path) -> None:
+    """Let a server's kit keep jobs and snapshots in a folder of its own, not where everybody on the machine does."""
+    resources = _read(kit / "local", "resources.json")
+    storage = resources.get("snapshot_persistor", {}).get("args", {}).get("storage", {})
+    if storage:
+        storage.setdefault("args", {})["root_dir"] = str(folder.absolute() / "snapshots")
+    for each in resources.get("components", []):
+        if each.get("id") == "job_manager":
+            each.setdefault("args", {})["uri_root"] = str(folder.absolute() / "jobs")
+    _write(kit / "local" / "resources.json", resources)
+
+
 def _read(local: Path, name: str) -> dict[str, Any]:
     """A kit's own file, or the default that FLARE put there."""
     for path in (local / name, local / f"{name}.default"):

@@ -1,8 +1,8 @@
 """A FLARE project from a study's roster: kits for the server, for every site and for the administrator, hardened.
 
 The keys in these kits are TLS keys, made by FLARE on this machine, and carry bytes. What sites sign with is made at
-each site (`identity.key`) and is no part of this. Where TLS keys must be made at the sites too, let FLARE do it
-(`nvflare cert request`, `nvflare cert approve`, `nvflare package`) and harden what it packages.
+each site (`identity.key`) and is no part of this. It is for rehearsals: in earnest TLS keys are made at the sites too,
+and `certificates` signs their requests.
 
 Tested in tests/flare/test_flare.py.
 """
@@ -27,11 +27,8 @@ _LIGHTER = "nvflare.lighter.impl."
 
 def provision(folder: Path, sites: Sequence[str], server: str, port: int, admin: str) -> Path:
     """Have FLARE make the kits of a new project, harden them, and return the folder they lie in."""
-    for name in (*sites, server):
-        if not _NAME.fullmatch(name):
-            raise BadParameter("FLARE takes letters, digits, dots, hyphens and underscores in the names of sites")
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+", admin):
-        raise BadParameter("FLARE's administrator is named by an e-mail address")
+    check_names([*sites, server])
+    check_address(admin)
     if folder.exists():
         raise BadInput(f"{folder} exists already; choose another place for the kits")
     tool = Path(sys.executable).parent / "nvflare"
@@ -49,6 +46,16 @@ def provision(folder: Path, sites: Sequence[str], server: str, port: int, admin:
     for name in (server, *sites):
         harden(kits / name)
     return kits
+
+
+def check_names(names: Sequence[str]) -> None:
+    if not all(_NAME.fullmatch(name) for name in names):
+        raise BadParameter("FLARE takes letters, digits, dots, hyphens and underscores in the names of sites")
+
+
+def check_address(admin: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+", admin):
+        raise BadParameter("FLARE's administrator is named by an e-mail address")
 
 
 def project(sites: Sequence[str], server: str, port: int, admin: str) -> dict[str, Any]:

@@ -26,23 +26,25 @@ from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
 from zerosum.errors import Malformed
 from zerosum.flare.cells import CHANNEL, FRAME, PING
-from zerosum.protocol.codec import MAX_FRAME
+from zerosum.protocol.codec import MAX_FRAME, Frame
 from zerosum.protocol.stream import connect, read, write
 
 _DIGEST = 32  # bytes of a plan's digest, before each frame
 
 
 class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
-    """`seconds` is how long the site's process may take for one reply."""
+    """$ZEROSUM_SITE_SECONDS is how long the site's process may take for one reply."""
 
-    def __init__(self, seconds: float = 3600.0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._seconds = seconds
+        self._seconds = float(os.environ.get("ZEROSUM_SITE_SECONDS", "3600"))
         self._stream: socket.socket | None = None
         self._mutex = threading.Lock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="zerosum-relay")
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        if event_type == EventType.END_RUN:
+            self._pool.shutdown(wait=False, cancel_futures=True)
         if event_type != EventType.START_RUN:
             return
         cell, server = fl_ctx.get_engine().get_cell(), f"server.{fl_ctx.get_job_id()}"
@@ -55,19 +57,19 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
     def _take(self, request: Any, server: str) -> Any | Future[Any]:
         if request.get_header(MessageHeaderKey.ORIGIN) != server:
             return _reply(ReturnCode.INVALID_REQUEST)
-        return self._pool.submit(self._carry, bytes(request.payload or b""))
+        return self._pool.submit(self._carry, memoryview(request.payload or b""))
 
-    def _carry(self, payload: bytes) -> Any:
+    def _carry(self, payload: memoryview) -> Any:
         if len(payload) < _DIGEST:
             return _reply(ReturnCode.INVALID_REQUEST)
         try:
             with self._mutex:
-                return _reply(ReturnCode.OK, self._ask(payload[:_DIGEST], payload[_DIGEST:]))
+                return _reply(ReturnCode.OK, self._ask(bytes(payload[:_DIGEST]), payload[_DIGEST:]))
         except (OSError, Malformed, KeyError) as error:
             self.logger.warning(f"the site's process does not answer: {type(error).__name__}")
             return _reply(ReturnCode.SERVICE_UNAVAILABLE)
 
-    def _ask(self, study: bytes, frame: bytes) -> bytes:
+    def _ask(self, study: bytes, frame: memoryview) -> Frame:
         stream = self._stream or connect(Path(os.environ["ZEROSUM_SITE_SOCKET"]), self._seconds)
         self._stream = None
         try:
@@ -82,5 +84,5 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
         return arrived[1]
 
 
-def _reply(code: str, payload: bytes = b"") -> Any:
+def _reply(code: str, payload: Frame = b"") -> Any:
     return new_cell_message({MessageHeaderKey.RETURN_CODE: code}, payload)

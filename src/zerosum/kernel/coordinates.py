@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 
+_LARGE = 500  # columns beyond which a matrix is gone through row by row: an index takes three times its coordinates
+
 
 def size(columns: int, order: int = 2) -> int:
     """How many distinct entries a symmetric array has.
@@ -46,6 +48,14 @@ def pack(symmetric: Floats) -> Floats:
     >>> pack(np.array([[1.0, 2.0], [2.0, 3.0]])).round(4).tolist()
     [1.0, 2.8284, 3.0]
     """
+    if symmetric.ndim == 2 and len(symmetric) > _LARGE:
+        columns, at = symmetric.shape[0], 0
+        packed = np.empty(size(columns))
+        for row in range(columns):
+            packed[at] = symmetric[row, row]
+            np.multiply(symmetric[row, row + 1 :], math.sqrt(2), out=packed[at + 1 : at + columns - row])
+            at += columns - row
+        return packed
     index, roots = _layout(symmetric.shape[0], symmetric.ndim)
     return np.asarray(symmetric[tuple(index)] * roots)
 
@@ -78,8 +88,16 @@ def unpack(coordinates: Floats, columns: int, order: int = 2) -> Floats:
     >>> unpack(pack(np.eye(3)), 3).tolist() == np.eye(3).tolist()
     True
     """
-    index, roots = _layout(columns, order)
     array = np.empty((columns,) * order)
+    if order == 2 and columns > _LARGE:
+        at = 0
+        for row in range(columns):
+            array[row, row] = coordinates[at]
+            np.divide(coordinates[at + 1 : at + columns - row], math.sqrt(2), out=array[row, row + 1 :])
+            array[row + 1 :, row] = array[row, row + 1 :]
+            at += columns - row
+        return array
+    index, roots = _layout(columns, order)
     values = coordinates / roots
     if order == 2:
         array[index[0], index[1]] = values

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
@@ -22,7 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
-from zerosum.kernel import accountant, published
+from zerosum.kernel import accountant, markup, published
 from zerosum.kernel.events import Event, Publication, Sampling, Subsampled, Sum
 from zerosum.kernel.names import check_name
 from zerosum.kernel.phases import step_mus
@@ -30,8 +30,9 @@ from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PRIVATE_SIDE, STRICT, PlannedRelease, Terms, computable
-from zerosum.kernel.view import dealer_mu, worst_mu
+from zerosum.kernel.view import Coalition, dealer_mu, worst_mu
 
+MOST_PUBLISHED = (1 << 25) - (1 << 17)  # numbers of one site: a message of a quarter of a gigabyte, its head included
 MOST_ROUNDS = 100_000  # a secure sum makes keys for each before it begins
 
 EXCHANGES = {
@@ -99,6 +100,14 @@ class Plan(Terms):
             raise BadParameter(f"{what} is accounted for replaced units: plan it with replace-one neighbours")
         if release.kind == "publication" and any(site.units is None for site in self.sites):
             raise BadParameter("a publication needs every site's number of units, declared in the study")
+        if (
+            release.kind == "publication"
+            and release.size * max(site.units or 0 for site in self.sites) > MOST_PUBLISHED
+        ):
+            raise BadParameter(
+                f"a site would publish more than {MOST_PUBLISHED} numbers, which does not fit a message: publish fewer "
+                "numbers of each, or ask for sums"
+            )
 
     @classmethod
     def of(
@@ -112,6 +121,17 @@ class Plan(Terms):
         """What a study on these terms releases."""
         shared = {each.name: getattr(terms, each.name) for each in fields(Terms)}
         return cls(study=study, algorithm=algorithm, releases=releases, question=question or Question(), **shared)
+
+    def without(self, names: Collection[str]) -> Plan:
+        """The same study without these sites, as far as the plan allows that: the others' noise makes up for theirs at
+        the same cost, and it tolerates as many losses as before, or as fewer sites can."""
+        if not names or len(set(names)) > self.absences or not set(names) <= {site.name for site in self.sites}:
+            raise BadParameter(f"this plan allows {self.absences} of its sites to be left out, not {', '.join(names)}")
+        sites = tuple(site for site in self.sites if site.name not in names)
+        colluders, most = self.coalition.colluders, len(sites) - self.coalition.colluders - 1
+        losses = min(self.coalition.dropouts, most // 2 if self.scheme.facts.secure else most)
+        left = self.absences - len(set(names))
+        return replace(self, sites=sites, coalition=Coalition(colluders, losses), absences=left)
 
     # ---- rounds ------------------------------------------------------------------------------------------------
 
@@ -311,6 +331,29 @@ class Plan(Terms):
         opening = (33 + 68) * S if self.coalition.dropouts else 32
         return S * 32 * (R + 1) + 2 * S * 2 * 33 * R + opening * R
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what will be released, and what that costs each site."""
+        releases = [
+            (
+                each.statistic,
+                each.size,
+                each.sensitivity,
+                each.share,
+                self.law(self.first_round(r)).noise_std,
+                each.steps,
+            )
+            for r, each in enumerate(self.releases)
+        ]
+        headings = ("release", "numbers", "sensitivity", "share of mu²", "noise of the sum", "steps")
+        costs = [
+            (site.name, float(mu), self.site_epsilon(s))
+            for s, (site, mu) in enumerate(zip(self.sites, self.site_mus(), strict=True))
+        ]
+        title = f"{self.study} ({self.algorithm}): {', '.join(self.question.columns[:10])}"
+        return markup.table(headings, releases, title) + markup.table(
+            ("site", "mu", f"epsilon at delta {self.delta:g}"), costs, f"public digest {self.public_digest}"
+        )
+
     # ---- as text -----------------------------------------------------------------------------------------------
 
     def to_json(self) -> bytes:
@@ -318,8 +361,8 @@ class Plan(Terms):
 
     @property
     def _unsaid(self) -> set[str]:
-        """What a plan does not say where it is as ever: plans without attempts keep the digests they had."""
-        return set() if self.attempts else {"attempts"}
+        """What a plan does not say where it is as ever: plans without attempts and absences keep their digests."""
+        return {name for name in ("attempts", "absences") if not getattr(self, name)}
 
     @staticmethod
     def from_json(text: bytes) -> Plan:

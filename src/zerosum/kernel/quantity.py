@@ -100,6 +100,12 @@ class Quantity(NDArrayOperatorsMixin):
             "std": None if self.std is None else np.asarray(self.std).tolist(),
         }
 
+    @classmethod
+    def of_record(cls, value: Floats, record: dict[str, Any]) -> Quantity:
+        """Back from what `as_record` says, and the value."""
+        axes = tuple(Axis(each["name"], tuple(each["labels"]), tuple(each.get("units", ()))) for each in record["axes"])
+        return cls(value, record["kind"], axes, None if record["std"] is None else np.array(record["std"], dtype=float))
+
     # ---- as an array -------------------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

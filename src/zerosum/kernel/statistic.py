@@ -25,6 +25,7 @@ from zerosum.errors import BadData, BadParameter, first_fault
 from zerosum.kernel.units import Units
 
 _log = logging.getLogger(__name__)  # stays at the site
+_PIECE = 1 << 17  # numbers of a sum at a time
 
 
 class Adjacency(Enum):
@@ -111,10 +112,13 @@ class BoundedStatistic(BaseModel, ABC):
         """The sum over all units, block by block, as a NumPy vector. Whatever a unit holds, this does not fail."""
         total, lost = np.zeros(self.size), np.zeros(self.size)
         for block in self.entering(units).blocks(row_bytes=self.row_bytes):
-            part = self._part(block if self.takes_sparse else block.dense()) + lost
-            raised = total + part
-            lost = part - (raised - total)  # what the addition rounded away, added with the next block
-            total = raised
+            part = self._part(block if self.takes_sparse else block.dense())
+            for start in range(0, self.size, _PIECE):  # so that a long sum is held three times and no more
+                here = slice(start, start + _PIECE)
+                added = part[here] + lost[here]
+                raised = total[here] + added
+                lost[here] = added - (raised - total[here])  # what was rounded away, added with the next block
+                total[here] = raised
         return total
 
     def _part(self, block: Units) -> Floats:

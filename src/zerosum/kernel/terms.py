@@ -114,6 +114,7 @@ class Terms:
     calibration: Calibration = "exact"
     seed: int | None = None
     attempts: int = 0  # how many rounds, in all, may be tried once more; paid for, whether used or not
+    absences: int = 0  # how many sites may be left out before anything is released; those that stay bear the noise
 
     def __post_init__(self) -> None:
         amounts.check_epsilon(self.epsilon)
@@ -136,6 +137,11 @@ class Terms:
             )
         if not (isinstance(self.attempts, int) and 0 <= self.attempts <= MOST_ATTEMPTS):
             raise BadParameter(f"attempts must be a whole number from 0 to {MOST_ATTEMPTS}, got {self.attempts}")
+        S = len(self.sites)
+        if not (isinstance(self.absences, int) and 0 <= self.absences <= max(S - self.coalition.colluders - 2, 0)):
+            raise BadParameter(
+                f"absences must be a whole number that leaves two honest sites of {S}, got {self.absences}"
+            )
         if self.attempts and self.calibration != "exact":
             raise BadParameter("the papers have no calibration for rounds that may be tried again")
         if self.calibration == "published" and not self.scheme.facts.published:
@@ -192,16 +198,16 @@ class Terms:
                 # basic composition and the textbook formula, as in the papers
                 eps, delta = self.epsilon * release.share, self.delta * release.share
                 law = shape.scaled(published.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
-                return self._placed(law, release)
+                return grid.drawable(self._placed(law, release))
             law = calibrate(shape, moved, self.coalition, mu)
             if not self.gridded(release):
                 return law
-            return calibrate(self._placed(law, release), moved, self.coalition, mu)
+            return grid.drawable(calibrate(self._placed(law, release), moved, self.coalition, mu))
 
     def _placed(self, law: NoiseLaw, release: PlannedRelease) -> NoiseLaw:
         if not self.gridded(release):
             return law
-        return grid.place(law, release.accounted, release.bound, release.size)
+        return grid.place(law, release.accounted, release.bound, release.size, self._steps_of(release))
 
     def gridded(self, release: PlannedRelease) -> bool:
         """Whether values and noise live on an integer grid, or are doubles (the zero-sum forms, for comparison)."""
@@ -211,8 +217,11 @@ class Terms:
         """Total variation between one round of a release as drawn and as accounted."""
         if not self.gridded(release):
             return 0.0
-        units = max(site.units or 1 for site in self.sites) if release.kind == "publication" else 1
-        return grid.worst_distance(release.size * units, len(self.sites))
+        drawing = 1 if release.kind == "publication" else len(self.sites)  # a row's noise is its own site's
+        return grid.worst_distance(release.size, drawing, self._steps_of(release))
+
+    def _steps_of(self, release: PlannedRelease) -> float:
+        return grid.steps_for(release.size * release.steps, self.paid_for(1.0) / self.delta)
 
     def paid_for(self, distance: float) -> float:
         """What a distance adds to delta."""

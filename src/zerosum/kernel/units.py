@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -58,7 +58,7 @@ class Units:
         """Every row is a unit. One column may be given as a plain vector; sparse rows stay sparse."""
         array: Array = rows if hasattr(rows, "ndim") else np.asarray(rows, dtype=np.float64)
         if bool(issparse(array)):
-            array = csr_array(array, copy=True)
+            array = doubled(array)
             _check_places(array)
             array.sum_duplicates()
         if array.ndim == 1:
@@ -128,7 +128,7 @@ class Units:
 
     def dense(self) -> Units:
         """The same units, every entry kept."""
-        return Units(self.rows.toarray(), self.offsets, self.runs) if self.is_sparse else self
+        return Units(doubled(self.rows).toarray(), self.offsets, self.runs) if self.is_sparse else self
 
     @property
     def largest(self) -> int:
@@ -137,8 +137,7 @@ class Units:
 
     def blocks(self, row_bytes: int | None = None) -> Iterator[Units]:
         """The units in order, in blocks whose working memory (`row_bytes` a row) stays bounded."""
-        per_row = row_bytes or 8 * self.columns
-        at_most = min(BLOCK_ROWS, max(1, _BLOCK_BYTES // max(1, per_row)))
+        at_most = rows_at_once(row_bytes or 8 * self.columns)
         start = 0
         while start < len(self):
             end = start + at_most
@@ -215,7 +214,7 @@ class Units:
         bounds = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
         for first, last in itertools.pairwise(bounds):
             rows = self.rows[int(first) : int(last), ...]
-            yield np.asarray(rows.toarray() if self.is_sparse else rows, dtype=np.float64)
+            yield np.asarray(doubled(rows).toarray() if self.is_sparse else rows, dtype=np.float64)
 
     def recordings(self) -> Iterator[list[tuple[Array, float | None]]]:
         """For one unit after another its recordings in order, each with the seconds between its rows, where known."""
@@ -290,6 +289,23 @@ class Units:
         rising = bool(np.all(np.diff(runs.offsets) > 0))
         if not rising or not np.all(np.isin(ends, runs.offsets)) or runs.offsets[-1] != self.rows.shape[0]:
             raise BadData("a recording must lie within the rows of one unit")
+
+
+def rows_at_once(row_bytes: int) -> int:
+    """How many rows a pass over data holds, if each takes so much working memory.
+
+    >>> rows_at_once(1), rows_at_once(1 << 20), rows_at_once(1 << 40)
+    (2048, 32, 1)
+    """
+    return min(BLOCK_ROWS, max(1, _BLOCK_BYTES // max(1, row_bytes)))
+
+
+def doubled(rows: Any) -> csr_array:
+    """A copy of sparse rows of any format as doubles, before entries that stand twice are added up: a sum of short
+    integers could wrap round. What is no number is refused."""
+    if rows.dtype.kind not in "biuf":
+        raise BadData("sparse rows must hold real numbers")
+    return csr_array(rows.astype(np.float64), copy=True)
 
 
 def _check_places(rows: csr_array) -> None:

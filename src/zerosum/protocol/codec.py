@@ -32,6 +32,8 @@ from zerosum.protocol.messages import (
     Contribute,
     Contribution,
     DealtNoise,
+    Dismiss,
+    Dismissed,
     DrawSum,
     Message,
     NoiseInput,
@@ -57,7 +59,8 @@ _MOST_AXES = 4
 _MOST_WORDS = 2000  # characters of a refusal
 
 # What a frame may hold: JSON, and in its place arrays of doubles or of 64-bit integers, and byte strings.
-Value = None | bool | int | float | str | bytes | NDArray[Any] | list["Value"] | dict[str, "Value"]
+Value = None | bool | int | float | str | bytes | memoryview | NDArray[Any] | list["Value"] | dict[str, "Value"]
+Frame = bytes | bytearray | memoryview  # as it was read; what is large in it is used where it lies
 Fields = dict[str, Value]
 T = TypeVar("T")
 
@@ -65,18 +68,18 @@ T = TypeVar("T")
 def encode(message: Message | Reply) -> bytes:
     """A message as one frame."""
     kind = type(message)
-    buffers: list[bytes] = []
+    buffers: list[Frame] = []
     body = [kind.__name__, _lowered(_WRITERS[kind](message), buffers)]
     text = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
     return b"".join([_HEAD.pack(_MAGIC, VERSION, len(text)), text, *buffers])
 
 
-def decode_message(frame: bytes) -> Message:
+def decode_message(frame: Frame) -> Message:
     """A coordinator's message, its statistic built from this process's registry; what does not fit is refused."""
     return _decoded(frame, _MESSAGES)
 
 
-def decode_reply(frame: bytes) -> Reply:
+def decode_reply(frame: Frame) -> Reply:
     """A site's reply."""
     return _decoded(frame, _REPLIES)
 
@@ -84,7 +87,7 @@ def decode_reply(frame: bytes) -> Reply:
 # ---- frames ----------------------------------------------------------------------------------------------------
 
 
-def _decoded(frame: bytes, readers: Mapping[str, Callable[[_Reader], T]]) -> T:
+def _decoded(frame: Frame, readers: Mapping[str, Callable[[_Reader], T]]) -> T:
     kind, fields = _parsed(frame)
     if kind not in readers:
         raise Malformed("a frame holds no message that is expected here")
@@ -94,7 +97,7 @@ def _decoded(frame: bytes, readers: Mapping[str, Callable[[_Reader], T]]) -> T:
     return message
 
 
-def _parsed(frame: bytes) -> tuple[str, Fields]:
+def _parsed(frame: Frame) -> tuple[str, Fields]:
     if len(frame) > MAX_FRAME:
         raise Malformed("a frame is too large")
     if len(frame) < _HEAD.size:
@@ -106,7 +109,7 @@ def _parsed(frame: bytes) -> tuple[str, Fields]:
         raise Unsupported(f"a frame of version {version} came, this Zerosum reads version {VERSION}")
     if length > MAX_TEXT:
         raise Malformed("a frame's text is too long")
-    view = memoryview(frame)[_HEAD.size :]
+    view = memoryview(frame).toreadonly()[_HEAD.size :]
     if len(view) < length:
         raise Malformed("a frame is cut short")
     try:
@@ -129,13 +132,13 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _lowered(value: Any, buffers: list[bytes]) -> Any:
+def _lowered(value: Any, buffers: list[Frame]) -> Any:
     """A value as JSON; arrays and byte strings go into the buffers and leave their type and shape."""
     if isinstance(value, np.ndarray):
         code = "f8" if value.dtype.kind == "f" else "i8"
-        buffers.append(np.ascontiguousarray(value, dtype=_TYPES[code]).tobytes())
+        buffers.append(np.ascontiguousarray(value, dtype=_TYPES[code]).reshape(-1).view(np.uint8).data)
         return {"$": [code, *value.shape]}
-    if isinstance(value, bytes):
+    if isinstance(value, bytes | bytearray | memoryview):
         buffers.append(value)
         return {"$": ["bytes", len(value)]}
     if isinstance(value, Mapping):
@@ -174,7 +177,7 @@ class _Buffers:
             raise Malformed("a frame describes an array that is too large")
         numbers = math.prod(shape)
         if code == "bytes" and len(shape) == 1:
-            return bytes(self._next(numbers))
+            return self._next(numbers)
         if code not in _TYPES:
             raise Malformed("a frame describes an array that is none")
         array = np.frombuffer(self._next(8 * numbers), dtype=_TYPES[code]).reshape(shape)
@@ -221,9 +224,14 @@ class _Reader:
             return value
         raise Malformed(f"a message's {name} is not a text")
 
-    def data(self, name: str) -> bytes:
-        if isinstance(value := self.take(name), bytes):
+    def flag(self, name: str) -> bool:
+        if isinstance(value := self.take(name), bool):
             return value
+        raise Malformed(f"a message's {name} is neither true nor false")
+
+    def data(self, name: str) -> bytes:
+        if isinstance(value := self.take(name), memoryview):
+            return bytes(value)
         raise Malformed(f"a message's {name} is not a byte string")
 
     def array(self, name: str, kind: str) -> NDArray[Any]:
@@ -302,9 +310,9 @@ def _read_noise(reader: _Reader | None) -> NoiseInput:
         noise = DrawSum(again.array("total", "i"), again.number("sites"))
     elif "keys" in fields:
         keys = (again.fields("keys") or _Reader({})).rest()
-        if not all(site.isdecimal() and len(site) < 10 and isinstance(key, bytes) for site, key in keys.items()):
+        if not all(site.isdecimal() and len(site) < 10 and isinstance(key, memoryview) for site, key in keys.items()):
             raise Malformed("a message's keys are none")
-        noise = PublicKeys({int(site): key for site, key in keys.items() if isinstance(key, bytes)})
+        noise = PublicKeys({int(site): bytes(key) for site, key in keys.items() if isinstance(key, memoryview)})
     else:
         noise = DealtNoise(again.array("helper", "f"), again.array("coordinator", "f"))
     again.finish()
@@ -328,7 +336,7 @@ def _read_consent(reader: _Reader) -> Consent:
 
 def _read_contribution(reader: _Reader) -> Contribution:
     site, payload = reader.text("site"), reader.take("payload")
-    if isinstance(payload, bytes | np.ndarray):
+    if isinstance(payload, memoryview | np.ndarray):
         return Contribution(site, payload)
     raise Malformed("a contribution holds no numbers")
 
@@ -339,7 +347,7 @@ def _read_refusal(reader: _Reader) -> Refusal:
 
 
 _WRITERS: dict[type, Callable[[Any], Fields]] = {
-    Propose: lambda m: {"plan": m.plan.to_json()},
+    Propose: lambda m: {"plan": m.plan.to_json(), "keep": m.keep},
     Prepare: lambda m: {"round": m.round, "attempt": m.attempt},
     Secure: lambda m: {"step": m.step, "attempt": m.attempt, "data": m.data},
     Contribute: lambda m: {
@@ -348,15 +356,17 @@ _WRITERS: dict[type, Callable[[Any], Fields]] = {
         "request": _write_request(m.request),
         "noise_input": _write_noise(m.noise_input),
     },
+    Dismiss: lambda m: {},
     Consent: lambda m: {"site": m.site, "units": m.units},
     Prepared: lambda m: {"site": m.site, "payload": m.payload},
     Secured: lambda m: {"site": m.site, "data": m.data},
     Contribution: lambda m: {"site": m.site, "payload": m.payload},
+    Dismissed: lambda m: {"site": m.site},
     Refusal: lambda m: {"site": m.site, "code": m.error.code, "message": str(m.error)},
 }
 
 _MESSAGES: dict[str, Callable[[_Reader], Message]] = {
-    "Propose": lambda r: Propose(Plan.from_json(r.data("plan"))),
+    "Propose": lambda r: Propose(Plan.from_json(r.data("plan")), r.flag("keep")),
     "Prepare": lambda r: Prepare(r.number("round"), r.number("attempt")),
     "Secure": _read_secure,
     "Contribute": lambda r: Contribute(
@@ -365,6 +375,7 @@ _MESSAGES: dict[str, Callable[[_Reader], Message]] = {
         _read_request(r.fields("request")),
         _read_noise(r.fields("noise_input")),
     ),
+    "Dismiss": lambda r: Dismiss(),
 }
 
 _REPLIES: dict[str, Callable[[_Reader], Reply]] = {
@@ -372,5 +383,6 @@ _REPLIES: dict[str, Callable[[_Reader], Reply]] = {
     "Prepared": lambda r: Prepared(r.text("site"), r.data("payload")),
     "Secured": lambda r: Secured(r.text("site"), r.data("data")),
     "Contribution": _read_contribution,
+    "Dismissed": lambda r: Dismissed(r.text("site")),
     "Refusal": _read_refusal,
 }

@@ -24,9 +24,11 @@ Steps = NDArray[np.int64]  # of a grid
 
 @dataclass(frozen=True, eq=False)
 class Propose:
-    """The whole plan; asked once, before any data is used."""
+    """The whole plan; asked before any data is used. A site that has agreed to it goes on with the secrets it has if it
+    is to `keep` them, and makes new ones otherwise."""
 
     plan: Plan
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,12 @@ class Contribute:
     noise_input: NoiseInput = None
 
 
-Message = Propose | Prepare | Secure | Contribute
+@dataclass(frozen=True)
+class Dismiss:
+    """Nothing more will be asked under the plan that was agreed to: the study is over, or did not begin."""
+
+
+Message = Propose | Prepare | Secure | Contribute | Dismiss
 
 
 # ---- site to coordinator ---------------------------------------------------------------------------------------
@@ -114,10 +121,18 @@ class Secured:
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """Numbers, steps of the grid, or a masked vector as bytes; of a publication one row a unit."""
+    """Numbers, steps of the grid, or a masked vector as bytes (once it was read, a view of its frame); of a
+    publication one row a unit."""
 
     site: str
-    payload: Floats | Steps | bytes
+    payload: Floats | Steps | bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True)
+class Dismissed:
+    """The site holds nothing back for the study any more."""
+
+    site: str
 
 
 @dataclass(frozen=True)
@@ -135,4 +150,4 @@ class Lost:
     site: str
 
 
-Reply = Consent | Prepared | Secured | Contribution | Refusal
+Reply = Consent | Prepared | Secured | Contribution | Dismissed | Refusal

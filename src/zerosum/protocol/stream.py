@@ -14,11 +14,13 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from zerosum.errors import BadInput, Malformed
+from zerosum.protocol.codec import Frame
 
 NO_STUDY = bytes(32)
 
@@ -27,35 +29,41 @@ _CHUNK = 1 << 20
 _LONGEST_PATH = 100  # bytes that every system takes as the name of a socket
 
 
-def write(stream: socket.socket, study: bytes, frame: bytes) -> None:
+def write(stream: socket.socket, study: bytes, frame: Frame) -> None:
     stream.sendall(_HEAD.pack(len(frame), study))
     if frame:
         stream.sendall(frame)
 
 
-def read(stream: socket.socket, most: int) -> tuple[bytes, bytes] | None:
+def read(stream: socket.socket, most: int, seconds: float | None = None) -> tuple[bytes, Frame] | None:
     """The study and the frame that come next, or None where the other side has gone away.
 
     Memory is taken as bytes arrive, not as they are announced, and a frame that is announced too large is not read.
+    Once it has begun, a frame must be there in so many `seconds`, however it trickles.
     """
-    head = _exactly(stream, _HEAD.size)
+    first = _exactly(stream, 1, None)
+    end = None if seconds is None else time.monotonic() + seconds
+    rest = None if first is None else _exactly(stream, _HEAD.size - 1, end)
+    head = None if first is None or rest is None else first + rest
     if head is None:
         return None
     length, study = _HEAD.unpack(head)
     if length > most:
         raise Malformed(f"a frame is larger than the {most} bytes that are taken here")
-    frame = _exactly(stream, length)
+    frame = _exactly(stream, length, end)
     return None if frame is None else (study, frame)
 
 
-def _exactly(stream: socket.socket, length: int) -> bytes | None:
+def _exactly(stream: socket.socket, length: int, end: float | None) -> bytearray | None:
     data = bytearray()
     while len(data) < length:
+        if end is not None and time.monotonic() > end:
+            raise TimeoutError("a frame takes too long")
         part = stream.recv(min(_CHUNK, length - len(data)))
         if not part:
             return None
         data += part
-    return bytes(data)
+    return data
 
 
 def connect(path: Path, seconds: float) -> socket.socket:

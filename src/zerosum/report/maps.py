@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from zerosum.arrays import Floats
 from zerosum.data.masker import Masker
 from zerosum.data.nifti import is_nifti, nibabel
 from zerosum.errors import BadInput, BadParameter
+from zerosum.version import VERSION
 
 _PLANES = ((0, "x"), (1, "y"), (2, "z"))  # the axis a slice is cut across, by what it is called
 _MOST_ROWS = 10  # components below each other in a picture; more stand beside them
@@ -32,6 +34,23 @@ def write_maps(maps: ArrayLike, space: Masker, path: Path) -> None:
     image.header.set_xyzt_units("mm")
     with _atomically(path) as partial:
         library.save(image, partial)
+
+
+def write_sidecars(images: Sequence[Path], told: Mapping[str, Any]) -> list[Path]:
+    """Beside every image a JSON file that says what it is, and in their folder the description of a BIDS derivative."""
+    written = [path.with_name(path.name.removesuffix(".nii.gz") + ".json") for path in images]
+    for path in written:
+        what = {"Description": f"{path.stem} of a joint study under differential privacy, one a volume"}
+        path.write_text(json.dumps(what | dict(told), indent=2) + "\n", encoding="utf-8")
+    described = images[0].with_name("dataset_description.json")
+    record = {
+        "Name": told["Study"],
+        "BIDSVersion": "1.10.0",
+        "DatasetType": "derivative",
+        "GeneratedBy": [{"Name": "zerosum", "Version": VERSION}],
+    }
+    described.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return [*written, described]
 
 
 def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[str] | None = None) -> None:

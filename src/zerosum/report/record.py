@@ -5,11 +5,14 @@ Tested in tests/kernel/test_plan.py.
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,12 +21,14 @@ from typing import Any
 import numpy as np
 
 from zerosum.errors import BadInput
-from zerosum.kernel import published
+from zerosum.kernel import markup, published
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES, Combine
 from zerosum.version import VERSION
+
+_SHOWN = 100  # numbers of an estimate that a notebook lists
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,14 @@ class PrivacyReport:
         record: dict[str, Any] = finite(asdict(self))
         return record
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        lines = [(line.site, line.mu, line.epsilon) for line in self.per_site]
+        table = markup.table(
+            ("site", "mu", f"epsilon at delta {self.delta:g}"), lines, f"{self.study} ({self.algorithm})"
+        )
+        return table + markup.paragraphs(self.sentences())
+
     def sentences(self) -> list[str]:
         """The guarantee in plain words."""
         change = "replaced by another" if self.adjacency == "replace-one" else "added or removed"
@@ -151,7 +164,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
             release.size,
             release.sensitivity,
             release.share,
-            plan.law(plan.first_round(r)).noise_std,
+            _noise_std(plan, r),
             float(np.max(plan.mus(plan.first_round(r)))),
             release.kind,
             None if release.sampling is None else release.sampling.rate,
@@ -206,14 +219,43 @@ def _notes(plan: Plan) -> list[str]:
             "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
             f"could reach epsilon {_up(worst)} at delta {plan.delta:g}"
         )
-    if any(release.kind == "publication" for release in plan.releases):
-        notes.append(f"a noisy record of every {plan.unit} is published, and stays published")
+    notes += [_published(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
     if plan.attempts:
         some = "one round" if plan.attempts == 1 else f"{plan.attempts} rounds"
         notes.append(f"{some} may be tried once more, which is counted here whether it is used or not")
+    if plan.absences:
+        some = "one site" if plan.absences == 1 else f"{plan.absences} sites"
+        notes.append(
+            f"{some} may be left out if lost before anything is released; the others then bear the noise, for no more "
+            "than epsilon each"
+        )
     if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):
         notes.append("sites weigh differently: a mean is a weighted mean over units")
     return notes
+
+
+def _noise_std(plan: Plan, release: int) -> float:
+    """Of every released number: a sum's, or that of a row which is published by itself."""
+    law = plan.law(plan.first_round(release))
+    if plan.releases[release].kind == "publication":
+        return float(np.max(law.own / law.factor))
+    return law.noise_std
+
+
+def _published(plan: Plan, release: int) -> str:
+    """What is out, and how much a private sum would have been worth instead, in numbers."""
+    planned, noise = plan.releases[release], _noise_std(plan, release)
+    what = f"{planned.size} numbers of {planned.statistic!r}"
+    of = f"record of every {plan.unit} is published, {what}, and stays published"
+    if not plan.scheme.facts.noisy:
+        return f"a {of}"
+    units = sum(site.units or 1 for site in plan.sites)
+    summed = plan.noise_of_everything * planned.sensitivity / math.sqrt(planned.share)
+    return (
+        f"a noisy {of}: each number has noise of {noise:.3g}, so that an average over all {units} has "
+        f"{noise / math.sqrt(units):.2g}; through the private sum, at the same cost and with no record out, it would "
+        f"have {summed / units:.2g}"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,6 +266,25 @@ class Result:
     report: PrivacyReport
     participants: tuple[tuple[str, ...], ...]
     versions: Mapping[str, str]
+    kept: str = ""  # under which `zerosum results` has it; nothing where nothing was spent
+    warnings: tuple[str, ...] = ()  # what the releases themselves say about the question
+
+    def _repr_html_(self) -> str:
+        """For notebooks: every estimate by name, what the releases warn of, and what was promised."""
+        parts = []
+        for name, quantity in self.estimate.items():
+            if quantity.value.ndim <= 1 and quantity.value.size <= _SHOWN:
+                places = quantity.axes[0] if quantity.axes else None
+                labels = places.labels if places else tuple(str(at + 1) for at in range(quantity.value.size))
+                std = [None] * quantity.value.size if quantity.std is None else np.ravel(quantity.std).tolist()
+                units = (places.units if places else ()) or ("",) * len(labels)
+                lines = zip(labels, np.ravel(quantity.value).tolist(), std, units, strict=True)
+                parts.append(markup.table((places.name if places else "", name, "noise", "measured in"), lines))
+            else:
+                parts.append(markup.paragraphs([f"{name}: {' x '.join(map(str, quantity.shape))} numbers"]))
+        kept = [f"kept as {self.kept}"] if self.kept else []
+        said = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *kept]
+        return "".join(parts) + markup.paragraphs([*said, f"public digest {self.report.public_digest}"])
 
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = finite(
@@ -235,29 +296,61 @@ class Result:
                 "privacy": self.report.as_record(),
                 "participants": [list(names) for names in self.participants],
                 "versions": dict(self.versions),
+                "kept": self.kept,
+                "warnings": list(self.warnings),
             }
         )
         return record
 
     def write(self, folder: Path) -> None:
-        """Write result.json, estimate.npz and privacy.json; the folder appears whole or not at all."""
+        """Write result.json, estimate.npz and privacy.json; the folder appears whole and synced, or not at all."""
+        values = {key: quantity.value for key, quantity in self.estimate.items()}
+        records = {"result.json": self.as_record(), "privacy.json": self.report.as_record()}
+        self.place(folder, records, {"estimate.npz": values})
+
+    @staticmethod
+    def place(
+        folder: Path,
+        records: Mapping[str, Any],
+        arrays: Mapping[str, Mapping[str, Any]],
+        files: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """A new folder with these files, which appears whole and synced, or not at all."""
         check_target(folder)
+        written = {name: (json.dumps(record, indent=2) + "\n").encode() for name, record in records.items()}
+        for name, values in arrays.items():
+            buffer = io.BytesIO()
+            np.savez(buffer, allow_pickle=False, **values)
+            written[name] = buffer.getvalue()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
             try:
-                (partial / "result.json").write_text(json.dumps(self.as_record(), indent=2) + "\n")
-                (partial / "privacy.json").write_text(json.dumps(self.report.as_record(), indent=2) + "\n")
-                values = {key: quantity.value for key, quantity in self.estimate.items()}
-                np.savez(partial / "estimate.npz", allow_pickle=False, **values)
+                for name, content in (written | dict(files or {})).items():
+                    with (partial / name).open("wb") as file:
+                        file.write(content)
+                        file.flush()
+                        os.fsync(file.fileno())
                 partial.chmod(0o755)
+                sync_folder(partial)
                 if folder.exists():
                     folder.rmdir()
                 partial.replace(folder)
+                sync_folder(folder.parent)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
         except OSError as error:
             raise BadInput(f"the result could not be written to {folder}: {error.strerror}") from error
+
+
+def read_estimate(folder: Path) -> dict[str, Quantity]:
+    """The estimate of a result that was written to a folder."""
+    try:
+        known = json.loads((folder / "result.json").read_bytes())["quantities"]
+        with np.load(folder / "estimate.npz", allow_pickle=False) as values:
+            return {name: Quantity.of_record(values[name], told) for name, told in known.items()}
+    except (OSError, ValueError, LookupError) as error:
+        raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 
 
 def write_whole(path: Path, text: bytes) -> None:
@@ -270,6 +363,8 @@ def write_whole(path: Path, text: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
             Path(name).chmod(0o644)
             Path(name).replace(path)
         finally:
@@ -284,6 +379,47 @@ def read_plan(path: Path) -> Plan:
         return Plan.from_json(path.read_bytes())
     except OSError as error:
         raise BadInput(f"the plan {path} cannot be read: {error.strerror}") from None
+
+
+def make_room(path: Path, size: int) -> None:
+    """Take so many bytes of the disk in a file of that name, or raise what the disk has to say."""
+    with path.open("wb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.write(bytes(size))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """What was renamed or made in a folder stays so, whatever happens."""
+    with suppress(PermissionError):  # not everywhere can a folder be opened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def try_target(folder: Path, size: int) -> None:
+    """Refuse, before anything is spent, a place that has no room for a result of so many bytes; by trying."""
+    check_target(folder)
+    parents = [folder, *folder.absolute().parents]
+    made = [parent for parent in parents if not parent.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            make_room(folder / ".room", size)
+        finally:
+            (folder / ".room").unlink(missing_ok=True)
+            for parent in made:
+                parent.rmdir()
+    except OSError as error:
+        raise BadInput(
+            f"a result could not be written to {folder} ({error.strerror}), so nothing was asked and nothing spent: "
+            "choose another place, or make room"
+        ) from error
 
 
 def check_target(folder: Path) -> None:

@@ -99,7 +99,7 @@ class Collector:
         self._begun.add(attempt)
         self._sums[attempt] = _Sum(context, np.zeros(size, dtype=np.uint64))
 
-    def take_masked(self, attempt: int, data: bytes) -> int:
+    def take_masked(self, attempt: int, data: bytes | bytearray | memoryview) -> int:
         """Fold one masked vector into the sum and forget it; returns whose it was."""
         state = self._sum(attempt)
         message = self._roster.take(data, Kind.MASKED, attempt)

@@ -69,7 +69,7 @@ class Roster:
         parts = [self.study, *self.identities, bytes(f"{self.attempts} {self.colluders} {self.dropouts}", "ascii")]
         return hashlib.sha256(wire.pack(parts)).digest()
 
-    def take(self, data: bytes, kind: Kind, attempt: int) -> Message:
+    def take(self, data: bytes | bytearray | memoryview, kind: Kind, attempt: int) -> Message:
         """A message of that kind and attempt of this study, its sender's signature checked."""
         message = wire.decode(data)
         if message.study != self.study:
@@ -261,19 +261,15 @@ class SiteSession:
 
     def mask(self, attempt: int, vector: Ring, context: bytes) -> bytes:
         """The vector under its masks. `context` says what was asked; sites that were asked otherwise do not cancel."""
-        state = self._state(attempt)
-        if Kind.READY not in self._setup:
-            raise OutOfTurn("the set-up is not complete")
-        if state.secret is None or state.seed is None:
-            raise OutOfTurn(f"attempt {attempt} was answered before, or given up; a retry is a new attempt")
+        state, secret, seed = self._unused(attempt)
         if not len(vector):
             raise BadParameter("an empty vector cannot be masked")
         known = self._known()
         about = known.context(attempt, context)
-        streams = [(self_key(state.seed, self._me, about), True)]
+        streams = [(self_key(seed, self._me, about), True)]
         for peer in known.neighbours[self._me]:
             public = known.masking[peer][attempt]
-            streams.append((pair_key(state.secret, public, (self._me, peer), about), self._me < peer))
+            streams.append((pair_key(secret, public, (self._me, peer), about), self._me < peer))
         masked = vector.copy()
         masks.add(masked, streams)
         state.masked = True
@@ -282,6 +278,18 @@ class SiteSession:
             state.seed = None  # from here on only shares of the two exist
         body = masked.astype("<u8", copy=False).data.cast("B")
         return wire.encode(Kind.MASKED, self._roster.study, attempt, self._me, body, self._identity)
+
+    def check(self, attempt: int) -> None:
+        """Refuse what `mask` would refuse, before anything is spent on a vector."""
+        self._unused(attempt)
+
+    def _unused(self, attempt: int) -> tuple[_Attempt, bytes, bytes]:
+        state = self._state(attempt)
+        if Kind.READY not in self._setup:
+            raise OutOfTurn("the set-up is not complete")
+        if state.secret is None or state.seed is None:
+            raise OutOfTurn(f"attempt {attempt} was answered before, or given up; a retry is a new attempt")
+        return state, state.secret, state.seed
 
     def sign(self, attempt: int, data: bytes) -> bytes:
         """Sign the list of whose vectors arrived, once."""

@@ -70,7 +70,7 @@ def encode(
     return b"".join((head, body, signature))
 
 
-def decode(data: bytes | memoryview) -> Message:
+def decode(data: bytes | bytearray | memoryview) -> Message:
     """Take a message apart, or raise `Malformed` or `Unsupported`; nothing is trusted yet."""
     view = memoryview(data)
     if len(view) < _HEADER.size + SIGNATURE_BYTES:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from zerosum.errors import BadParameter, LedgerRefused
-from zerosum.kernel.accountant import mixed_epsilon, with_distance
+from zerosum.kernel.accountant import epsilon, mixed_epsilon, mu_for, with_distance
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.events import Subsampled
 from zerosum.kernel.statistic import Adjacency
@@ -124,6 +124,8 @@ class Entry:
     digest: str
     version: str | None = None  # of Zerosum, when it was charged; None: 0.1, which did not say
     plan: str | None = None  # digest of the plan it was charged under; None: nobody said, and nobody can go on with it
+    asked: Mapping[str, Any] | None = None  # the study in public words, at the first entry of each
+    cap: Cap | None = None  # the population's, when it was charged; None: nobody said
 
     def doubt(self, adjacency: str) -> str | None:
         """What is wrong with the guarantee an entry was charged under, where it is known that there is something.
@@ -224,6 +226,22 @@ class Total:
         if self.mu > _HOPELESS:
             return math.inf
         return with_distance(lambda d: mixed_epsilon(self.mu, self.sampled, d), float(self.distance), delta)
+
+
+def left_under(total: Total, cap: Cap) -> float:
+    """The most that one more study may cost at the cap's delta. Losses do not add up by their epsilons: what is left is
+    more than the difference.
+
+    >>> spend = Spend("s", 0, 0, "person", "mean", 1.0, mu_for(1.0, 1e-5), "aa")
+    >>> round(left_under(Total().plus([(spend, spend.mu)]), Cap(1.5, 1e-5)), 4)
+    1.0467
+    """
+    low, high = 0.0, mu_for(cap.epsilon, cap.delta)
+    for _ in range(16 if total.sampled else 60):  # sub-sampled losses take their time; `low` is always allowed
+        middle = (low + high) / 2
+        with_more = Total(total.squares + Fraction(middle) ** 2, total.distance, total.sampled)
+        low, high = (middle, high) if with_more.epsilon(cap.delta) <= cap.epsilon else (low, middle)
+    return epsilon(low, cap.delta) if low > 0 else 0.0
 
 
 def rounded_up(value: float) -> str:

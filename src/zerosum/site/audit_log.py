@@ -1,18 +1,20 @@
 """A site's audit log: JSON lines that say in words what was asked and what left. It stays at the site.
 
 Every line has `time`, `event` and `words`; lines about a study also `study` and `plan`, the digest. The ledger is what
-counts; the log is what people read. Refusals can come as fast as somebody sends nonsense: of one kind the first are
-written, then every time their number has doubled.
+counts; the log is what people read. Refusals, and repetitions that cost nothing, can come as fast as somebody sends
+frames: of one kind the first are written, then every time their number has doubled.
 
 Tested in tests/site/test_service.py.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,54 +22,68 @@ from typing import Any, Literal
 from zerosum.errors import Refused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Request
+from zerosum.kernel.schemes import NoiseMechanism
 
 Event = Literal["started", "stopped", "waiting", "decided", "consented", "released", "repeated", "refused"]
 
-_ALL_OF = 20  # refusals of one kind that are each written
+_ALL_OF = 20  # refusals or repetitions of one kind that are each written
 
 
 class AuditLog:
-    """Appends to one file, a line at a time, synced before it returns."""
+    """Appends to one file, a line at a time, synced before it returns. `echo` hears each line, less its detail."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, echo: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self._path, self._echo = path, echo
         self._mutex = threading.Lock()
-        self._refusals: Counter[tuple[str | None, str]] = Counter()
+        self._seen: Counter[tuple[str | None, str]] = Counter()
 
     def write(self, event: Event, words: str, plan: Plan | None = None, **more: Any) -> None:
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
         if plan is not None:
             line |= {"study": plan.study, "plan": plan.digest()}
-        text = json.dumps(line | {"words": words} | more) + "\n"
+        line |= {"words": words} | more
+        text = (json.dumps(line) + "\n").encode()
         try:
             with self._mutex:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 try:
-                    os.write(handle, text.encode())
+                    if os.write(handle, text) < len(text):  # a disk that is nearly full takes a part
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(handle)
                 finally:
                     os.close(handle)
         except OSError as error:  # what cannot be recorded does not leave
             raise Refused("this site cannot write its audit log", detail=str(error)) from error
+        if self._echo is not None:
+            self._echo({name: value for name, value in line.items() if name not in ("detail", "time")})
 
     def refused(self, error: ZerosumError, plan: Plan | None) -> None:
-        key = (None if plan is None else plan.digest(), error.code)
+        more = {"detail": error.detail} if error.detail else {}
+        self._write_some("refused", str(error), plan, error.code, code=error.code, **more)
+
+    def again(self, event: Event, words: str, plan: Plan) -> None:
+        """What a coordinator may have said as often as it likes: an agreement, or what left before."""
+        self._write_some(event, words, plan, event)
+
+    def _write_some(self, event: Event, words: str, plan: Plan | None, kind: str, **more: Any) -> None:
+        key = (None if plan is None else plan.digest(), kind)
         with self._mutex:
-            self._refusals[key] += 1
-            count = self._refusals[key]
+            self._seen[key] += 1
+            count = self._seen[key]
         if count <= _ALL_OF or count & (count - 1) == 0:
-            more = {"detail": error.detail} if error.detail else {}
-            self.write("refused", str(error), plan, code=error.code, count=count, **more)
+            self.write(event, words, plan, count=count, **more)
 
 
 def consent_in_words(plan: Plan, site: int) -> str:
     names = plan.question.columns
     shown = ", ".join(map(repr, names[:8])) + (", ..." if plan.question.n_columns > 8 else "")
     columns = f" of the columns {shown}" if names else ""
+    out = any(release.kind == "publication" for release in plan.releases)
+    publishes = f", which publishes a noisy record of every {plan.unit} here," if out else ""
     epsilon = plan.site_epsilon(site) if plan.scheme.facts.noisy else float("inf")
     return (
-        f"agreed to {plan.algorithm!r}{columns} with {len(plan.sites)} sites under {plan.scheme.name!r}: "
+        f"agreed to {plan.algorithm!r}{columns}{publishes} with {len(plan.sites)} sites under {plan.scheme.name!r}: "
         f"{plan.rounds} rounds, which cost each {plan.unit} here at most epsilon {epsilon:.4g} at delta {plan.delta:g} "
         f"with {plan.coalition.colluders} sites colluding with the coordinator"
     )
@@ -83,7 +99,8 @@ def release_in_words(plan: Plan, site: int, round: int, attempt: int, request: R
         what = f"{planned.size} numbers, the sum of {planned.statistic!r} over {of} here"
     if not plan.scheme.facts.noisy:
         return f"round {round + 1} of {plan.rounds}{again}: {what}, without noise"
-    hidden = ", readable only in the sum over all sites" if plan.scheme.facts.secure and law.step else ""
+    hidden = ", readable only in the sum over all sites" if law.mechanism is NoiseMechanism.MASKED else ""
+    hidden = f", readable as it is, {plan.unit} by {plan.unit}" if planned.kind == "publication" else hidden
     return (
         f"round {round + 1} of {plan.rounds}{again}: {what}, under noise{hidden}; no {plan.unit} moves it by more than "
         f"{planned.sensitivity:.4g}; it costs mu {float(plan.mus(round)[site]):.4g} and is in the ledger"

@@ -2,6 +2,8 @@
 
     proposals/DIGEST.json   a plan that waits for a decision, as it came
     decisions/DIGEST        "approved" or "refused", and when
+    approved/STUDY.json     a plan that was approved and allows sites to be left out, by its study's name
+    withdrawn/IDENTITY      a key, of this site or of another, that takes part in nothing from now on
 
 A decision is about one plan, whole. It outlives the process, and a refusal holds at once, in the middle of a study too.
 
@@ -10,12 +12,16 @@ Tested in tests/site/test_service.py.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
 
 from zerosum.errors import BadInput, Refused
 from zerosum.kernel.plan import Plan
@@ -31,6 +37,8 @@ class Consents:
     def __init__(self, folder: Path, *, automatic: bool = False) -> None:
         self.automatic = automatic
         self._proposals, self._decisions = folder / "proposals", folder / "decisions"
+        self._withdrawn, self._approved = folder / "withdrawn", folder / "approved"
+        self._covered: dict[str, str] = {}  # plans that follow from another one, and from which: that does not change
 
     def decision(self, digest: str) -> Decision | None:
         try:
@@ -47,8 +55,45 @@ class Consents:
 
     def decide(self, digest: str, decision: Decision) -> None:
         """Durable on return. The last decision holds."""
-        _write(self._decisions / _checked(digest), f"{decision} {datetime.now(UTC).isoformat()}\n".encode())
+        write_file(self._decisions / _checked(digest), f"{decision} {datetime.now(UTC).isoformat()}\n".encode())
+        if decision == "approved":
+            with suppress(BadInput):  # it did not come yet
+                self.remember(self.proposal(digest))
         (self._proposals / f"{digest}.json").unlink(missing_ok=True)
+
+    def remember(self, plan: Plan) -> None:
+        """Keep a plan that was approved, if it covers others: the same study with sites left out."""
+        if plan.absences and not self.covers(plan):
+            write_file(self._approved / f"{_hashed(plan.study)}.json", plan.to_json())
+
+    def covers(self, plan: Plan) -> bool:
+        """Whether the steward approved a plan that is this one but for sites that it allows to be left out, and that
+        costs nobody less: without the site that noise was fixed by, it may cost others more than the steward read."""
+        digest = plan.digest()
+        if digest not in self._covered:
+            try:
+                whole = Plan.from_json((self._approved / f"{_hashed(plan.study)}.json").read_bytes())
+                missing = {site.name for site in whole.sites} - {site.name for site in plan.sites}
+                if whole.without(sorted(missing)).digest() != digest or _dearer(plan, whole):
+                    return False
+            except (OSError, BadInput):
+                return False
+            self._covered[digest] = whole.digest()
+        return self.decision(self._covered[digest]) == "approved"
+
+    def withdraw(self, identity: str) -> None:
+        """Refuse a key from now on, in the middle of studies too. Durable on return."""
+        if not re.fullmatch("[0-9a-f]{64}", identity):
+            raise BadInput("a site's identity must be 64 digits in hex")
+        write_file(self._withdrawn / identity, f"{datetime.now(UTC).isoformat()}\n".encode())
+
+    def withdrawn(self) -> frozenset[str]:
+        try:
+            return frozenset(path.name for path in self._withdrawn.iterdir())
+        except FileNotFoundError:
+            return frozenset()
+        except OSError as error:
+            raise Refused("this site cannot read which keys were withdrawn", detail=str(error)) from error
 
     def keep(self, plan: Plan) -> bool:
         """Keep a plan for the steward to read; whether it is a new one."""
@@ -57,7 +102,7 @@ class Consents:
             return False
         if len(self.waiting()) >= MOST_WAITING:
             raise Refused("this site has too many plans waiting for its steward")
-        _write(path, plan.to_json())
+        write_file(path, plan.to_json())
         return True
 
     def waiting(self) -> list[str]:
@@ -65,7 +110,11 @@ class Consents:
         if not self._proposals.is_dir():
             return []
         found = [path for path in self._proposals.glob("*.json") if re.fullmatch("[0-9a-f]{64}", path.stem)]
-        return [path.stem for path in sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.stem))]
+        dated = []
+        for path in found:
+            with suppress(FileNotFoundError):  # decided about meanwhile
+                dated.append((path.stat().st_mtime_ns, path.stem))
+        return [digest for _, digest in sorted(dated)]
 
     def find(self, beginning: str) -> str:
         """The digest of a waiting plan by its first digits, eight at least; a whole digest may be of any plan."""
@@ -83,6 +132,18 @@ class Consents:
             raise BadInput("no such plan waits here") from None
 
 
+def _dearer(plan: Plan, whole: Plan) -> bool:
+    """Whether a release costs some site more under a plan than under the one with more sites that it follows from."""
+    places = {site.name: at for at, site in enumerate(whole.sites)}
+    same = [places[site.name] for site in plan.sites]
+    firsts = [plan.first_round(release) for release in range(len(plan.releases))]
+    return any(bool(np.any(plan.mus(round) > whole.mus(round)[same] * (1 + 1e-9))) for round in firsts)
+
+
+def _hashed(study: str) -> str:
+    return hashlib.sha256(study.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def _checked(digest: str) -> str:
     """A digest becomes a file's name, so it is one."""
     if not re.fullmatch("[0-9a-f]{64}", digest):
@@ -90,7 +151,7 @@ def _checked(digest: str) -> str:
     return digest
 
 
-def _write(path: Path, text: bytes) -> None:
+def write_file(path: Path, text: bytes) -> None:
     """The file appears whole, is synced, and is its owner's alone."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

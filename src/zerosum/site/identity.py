@@ -1,42 +1,144 @@
-"""A site's identity in a file of its own, so that a site that restarts is the one that a plan pins.
+"""A site's identity in a file of its own, so that a site that restarts is the one that a plan pins; and its successor.
 
-Tested in tests/study/test_checkpoint.py.
+A key that is replaced stays beside the new one (`identity.key.former-...`) for studies whose plans pin it, until it is
+withdrawn. The site says so in a statement that both keys sign, for everybody who has the old one on a roster.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import stat
 import tempfile
 from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from zerosum.errors import BadInput
-from zerosum.secagg.keys import KEY_BYTES, Identity
+from zerosum.errors import BadInput, Forged
+from zerosum.secagg.keys import KEY_BYTES, Identity, check_signature
+
+_ABOUT = b"zerosum key rotation 1\0"
 
 
 def keep_identity(path: Path) -> Identity:
     """The identity in a file that its owner alone may read; a new one if there is no such file."""
-    try:
+    with suppress(FileExistsError, PermissionError):  # another process was faster; `_read` says what is wrong
         if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(path, Identity().private)
-        private = path.read_bytes()
+            _write(path, Identity())
+    return _read(path)
+
+
+def former_identities(path: Path) -> list[Identity]:
+    """The keys that the one in this file has replaced, as far as they were kept."""
+    return [_read(each) for each in sorted(path.parent.glob(f"{path.name}.former-*"))]
+
+
+def rotate_identity(path: Path, *, lost: bool = False) -> tuple[Identity | None, Identity]:
+    """A new key takes the file's place, and the old one is kept beside it, unless it is `lost`: gone, damaged, or known
+    to others. Killed on the way, the file holds either."""
+    new, old = Identity(), None
+    if not lost:
+        old = _read(path)
+    else:
+        with suppress(BadInput):
+            old = _read(path, others=True)
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        fresh.unlink(missing_ok=True)
+        _write(fresh, new)
+        if old is not None and not lost:
+            with suppress(FileExistsError):
+                os.link(path, path.with_name(f"{path.name}.former-{old.public.hex()[:8]}"))
+        fresh.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        raise BadInput(f"the identity {path} cannot be replaced: {error.strerror or error}") from error
+    return old, new
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """A site's word that one key of its takes another's place, signed with both."""
+
+    site: str
+    old: str
+    new: str
+    made: str
+    signed_old: str = ""
+    signed_new: str = ""
+
+    @classmethod
+    def of(cls, site: str, old: Identity, new: Identity) -> Rotation:
+        bare = cls(site, old.public.hex(), new.public.hex(), datetime.now(UTC).isoformat(timespec="seconds"))
+        signatures = old.sign(bare.content).hex(), new.sign(bare.content).hex()
+        return cls(bare.site, bare.old, bare.new, bare.made, *signatures)
+
+    @property
+    def content(self) -> bytes:
+        return _ABOUT + json.dumps([self.site, self.old, self.new, self.made]).encode()
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), indent=2).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Rotation:
+        """A statement that holds: both keys signed it."""
+        try:
+            found = cls(**json.loads(text))
+            if not all(isinstance(each, str) for each in asdict(found).values()):
+                raise ValueError
+            for key, signature in ((found.old, found.signed_old), (found.new, found.signed_new)):
+                if not re.fullmatch("[0-9a-f]{64}", key):
+                    raise ValueError
+                check_signature(bytes.fromhex(key), bytes.fromhex(signature), found.content)
+        except (ValueError, TypeError) as error:
+            if isinstance(error, Forged):
+                raise
+            raise BadInput("this is no statement of a site about its keys") from None
+        return found
+
+
+def _read(path: Path, *, others: bool = False) -> Identity:
+    try:
+        private, mode = path.read_bytes(), path.stat().st_mode
     except OSError as error:
         raise BadInput(f"the identity {path} cannot be used: {error.strerror or error}") from error
+    if not others and os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        raise BadInput(
+            f"the identity {path} can be read by others than its owner: whoever read it can sign as this site; make a "
+            "new one (zerosum site rotate-key --lost), or, if nobody did, chmod 600"
+        )
     if len(private) != KEY_BYTES:
         raise BadInput(f"the identity {path} is damaged: it must have {KEY_BYTES} bytes")
     return Identity.of(private)
 
 
-def _write(path: Path, private: bytes) -> None:
+def _write(path: Path, identity: Identity) -> None:
     """The file appears whole, and never over another one."""
-    handle, name = tempfile.mkstemp(prefix=".key-", dir=path.parent)  # mode 0600
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(private)
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):  # another process was faster
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".key-", dir=path.parent)  # mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(identity.private)
+                file.flush()
+                os.fsync(file.fileno())
             os.link(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+        finally:
+            Path(name).unlink(missing_ok=True)
+        _sync(path.parent)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise BadInput(f"the identity {path} cannot be used: {error.strerror or error}") from error
+
+
+def _sync(folder: Path) -> None:
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

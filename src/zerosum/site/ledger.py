@@ -29,10 +29,11 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -126,6 +127,17 @@ def _create(path: Path, account: Account) -> None:
     _sync_folder(path.parent)
 
 
+def _copy(path: Path, own: Path) -> None:
+    """The file and its log, which may hold the newest entries, as they are at one moment."""
+    for _ in range(10):
+        parts = [part for ending in ("", "-wal") if (part := _beside(path, ending)).exists()]
+        before = [part.stat().st_mtime_ns for part in parts]
+        for part in parts:
+            shutil.copyfile(part, own.with_name(part.name))
+        if [part.stat().st_mtime_ns for part in parts] == before:
+            return
+
+
 def _read_counter(path: Path) -> tuple[int, str] | None:
     try:
         text = path.read_bytes()
@@ -163,9 +175,12 @@ class Ledger:
 
     account: Account
 
-    def __init__(self, path: Path, counter: Path, account: Account | None) -> None:
-        """For `open` and `inspect`: connect to a file that exists; without an account, only to read."""
-        self.path, self.counter, self._opener = path, counter, account
+    def __init__(self, path: Path, counter: Path, account: Account | None, called: Path | None = None) -> None:
+        """For `open` and `inspect`: connect to a file that exists; without an account, only to read, and of a copy in
+        passing, `called` by the original's name, once."""
+        self.path, self.counter, self._opener, self._passing = called or path, counter, account, called is not None
+        self.unwitnessed = called is not None and not counter.exists()
+        self._closed = False
         self._mutex, self._process = threading.RLock(), os.getpid()
         with _refusing(path):
             if path.stat().st_size == 0:  # SQLite would take it for a new database and drop its log
@@ -200,11 +215,22 @@ class Ledger:
 
     @classmethod
     def inspect(cls, path: Path, *, counter: Path | None = None) -> Self:
-        """Any ledger, verified, to read: its account stands in the file, and the counter is left as it is."""
+        """Any ledger, verified, to read: its account stands in the file, and the counter is left as it is.
+
+        A copy that cannot be written, as auditors have them, is read from a copy of one's own; where its counter is not
+        with it, nobody can tell whether it is the newest, and the ledger is `unwitnessed`.
+        """
         with _refusing(path):
             if not path.is_file():
                 raise LedgerRefused(f"there is no ledger at {path}: check the path")
-        return cls(path, counter or _beside(path, ".counter"), None)
+            if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+                return cls(path, counter or _beside(path, ".counter"), None)
+            with tempfile.TemporaryDirectory(prefix="zerosum-ledger-") as folder:
+                own = Path(folder) / path.name
+                _copy(path, own)
+                found = cls(own, counter or _beside(path, ".counter"), None, called=path)
+                found.close()  # everything was read
+            return found
 
     @property
     def usable(self) -> bool:
@@ -213,6 +239,7 @@ class Ledger:
 
     def close(self) -> None:
         with self._mutex, _refusing(self.path):
+            self._closed = True
             self._connection.close()
 
     def __enter__(self) -> Self:
@@ -221,17 +248,21 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def record(self, spend: Spend, cap: Cap, plan: str | None = None) -> Entry:
+    def record(self, spend: Spend, cap: Cap, plan: str | None = None, asked: Mapping[str, Any] | None = None) -> Entry:
         """Write a spend down durably, or refuse it. What it pays for may leave once this has returned.
 
-        With the digest of a plan, the study's rounds go forward, all under that plan.
+        With the digest of a plan, the study's rounds go forward, all under that plan. What is `asked`, in public words,
+        is written down with a study's first entry.
         """
         if not spend.request:
             raise BadParameter(f"{spend} names no request: give its digest")
         with self._writing():
             self._in_turn(spend.study, spend.round, spend.attempt, plan)
             charged = self._fit([spend], cap)[0]
-            number = self._append({"spend": asdict(spend), "charged_mu": charged, "plan": plan})
+            fields = {"spend": asdict(spend), "charged_mu": charged, "plan": plan, "cap": asdict(cap)}
+            if asked is not None and spend.study not in self._standings:
+                fields["asked"] = dict(asked)
+            number = self._append(fields)
         return next(entry for entry in reversed(self._entries) if entry.number == number)
 
     def draw(self, study: str, round: int, attempt: int, request: str, plan: str) -> Draw:
@@ -276,10 +307,16 @@ class Ledger:
             standing.check(study, plan)
             return standing
 
-    def check(self, spends: Iterable[Spend], cap: Cap) -> None:
-        """Refuse unless all of these could be recorded now. Records nothing."""
+    def check(self, spends: Iterable[Spend], cap: Cap, held: Iterable[Spend] = ()) -> None:
+        """Refuse unless all of these could be recorded now, and `held` beside them. Records nothing."""
         with self._transaction("DEFERRED"):
-            self._fit(list(spends), cap)
+            self._fit(list(spends), cap, list(held))
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nobody in this process records meanwhile."""
+        with self._mutex:
+            yield
 
     def entries(self) -> list[Entry]:
         """Everything that was charged."""
@@ -297,6 +334,12 @@ class Ledger:
         with self._transaction("DEFERRED"):
             return self._total.mu
 
+    @property
+    def total(self) -> Total:
+        """Everything that was charged, as it adds up."""
+        with self._transaction("DEFERRED"):
+            return self._total
+
     def doubts(self) -> list[str | None]:
         """Of every entry in order, what is wrong with the guarantee it was charged under, or None."""
         return [entry.doubt(self.account.adjacency) for entry in self.entries()]
@@ -306,8 +349,16 @@ class Ledger:
         with self._transaction("DEFERRED"):
             return self._total.epsilon(delta)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: each study, what was asked, and what it cost."""
+        from zerosum.site.statement import shown
+
+        return shown(self)
+
     def verify(self) -> int:
         """Read everything again and return the number of rows; refuse a ledger with any fault."""
+        if self._closed and self._passing:
+            return len(self._digests) - 1
         with self._mutex:
             self._digests: list[str] = []  # of row 0 and of every entry
             self._entries: list[Entry] = []
@@ -329,6 +380,9 @@ class Ledger:
         """One consistent look at the ledger and its counter; what is not committed inside is undone."""
         if not self.usable:
             raise LedgerRefused(f"the ledger {self.path} was opened before a fork: open it in this process")
+        if self._passing and self._closed:  # it was read and verified whole, and cannot change
+            yield
+            return
         with self._mutex, _refusing(self.path):
             self._connection.execute(f"BEGIN {kind}")
             try:
@@ -364,8 +418,10 @@ class Ledger:
                 else:
                     spend, recorded = Spend(**fields["spend"]), fields["recorded"]
                     by = fields.get("version")  # entries of 0.1 have none
-                    plan = fields.get("plan")
-                    self._take(Entry(expected, recorded, spend, fields["charged_mu"], previous, digest, by, plan))
+                    plan, asked = fields.get("plan"), fields.get("asked")
+                    cap = Cap(**fields["cap"]) if "cap" in fields else None
+                    charged = fields["charged_mu"]
+                    self._take(Entry(expected, recorded, spend, charged, previous, digest, by, plan, asked, cap))
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 raise self._damaged(f"row {expected} cannot be read ({error})") from error
             self._digests.append(digest)
@@ -400,7 +456,7 @@ class Ledger:
 
     def _compare(self, known: tuple[int, str] | None) -> None:
         held = len(self._digests) - 1
-        if known is None and held:
+        if known is None and held and not self.unwitnessed:
             raise LedgerRefused(
                 f"the ledger {self.path} holds {held} entries, but its counter {self.counter} is missing:"
                 " bring back the counter"
@@ -424,22 +480,27 @@ class Ledger:
         fresh.replace(self.counter)
         _sync_folder(self.counter.parent)
 
-    def _fit(self, spends: Sequence[Spend], cap: Cap) -> list[float]:
-        """What each of these is charged; refused if one is known already or if together they pass the cap."""
+    def _fit(self, spends: Sequence[Spend], cap: Cap, held: Sequence[Spend] = ()) -> list[float]:
+        """What each of these is charged; refused if one is known already or if together, and with what is held back for
+        others, they pass the cap."""
         fresh: set[tuple[str, int, int]] = set()
         for spend in spends:
             if spend.key in self._known or spend.key in fresh:
                 raise LedgerRefused(f"{spend} is in the ledger already: what was sent once is not sent again")
             fresh.add(spend.key)
         asked = [(spend, self.account.charge(spend)) for spend in spends]
-        total = self._total.plus(asked).epsilon(cap.delta)
+        others = [(spend, self.account.charge(spend)) for spend in held]
+        total = self._total.plus(asked + others).epsilon(cap.delta)
         if total > cap.epsilon * (1 + _ROUNDING):
             before = rounded_up(self._total.epsilon(cap.delta))
             more = rounded_up(Total().plus(asked).epsilon(cap.delta))
+            promised = rounded_up(Total().plus(others).epsilon(cap.delta)) if others else ""
             raise BudgetExceeded(
                 f"population {self.account.population!r} has spent epsilon {before}, {more} was asked for,"
+                f"{' some is held back for other studies that were agreed to,' if promised else ''}"
                 f" and together that is {rounded_up(total)} at delta {cap.delta:g}, above its lifetime cap of"
-                f" {cap.epsilon:g}: ask for less, or for other people"
+                f" {cap.epsilon:g}: ask for less, or for other people",
+                detail=f"held back is epsilon {promised}" if promised else "",
             )
         return [mu for _, mu in asked]
 

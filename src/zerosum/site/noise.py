@@ -18,6 +18,8 @@ from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism, draw_step
 from zerosum.noise.sampler import Sampler, derive
 from zerosum.protocol.messages import DealtNoise, DrawSum, NoiseInput, PublicKeys, Steps
 
+_PIECE = 1 << 17  # numbers at a time: nothing is held twice that need not be
+
 
 class NoiseShare:
     """The noise of site `site` under a law, for a vector of `size` numbers.
@@ -46,13 +48,16 @@ class NoiseShare:
         """A site's message: its sum, scaled and with its noise; in steps where the law lives on a grid."""
         if not np.all(np.isfinite(total)):  # no bounded statistic gives that: nothing may leave
             raise BadData("this site's sum is not finite, so nothing was sent")
-        law, scaled = self._law, float(self._law.factor[self._site]) * total
+        law, factor = self._law, float(self._law.factor[self._site])
         if law.step > 0:
-            steps = np.rint(scaled / law.step).astype(np.int64)
             own = float(law.own[self._site]) / law.step
-            return steps + self._sampler.steps(self._size, own) if own > 0 else steps
+            steps: Steps = self._sampler.steps(self._size, own) if own > 0 else np.zeros(self._size, dtype=np.int64)
+            for start in range(0, self._size, _PIECE):
+                here = slice(start, start + _PIECE)
+                steps[here] += np.rint(factor * total[here] / law.step).astype(np.int64)
+            return steps
         own_noise = self._sampler.normal(self._size, float(law.own[self._site]))
-        return np.asarray(scaled + own_noise + self._cancelling(noise_input))
+        return np.asarray(factor * total + own_noise + self._cancelling(noise_input))
 
     def _cancelling(self, noise_input: NoiseInput) -> Floats | float:
         try:

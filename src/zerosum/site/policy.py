@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -50,7 +50,8 @@ class Policy(BaseModel):
     data: Literal["private", "public", "synthetic"] = "private"
     trusted_coordinator: bool = Field(False, strict=True)
     publications: bool = Field(False, strict=True)  # of noisy records, one for every unit
-    roster: dict[str, str] | None = None  # the only sites to join with, and their identities in hex; None: any
+    roster: dict[str, str | tuple[str, ...]] | None = None  # the only sites to join with, and their identities in hex
+    # (several while a key is being replaced); None: any
     ledger: Path | None = None
     counter: Path | None = None
 
@@ -69,6 +70,15 @@ class Policy(BaseModel):
         if epsilon is not None:
             check_epsilon(epsilon)
         return epsilon
+
+    @field_validator("roster")
+    @classmethod
+    def _check_roster(cls, roster: dict[str, str | tuple[str, ...]] | None) -> dict[str, str | tuple[str, ...]] | None:
+        for name, known in (roster or {}).items():
+            for identity in (known,) if isinstance(known, str) else known:
+                if not re.fullmatch("[0-9a-f]{64}", identity):
+                    raise ValueError(f"the identity of {name!r} must be 64 digits in hex")
+        return roster
 
     @field_validator("delta")
     @classmethod
@@ -129,95 +139,107 @@ class Policy(BaseModel):
         digest = hashlib.sha256(self.population.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return ledger_folder() / f"{readable or 'population'}-{digest}.sqlite"
 
+    @property
+    def counter_path(self) -> Path:
+        """Where the ledger's counter is kept: as set, or beside it."""
+        return self.counter or self.ledger_path.with_name(f"{self.ledger_path.name}.counter")
+
     def open_ledger(self) -> Ledger:
         return Ledger.open(self.ledger_path, self.account, counter=self.counter)
 
     def review(self, plan: Plan, units: int, builtin: frozenset[str]) -> None:
         """Refuse a study that this policy does not allow, before any of the data (so many units) is used."""
+        for refusal in self.refusals(plan, units, builtin):
+            raise refusal
+
+    def refusals(self, plan: Plan, units: int, builtin: frozenset[str]) -> Iterator[PolicyRefused]:
+        """Everything in a study that this policy does not allow."""
         allowed = builtin if self.statistics is None else frozenset(self.statistics)
         if unknown := sorted({release.statistic for release in plan.releases} - allowed):
-            raise PolicyRefused(
+            yield PolicyRefused(
                 f"this site's policy allows no statistic {', '.join(map(repr, unknown))}: it allows"
                 f" {', '.join(sorted(allowed)) or 'none'}"
             )
         if units < self.minimum_units:
-            raise PolicyRefused(f"this site's policy asks for at least {self.minimum_units} units, its data hold fewer")
+            yield PolicyRefused(f"this site's policy asks for at least {self.minimum_units} units, its data hold fewer")
         colluders = plan.coalition.colluders
         if colluders < self.minimum_colluders and not plan.scheme.facts.sees_data:
-            raise PolicyRefused(
+            yield PolicyRefused(
                 f"this site's policy asks to be protected against at least {self.minimum_colluders} colluding sites, "
                 f"the study plans for {colluders}"
             )
         honest = len(plan.sites) - colluders - plan.coalition.dropouts
         if honest < self.minimum_honest:
-            raise PolicyRefused(
+            yield PolicyRefused(
                 f"this site's policy asks for at least {self.minimum_honest} honest sites that stay, the study counts "
                 f"on {honest}"
             )
-        self._review_question(plan)
+        yield from self._review_question(plan)
         if plan.adjacency is not self.adjacency:
-            raise PolicyRefused(
+            yield PolicyRefused(
                 f"this site's account counts {self.adjacency.value} neighbours, the study {plan.adjacency.value}"
                 " ones: plan the study with the account's"
             )
         if plan.unit != self.unit and self.unit == "person" and self.rows_per_unit is None:
-            raise PolicyRefused(
+            yield PolicyRefused(
                 f"this site protects each person, the study each {plan.unit}: plan it by person, or set"
                 " rows_per_unit in the policy to the most rows a person has"
             )
         if not self.publications and any(release.kind == "publication" for release in plan.releases):
-            raise PolicyRefused(
+            yield PolicyRefused(
                 "the study publishes a noisy record of every unit, which this site's policy does not allow: "
                 "ask for sums, or set publications in the policy"
             )
         if self.data == "private":
-            self._review_private(plan)
-        self._review_roster(plan)
+            yield from self._review_private(plan)
+        yield from self._review_roster(plan)
 
-    def _review_question(self, plan: Plan) -> None:
+    def _review_question(self, plan: Plan) -> Iterator[PolicyRefused]:
         if self.columns is not None:
             asked = plan.question
             if len(asked.columns) != asked.n_columns or not asked.columns:
-                raise PolicyRefused("this site's policy names the columns it allows, the plan does not name its own")
-            if strangers := [name for name in asked.columns if name not in self.columns]:
-                raise PolicyRefused(f"this site's policy allows no column {', '.join(map(repr, strangers))}")
+                yield PolicyRefused("this site's policy names the columns it allows, the plan does not name its own")
+            elif strangers := [name for name in asked.columns if name not in self.columns]:
+                yield PolicyRefused(f"this site's policy allows no column {', '.join(map(repr, strangers))}")
         if self.study_epsilon is not None and plan.scheme.facts.noisy:
             worst = max(plan.site_epsilon(s) for s in range(len(plan.sites)))
             if plan.delta > self.delta or worst > self.study_epsilon * (1 + 1e-12):
-                raise PolicyRefused(
+                yield PolicyRefused(
                     f"this site's policy allows a study epsilon {self.study_epsilon:g} at delta {self.delta:g} at most,"
                     " this one costs more"
                 )
 
-    def _review_roster(self, plan: Plan) -> None:
+    def _review_roster(self, plan: Plan) -> Iterator[PolicyRefused]:
         """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites."""
         if self.roster is None:
             return
         for site in plan.sites:
             if site.name not in self.roster:
-                raise PolicyRefused(f"this site's policy has no site named {site.name!r} on its roster")
-            if site.identity != self.roster[site.name]:
-                raise PolicyRefused(f"the plan pins another identity for {site.name!r} than this site's policy does")
+                yield PolicyRefused(f"this site's policy has no site named {site.name!r} on its roster")
+                continue
+            known = self.roster[site.name]
+            if site.identity not in ((known,) if isinstance(known, str) else known):
+                yield PolicyRefused(f"the plan pins another identity for {site.name!r} than this site's policy does")
 
-    def _review_private(self, plan: Plan) -> None:
+    def _review_private(self, plan: Plan) -> Iterator[PolicyRefused]:
         only = "this site's data are private, and only public or synthetic data may"
         scheme, facts = plan.scheme.name, plan.scheme.facts
         if not facts.noisy:
-            raise PolicyRefused(f"{only} go without noise: choose another scheme than {scheme!r}")
+            yield PolicyRefused(f"{only} go without noise: choose another scheme than {scheme!r}")
         if facts.sees_data and not self.trusted_coordinator:
-            raise PolicyRefused(
+            yield PolicyRefused(
                 f"this site's data are private, and under the scheme {scheme!r} the coordinator sees them: "
                 "choose another scheme, or set trusted_coordinator in the policy"
             )
         if facts.deals_noise and not self.trusted_coordinator:
-            raise PolicyRefused(
+            yield PolicyRefused(
                 f"this site's data are private, and under the scheme {scheme!r} the coordinator deals the noise that "
                 "is to hide them from it: choose another scheme, or set trusted_coordinator in the policy"
             )
         if plan.calibration != "exact":
-            raise PolicyRefused(f"{only} be released under the calibration {plan.calibration!r}: choose 'exact'")
+            yield PolicyRefused(f"{only} be released under the calibration {plan.calibration!r}: choose 'exact'")
         if plan.seed is not None:
-            raise PolicyRefused(f"{only} be used with noise that a seed predicts: take the seed out of the study")
+            yield PolicyRefused(f"{only} be used with noise that a seed predicts: take the seed out of the study")
 
 
 def _first(error: ValidationError) -> str:
@@ -233,7 +255,12 @@ def _first(error: ValidationError) -> str:
     return f"{name}: {found['msg'][0].lower()}{found['msg'][1:]}, got {found['input']!r}"
 
 
-def ledger_folder() -> Path:
-    """Where ledgers lie unless a policy says otherwise: in the user's state folder, or under $ZEROSUM_STATE."""
+def state_folder() -> Path:
+    """The user's state folder, or $ZEROSUM_STATE."""
     state = os.environ.get("ZEROSUM_STATE")
-    return (Path(state).expanduser() if state else user_state_path("zerosum")) / "ledgers"
+    return Path(state).expanduser() if state else user_state_path("zerosum")
+
+
+def ledger_folder() -> Path:
+    """Where ledgers lie unless a policy says otherwise."""
+    return state_folder() / "ledgers"

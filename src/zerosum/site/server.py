@@ -1,7 +1,7 @@
 """A site's socket: owner-only, in its state folder. A connection is a stream of frames, each answered in turn.
 
 Nothing that arrives ends the process. A frame that is too large is refused and its connection closed; one that takes
-longer than the time-out is dropped. Stopping lets what is being answered be answered.
+longer than the time-out, be it byte by byte, is dropped. Stopping lets what is being answered be answered.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from zerosum.site.service import Service
 if sys.platform != "win32":
     import fcntl
 
-_MOST_CONNECTIONS = 64
-
 
 class _Handler(socketserver.BaseRequestHandler):
     server: Server
@@ -40,7 +38,7 @@ class _Handler(socketserver.BaseRequestHandler):
     def _answer(self, stream: socket.socket) -> bool:
         service = self.server.service
         try:
-            arrived = read(stream, self.server.frame_bytes)
+            arrived = read(stream, self.server.frame_bytes, self.server.seconds)
         except Malformed as error:
             service.refuse(error)
             write(stream, NO_STUDY, encode(Refusal(service.name, error)))
@@ -58,8 +56,10 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = False
     request_queue_size = 128
 
-    def __init__(self, path: Path, service: Service, *, frame_bytes: int, seconds: float) -> None:
-        self.service, self.frame_bytes, self.seconds = service, frame_bytes, seconds
+    def __init__(
+        self, path: Path, service: Service, *, frame_bytes: int, seconds: float, connections: int = 64
+    ) -> None:
+        self.service, self.frame_bytes, self.seconds, self.connections = service, frame_bytes, seconds, connections
         self._open: set[socket.socket] = set()
         self._mutex = threading.Lock()
         self._path = path
@@ -70,7 +70,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     def verify_request(self, request: socket.socket, client_address: object) -> bool:  # type: ignore[override]
         with self._mutex:
-            if len(self._open) >= _MOST_CONNECTIONS:
+            if len(self._open) >= self.connections:
                 return False
             self._open.add(request)
             return True
@@ -108,11 +108,11 @@ def only_one(folder: Path) -> Iterator[None]:
     """A state folder is one process's."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
         file: BinaryIO = (folder / "lock").open("ab")
     except OSError as error:
         raise BadInput(f"the state folder {folder} cannot be used: {error.strerror or error}") from error
     with file:
-        folder.chmod(0o700)
         if sys.platform != "win32":
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

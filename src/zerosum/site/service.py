@@ -3,21 +3,38 @@
 It trusts nothing that arrives. A plan is held against the policy and the steward's decision before data are read; a
 message of a plan that was not agreed to, or of another one, is refused; whatever is refused has a code and a sentence,
 and is in the audit log. Two studies never share a session, and all share one ledger.
+
+Consent holds budget back: what a plan that was agreed to still costs counts against the cap when another is proposed,
+so a study that began is not refused in its middle because others spent. It is held until the study is through, its
+coordinator dismisses the site, the steward refuses it, or it was quiet for `hold` seconds, `settle` after its last
+round. It does not outlive the process, and neither do the secrets without which the study could not go on.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from zerosum.errors import AwaitingConsent, BadData, BadInput, Misdirected, NotAgreed, PolicyRefused, ZerosumError
+from zerosum.errors import (
+    AwaitingConsent,
+    BadData,
+    BadInput,
+    Busy,
+    LedgerRefused,
+    Misdirected,
+    NotAgreed,
+    PolicyRefused,
+    ZerosumError,
+)
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.units import Units
-from zerosum.protocol.codec import decode_message, encode
-from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Reply
+from zerosum.protocol.codec import Frame, decode_message, encode
+from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Dismissed, Message, Propose, Reply
 from zerosum.secagg.keys import Identity
+from zerosum.site.account import Spend
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
 from zerosum.site.consents import Consents, Decision
 from zerosum.site.host import guarded
@@ -36,12 +53,20 @@ class _Session:
     plan: Plan
     lock: threading.Lock = field(default_factory=threading.Lock)
     site: Site | None = None  # once its data are read
+    consented: bool = False
     released: set[tuple[int, int]] = field(default_factory=set)
+    agreed: bool = False
+    lapsed: bool = False  # was quiet for so long that nothing is held back for it
+    used: float = field(default_factory=time.monotonic)
+
+    @property
+    def over(self) -> bool:
+        return any(round == self.plan.rounds - 1 for round, _ in self.released)
 
 
 class Service:
-    """Answers frames. Studies beyond `most_studies` push out the one that was quiet longest: to its coordinator, this
-    site has restarted."""
+    """Answers frames. It takes part in `most_studies` at once: a new one takes the place of one that is through, or
+    waits. `former` keys are those of plans that pin them, until they are withdrawn."""
 
     def __init__(
         self,
@@ -53,64 +78,177 @@ class Service:
         log: AuditLog,
         *,
         most_studies: int = 8,
+        hold: float = 172800.0,
+        settle: float = 600.0,
+        former: Sequence[Identity] = (),
     ) -> None:
-        self.name, self.policy, self.identity = name, policy, identity
-        self._load, self._consents, self._log, self._most = load, consents, log, most_studies
+        self.name, self.policy, self.identity, self.former = name, policy, identity, tuple(former)
+        self._load, self._consents, self._log, self._most, self._hold = load, consents, log, most_studies, hold
+        self._settle = settle
+        self.counts: Counter[str] = Counter()  # for monitors: frames, bytes, what was answered and refused
         self._ledger: Ledger = policy.open_ledger()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._mutex, self._reserving = threading.Lock(), threading.Lock()
+
+    @property
+    def studies(self) -> int:
+        """How many this site takes part in, those that are through not counted."""
+        with self._mutex:
+            return sum(not session.over for session in self._sessions.values())
 
     def close(self) -> None:
         self._ledger.close()
 
-    def answer(self, study: bytes, frame: bytes) -> bytes:
+    def answer(self, study: bytes, frame: Frame) -> bytes:
         """The reply to one frame, which came as one of a study."""
         digest = study.hex()
-        return encode(guarded(self.name, lambda: self._handle(digest, frame), lambda error: self.refuse(error, digest)))
+        reply = guarded(self.name, lambda: self._handle(digest, frame), lambda error: self.refuse(error, digest))
+        answer = encode(reply)
+        with self._mutex:
+            self.counts.update({"frames": 1, "bytes_in": len(frame), "bytes_out": len(answer)})
+            self.counts[f"answered {type(reply).__name__}"] += 1
+        return answer
 
     def refuse(self, error: ZerosumError, digest: str | None = None) -> None:
         """Write down that something was refused."""
         with self._mutex:
             session = self._sessions.get(digest or "")
+            self.counts[f"refused {error.code}"] += 1
         if not isinstance(error, AwaitingConsent):  # said once, when the plan came
             self._log.refused(error, None if session is None else session.plan)
 
-    def _handle(self, digest: str, frame: bytes) -> Reply:
+    def _handle(self, digest: str, frame: Frame) -> Reply:
         message = decode_message(frame)
+        if isinstance(message, Dismiss):
+            self._find(digest)
+            self._drop(digest)
+            return Dismissed(self.name)
         decision = self._consents.decision(digest)
-        plan = message.plan if isinstance(message, Propose) else None
-        session = self._find(digest) if plan is None else self._proposed(digest, plan, decision)
         if decision == "refused":
+            self._drop(digest)
             raise PolicyRefused("the steward of this site refused this study")
+        plan = message.plan if isinstance(message, Propose) else self._find(digest).plan
+        self._check_keys(plan)
+        if decision is None and not isinstance(message, Propose) and not self._unasked(plan):
+            self._drop(digest)
+            raise PolicyRefused("the steward of this site no longer approves of this study")
+        session = self._proposed(digest, plan, decision) if isinstance(message, Propose) else self._find(digest)
         with session.lock:
             if session.site is None:
                 session.site = self._site(session.plan)
-            reply = session.site.handle(message)
+            if isinstance(message, Contribute) and (message.round, message.attempt) not in session.released:
+                self._reserve(session)
+            reply = self._agree(session, message) if isinstance(message, Propose) else session.site.handle(message)
             self._record(session, message, reply)
             return reply
+
+    def _check_keys(self, plan: Plan) -> None:
+        """A key that was withdrawn takes part in nothing, wherever a study stands."""
+        withdrawn = self._consents.withdrawn()
+        if gone := [site.name for site in plan.sites if site.identity in withdrawn]:
+            self._drop(plan.digest())
+            raise PolicyRefused(f"the key that the plan pins for {', '.join(map(repr, gone))} was withdrawn")
+
+    def _agree(self, session: _Session, message: Propose) -> Reply:
+        """Agree to a plan and hold back what it still costs, if that fits beside what others were promised."""
+        plan, site = session.plan, session.site
+        assert site is not None  # noqa: S101
+        with self._reserving:
+            self._fits(session)
+            reply = site.handle(message)
+            self._consents.remember(plan)
+            session.agreed, session.lapsed = True, False
+        with self._mutex:  # of one study, one plan
+            for digest, other in list(self._sessions.items()):
+                if other is not session and other.plan.study == plan.study:
+                    del self._sessions[digest]
+        return reply
+
+    def _reserve(self, session: _Session) -> None:
+        """Hold back again what a study still costs that was quiet so long that others may have been promised it."""
+        if session.lapsed:
+            with self._reserving:
+                self._fits(session)
+                session.lapsed = False
+
+    def _fits(self, session: _Session) -> None:
+        if session.plan.scheme.facts.noisy:
+            with self._ledger.still():
+                self._ledger.check(_unpaid(session), self.policy.cap, self._promised(session))
+
+    def _promised(self, asking: _Session) -> list[Spend]:
+        """What other studies that were agreed to still cost."""
+        with self._mutex:
+            others = [each for each in self._sessions.values() if each.plan.study != asking.plan.study and each.agreed]
+        held: list[Spend] = []
+        for each in others:
+            if each.plan.scheme.facts.noisy and not self._given_up(each):
+                held += _unpaid(each)
+        return held
+
+    def _given_up(self, session: _Session) -> bool:
+        """Whether a study that was agreed to has no claim any more, though nobody told its coordinator yet."""
+        if session.lapsed or self._quiet(session):
+            return True
+        keys = {site.identity for site in session.plan.sites}
+        decision = self._consents.decision(session.plan.digest())
+        refused = decision == "refused" or (decision is None and not self._unasked(session.plan))
+        return refused or bool(keys & self._consents.withdrawn())
+
+    def _quiet(self, session: _Session) -> bool:
+        """Whether a study said nothing for so long that it has no claim; sooner after its last round, for attempts."""
+        return time.monotonic() - session.used > (self._settle if session.over else self._hold)
+
+    def _drop(self, digest: str) -> None:
+        with self._mutex:
+            self._sessions.pop(digest, None)
 
     def _proposed(self, digest: str, plan: Plan, decision: Decision | None) -> _Session:
         if plan.digest() != digest:
             raise Misdirected("a plan came under the digest of another one")
-        own_position(plan, self.name, self.identity)
+        own_position(plan, self.name, self._identity(plan))
         self.policy.review(plan, self.policy.minimum_units, BUILTIN)  # whatever can be said without a look at data
-        if decision is None and not self._consents.automatic:
+        if decision is None and not self._unasked(plan):
             if self._consents.keep(plan):
                 self._log.write("waiting", "a plan waits for the steward: zerosum site approve, or refuse", plan)
             raise AwaitingConsent("this site waits for its steward to decide")
         with self._mutex:
-            session = self._sessions.setdefault(digest, _Session(plan))
-            self._sessions.move_to_end(digest)
-            while len(self._sessions) > self._most:
-                self._sessions.popitem(last=False)
-            return session
+            if digest not in self._sessions:
+                self._make_room()
+                self._sessions[digest] = _Session(plan)
+            return self._touch(digest)
+
+    def _unasked(self, plan: Plan) -> bool:
+        """Whether a plan needs no decision of its own."""
+        return self._consents.automatic or self._consents.covers(plan)
+
+    def _make_room(self) -> None:
+        """Let go of studies that are through or were quiet too long, and of any that never came to an agreement."""
+        for digest, each in list(self._sessions.items()):  # the quietest first
+            if len(self._sessions) < self._most:
+                return
+            if each.over or self._given_up(each) or not (each.agreed or each.lock.locked()):
+                del self._sessions[digest]
+        if len(self._sessions) >= self._most:
+            raise Busy("this site takes part in as many studies as it may at once")
+
+    def _touch(self, digest: str) -> _Session:
+        self._sessions.move_to_end(digest)
+        session = self._sessions[digest]
+        session.lapsed = session.lapsed or self._quiet(session)
+        session.used = time.monotonic()
+        return session
 
     def _find(self, digest: str) -> _Session:
         with self._mutex:
             if digest not in self._sessions:
                 raise NotAgreed("this site has not agreed to that plan, or has restarted since")
-            self._sessions.move_to_end(digest)
-            return self._sessions[digest]
+            return self._touch(digest)
+
+    def _identity(self, plan: Plan) -> Identity:
+        """The key that a plan pins for this site, where it has that one still; else the one in use."""
+        pinned = {site.identity for site in plan.sites if site.name == self.name}
+        return next((key for key in self.former if key.public.hex() in pinned), self.identity)
 
     def _site(self, plan: Plan) -> Site:
         """The site with the data that a plan asks for. Which of them is wrong, and how, is not for others: whoever
@@ -120,16 +258,29 @@ class Service:
         except BadInput as error:
             detail = f"{error} {error.detail}".strip()
             raise BadData("the data of this site do not fit what the study asks", detail=detail) from None
-        return Site(self.name, units, self.policy, self.identity, self._ledger)
+        return Site(self.name, units, self.policy, self._identity(plan), self._ledger)
 
     def _record(self, session: _Session, message: Message, reply: Reply) -> None:
         plan = session.plan
-        position = own_position(plan, self.name, self.identity)
+        position = own_position(plan, self.name, self._identity(plan))
         if isinstance(reply, Consent):
-            session.released.clear()
-            self._log.write("consented", consent_in_words(plan, position), plan)
+            if not (isinstance(message, Propose) and message.keep and session.consented):
+                session.released.clear()
+                self._log.again("consented", consent_in_words(plan, position), plan)
+            session.consented = True
         elif isinstance(reply, Contribution) and isinstance(message, Contribute):
             key = message.round, message.attempt
             words = release_in_words(plan, position, *key, message.request)
-            self._log.write("repeated" if key in session.released else "released", words, plan)
+            if key in session.released:
+                self._log.again("repeated", words, plan)
+            else:
+                self._log.write("released", words, plan)
             session.released.add(key)
+
+
+def _unpaid(session: _Session) -> list[Spend]:
+    """What a study still costs; nothing, if the ledger has it whole or under another plan: the site says so itself."""
+    try:
+        return [] if session.site is None else session.site.unpaid(session.plan)
+    except LedgerRefused:
+        return []

@@ -16,9 +16,10 @@ import math
 from functools import singledispatchmethod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
-from zerosum.errors import BadData, Inconsistent, LedgerRefused, Misdirected, NotAgreed, OutOfTurn, OutsidePlan
+from zerosum.errors import BadData, Inconsistent, Misdirected, NotAgreed, OutOfTurn, OutsidePlan
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
@@ -29,7 +30,10 @@ from zerosum.protocol.messages import (
     Consent,
     Contribute,
     Contribution,
+    Dismiss,
+    Dismissed,
     Message,
+    NoiseInput,
     Prepare,
     Prepared,
     Propose,
@@ -43,9 +47,11 @@ from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import SiteSession
 from zerosum.site.account import Spend
+from zerosum.site.costs import spend_of, unpaid
 from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
+from zerosum.site.statement import in_words
 from zerosum.statistics import BUILTIN, find
 from zerosum.statistics.rows import clip_rows
 
@@ -79,12 +85,25 @@ class Site:
     @handle.register
     def _(self, message: Propose) -> Reply:
         plan = message.plan
-        self.review(plan)
+        before = None if self._plan is None or self._session is None else self._plan.digest()
+        if message.keep and before == plan.digest():  # each round is held against the cap as it comes
+            self._review(plan)
+        else:
+            self.review(plan)
+            self._begin(plan)
+        return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
+
+    def _begin(self, plan: Plan) -> None:
+        """New secrets for a plan, and nothing answered under them."""
         secure = plan.scheme.facts.secure
         self._session = SiteSession(roster(plan), self._position(plan), self.identity) if secure else None
         self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
         self._masked_in = None
-        return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
+
+    @handle.register
+    def _(self, message: Dismiss) -> Reply:
+        self._plan, self._session, self._shares, self._answered, self._last = None, None, {}, {}, None
+        return Dismissed(self.name)
 
     @handle.register
     def _(self, message: Secure) -> Reply:
@@ -120,14 +139,19 @@ class Site:
         if (again := self._again(Contribute, round, attempt, asked)) is not None:
             return again
         self._fits(plan, round, message.request)
+        hidden = plan.law(round).mechanism is NoiseMechanism.MASKED
+        if hidden:  # a message out of turn is refused before it costs anything
+            self._secure().check(slot(plan, round, attempt))
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
-        values = self._values(plan, round, attempt, message.request)
-        noisy = share.noisy(values.ravel(), message.noise_input).reshape(values.shape)
+        noisy = self._noisy(share, self._values(plan, round, attempt, message.request), message.noise_input)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy
-        if plan.law(round).mechanism is NoiseMechanism.MASKED:
+        if hidden:
             payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+
+    def _noisy(self, share: NoiseShare, values: Floats, noise_input: NoiseInput) -> Floats | Steps:
+        return share.noisy(values.ravel(), noise_input).reshape(values.shape)
 
     def _charge(self, plan: Plan, round: int, attempt: int, asked: str) -> None:
         """Record the spend, durably, before anything leaves: a phase of many rounds at its first one, whole, and its
@@ -140,29 +164,13 @@ class Site:
             books.draw(plan.study, round, attempt, asked, plan.digest())
             return
         steps = 1 if reserved else plan.releases[release].steps
-        books.record(self._spend(plan, round, attempt, asked, steps), self.policy.cap, plan.digest())
+        spend = self._spend(plan, round, attempt, asked, steps)
+        books.record(spend, self.policy.cap, plan.digest(), in_words(plan))
 
-    def _unpaid(self, plan: Plan) -> list[Spend]:
-        """What a plan still costs this site: releases that were not begun, and every attempt that is left on the
-        dearest round that may still be tried again, of sub-sampled phases on each (as the plan accounts for them)."""
+    def unpaid(self, plan: Plan) -> list[Spend]:
+        """What a plan still costs this site."""
         standing = self._books().standing(plan.study, plan.digest())
-        left, begun = plan.attempts - standing.extra, plan.position(standing.round)
-        if standing.round == plan.rounds - 1 and left < 1:
-            raise LedgerRefused(
-                f"study {plan.study!r} is in the ledger already, whole: what was sent once is not sent again"
-            )
-        spends = [
-            self._spend(plan, plan.first_round(r), 0, "", plan.releases[r].steps)
-            for r in range(begun + 1, len(plan.releases))
-        ]
-        if left > 0:
-            again = {r: plan.first_round(r) for r in range(max(begun, 0), len(plan.releases))}
-            plain = [round for r, round in again.items() if plan.releases[r].sampled is None]
-            dearest = max(plain, key=lambda round: plan.mus(round)[self._position(plan)], default=None)
-            sampled = [round for r, round in again.items() if plan.releases[r].sampled is not None]
-            rounds = sampled if dearest is None else [*sampled, dearest]
-            spends += [self._spend(plan, round, standing.extra + 1, "", left) for round in rounds]
-        return spends
+        return unpaid(plan, self._position(plan), standing)
 
     def _books(self) -> Ledger:
         """The ledger, verified when it is opened and kept open: a round costs the same, however many there were."""
@@ -180,12 +188,19 @@ class Site:
         """What is asked of the units here: their sum, the sum of a sample of them, or a row for each."""
         bound = plan.release(round).bound
         if isinstance(request, PrivatePublication):
-            return np.asarray(clip_rows(request.statistic.rows(self.units), bound))  # a second line, as below
+            rows = np.asarray(clip_rows(request.statistic.rows(self.units), bound))  # a second line, as below
+            return rows[self._order(plan, round, attempt)]
         units = self.units
         if request.sampling is not None and not request.sampling.full:
             sampler = self._sampler(plan, round, f"sample {attempt}" if attempt else "sample")
             units = units.chosen(sampler.bernoulli(len(units), request.sampling.rate))
         return self._total(units, request.statistic, bound)
+
+    def _order(self, plan: Plan, round: int, attempt: int) -> NDArray[np.intp]:
+        """A secret order of the units, in which they are published: data are often sorted by what they hold, and then a
+        row's place would tell what its noise hides."""
+        words = self._sampler(plan, round, f"order {attempt}").words(len(self.units))
+        return np.argsort(words, kind="stable")
 
     def _total(self, units: Units, statistic: BoundedStatistic, bound: float) -> Floats:
         """The sum over units. A second line, should a statistic break its own bound: a sum longer than all the units'
@@ -226,7 +241,7 @@ class Site:
         """Everything that can be refused is refused here, before any data is used; nothing is spent."""
         self._review(plan)
         if plan.scheme.facts.noisy:
-            self._books().check(self._unpaid(plan), self.policy.cap)
+            self._books().check(self.unpaid(plan), self.policy.cap)
 
     def _review(self, plan: Plan) -> None:
         position = own_position(plan, self.name, self.identity)
@@ -271,24 +286,7 @@ class Site:
 
     def _spend(self, plan: Plan, round: int, attempt: int, request: str, steps: int) -> Spend:
         """What so many rounds of a release cost this site, computed from the public plan."""
-        planned = plan.release(round)
-        mu = float(plan.mus(round)[self._position(plan)])
-        if not math.isfinite(mu):
-            raise OutsidePlan(f"release {plan.position(round) + 1} would protect nobody at this site")
-        return Spend(
-            study=plan.study,
-            round=round,
-            attempt=attempt,
-            unit=plan.unit,
-            statistic=planned.statistic,
-            sensitivity=planned.sensitivity,
-            mu=mu,
-            request=request,
-            distance=plan.distance(round) * steps,
-            kind=planned.kind,
-            rate=None if planned.sampled is None else planned.sampled.rate,
-            steps=steps,
-        )
+        return spend_of(plan, self._position(plan), round, attempt, request, steps)
 
     def _agreed(self, round: int, attempt: int) -> Plan:
         if self._plan is None:

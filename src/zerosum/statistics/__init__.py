@@ -16,6 +16,7 @@ from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.cumulants import FourthCumulants
 from zerosum.statistics.fit import FitHistogram
+from zerosum.statistics.groups import GroupedCounts, GroupedMoments, GroupedRanks
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMoment
 from zerosum.statistics.module import ModuleGradient, ModulePredictions
@@ -27,6 +28,7 @@ from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
+from zerosum.statistics.survival import SurvivalTable
 from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
 from zerosum.statistics.unmixing import UnmixingScore
 from zerosum.statistics.vectors import VectorSum
@@ -67,6 +69,10 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     PairNorms,
     PairMoment,
     TripleMoment,
+    GroupedMoments,
+    GroupedCounts,
+    GroupedRanks,
+    SurvivalTable,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

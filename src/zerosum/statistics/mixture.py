@@ -19,9 +19,9 @@ from pydantic import Field, model_validator
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.kernel.units import Units, rows_at_once
 from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import INSIDE, Exact, clip_rows, exponential, fold, like, sized
+from zerosum.statistics.rows import INSIDE, Exact, averages, clip_rows, exponential, fold, like, sized
 from zerosum.statistics.scatter import Scatter
 
 _FAR = 1e6  # times what a clip reaches: farther rows are drawn in to there first, so that nothing overflows
@@ -167,11 +167,14 @@ class ThirdMoment(Placed):
             z = np.concatenate([z, np.full((len(z), 1), self.constant)], axis=1)
         return np.asarray(z)
 
-    def sum_block(self, block: Units) -> Array:
-        z = self.white(block)
+    def tensors(self, z: Floats) -> Floats:
+        """Of rows with coordinates z, over c."""
         which, often = self._corrected
-        tensors = coordinates.powers(z, 3) - z[:, which] * often
-        return np.sum(clip_rows(block.average(tensors / self.clip), 1.0), axis=0)
+        return np.asarray((coordinates.powers(z, 3) - z[:, which] * often) / self.clip)
+
+    def sum_block(self, block: Units) -> Array:
+        means = averages(block, self.white(block), self.tensors, rows_at_once(self.row_bytes))
+        return np.sum(clip_rows(means, 1.0), axis=0)
 
     def split(self, release: Floats) -> Floats:
         """A release as the sum of tensors, width x width x width."""

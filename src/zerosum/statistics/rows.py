@@ -15,8 +15,9 @@ Shorter floats and integers are converted to double first.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -27,6 +28,7 @@ from threadpoolctl import ThreadpoolController
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter
+from zerosum.kernel.units import Units
 
 BITS = 26  # of a whole number that stands for a norm of 1: a product has 52, and rounding its factors adds less than 1
 INSIDE = 1 + 2.0**-46  # norms are computed to less than this, so that what is divided by them stays inside its bound
@@ -53,6 +55,28 @@ def fold(values: Array) -> Array:
     for column in range(1, width):
         total = total + values[:, column, ...]
     return total
+
+
+def averages(units: Units, rows: Floats, made: Callable[[Floats], Floats], at_once: int) -> Floats:
+    """One row per unit: the mean over its rows of what is `made` of them, row by row, of `at_once` of them at a time.
+
+    Parts are counted from a unit's own first row and added up by `fold`: how a mean rounds depends on that unit alone,
+    and one with many rows takes no more memory than others.
+
+    >>> averages(Units(np.arange(6.0)[:, None], np.array([0, 1, 6])), np.arange(6.0)[:, None], np.square, 2).tolist()
+    [[0.0], [11.0]]
+    """
+    if units.offsets is None:
+        return made(rows)
+    whole = made(rows) if len(rows) <= at_once else None
+    means = []
+    for first, last in itertools.pairwise(units.offsets.tolist()):
+        total = 0.0
+        for start in range(first, last, at_once):
+            part = slice(start, min(start + at_once, last))
+            total = total + fold((made(rows[part]) if whole is None else whole[part])[None, ...])[0]
+        means.append(total / (last - first))
+    return np.stack(means)
 
 
 def sized(rows: Array) -> tuple[Array, Array, Array]:

@@ -31,7 +31,8 @@ class UnitMoment(Filled):
     Where columns have rules for missing values, these are filled in. Then rows are centred at `center` and divided by
     `scale` (public constants or earlier releases), may be centred or standardised within each recording of the unit,
     which uses the unit's own rows only, and are last multiplied by `projection` (columns x k, public or from earlier
-    releases), where that is given. A unit whose rows are lost in the rounding of that product counts as zero.
+    releases), where that is given. A unit whose rows are lost in the rounding of that product counts as zero. Or a
+    public constant `lift` is added to each row as a last column: then Z holds the unit's mean beside its second moment.
 
     What enters are whole numbers, at most 2^26 in norm for a unit, so that the norm of its Z does not depend on how its
     product is computed; each unit is rounded to that at its own size, after all that is done to its rows.
@@ -42,9 +43,12 @@ class UnitMoment(Filled):
     scale: FloatArray | None = None
     per_recording: PerRecording = "none"
     projection: FloatArray | None = None
+    lift: Positive | None = None
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
+        if self.projection is not None and self.lift is not None:
+            raise ValueError("rows are projected or lifted, not both")
         if self.projection is not None and (
             self.projection.ndim != 2 or self.projection.shape[0] != self.columns or not self.projection.size
         ):
@@ -59,7 +63,9 @@ class UnitMoment(Filled):
     @property
     def width(self) -> int:
         """The order of Z."""
-        return self.columns if self.projection is None else int(self.projection.shape[1])
+        if self.projection is not None:
+            return int(self.projection.shape[1])
+        return self.columns + (self.lift is not None)
 
     @property
     def row_bytes(self) -> int:
@@ -82,13 +88,19 @@ class UnitMoment(Filled):
         if self.scale is not None:
             rows = rows / like(self.scale, rows)[None, :]
         if block.offsets is None:  # one row has no others to be centred about: nothing of it is left
-            return self._records(rows if self.per_recording == "none" else xp.zeros_like(rows))
+            return self._records(self._lifted(rows if self.per_recording == "none" else xp.zeros_like(rows)))
         parts = []
         for recordings in Units(rows, block.offsets, block.runs).recordings():
             own = xp.concat([per_recording_rows(each, self.per_recording, xp) for each, _seconds in recordings])
-            parts.append(self._person(own))
+            parts.append(self._person(self._lifted(own)))
         numbers, norms, sizes = (xp.concat(part) for part in zip(*parts, strict=True))
         return numbers, norms, sizes
+
+    def _lifted(self, rows: Array) -> Array:
+        if self.lift is None:
+            return rows
+        xp = array_namespace(rows)
+        return xp.concat([rows, xp.full_like(rows[:, :1], self.lift)], axis=1)
 
     def _records(self, rows: Array) -> tuple[Array, Array, Array]:
         """Every row is a unit, and the norm of its Z is the square of its own."""
@@ -184,6 +196,8 @@ class ScatterProduct(Scatter):
     Sensitivity. norm(Z Q - W Q) <= norm(Z - W) norm_2(Q). norm_2(Q) is at most 1 + 1e-9, which is checked, and Q is
     rounded to 26 bits so that products with it are exact, which moves it by at most sqrt(width k) 2^-27 (1 + 1e-9) in
     Frobenius norm: D is that of `Scatter` times 1 + 1e-9 + sqrt(width k) 2^-26.
+    For a single column q of norm 1 it is less. Z has eigenvalues in [0, 1], so norm(Z q)^2 = q' Z^2 q <= q' Z q, which
+    is norm(Z q - q/2)^2 <= 1/4: all Z q lie in one ball of diameter 1, and D = 1 for a replaced unit, too.
     """
 
     name: ClassVar[str] = "scatter_product"
@@ -204,7 +218,10 @@ class ScatterProduct(Scatter):
         return int(self.basis.size)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        return super().sensitivity(adjacency) * (1 + 1e-9 + math.sqrt(self.basis.size) * 2.0**-BITS)
+        apart = super().sensitivity(adjacency)
+        if self.basis.shape[1] == 1:
+            apart = min(apart, super().sensitivity(Adjacency.ADD_REMOVE))
+        return apart * (1 + 1e-9 + math.sqrt(self.basis.size) * 2.0**-BITS)
 
     @cached_property
     def _exact_basis(self) -> Exact:

@@ -14,18 +14,20 @@ Tested in tests/statistics/test_topic_statistics.py.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
+from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.kernel.units import Units, doubled, rows_at_once
 from zerosum.statistics.rows import INSIDE, Exact, clip_rows, exponential, fold, sized
 
 MOST = 2.0**20  # a word is counted so often in a document
@@ -41,7 +43,7 @@ def whole_counts(values: Floats) -> Floats:
 def canonical(rows: csr_array) -> csr_array:
     """Sparse rows in which no word stands twice."""
     if not rows.has_canonical_format:
-        rows = rows.copy()
+        rows = doubled(rows)
         rows.sum_duplicates()
     return rows
 
@@ -80,14 +82,27 @@ class DocumentStatistic(BoundedStatistic):
     def _positions(self) -> NDArray[np.intp] | None:
         return None if self.words is None else self.words.astype(np.intp)
 
-    def counts(self, block: Units) -> Floats:
+    def counts(self, documents: Array) -> Floats:
         """The counts of the words that are looked at, one document a row."""
-        rows = canonical(csr_array(block.rows)) if block.is_sparse else block.rows
-        if block.is_sparse:
-            rows = (rows if self._positions is None else rows[:, self._positions]).toarray().astype(np.float64)
-            return whole_counts(rows)
-        table = to_numpy(rows)
+        if bool(issparse(documents)):
+            rows = canonical(csr_array(documents))
+            chosen = rows if self._positions is None else rows[:, self._positions]
+            return whole_counts(chosen.toarray().astype(np.float64))
+        table = to_numpy(documents)
         return whole_counts(table if self._positions is None else table[:, self._positions])
+
+    def sum_block(self, block: Units) -> Array:
+        """A person's documents are passed over in parts too: each is bounded by itself."""
+        shares, most = block.row_weights(np.zeros(1)), rows_at_once(self.row_bytes)
+        parts = (slice(at, at + most) for at in range(0, len(shares), most))
+        total = np.zeros(self.size)
+        for part in parts:
+            total += self.sum_documents(block.rows[part, ...], shares[part])
+        return total
+
+    @abstractmethod
+    def sum_documents(self, documents: Array, shares: Floats) -> Floats:
+        """The sum of what documents contribute, each times its share in its unit."""
 
 
 class WordPresence(DocumentStatistic):
@@ -105,16 +120,15 @@ class WordPresence(DocumentStatistic):
     def size(self) -> int:
         return self.width
 
-    def sum_block(self, block: Units) -> Array:
-        shares = block.row_weights(np.zeros(1))
-        if not block.is_sparse or self.words is not None:
-            present = (self.counts(block) > 0).astype(np.float64)
-            return (shares * _over_root(np.sum(present, axis=1))) @ present
-        rows = canonical(csr_array(block.rows))
+    def sum_documents(self, documents: Array, shares: Floats) -> Floats:
+        if not bool(issparse(documents)) or self.words is not None:
+            present = (self.counts(documents) > 0).astype(np.float64)
+            return np.asarray((shares * _over_root(np.sum(present, axis=1))) @ present)
+        rows = canonical(csr_array(documents))
         there = whole_counts(np.asarray(rows.data, dtype=np.float64)) > 0
         document = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[there]
         weights = shares * _over_root(np.bincount(document, minlength=rows.shape[0]).astype(np.float64))
-        return np.bincount(rows.indices[there], weights[document], minlength=self.columns)
+        return np.asarray(np.bincount(rows.indices[there], weights[document], minlength=self.columns))
 
 
 def _over_root(counts: Floats) -> Floats:
@@ -154,8 +168,8 @@ class WordPairs(DocumentStatistic):
     def size(self) -> int:
         return coordinates.size(self.width)
 
-    def sum_block(self, block: Units) -> Array:
-        rows = unit_rows(self.counts(block), self.weights) * np.sqrt(block.row_weights(np.zeros(1)))[:, None]
+    def sum_documents(self, documents: Array, shares: Floats) -> Floats:
+        rows = unit_rows(self.counts(documents), self.weights) * np.sqrt(shares)[:, None]
         return coordinates.pack(rows.T @ rows)
 
     def split(self, release: Floats) -> Floats:
@@ -209,15 +223,15 @@ class TopicSums(DocumentStatistic):
     def _exact(self) -> Exact:
         return Exact.of(self.scores)
 
-    def sum_block(self, block: Units) -> Array:
-        counts = self.counts(block)
+    def sum_documents(self, documents: Array, shares: Floats) -> Floats:
+        counts = self.counts(documents)
         if self.kind == "roots":
             rows = seen = unit_rows(counts, np.ones(self.width) if self.weights is None else self.weights)
         else:
             seen, length = counts, np.sum(counts, axis=1)  # of whole numbers: exact
             rows = clip_rows(seen / np.maximum(length, 1.0)[:, None] / self.clip, 1.0)
-        shares = self.responsibilities(seen) * block.row_weights(np.zeros(1))[:, None]
-        return np.ravel(shares.T @ rows)
+        taken = self.responsibilities(seen) * shares[:, None]
+        return np.asarray(np.ravel(taken.T @ rows))
 
     def responsibilities(self, seen: Floats) -> Floats:
         """What share of a document each topic takes."""
@@ -267,9 +281,11 @@ def _factors(ways: Floats, norm: Floats, clip: float) -> Floats:
 
 class PairNorms(DocumentStatistic):
     """How many documents have a matrix of pair probabilities (`PairMoment`) whose norm lies in each of `bins` bins,
-    evenly spaced in its logarithm between `lowest` and 1; documents of fewer than two words count in the first.
+    evenly spaced in its logarithm between `lowest` and 1. Documents of fewer than two words have no pairs and count in
+    none.
 
-    Sensitivity. A document counts in one bin, a unit as the mean of such: the corner, D = sqrt(2). Added or removed: 1.
+    Sensitivity. A document counts in at most one bin, a unit as the mean of such: the corner, D = sqrt(2). Added or
+    removed: 1.
     """
 
     name: ClassVar[str] = "pair_norms"
@@ -285,11 +301,11 @@ class PairNorms(DocumentStatistic):
         """Where bins begin and the last one ends."""
         return np.geomspace(self.lowest, 1.0, self.bins + 1)
 
-    def sum_block(self, block: Units) -> Array:
-        ways, norm = chosen_twice(self.counts(block))
+    def sum_documents(self, documents: Array, shares: Floats) -> Floats:
+        ways, norm = chosen_twice(self.counts(documents))
         norm = norm / np.maximum(ways, 1.0)
         which = np.sum(norm[:, None] >= self.edges[1:-1][None, :], axis=1)
-        return np.bincount(which, block.row_weights(np.zeros(1)), minlength=self.bins)
+        return np.asarray(np.bincount(which, np.where(ways > 0, shares, 0.0), minlength=self.bins))
 
 
 class PairMoment(DocumentStatistic):
@@ -297,7 +313,9 @@ class PairMoment(DocumentStatistic):
     returning the first: (c c' - diag c)/(L (L - 1)), over `clip` and clipped to Frobenius norm 1.
 
     Sensitivity. The entries are not negative, since counts are whole numbers: the corner, D = sqrt(2), attained by
-    documents of one word each. Added or removed: 1. The norm comes from power sums of the counts.
+    documents of one word each. Added or removed: 1. The norm comes from power sums of the counts. c c' and diag c are
+    added up by themselves, and their norms are together at most 3 times what is left (a word that stands there twice):
+    the rounding of the sum is so much more, and 2 times the planned slack is added.
     """
 
     name: ClassVar[str] = "pair_moment"
@@ -307,9 +325,12 @@ class PairMoment(DocumentStatistic):
     def size(self) -> int:
         return coordinates.size(self.width)
 
-    def sum_block(self, block: Units) -> Array:
-        counts = self.counts(block)
-        factors = _factors(*chosen_twice(counts), self.clip) * block.row_weights(np.zeros(1))
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return super().sensitivity(adjacency) + 2 * summation_slack()
+
+    def sum_documents(self, documents: Array, shares: Floats) -> Floats:
+        counts = self.counts(documents)
+        factors = _factors(*chosen_twice(counts), self.clip) * shares
         weighted = counts * factors[:, None]
         return coordinates.pack(weighted.T @ counts - np.diag(np.sum(weighted, axis=0)))
 
@@ -326,6 +347,11 @@ class TripleMoment(DocumentStatistic):
     attained by documents of one word each. An orthonormal basis makes no tensor longer (its largest singular value,
     checked to exceed 1 by no more than 1e-9, is divided out). Added or removed: 1. The norm comes from power sums of
     the counts in time linear in the words, so that no tensor of all words is made for a document.
+
+    Rounding. Triples with repetition and what is taken off them are added up by themselves, and their norms are
+    together at most 10 times what is left (a word that stands there three times). Along a basis of k columns each of
+    up to three products over all words rounds, too, relative to the absolute values of the basis, whose norm is at
+    most sqrt(k): the slack is that of so many more terms, times 10 sqrt(k).
     """
 
     name: ClassVar[str] = "triple_moment"
@@ -355,6 +381,11 @@ class TripleMoment(DocumentStatistic):
     def size(self) -> int:
         return coordinates.size(self.order, 3)
 
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        terms, longer = (0, 1.0) if self.basis is None else (3 * self.width, math.sqrt(self.order))
+        slack = 10 * longer * summation_slack(rows=BLOCK_ROWS + terms)
+        return super().sensitivity(adjacency) + slack - summation_slack()
+
     @property
     def row_bytes(self) -> int:
         return 8 * (8 * self.width + 2 * self.order**2)
@@ -365,9 +396,9 @@ class TripleMoment(DocumentStatistic):
             return np.eye(self.width)
         return np.asarray(self.basis / max(1.0, float(np.linalg.norm(self.basis, 2))))
 
-    def sum_block(self, block: Units) -> Array:
-        counts, axes, order = self.counts(block), self._axes, self.order
-        factors = _factors(*chosen_thrice(counts), self.clip) * block.row_weights(np.zeros(1))
+    def sum_documents(self, documents: Array, shares: Floats) -> Floats:
+        counts, axes, order = self.counts(documents), self._axes, self.order
+        factors = _factors(*chosen_thrice(counts), self.clip) * shares
         seen = counts if self.basis is None else counts @ axes
         weighted = counts * factors[:, None]
         pairs = (seen[:, :, None] * seen[:, None, :]).reshape(len(seen), -1)

@@ -2,6 +2,7 @@
 
     settings.json   where the study file, the sites' sockets and the place for the result are, and the time-outs
     journal         the plan, what was asked and what was released; see `zerosum.coordinator.journal`
+    status.json     how it stands, for monitors; see `zerosum.study.status`
 
 Tested in tests/cli/test_coordinators.py.
 """
@@ -9,24 +10,27 @@ Tested in tests/cli/test_coordinators.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from zerosum.coordinator.gather import OnAttendance, gather
+from zerosum.coordinator.gather import Attendance, OnAttendance, dismiss, gather
 from zerosum.coordinator.journal import NAME as JOURNAL
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
+from zerosum.engines.counted import Counted
 from zerosum.engines.sockets import FRAME_BYTES, Sockets
-from zerosum.errors import BadInput, BadStudy, Refused, first_fault
+from zerosum.errors import BadInput, BadStudy, Refused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
-from zerosum.protocol.progress import Observer, nobody
+from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.record import Result, check_target, write_whole
+from zerosum.study.planning import resolve
 from zerosum.study.running import execute
 from zerosum.study.schema import Study
+from zerosum.study.status import Status
 
 Connect = Callable[[Plan], AbstractContextManager[Engine]]
 
@@ -39,9 +43,10 @@ class Settings(BaseModel):
     study: Path
     out: Path
     sites: dict[str, Path] = Field(default_factory=dict)
-    seconds: float = Field(default=600.0, gt=0)  # for each reply
-    wait: float = Field(default=86400.0, gt=0)  # until everybody has agreed
-    every: float = Field(default=2.0, gt=0)  # how long until a site that has not is asked again
+    seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)  # for each reply
+    wait: float = Field(default=86400.0, gt=0, allow_inf_nan=False)  # until everybody has agreed
+    every: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # how long until a site that has not is asked again
+    ping: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # over FLARE: until a relay that is silent is lost
     frame_bytes: int = Field(default=FRAME_BYTES, gt=0)
 
     @classmethod
@@ -83,25 +88,60 @@ def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
     return chosen
 
 
+def leave_out(folder: Path, names: Sequence[str]) -> Plan:
+    """Go on without sites that were lost before anything was asked, as the plan allows; returns what is asked now."""
+    with _journal(folder) as journal:
+        journal.leave_out(names)
+        return journal.plan
+
+
+def _journal(folder: Path) -> Journal:
+    journal = Journal.open(folder)
+    if journal is None:
+        raise BadInput(f"there is nothing to resume in {folder}: the study did not begin")
+    return journal
+
+
 def coordinate(
     folder: Path, on_attendance: OnAttendance, observer: Observer = nobody, connect: Connect | None = None
 ) -> Result:
     """Carry out the study of a state folder, from wherever it was, and write its result. What is over is not asked
-    again."""
+    again. What `on_attendance` or `observer` raises stops it where it can go on: no round is under way then."""
     settings = Settings.load(folder)
     study = Study.load(settings.study)
-    journal = Journal.open(folder)
-    if journal is None:
-        raise BadInput(f"there is nothing to resume in {folder}: the study did not begin")
-    with journal:
+    with _journal(folder) as journal:
         plan = journal.plan
-        if study.plan().public_digest != plan.public_digest:
+        if study.plan().public_digest != journal.original.public_digest:
             raise Refused(f"the study file {settings.study} has changed since the plan was made of it")
-        with (connect or settings.connect)(plan) as engine:
-            if not journal.finished:
-                gather(plan, engine, on_attendance, seconds=settings.wait, every=settings.every)
-            result = execute(plan, study.build_algorithm(), engine, observer, journal)
-    if not (settings.out / "result.json").exists():
-        result.write(settings.out)
-        study.write_maps(result, settings.out)
+        algorithm = resolve(study.build_algorithm(), journal.original)  # as planned, whoever was left out since
+        status = Status(folder, plan)
+
+        def attended(sites: Mapping[str, Attendance]) -> None:
+            status.attended(sites)
+            on_attendance(sites)
+
+        def progressed(seen: Progress) -> None:
+            status.progressed(seen)
+            observer(seen)
+
+        try:
+            with (connect or settings.connect)(plan) as engine:
+                counted, over = Counted(engine, status.traffic), journal.finished
+                try:
+                    if not over:
+                        gather(plan, counted, attended, seconds=settings.wait, every=settings.every)
+                    result = execute(plan, algorithm, counted, progressed, journal)
+                except ZerosumError:
+                    if not journal.rounds:  # else it may be resumed under the keys that sites have
+                        dismiss(engine, [site.name for site in plan.sites])
+                    raise
+                if not over:
+                    dismiss(engine, result.participants[-1] if result.participants else ())
+            if not (settings.out / "result.json").exists():
+                result.write(settings.out)
+                study.write_maps(result, settings.out)
+        except BaseException as error:
+            status.end(f"{type(error).__name__}: {error}" if isinstance(error, ZerosumError) else "stopped")
+            raise
+        status.end("finished")
     return result

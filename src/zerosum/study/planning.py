@@ -10,14 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zerosum.algorithms import Algorithm
+from zerosum.algorithms import Algorithm, Estimate
 from zerosum.algorithms.program import PublicFacts
+from zerosum.coordinator.conduct import Outcome
 from zerosum.errors import BadParameter
 from zerosum.kernel.accountant import mu_for
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.quantity import Axis
 from zerosum.kernel.question import Question
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.view import Coalition
+from zerosum.report.cautions import cautions
+from zerosum.report.record import Result, privacy_report, versions
 from zerosum.site.site import Site
 
 
@@ -37,6 +41,35 @@ class MadeOf:
 
     preprocessing: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # what for, and the SHA-256
+
+
+def check_measures(measures: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
+    """Units of measurement by the names of columns that are asked about."""
+    if strangers := [name for name in measures if name not in columns]:
+        raise BadParameter(f"measured_in has {strangers[0]!r}, which is not one of the columns")
+    return {str(name): str(unit) for name, unit in measures.items()}
+
+
+def result_of(outcome: Outcome[Estimate], kept: str = "") -> Result:
+    """The record of what a study came to."""
+    plan = outcome.plan
+    warnings = cautions(outcome.result, plan) if plan.scheme.facts.noisy else ()
+    estimate = measured(outcome.result, plan)
+    return Result(estimate, privacy_report(plan), outcome.participants, versions(), kept, warnings)
+
+
+def measured(estimate: Estimate, plan: Plan) -> Estimate:
+    """The estimate with what its columns are measured in, where the question says so."""
+    known = plan.question.preprocessing.get("measured_in")
+    if not isinstance(known, Mapping):
+        return estimate
+
+    def labelled(axis: Axis) -> Axis:
+        if axis.name != "column" or axis.units:
+            return axis
+        return replace(axis, units=tuple(str(known.get(name, "")) for name in axis.labels))
+
+    return {name: replace(each, axes=tuple(map(labelled, each.axes))) for name, each in estimate.items()}
 
 
 def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:

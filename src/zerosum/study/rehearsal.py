@@ -60,7 +60,17 @@ class Rehearsal:
 
     def asked(self, data: Units, seed: int) -> tuple[Estimate, list[Request]]:
         """The estimate, and what was asked for on the way."""
+        estimate, heard = self.heard(data, seed)
+        return estimate, [request for request, _release in heard]
+
+    def heard(self, data: Units, seed: int) -> tuple[Estimate, list[tuple[Request, Release]]]:
+        """The estimate, and everything that the coordinator heard on the way."""
         rng, noise = np.random.default_rng(seed), iter(self.noise)
+        heard: list[tuple[Request, Release]] = []
+
+        def listening(request: Request) -> Release:
+            heard.append((request, answer(request)))
+            return heard[-1][1]
 
         def answer(request: Request) -> Release:
             if isinstance(request, PrivatePublication):
@@ -72,4 +82,4 @@ class Rehearsal:
             total, std = request.statistic.total(sample), next(noise)
             return Release(total + std * rng.normal(size=total.shape), std, rate * self.units, ("a", "b"))
 
-        return drive(self.algorithm.program(Adjacency.REPLACE_ONE), answer)
+        return drive(self.algorithm.program(Adjacency.REPLACE_ONE), listening)[0], heard

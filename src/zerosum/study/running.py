@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from os import PathLike
 from typing import Literal
@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike
 from zerosum.algorithms import Algorithm
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
+from zerosum.data.frames import is_frame, is_text
+from zerosum.data.tables import units_of
 from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess
-from zerosum.errors import BadData, BadParameter
+from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.names import check_name
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
@@ -22,11 +24,13 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, nobody
-from zerosum.report.record import Result, privacy_report, versions
+from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
+from zerosum.study.budget import Budget
 from zerosum.study.checkpoint import Checkpoint
-from zerosum.study.planning import coalition_of, identified, make_plan, resolve
+from zerosum.study.kept import Keeping, is_kept
+from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, resolve, result_of
 
 Unit = Literal["person", "record"]
 
@@ -37,7 +41,19 @@ def execute(
     """Run a plan's program over an engine, or go on where its journal ends."""
     program = resolve(algorithm, plan).program(plan.adjacency)
     outcome = conduct(plan, program, engine, observer, journal)
-    return Result(outcome.result, privacy_report(plan), outcome.participants, versions())
+    return result_of(outcome)
+
+
+def execute_here(
+    plan: Plan, algorithm: Algorithm, sites: Sequence[Site], observer: Observer = nobody, journal: Journal | None = None
+) -> Result:
+    """Run a plan with all its sites in this process. Whatever is spent is kept (`zerosum.study.kept`), and the result
+    is on the disk before anybody hears of it."""
+    with closing(InProcess(sites)) as engine:
+        if not is_kept(plan, sites):
+            return execute(plan, algorithm, engine, observer, journal)
+        with Keeping(plan, algorithm, sites, journal) as keeping:
+            return keeping.conclude(execute(plan, algorithm, engine, observer, keeping.journal))
 
 
 def run(
@@ -50,7 +66,7 @@ def run(
     colluders: int | None = None,
     dropouts: int = 0,
     unit: Unit | None = None,
-    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
     results_to_sites: bool = True,
     policies: Mapping[str, Policy] | None = None,
     calibration: Calibration = "exact",
@@ -58,6 +74,8 @@ def run(
     attempts: int = 0,
     observer: Observer = nobody,
     checkpoint: str | PathLike[str] | None = None,
+    measured_in: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
 ) -> Result:
     """Run a program of `zerosum.algorithms` over sites held in memory. Running again is spending again.
 
@@ -68,8 +86,9 @@ def run(
     ----------
     algorithm : Algorithm
         What is asked: `zerosum.algorithms.Mean(...)` and so on. Estimators have a `fit` of their own.
-    sites : dict of str to array, Units or Site
-        The data of each site by its name; every row of an array is a unit.
+    sites : dict of str to array, frame, Units or Site
+        The data of each site by its name; every row of an array is a unit. Of a frame (pandas, polars, Arrow) the
+        columns are read that the program names, and categories may be text.
     epsilon, delta : float
         What the whole study may cost any one unit.
     scheme : str or Scheme, default="secure-sum"
@@ -99,6 +118,10 @@ def run(
     checkpoint : path, optional
         A folder in which the study survives its process. Called again with the same folder, a study that was killed
         goes on where it was, and one that is over gives its result again and spends nothing.
+    measured_in : dict of str to str, optional
+        The unit of measurement of columns, by name; it goes with the result wherever that goes.
+    budget : Budget, optional
+        What several studies may cost together; what goes beyond is refused.
 
     Returns
     -------
@@ -117,7 +140,11 @@ def run(
     chosen = scheme if isinstance(scheme, Scheme) else Scheme(scheme)
     if strangers := set(policies or {}) - set(sites):
         raise BadParameter(f"there is no site named {', '.join(map(repr, sorted(strangers)))} for the policy given")
-    tables = {name: _units(data) for name, data in sites.items()}
+    try:
+        adjacency = Adjacency(adjacency)
+    except ValueError:
+        raise BadParameter(f"adjacency must be 'replace-one' or 'add-remove', got {adjacency!r}") from None
+    tables = {name: _units(data, algorithm, name) for name, data in sites.items()}
     unit = declared_unit(unit, tables.values(), seeded=random_state is not None)
     kept = None if checkpoint is None else Checkpoint(checkpoint)
     members = []
@@ -145,17 +172,20 @@ def run(
         seed=random_state,
         attempts=attempts,
     )
-    plan = make_plan(algorithm, terms, algorithm.name)
+    made_of = MadeOf({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
+    plan = make_plan(algorithm, terms, algorithm.name, made_of)
     if plan.question.missing:  # consent looks at no column then, and whoever calls this holds the data and may be told
         _name_missing(algorithm, members)
     for request in resolve(algorithm, plan).requests(adjacency):
         for site in members:
             request.statistic.check(site.units)
             request.statistic.check_values(site.units)
-    with closing(InProcess(members)) as engine, ExitStack() as stack:
+    with ExitStack() as stack:
         journal = None if kept is None else stack.enter_context(kept.journal(plan, members))
+        if budget is not None and not (journal is not None and journal.rounds):  # one that goes on was paid for
+            observer = stack.enter_context(budget.paying(plan, observer))
         try:
-            return execute(plan if journal is None else journal.plan, algorithm, engine, observer, journal)
+            return execute_here(plan if journal is None else journal.plan, algorithm, members, observer, journal)
         except BadData:
             _name_missing(algorithm, members)  # in which column, where that is what is wrong
             raise
@@ -191,10 +221,20 @@ def declared_unit(unit: Unit | None, tables: Iterable[Units], *, seeded: bool) -
     return "record" if all(plain) else "person"
 
 
-def _units(data: ArrayLike | Units | Site) -> Units:
+def _units(data: ArrayLike | Units | Site, algorithm: Algorithm, name: str) -> Units:
     if isinstance(data, Site):
         return data.units
-    return data if isinstance(data, Units) else Units.from_rows(data)
+    if isinstance(data, Units):
+        return data
+    if is_frame(data) or is_text(data):
+        columns, called = algorithm.columns, f"the data of site {name!r}"
+        return units_of(data, called, columns=columns, categories=algorithm.categories, missing=algorithm.rules)
+    try:
+        return Units.from_rows(data)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ZerosumError):
+            raise
+        raise BadData(f"the data of site {name!r} are no table of numbers") from None
 
 
 def _check_program(algorithm: object) -> None:

@@ -6,8 +6,8 @@ Tested in tests/study/test_study.py.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,14 +16,14 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zerosum import algorithms
-from zerosum.algorithms import Algorithm
+from zerosum.algorithms import Algorithm, Estimate
 from zerosum.arrays import Floats
 from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, Preprocessing, Selection, load_images
+from zerosum.data.scans import Strategy
 from zerosum.data.tables import load_units
-from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadStudy, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import PICTURES
@@ -32,13 +32,14 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, Progress, nobody
-from zerosum.report.maps import draw_maps, write_maps
-from zerosum.report.record import Result
+from zerosum.report.maps import draw_maps, write_maps, write_sidecars
+from zerosum.report.record import Result, read_estimate
 from zerosum.secagg.keys import Identity
+from zerosum.site.costs import check_budget, refusals
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
-from zerosum.study.planning import MadeOf, coalition_of, identified, make_plan, pin
-from zerosum.study.running import execute
+from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, pin
+from zerosum.study.running import execute_here
 from zerosum.study.site_file import SiteFile, digest, parted
 
 RENAMED = {"privacy.seed": "privacy.random_state"}  # entries, as they were called in 0.1
@@ -70,6 +71,7 @@ class PrivacyTable(_Table):
 class CoalitionTable(_Table):
     colluders: int | None = None
     dropouts: int = 0
+    absences: int = 0
 
 
 class SchemeTable(_Table):
@@ -101,6 +103,9 @@ class ImagingTable(_Table):
     detrend: bool = False
     band: tuple[float, float] | None = None
     confounds: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    scrub_mm: float | None = None
+    resample: bool = False
     standardise: bool = True
     seconds: float | None = None
     frequencies: int | None = Field(default=None, gt=0)
@@ -114,7 +119,7 @@ class ImagingTable(_Table):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        names = ("confounds", "detrend", "band", "smoothing_mm", "standardise", "seconds")
+        names = [each.name for each in fields(Preprocessing)]
         return Preprocessing(**{name: getattr(self, name) for name in names})
 
     @property
@@ -142,6 +147,7 @@ class Study(_Table):
     basis: Path | None = None
     vocabulary: Path | None = None
     missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
+    measured_in: dict[str, str] = Field(default_factory=dict)
     imaging: ImagingTable | None = None
     design: Design | None = None
     sites: tuple[RosterTable, ...]
@@ -299,6 +305,7 @@ class Study(_Table):
             calibration=self.privacy.calibration,
             seed=self.privacy.random_state,
             attempts=self.privacy.attempts,
+            absences=self.coalition.absences,
         )
         return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 
@@ -306,6 +313,8 @@ class Study(_Table):
         """What is done to data first, and the digests of the public files that a plan stands on."""
         paths = {"basis": self.basis, "vocabulary": self.vocabulary}
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
+        if self.measured_in:
+            preprocessing["measured_in"] = check_measures(self.measured_in, self.build_algorithm().columns)
         if self.imaging is not None:
             paths |= {"mask": self.imaging.mask, "atlas": self.imaging.atlas}
             preprocessing |= self.imaging.model_dump(exclude={"mask", "atlas"})
@@ -336,6 +345,31 @@ class Study(_Table):
             raise error.about(f"site {site.name!r}") from error
         return Site(site.name, units, policy, self._identity(site, units, kept))
 
+    def check_policies(self, plan: Plan) -> None:
+        """Refuse what a policy or a budget refuses, before any data are read."""
+        for refusal in self.refusals(plan):
+            raise refusal
+
+    def refusals(self, plan: Plan) -> Iterator[ZerosumError]:
+        """What sites' policies and budgets would refuse; policies that are not here are left out."""
+        names = [site.name for site in plan.sites]
+        for file in self.site_files:
+            absent = isinstance(file.policy, Path) and not (file.folder / file.policy).exists()
+            if absent or file.name not in names:
+                continue
+            try:
+                policy = file.load_policy(self.unit.kind, plan.adjacency)
+                yield from (refusal.about(f"site {file.name!r}") for refusal in refusals(plan, policy))
+                check_budget(plan, names.index(file.name), policy)
+            except ZerosumError as error:
+                yield error.about(f"site {file.name!r}")
+
+    def read_units(self, site: SiteFile, algorithm: Algorithm, observer: Observer = nobody) -> Units:
+        """One site's data, as the study reads them."""
+        return self._units(
+            site, algorithm, lambda done, planned: observer(Progress("loading", done, planned, site.name))
+        )
+
     def _identity(self, site: SiteFile, units: Units, kept: Checkpoint | None) -> Identity | None:
         """A site's own key where the roster names its identity, else one that is kept with the study, or a new one."""
         if any(each.identity is not None for each in self.sites if each.name == site.name):
@@ -359,6 +393,8 @@ class Study(_Table):
             categories=algorithm.categories if design is None else design.levels,
             missing=algorithm.rules if design is None else design.missing,
             missing_tokens=self.missing_tokens,
+            **site.reading,
+            on_scan=on_scan,
         ).units
         on_scan(1, 1)
         return units if design is None else design.expand(units, site.name)
@@ -378,35 +414,56 @@ class Study(_Table):
                 f"{fresh.public_digest[:16]}"
             )
         if checkpoint is None:
+            self.check_policies(plan or fresh)
             sites = self.load_sites(observer)
-            with closing(InProcess(sites)) as engine:
-                return execute(pin(plan or fresh, sites), self.build_algorithm(), engine, observer)
+            return execute_here(pin(plan or fresh, sites), self.build_algorithm(), sites, observer)
         kept, approved = Checkpoint(checkpoint), plan is not None
         kept.check(plan or fresh, approved=approved)
         sites = self.load_sites(observer, kept)
-        with closing(InProcess(sites)) as engine, kept.journal(plan or fresh, sites, approved=approved) as journal:
-            return execute(journal.plan, self.build_algorithm(), engine, observer, journal)
+        with kept.journal(plan or fresh, sites, approved=approved) as journal:
+            return execute_here(journal.plan, self.build_algorithm(), sites, observer, journal)
 
     def write_maps(self, result: Result, folder: Path) -> list[Path]:
         """Of an imaging study, every estimate that is a picture: as an image and as a drawing of it."""
+        return self._write_maps(result.estimate, folder)
+
+    def write_maps_of(self, folder: Path) -> list[Path]:
+        """The same of a result that was written to a folder."""
+        return [] if self.space is None else self._write_maps(read_estimate(folder), folder)
+
+    def _write_maps(self, estimate: Estimate, folder: Path) -> list[Path]:
         if self.space is None:
             return []
         written = []
-        for name, quantity in result.estimate.items():
+        for name, quantity in estimate.items():
             if quantity.kind in PICTURES and quantity.axes[-1].name == "column":
                 maps = np.atleast_2d(quantity.value)
                 written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
                 write_maps(maps, self.space, written[-2])
-                draw_maps(maps, self.space, written[-1], labels=_labels(result) if quantity.kind == "map" else None)
-        return written
+                draw_maps(maps, self.space, written[-1], labels=_labels(estimate) if quantity.kind == "map" else None)
+        return written + (write_sidecars(written[::2], self._told_of_maps()) if written else [])
+
+    def _told_of_maps(self) -> dict[str, Any]:
+        """What the files beside maps say of them, in BIDS's words where it has some."""
+        prepared = {} if self.imaging is None else self.imaging.model_dump(exclude={"mask", "atlas"}, exclude_none=True)
+        return {
+            "Study": self.name,
+            "Algorithm": self.algorithm,
+            "SpatialReference": None if self.imaging is None else self.imaging.space,
+            "Grid": None if self.space is None else {"Kind": self.space.kind, "SHA256": self.space.digest},
+            "Preprocessing": prepared,
+            "Protected": self.unit.kind,
+            "Epsilon": self.privacy.epsilon,
+            "Delta": self.privacy.delta,
+        }
 
 
-def _labels(result: Result) -> list[str]:
+def _labels(estimate: Estimate) -> list[str]:
     """What stands beside each map of a picture."""
-    known = [name for name in ("strength", "stability") if name in result.estimate]
+    known = [name for name in ("strength", "stability") if name in estimate]
     return [
-        "\n".join([str(at + 1), *(f"{name}\n{result.estimate[name][at]:.2f}" for name in known)])
-        for at in range(len(result.estimate["maps"]))
+        "\n".join([str(at + 1), *(f"{name}\n{estimate[name][at]:.2f}" for name in known)])
+        for at in range(len(estimate["maps"]))
     ]
 
 

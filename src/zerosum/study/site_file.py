@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from zerosum.errors import BadStudy, first_fault
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
-from zerosum.site.identity import keep_identity
+from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
 
-_PRIVATE = ("data", "policy", "unit_column")
+_PRIVATE = ("data", "policy", "unit_column", "delimiter", "encoding", "labels")
 
 
 class _Table(BaseModel):
@@ -31,11 +31,17 @@ class ConsentTable(_Table):
 
 
 class LimitsTable(_Table):
-    """How much a process of its own takes on."""
+    """How much a process of its own takes on, and how long it waits."""
 
     frame_bytes: int = Field(1 << 28, gt=0, strict=True)
-    seconds: float = Field(600.0, gt=0)  # until a connection that says nothing is closed
+    seconds: float = Field(600.0, gt=0, allow_inf_nan=False, strict=True)  # until a silent connection is closed
+    connections: int = Field(64, gt=0, strict=True)  # at once
     studies: int = Field(8, gt=0, strict=True)  # at once
+    hold_seconds: float = Field(
+        172800.0, gt=0, allow_inf_nan=False, strict=True
+    )  # budget for a study that says nothing
+    settle_seconds: float = Field(600.0, ge=0, allow_inf_nan=False, strict=True)  # the same after its last round
+    metrics_seconds: float = Field(10.0, gt=0, allow_inf_nan=False, strict=True)  # between two writes of them
 
 
 class SiteFile(_Table):
@@ -44,10 +50,14 @@ class SiteFile(_Table):
     name: str = Field(min_length=1)
     data: Path
     unit_column: str | None = None
+    delimiter: str | None = Field(default=None, min_length=1, max_length=1)  # of text files
+    encoding: str | None = None
+    labels: dict[str, dict[str, str | float | bool]] = Field(default_factory=dict)  # what its own labels mean
     policy: Path | dict[str, Any] | None = None
     identity: Path = Path("identity.key")
     state: Path = Path("state")
     files: tuple[Path, ...] = ()  # public ones that studies stand on: masks, atlases; found by their digests
+    kit: Path | None = None  # of NVIDIA FLARE, for monitors
     consent: ConsentTable = ConsentTable()
     limits: LimitsTable = LimitsTable()
     folder: Path = Field(default=Path(), exclude=True)
@@ -70,6 +80,11 @@ class SiteFile(_Table):
         return self.folder / self.data
 
     @property
+    def reading(self) -> dict[str, Any]:
+        """How its files of text are written."""
+        return {"delimiter": self.delimiter, "encoding": self.encoding, "labels": self.labels}
+
+    @property
     def state_folder(self) -> Path:
         return self.folder / self.state
 
@@ -83,6 +98,9 @@ class SiteFile(_Table):
 
     def keep_identity(self) -> Identity:
         return keep_identity(self.folder / self.identity)
+
+    def former_identities(self) -> list[Identity]:
+        return former_identities(self.folder / self.identity)
 
     def own_policy(self) -> Policy:
         """The policy of a site that is a process of its own, which says what it protects itself."""

@@ -8,6 +8,7 @@ import pytest
 from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods import reidentification as attacks
 from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.methods.perceptron import Weights
 
 RNG = np.random.default_rng(0)
 MIX = RNG.standard_normal((8, 40)) / 4
@@ -19,7 +20,7 @@ def records(count: int) -> Records:
 
 
 SITES = [records(200) for _ in range(3)]
-OTHERS = records(400).x
+OTHERS, OWN = records(400).x, records(400).x
 
 
 def test_a_colluder_opens_the_map() -> None:
@@ -37,5 +38,49 @@ def test_success_follows_the_noise(noise: float, linked: tuple[float, float], le
     assert linked[0] <= attacks.linked(joint.published[1], known(SITES[1].x)) <= linked[1]
     simulated = known(OTHERS) + noise * RNG.standard_normal((len(OTHERS), 10))
     assert left[0] <= attacks.left_over(joint.published[1], SITES[1].x, simulated, OTHERS) <= left[1]
-    apart = attacks.told_apart(joint.published[1], known(SITES[1].x), known(OTHERS))
+    apart = attacks.told_apart(joint.published[1], known(SITES[1].x), known(OTHERS), noise, known(OWN))
     assert apart > 0.99 if noise == 0 else abs(apart - 0.5) < 0.1
+
+
+def test_published_rows_are_told_apart_as_well_as_their_noise_allows() -> None:
+    rng = np.random.default_rng(3)
+    members, others, fresh = (10 * rng.standard_normal((60, 5)) for _ in range(3))
+    found = []
+    for noise in (1.0, 10.0, 100.0):
+        published = members + noise * rng.standard_normal(members.shape)
+        found.append(attacks.told_apart(published, members, others, noise, fresh))
+    assert found[0] > 0.99
+    assert 0.55 < found[1] < found[0]
+    assert abs(found[2] - 0.5) < 0.1
+
+
+def test_a_client_is_told_by_its_weights_until_noise_hides_them() -> None:
+    """Labels at random can only be learned by heart, which shows."""
+    rng = np.random.default_rng(5)
+    mine, own, others = (Records(rng.random((n, 40)), rng.integers(0, 10, n)) for n in (40, 80, 40))
+    scores = {}
+    for noise in (0.0, 3.0):
+        heard: list[list[tuple[Weights, Weights]]] = []
+        methods.federated([mine, own], 0, rounds=2, epochs=15, noise=noise, clip=15.0 if noise else None, heard=heard)
+        assert len(heard) == 2
+        assert all(len(answers) == 2 for answers in heard)
+        told = [answers[0] for answers in heard]
+        found = attacks.update_scores(told, own, Records.joined([mine, others]), size=40, epochs=15, seed=1, shadows=2)
+        scores[noise] = attacks.pairs_won(found[:40], found[40:])
+    assert scores[0.0] > 0.7
+    assert abs(scores[3.0] - 0.5) < 0.25
+
+
+def test_a_noisy_total_of_gradients_gives_away_who_is_in_it() -> None:
+    rng = np.random.default_rng(4)
+    features, residuals = rng.standard_normal((60, 30)), rng.standard_normal((60, 4))
+    total = features[:30].T @ residuals[:30]
+    for noise, low, high in ((0.1, 0.9, 1.0), (1e4, 0.3, 0.7)):
+        noisy = total + noise * rng.standard_normal(total.shape)
+        found = attacks.gradient_scores([noisy], [residuals], features, [np.zeros_like(total)], 30)
+        assert low <= attacks.pairs_won(found[:30], found[30:]) <= high
+
+
+def test_margins_are_log_odds() -> None:
+    odds = np.log(np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]))
+    assert np.allclose(attacks.margins(odds, np.array([0, 1])), np.log([0.7 / 0.3, 0.1 / 0.9]))

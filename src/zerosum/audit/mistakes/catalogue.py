@@ -166,8 +166,19 @@ _SENSITIVITIES = [
         ("unmixing_score", "sources:SourceStatistic", "2.0"),
         ("band_scatter", "bands:BandScatter", "math.sqrt(2)"),
         ("user", "user:UserStatistic", "2 * self.clip"),
+        ("augmented_scatter", "mixture:AugmentedScatter", "bound * (1 + self.constant**2)"),
+        ("third_moment", "mixture:ThirdMoment", "2.0"),
+        ("mixture_sums", "mixture:MixtureSums", "2.0"),
+        ("documents", "topics:DocumentStatistic", "math.sqrt(2)"),
     )
 ]
+_SENSITIVITIES.append(
+    Fault(
+        "product-of-one-column",
+        "products with several columns are bounded as those with one are",
+        (Edit("statistics.scatter:ScatterProduct.sensitivity", "if self.basis.shape[1] == 1:", "if True:"),),
+    )
+)
 
 _KERNEL = [
     Fault(
@@ -295,6 +306,49 @@ _KERNEL = [
                 "statistics.polynomial:PolynomialCoefficients.sensitivity",
                 "max(self._distance2, self._norm2) if zero_too else self._distance2",
                 "self._distance2",
+            ),
+        ),
+    ),
+    Fault(
+        "tensor-by-rows",
+        "the tensor of a person with several rows is not clipped",
+        (Edit("statistics.mixture:ThirdMoment.sum_block", "clip_rows(means, 1.0)", "means"),),
+    ),
+    Fault(
+        "spread-beyond-radius",
+        "a row outside the radius of a component counts in its spread",
+        (
+            Edit(
+                "statistics.mixture:MixtureSums.sum_block",
+                "xp.where(outside, 0.0 * square, 1.0 - square)",
+                "(1.0 - square)",
+            ),
+        ),
+    ),
+    Fault(
+        "triple-norm",
+        "the norm of a document's triples leaves out those of one word",
+        (Edit("statistics.topics:chosen_thrice", " + fold(thrice)", ""),),
+    ),
+    Fault(
+        "whole-topics",
+        "a document counts in every topic as if it were the likeliest",
+        (
+            Edit(
+                "statistics.topics:TopicSums.responsibilities",
+                "(fold(likely + 0.0) * INSIDE)[:, None]",
+                "(np.max(likely, axis=1) * INSIDE)[:, None]",
+            ),
+        ),
+    ),
+    Fault(
+        "documents-for-people",
+        "a part of a person's documents weighs as much as all of them",
+        (
+            Edit(
+                "statistics.topics:DocumentStatistic.sum_block",
+                "shares[part])",
+                "shares[part] / np.sum(shares[part]))",
             ),
         ),
     ),

@@ -14,11 +14,11 @@ SITE = [
                 "site.site:Site.handle[Contribute]",
                 """    self._charge(plan, round, attempt, asked)
     payload: Floats | Steps | bytes = noisy
-    if plan.law(round).mechanism is NoiseMechanism.MASKED:
+    if hidden:
         payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
     return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))""",
                 """    payload: Floats | Steps | bytes = noisy
-    if plan.law(round).mechanism is NoiseMechanism.MASKED:
+    if hidden:
         payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
     reply = self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
     self._charge(plan, round, attempt, asked)
@@ -29,12 +29,12 @@ SITE = [
     Fault(
         "half-the-spend",
         "half of the mu is written into the ledger",
-        (Edit("site.site:Site._spend", "mu=mu,", "mu=mu / 2,"),),
+        (Edit("site.costs:spend_of", "mu=mu,", "mu=mu / 2,"),),
     ),
     Fault(
         "no-distance",
         "what finite arithmetic costs is not written into the ledger",
-        (Edit("site.site:Site._spend", "distance=plan.distance(round) * steps,", ""),),
+        (Edit("site.costs:spend_of", "distance=plan.distance(round) * steps,", ""),),
     ),
     Fault(
         "answered-again",
@@ -50,7 +50,7 @@ SITE = [
     Fault(
         "first-release-checked",
         "of a study only the first release is held against the cap before a site agrees",
-        (Edit("site.site:Site._unpaid", "range(begun + 1, len(plan.releases))", "range(begun + 1, 1)"),),
+        (Edit("site.costs:unpaid", "range(begun + 1, len(plan.releases))", "range(begun + 1, 1)"),),
     ),
     Fault(
         "record-study",
@@ -128,12 +128,37 @@ SITE = [
     Fault(
         "published-unasked",
         "records are published whatever the policy says",
-        (Edit("site.policy:Policy.review", "if not self.publications and any(", "if False and any("),),
+        (Edit("site.policy:Policy.refusals", "if not self.publications and any(", "if False and any("),),
     ),
     Fault(
         "published-for-a-sum",
         "a site publishes records where a sum was planned",
         (Edit("site.site:Site._fits", "if (kind, sampling) != (planned.kind, planned.sampling):", "if False:"),),
+    ),
+    Fault(
+        "one-noise-for-all-records",
+        "all records of a site are published under the same draws",
+        (
+            Edit(
+                "site.site:Site.handle[Contribute]",
+                "    self._charge(plan, round, attempt, asked)",
+                """    values = self._values(plan, round, attempt, message.request)
+    if values.ndim > 1:
+        plain = np.rint(values / plan.law(round).step).astype(np.int64)
+        noisy = plain + (noisy - plain)[:1]
+    self._charge(plan, round, attempt, asked)""",
+            ),
+        ),
+    ),
+    Fault(
+        "published-order",
+        "records are published in the order of the data, which may be sorted by what is secret",
+        (Edit("site.site:Site._values", "return rows[self._order(plan, round, attempt)]", "return rows"),),
+    ),
+    Fault(
+        "published-class",
+        "the class that is published with a record is not in its sensitivity",
+        (Edit("statistics.records:LabelledRecords.sensitivity", "4 + 2 * self.label_weight**2", "4"),),
     ),
     Fault(
         "beyond-its-bound",
@@ -188,8 +213,8 @@ SITE = [
         (
             Edit(
                 "site.policy:Policy._review_roster",
-                "if site.identity != self.roster[site.name]:",
-                "if site.identity not in (None, self.roster[site.name]):",
+                "if site.identity not in ((known,) if isinstance(known, str) else known):",
+                "if site.identity not in (None, *((known,) if isinstance(known, str) else known)):",
             ),
         ),
     ),
@@ -201,7 +226,7 @@ SITE = [
     Fault(
         "too-few-units",
         "the least number of units is not asked for",
-        (Edit("site.policy:Policy.review", "if units < self.minimum_units:", "if False:"),),
+        (Edit("site.policy:Policy.refusals", "if units < self.minimum_units:", "if False:"),),
     ),
     Fault(
         "shared-ledger",

@@ -123,7 +123,9 @@ def accuracy(
         weights = methods.federated(clients, seed, noise=noise, clip=methods.CLIP)
     else:
         own = clients[0] if method == "individual" else Records.joined(clients)
-        weights = perceptron.train(own.x, own.y, epochs=epochs * (3 if method == "individual" else 1), seed=seed)
+        epochs *= 3 if method == "individual" else 1
+        weights = perceptron.start(own.x.shape[1], 10, seed, normal=True)
+        weights = perceptron.train(own.x, own.y, epochs=epochs, seed=seed, weights=weights)
     return perceptron.accuracy(weights, test.x, test.y)
 
 

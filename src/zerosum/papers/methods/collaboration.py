@@ -38,7 +38,7 @@ from zerosum.papers.methods.perceptron import Labels, Weights
 
 EPSILON, DELTA = 50.0, 0.01  # the paper's
 ANCHORS = 1000
-ROUNDS, LOCAL_EPOCHS, CLIP = 10, 2, 15.0  # of FL; the paper names none. A start's weights have norm 15
+ROUNDS, LOCAL_EPOCHS, CLIP = 10, 2, 15.0  # of FL; the paper names none. Uniform weights start with norm 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,16 +141,20 @@ def federated(
     epochs: int = LOCAL_EPOCHS,
     noise: float = 0.0,
     clip: float | None = None,
+    heard: list[list[tuple[Weights, Weights]]] | None = None,
 ) -> Weights:
-    """FedAvg; with a clip and noise on what every client sends, FL-DP."""
+    """FedAvg; with a clip and noise on what every client sends, FL-DP, whose clip is that of a uniform start.
+    `heard` gets what a server sees: for every round and client the weights that it was sent and what it answered."""
     rng = np.random.default_rng(seed)
-    weights = perceptron.start(sites[0].x.shape[1], 10, seed)
+    weights = perceptron.start(sites[0].x.shape[1], 10, seed, normal=clip is None)
     shares = np.array([len(site.y) for site in sites]) / sum(len(site.y) for site in sites)
     for turn in range(rounds):
         sent = []
         for site in sites:
             found = perceptron.train(site.x, site.y, epochs=epochs, seed=seed + turn, weights=weights)
             sent.append([each + np.float32(noise) * _normal(rng, each.shape) for each in clipped(found, clip)])
+        if heard is not None:
+            heard.append([(weights, answer) for answer in sent])
         weights = [
             np.asarray(sum(share * one[at] for share, one in zip(shares, sent, strict=True)), dtype=np.float32)
             for at in range(len(weights))

@@ -24,11 +24,16 @@ BATCH, STEP = 32, 1e-3
 _FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8  # of Adam
 
 
-def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN) -> Weights:
-    """Uniform weights of size one over the root of what enters a unit, biases alike."""
+def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN, *, normal: bool = False) -> Weights:
+    """Uniform weights of size one over the root of what enters a unit, biases alike; or normal ones of variance two
+    over what enters a unit, biases zero (He et al. 2015)."""
     rng, sizes = np.random.default_rng(seed), (inputs, *hidden, classes)
     found: Weights = []
     for before, after in itertools.pairwise(sizes):
+        if normal:
+            drawn = math.sqrt(2 / before) * rng.standard_normal((before, after))
+            found += [drawn.astype(np.float32), np.zeros(after, dtype=np.float32)]
+            continue
         end = 1 / math.sqrt(before)
         found += [rng.uniform(-end, end, shape).astype(np.float32) for shape in ((before, after), (after,))]
     return found
@@ -74,7 +79,7 @@ def train(
     rng = np.random.default_rng(seed)
     x = np.ascontiguousarray(x, dtype=np.float32)
     weights = [each.copy() for each in (weights or start(x.shape[1], classes, seed))]
-    mean, square = ([np.zeros_like(each) for each in weights] for _ in range(2))
+    mean, square, room, more = ([np.zeros_like(each) for each in weights] for _ in range(4))
     count = 0
     for _ in range(epochs):
         order = rng.permutation(len(x))
@@ -82,10 +87,12 @@ def train(
             batch = order[at : at + BATCH]
             count += 1
             rate = np.float32(step * math.sqrt(1 - _SECOND**count) / (1 - _FIRST**count))
-            for w, g, m, s in zip(weights, gradient(weights, x[batch], y[batch]), mean, square, strict=True):
-                m += (1 - _FIRST) * (g - m)
-                s += (1 - _SECOND) * (g * g - s)
-                w -= rate * m / (np.sqrt(s) + _SMALL)
+            found = gradient(weights, x[batch], y[batch])
+            for w, g, m, s, a, b in zip(weights, found, mean, square, room, more, strict=True):
+                m += np.multiply(1 - _FIRST, np.subtract(g, m, out=a), out=a)
+                s += np.multiply(1 - _SECOND, np.subtract(np.multiply(g, g, out=a), s, out=a), out=a)
+                np.add(np.sqrt(s, out=a), _SMALL, out=a)
+                w -= np.divide(np.multiply(rate, m, out=b), a, out=a)
     return weights
 
 

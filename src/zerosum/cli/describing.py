@@ -1,0 +1,205 @@
+"""A table that describes columns, from a study file or from data files with ranges said on the command line.
+
+Tested in tests/cli/test_describing.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from zerosum.cli import terminal
+from zerosum.cli.app import Json, app
+from zerosum.errors import BadParameter
+from zerosum.protocol.progress import Progress
+from zerosum.report.record import privacy_report, try_target
+from zerosum.report.sheets import records_of, sheets_of
+
+if TYPE_CHECKING:
+    from zerosum.study import Study
+
+_TABLES = ("describe", "quantiles", "survival")
+
+
+@app.command()
+def describe(
+    files: Annotated[
+        list[str], typer.Argument(help="A study file (TOML), or the data of each site: FILE or NAME=FILE, two or more.")
+    ],
+    range_: Annotated[
+        list[str] | None, typer.Option("--range", help="COLUMN=LOW:HIGH, the public range of a column of numbers.")
+    ] = None,
+    levels: Annotated[
+        list[str] | None, typer.Option(help="COLUMN=A,B,C, the public categories of a column, in order.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="The column of the groups; its levels must be given.")] = None,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(help="COLUMN=observed or COLUMN=VALUE, what is done where it is missing; observed: all columns."),
+    ] = None,
+    missing_token: Annotated[
+        list[str] | None, typer.Option(help="What a missing value is written as: NA, or COLUMN=0 in one column.")
+    ] = None,
+    quantile: Annotated[list[float] | None, typer.Option(help="Which quantiles; by default the quartiles.")] = None,
+    whole: Annotated[list[str] | None, typer.Option(help="A column that holds whole numbers.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="What the whole table may cost anybody.")] = None,
+    delta: Annotated[float, typer.Option(help="The delta of (epsilon, delta).")] = 1e-5,
+    unit: Annotated[str | None, typer.Option(help="What is protected: person or record.")] = None,
+    unit_column: Annotated[str | None, typer.Option(help="Rows with the same label here are one person's.")] = None,
+    adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "replace-one",
+    out: Annotated[Path | None, typer.Option(help="A new folder for the result and the privacy report.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only say what would be released; spends nothing.")] = False,
+    json_: Json = False,
+) -> None:
+    """Count, mean, spread, quartiles and proportions, by group, with intervals. It spends, unless --plan is given."""
+    from zerosum.study import Study, resolve, room_of
+
+    if len(files) == 1 and files[0].endswith(".toml"):
+        given = (range_, levels, by, missing, missing_token, quantile, whole, epsilon, unit, unit_column)
+        if any(each is not None for each in given):
+            raise BadParameter("a study file says all about the question: give its entries there")
+        study = Study.load(Path(files[0]))
+        if study.algorithm not in _TABLES:
+            raise BadParameter(f"the study's algorithm is none of {', '.join(_TABLES)}: use `zerosum run`")
+    else:
+        if epsilon is None:
+            raise BadParameter("say what the table may cost: --epsilon")
+        parameters = _parameters(range_ or (), levels or (), by, missing or (), quantile, whole)
+        protected = {"unit": unit, "unit_column": unit_column, "adjacency": adjacency}
+        study = _study(files, parameters, _tokens(missing_token or ()), epsilon, delta, protected)
+    planned = study.plan()
+    report, said = privacy_report(planned), resolve(study.build_algorithm(), planned).describe
+    if plan:
+        if json_:
+            terminal.print_json(report.as_record() | {"describe": said})
+            return
+        terminal.titled(report.algorithm, f": {said}")
+        terminal.show_report(report)
+        return
+    if out is not None:
+        try_target(out, room_of(planned))
+    with terminal.interruptible() as over:
+        with terminal.observed() as observer:
+            result = study.run(observer)
+            over.append(result.kept)
+            if out is not None:
+                observer(Progress("writing", 0, 1))
+                with terminal.kept_anyway(result.kept):
+                    result.write(out)
+                observer(Progress("writing", 1, 1))
+        if json_:
+            folder = {} if out is None else {"folder": str(out)}
+            terminal.print_json(result.as_record() | {"table": records_of(result.estimate), "describe": said} | folder)
+            return
+        terminal.show_sheets(sheets_of(result.estimate))
+        if said:
+            terminal.out.print(said[0].upper() + said[1:] + ".")
+        for sentence in result.report.sentences():
+            terminal.out.print(sentence)
+        terminal.show_warnings(result.warnings)
+        places = [f"written to {out}"] if out is not None else []
+        if places := [*places, *([f"kept as {result.kept}"] if result.kept else [])]:
+            terminal.out.print("\n" + ", ".join(places), soft_wrap=True)
+
+
+def _parameters(
+    ranges: Sequence[str],
+    levels: Sequence[str],
+    by: str | None,
+    missing: Sequence[str],
+    quantile: Sequence[float] | None,
+    whole: Sequence[str] | None,
+) -> dict[str, Any]:
+    """The question in the words of a study file."""
+    found: dict[str, Any] = {
+        "ranges": {name: _range(name, said) for name, said in map(_named, ranges)},
+        "levels": {name: [_value(each) for each in said.split(",")] for name, said in map(_named, levels)},
+    }
+    columns = [name for name, _ in map(_named, (*ranges, *levels))]
+    if len(set(columns)) < len(columns):
+        raise BadParameter("a column is declared twice")
+    if not columns:
+        raise BadParameter("say what the columns may hold: --range COLUMN=LOW:HIGH, --levels COLUMN=A,B")
+    rules: dict[str, Any] = dict.fromkeys(columns, "observed") if "observed" in missing else {}
+    rules |= {name: _value(said) for name, said in map(_named, (each for each in missing if each != "observed"))}
+    named = {"by": by, "missing": rules or None, "probabilities": quantile, "whole": whole}
+    return found | {"columns": columns} | {name: value for name, value in named.items() if value is not None}
+
+
+def _study(
+    files: Sequence[str],
+    parameters: dict[str, Any],
+    tokens: Any,
+    epsilon: float,
+    delta: float,
+    protected: dict[str, str | None],
+) -> Study:
+    """A study of these files in this process, each a site under the name of its file."""
+    from zerosum.study import Study
+
+    if len(files) < 2:
+        raise BadParameter("give the data of at least two sites, or one study file")
+    kind: str | None = protected["unit"] or (None if protected["unit_column"] is None else "person")
+    if kind not in ("person", "record"):
+        raise BadParameter("say what is protected: --unit person, --unit record, or --unit-column COLUMN")
+    if protected["adjacency"] not in ("replace-one", "add-remove"):
+        raise BadParameter("--adjacency must be replace-one or add-remove")
+    sites = [_site(each) for each in files]
+    if len({name for name, _ in sites}) < len(sites):
+        raise BadParameter("two sites have the same name: say NAME=FILE")
+    column = {} if protected["unit_column"] is None else {"column": protected["unit_column"]}
+    record: dict[str, Any] = {
+        "name": "describe",
+        "algorithm": "describe",
+        "parameters": parameters,
+        "missing_tokens": tokens,
+        "unit": {"kind": kind, "adjacency": protected["adjacency"]} | column,
+        "privacy": {"epsilon": epsilon, "delta": delta},
+        "sites": [{"name": name, "data": path} for name, path in sites],
+    }
+    return Study(**record)
+
+
+def _site(said: str) -> tuple[str, str]:
+    name, separator, path = said.partition("=")
+    return (name, path) if separator else (Path(said).name.split(".")[0], said)
+
+
+def _tokens(said: Sequence[str]) -> Any:
+    """Of all columns, or by column; not both."""
+    by_column: dict[str, list[str]] = {}
+    for each in said:
+        if "=" in each:
+            name, token = _named(each)
+            by_column.setdefault(name, []).append(token)
+    if by_column and len(by_column) < len(said) and any("=" not in each for each in said):
+        raise BadParameter("--missing-token is for all columns, or always COLUMN=TOKEN")
+    return by_column or list(said)
+
+
+def _named(said: str) -> tuple[str, str]:
+    name, separator, value = said.partition("=")
+    if not separator:
+        raise BadParameter(f"{said!r} must be COLUMN=...")
+    return name.strip(), value.strip()
+
+
+def _range(name: str, said: str) -> tuple[float, float]:
+    try:
+        low, high = (float(each) for each in said.split(":"))
+    except ValueError:
+        raise BadParameter(f"the range of {name!r} must be LOW:HIGH, two numbers") from None
+    return low, high
+
+
+def _value(said: str) -> str | float:
+    """A number where it is one, else a word."""
+    try:
+        number = float(said)
+    except ValueError:
+        return said.strip()
+    return number if math.isfinite(number) else said.strip()

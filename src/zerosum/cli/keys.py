@@ -1,0 +1,115 @@
+"""A site's keys: replaced, withdrawn, and certified for NVIDIA FLARE.
+
+Tested in tests/cli/test_keys.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zerosum.cli import terminal
+from zerosum.cli.app import Json, SiteOption, site_app
+from zerosum.errors import BadInput
+from zerosum.kernel.names import visible
+from zerosum.report.record import write_whole
+
+Identified = Annotated[str, typer.Argument(help="A site's identity: 64 digits in hex.")]
+
+
+@site_app.command("rotate-key")
+def site_rotate_key(
+    site: SiteOption = Path("site.toml"),
+    lost: Annotated[bool, typer.Option("--lost", help="The old key is gone, or others may know it.")] = False,
+    json_: Json = False,
+) -> None:
+    """Replace the key this site signs with. The process that serves takes it up when it is started again."""
+    from zerosum.site.audit_log import AuditLog
+    from zerosum.site.consents import Consents
+    from zerosum.site.identity import Rotation, rotate_identity
+    from zerosum.study import SiteFile
+
+    loaded = SiteFile.load(site)
+    old, new = rotate_identity(loaded.folder / loaded.identity, lost=lost)
+    fresh, statement = new.public.hex(), None
+    if old is not None and lost:
+        Consents(loaded.state_folder).withdraw(old.public.hex())
+    elif old is not None:
+        statement = loaded.folder / f"rotation-{fresh[:8]}.json"
+        write_whole(statement, Rotation.of(loaded.name, old, new).to_json())
+    how = "is withdrawn here" if lost else "stays for studies that pin it"
+    before = "the one before" if old is None else old.public.hex()
+    AuditLog(loaded.audit_log).write("decided", f"a new key {fresh} takes the place of {before}, which {how}")
+    if json_:
+        record = {"identity": fresh, "former": None if old is None else old.public.hex()}
+        terminal.print_json(record | {"statement": None if statement is None else str(statement)})
+        return
+    terminal.out.print(f"identity, for everybody's rosters: {fresh}", soft_wrap=True)
+    if statement is not None:
+        terminal.out.print(f"send {statement} to everybody: both keys signed it", soft_wrap=True)
+    else:
+        terminal.out.print("tell everybody by telephone, and that the old one is withdrawn", soft_wrap=True)
+    terminal.out.print("start the site again: until then it serves with the old key")
+
+
+@site_app.command("check-rotation")
+def site_check_rotation(
+    statement: Annotated[Path, typer.Argument(help="What another site's rotate-key wrote.")], json_: Json = False
+) -> None:
+    """Whether a site's old key vouches for its new one, and the roster's line for both."""
+    from zerosum.site.identity import Rotation
+
+    try:
+        found = Rotation.from_json(statement.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{statement} cannot be read: {error.strerror or error}") from None
+    if json_:
+        terminal.print_json({"site": found.site, "old": found.old, "new": found.new, "made": found.made})
+        return
+    terminal.out.print(f"both keys of {visible(found.site)} signed this; in [policy.roster]:")
+    terminal.out.print(f'{visible(found.site)} = ["{found.new}", "{found.old}"]', soft_wrap=True, markup=False)
+
+
+@site_app.command("withdraw")
+def site_withdraw(identity: Identified, site: SiteOption = Path("site.toml")) -> None:
+    """Take part in nothing with the holder of this key, at once, even in the middle of a study."""
+    from zerosum.site.audit_log import AuditLog
+    from zerosum.site.consents import Consents
+    from zerosum.study import SiteFile
+
+    loaded = SiteFile.load(site)
+    Consents(loaded.state_folder).withdraw(identity)
+    AuditLog(loaded.audit_log).write("decided", f"the key {identity} is withdrawn")
+    terminal.out.print(f"{identity} is withdrawn here", soft_wrap=True)
+
+
+@site_app.command("request")
+def site_request(
+    site: SiteOption = Path("site.toml"),
+    project: Annotated[str, typer.Option(help="The FLARE project's name, as its coordinator told.")] = "zerosum",
+) -> None:
+    """Make a TLS key, which stays here, and a request for its certificate, to send to the coordinator."""
+    from zerosum.flare import certificates
+    from zerosum.study import SiteFile
+
+    loaded = SiteFile.load(site)
+    path = certificates.request(loaded.folder, loaded.name, loaded.keep_identity(), project)
+    terminal.out.print(f"send {path} to the coordinator; the key stays in {loaded.folder / 'tls'}", soft_wrap=True)
+
+
+@site_app.command("kit")
+def site_kit(
+    signed: Annotated[Path, typer.Argument(help="The signed package that the coordinator sent back.")],
+    fingerprint: Annotated[str, typer.Option(help="Of the project's authority, as told by another way.")],
+    site: SiteOption = Path("site.toml"),
+) -> None:
+    """Make this site's FLARE kit of its own key and the certificate that came; it runs Zerosum's classes only."""
+    from zerosum.flare import certificates
+    from zerosum.study import SiteFile
+
+    loaded = SiteFile.load(site)
+    kit = certificates.install(loaded.folder, signed, fingerprint)
+    until = certificates.expires(kit).date()
+    terminal.out.print(f"written to {kit}; its certificate is good until {until}", soft_wrap=True)

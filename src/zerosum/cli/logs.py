@@ -1,0 +1,53 @@
+"""What processes that serve say while they do: lines for people, or JSON lines for whoever collects logs.
+
+Every JSON line has `time`, `level`, `event` and `words`, and what else is known: `study`, `plan`, `site`. Nothing
+in them is a value, a row or a count of anybody's data.
+
+Tested in tests/cli/test_operations.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+LogJson = Annotated[bool, typer.Option("--log-json", help="Log to stderr as JSON lines.")]
+
+_log = logging.getLogger("zerosum")
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        more: dict[str, Any] = getattr(record, "fields", {})
+        line = {"time": time, "level": record.levelname.lower(), "event": getattr(record, "event", "log")}
+        line |= {"words": record.getMessage()} | more
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class _Words(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        more: dict[str, Any] = getattr(record, "fields", {})
+        study = f"{more['study']}: " if "study" in more else ""
+        said = "".join(each if each.isprintable() else "?" for each in f"{study}{record.getMessage()}")
+        return f"{said}\n{self.formatException(record.exc_info)}" if record.exc_info else said
+
+
+def start(as_json: bool) -> None:
+    """Log to stderr, from now on and in this process only."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines() if as_json else _Words())
+    _log.handlers = [handler]
+    _log.propagate = False
+    _log.setLevel(logging.INFO)
+
+
+def say(event: str, words: str, **fields: Any) -> None:
+    _log.info("%s", words, extra={"event": event, "fields": fields})

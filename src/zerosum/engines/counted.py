@@ -1,0 +1,41 @@
+"""An engine that counts what passes through another one, for monitors and benchmarks.
+
+Tested in tests/study/test_status.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from zerosum.engines.base import Engine
+from zerosum.protocol.codec import Frame
+
+
+@dataclass
+class Traffic:
+    """What went to and from sites so far; `losses` are exchanges in which a site did not answer."""
+
+    exchanges: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+    seconds: float = 0.0
+    losses: dict[str, int] = field(default_factory=dict)
+
+
+class Counted:
+    def __init__(self, engine: Engine, traffic: Traffic) -> None:
+        self._engine, self._traffic = engine, traffic
+
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
+        traffic, began = self._traffic, time.monotonic()
+        traffic.exchanges += 1
+        traffic.bytes_out += sum(map(len, frames.values()))
+        for name, reply in self._engine.exchange(frames):
+            if reply is None:
+                traffic.losses[name] = traffic.losses.get(name, 0) + 1
+            else:
+                traffic.bytes_in += len(reply)
+            yield name, reply
+        traffic.seconds += time.monotonic() - began

@@ -1,0 +1,100 @@
+"""What estimators on tables with words in them share.
+
+Tested in tests/estimators/test_describe_estimators.py.
+"""
+
+# mypy: disable-error-code="import-untyped"
+# scikit-learn ships no types
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.arrays import Floats
+from zerosum.errors import BadData, BadParameter
+from zerosum.estimators.base import JointEstimator
+from zerosum.kernel.units import Units
+from zerosum.report.sheets import Sheet, records_of, sheets_of
+
+Levels = Mapping[str, Sequence[Any]]
+
+
+class TableEstimator(JointEstimator):
+    """An estimator on tables whose columns hold numbers or public categories."""
+
+    @property
+    @abstractmethod
+    def _declared(self) -> tuple[str, ...]:
+        """The columns that are asked about, in order."""
+
+    @property
+    @abstractmethod
+    def _categories(self) -> Levels:
+        """Those of them that hold categories."""
+
+    def __str__(self) -> str:
+        """The tables, once there are some."""
+        return "\n\n".join(map(str, self.sheets())) if hasattr(self, "result_") else repr(self)
+
+    def sheets(self) -> list[Sheet]:
+        """The tables that a fit found, each at most 80 columns wide when it is printed."""
+        self._fitted()
+        return sheets_of(self.result_.estimate)
+
+    def records(self) -> dict[str, list[dict[str, Any]]]:
+        """The same as lists of records, with every number: for a data frame, or for JSON."""
+        self._fitted()
+        return records_of(self.result_.estimate)
+
+    def _fitted(self) -> None:
+        if not hasattr(self, "result_"):
+            raise BadParameter("there is nothing to show yet: call fit first")
+
+    def _units(self, data: Any, *, first: bool) -> Units:
+        if isinstance(data, Units):
+            return super()._units(data, first=first)
+        table, names = self._table(data)
+        if first:
+            self.feature_names_in_ = np.array(names, dtype=object)
+            self.n_features_in_ = len(names)
+        elif tuple(names) != tuple(self.feature_names_in_):
+            raise BadData("it has other columns than the first site")
+        return Units(np.column_stack([self._numbers(table[:, at], name) for at, name in enumerate(names)]))
+
+    def _table(self, data: Any) -> tuple[NDArray[Any], list[str]]:
+        """The rows as objects, and the names of their columns."""
+        if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+            frame = {str(name): np.asarray(data[name], dtype=object) for name in data.columns}
+            if lacking := [name for name in self._declared if name not in frame]:
+                raise BadData(f"there is no column {lacking[0]!r}")
+            return np.column_stack([frame[name] for name in self._declared]), list(self._declared)
+        table = np.asarray(data, dtype=object)
+        if table.ndim != 2 or table.shape[0] == 0:
+            raise BadData("give a table with rows and columns for each site")
+        return table, self._names(table.shape[1])
+
+    def _names(self, columns: int) -> list[str]:
+        """What columns without names are called."""
+        return [f"x{at}" for at in range(columns)]
+
+    def _numbers(self, values: NDArray[Any], name: str) -> Floats:
+        """A column as numbers, its categories as positions in their list; NaN where a value is missing."""
+        gone = np.array([value is None or value == "" or value != value for value in values.tolist()])
+        if np.any(gone) and not self._allows_missing:
+            raise BadData(f"column {name!r} has missing values and no rule for them")
+        if (known := self._categories.get(name)) is None:
+            try:
+                return np.where(gone, np.nan, np.where(gone, 0, values)).astype(np.float64)
+            except (TypeError, ValueError):
+                raise BadData(f"some values of column {name!r} are not numbers") from None
+        codes: dict[Any, float] = {level: float(code) for code, level in enumerate(known)}
+        found = np.array(
+            [np.nan if none else codes.get(value, -1.0) for value, none in zip(values.tolist(), gone, strict=True)]
+        )
+        if np.any(found < 0):
+            raise BadData(f"some values of column {name!r} are not among its declared levels")
+        return found

@@ -1,0 +1,282 @@
+"""TLS certificates for NVIDIA FLARE whose private keys stay where they were made.
+
+    at a site       `request`: a key and a certificate request, by FLARE's own tool; signed with the site's identity
+    at the server   `found`: a certificate authority, new or one's own, and the kits of the server and the administrator
+                    `approve`: requests of the sites that are on the roster, under the identities it names
+    at a site       `install`: the kit, of the key here and the certificate from there, hardened
+
+FLARE's key carries bytes and nothing else. What makes a request a site's is the identity that the roster names.
+
+Tested in tests/flare/test_certificates.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
+
+from zerosum.errors import BadInput, Refused
+from zerosum.flare.jobs import harden, keep_in
+from zerosum.flare.provision import PROJECT, check_address, check_names
+from zerosum.report.record import write_whole
+from zerosum.secagg.keys import Identity, check_signature
+
+_ABOUT = b"zerosum certificate request 1\0"
+
+
+@dataclass(frozen=True)
+class Request:
+    """FLARE's request for a site's certificate, signed with the site's identity."""
+
+    site: str
+    identity: str
+    request: bytes
+    signature: bytes
+
+    @classmethod
+    def of(cls, site: str, identity: Identity, request: bytes) -> Request:
+        return cls(site, identity.public.hex(), request, identity.sign(_content(site, request)))
+
+    def check(self) -> None:
+        check_signature(bytes.fromhex(self.identity), self.signature, _content(self.site, self.request))
+
+    def to_json(self) -> bytes:
+        told = {"site": self.site, "identity": self.identity, "signature": self.signature.hex()}
+        return json.dumps(told | {"request": base64.b64encode(self.request).decode()}, indent=2).encode() + b"\n"
+
+    @classmethod
+    def read(cls, path: Path) -> Request:
+        try:
+            told = json.loads(path.read_bytes())
+            raw = base64.b64decode(told["request"], validate=True)
+            found = cls(str(told["site"]), str(told["identity"]), raw, bytes.fromhex(told["signature"]))
+            bytes.fromhex(found.identity)
+        except OSError as error:
+            raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
+        except (ValueError, TypeError, KeyError):
+            raise BadInput(f"{path} is no site's request for a certificate") from None
+        found.check()
+        return found
+
+
+def _content(site: str, request: bytes) -> bytes:
+    return _ABOUT + json.dumps([site, hashlib.sha256(request).hexdigest()]).encode()
+
+
+def request(folder: Path, name: str, identity: Identity, project: str = PROJECT) -> Path:
+    """Make a TLS key and a request under `folder`/tls, and the file to send: it has no private key in it."""
+    check_names([name, project])
+    tls, out = folder / "tls", folder / f"{name}.request.json"
+    if tls.exists() or out.exists():
+        raise BadInput(f"{tls} or {out} exists already: send what is there, or move both away for a new key")
+    _ask("cert", "request", "-p", _participant(folder, project, _client(name)), "--out", tls, home=folder)
+    write_whole(out, Request.of(name, identity, (tls / f"{name}.request.zip").read_bytes()).to_json())
+    return out
+
+
+def found(folder: Path, server: str, port: int, admin: str, *, days: int, ca: tuple[Path, Path] | None = None) -> str:
+    """Found a project: its authority (`ca`: one's own certificate and key), and kits of the server and the
+    administrator. Returns the authority's fingerprint, which every site is to be told by another way."""
+    check_names([server])
+    check_address(admin)
+    if folder.exists():
+        raise BadInput(f"{folder} exists already; choose another place for the project")
+    project = PROJECT if ca is None else _common_name(ca[0])
+    folder.mkdir(mode=0o700, parents=True)
+    try:
+        _found(folder, project, server, port, admin, days, ca)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    return fingerprint(folder)
+
+
+def _found(
+    folder: Path, project: str, server: str, port: int, admin: str, days: int, ca: tuple[Path, Path] | None
+) -> None:
+    profile = {
+        "name": project,
+        "scheme": "grpc",
+        "connection_security": "mtls",
+        "server": {"host": server, "fed_learn_port": port, "admin_port": port},
+    }
+    (folder / "project.yml").write_text(json.dumps(profile, indent=2) + "\n")  # JSON is YAML
+    if ca is None:
+        words = ["cert", "init", "--profile", folder / "project.yml", "-o", folder / "ca", "--valid-days", str(days)]
+        _ask(*words, home=folder)
+    else:
+        _adopt(folder / "ca", *ca, project)
+    ports = {"fed_learn_port": port, "admin_port": port}
+    for name, who in (
+        (server, {"name": server, "type": "server", "org": "coordinator", **ports}),
+        (admin, {"name": admin, "type": "admin", "org": "coordinator", "role": "lead"}),
+    ):
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            own = Path(made) / "tls"
+            _ask("cert", "request", "-p", _participant(Path(made), project, who), "--out", own, home=folder)
+            signed = _approved(folder, own / f"{name}.request.zip", Path(made) / f"{name}.signed.zip", days)
+            _package(signed, own, fingerprint(folder), folder / "kits" / name, home=folder)
+    harden(folder / "kits" / server)
+    keep_in(folder / "kits" / server, folder / "server")
+
+
+def approve(folder: Path, roster: Mapping[str, str | None], asked: Request, *, days: int) -> Path:
+    """Sign a request of a site that is on the roster, under the identity that the roster names."""
+    fingerprint(folder)
+    if asked.site not in roster:
+        raise Refused(f"there is no site named {asked.site!r} on the roster")
+    if roster[asked.site] != asked.identity:
+        raise Refused(f"the request comes under another identity for {asked.site!r} than the roster names")
+    out = folder / "signed" / f"{asked.site}.signed.zip"
+    if out.exists():
+        raise BadInput(f"{out} exists already: a site has one certificate; move it away to give another")
+    out.parent.mkdir(mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        path = Path(made) / f"{asked.site}.request.zip"
+        path.write_bytes(asked.request)
+        signed = _approved(folder, path, Path(made) / out.name, days)
+        if _certified(signed) != (asked.site, "client"):  # what FLARE's request says is the site's own word
+            raise Refused(f"the request of {asked.site!r} asks for a certificate that is no site's of that name")
+        signed.replace(out)
+    return out
+
+
+def install(folder: Path, signed: Path, expected: str) -> Path:
+    """The kit of a site, in `folder`/kit: the key that was made here, the certificate that came, nothing but our
+    classes. The authority must be the one whose fingerprint was told."""
+    kit = folder / "kit"
+    if kit.exists():
+        raise BadInput(f"{kit} exists already: stop its client and move it away first")
+    if not signed.is_file():
+        raise BadInput(f"there is no file {signed}")
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        fresh = Path(made) / "kit"
+        _package(signed, folder / "tls", expected, fresh, home=folder)
+        harden(fresh)
+        fresh.replace(kit)
+    return kit
+
+
+def fingerprint(folder: Path) -> str:
+    """Of the authority in a project's folder."""
+    try:
+        return str(json.loads((folder / "ca" / "ca.json").read_text())["rootCA_fingerprint"])
+    except (OSError, ValueError, KeyError):
+        raise BadInput(f"{folder} is no project that zerosum provision made") from None
+
+
+def expires(kit: Path) -> datetime:
+    """When the certificate of a kit, or that of its authority, runs out."""
+    found = []
+    for path in (kit / "startup").glob("*"):
+        if path.suffix in (".crt", ".pem"):
+            try:
+                found.append(x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc)
+            except (OSError, ValueError):
+                raise BadInput(f"{path} is no certificate") from None
+    if not found:
+        raise BadInput(f"{kit} is no FLARE kit: there is no certificate in it")
+    return min(found).astimezone(UTC)
+
+
+def _client(name: str) -> dict[str, object]:
+    return {"name": name, "type": "client", "org": name.replace("-", "_").replace(".", "_")}
+
+
+def _participant(folder: Path, project: str, who: Mapping[str, object]) -> Path:
+    path = folder / "participant.yml"
+    path.write_text(json.dumps({"name": project, "participants": [dict(who)]}, indent=2) + "\n")
+    return path
+
+
+def _approved(folder: Path, asked: Path, signed: Path, days: int) -> Path:
+    words = ["cert", "approve", asked, "-c", folder / "ca", "--profile", folder / "project.yml", "--out", signed]
+    _ask(*words, "--valid-days", str(days), home=folder)
+    return signed
+
+
+def _package(signed: Path, own: Path, expected: str, kit: Path, *, home: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=home) as made:
+        words = ["package", signed, "--request-dir", own, "--fingerprint", expected, "-w", Path(made)]
+        _ask(*words, home=home)
+        (startup,) = Path(made).glob("*/prod_00/*/startup")
+        kit.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.move(startup.parent, kit)
+
+
+def _certified(signed: Path) -> tuple[str, str]:
+    """The name that a signed package was made out to, and as what: a client, a server, an administrator."""
+    with zipfile.ZipFile(signed) as package:
+        (name,) = [each for each in package.namelist() if each.endswith(".crt")]
+        kind = json.loads(package.read("signed.json"))["cert_type"]
+        return _subject(x509.load_pem_x509_certificate(package.read(name))), str(kind)
+
+
+def _adopt(folder: Path, certificate: Path, key: Path, project: str) -> None:
+    """An authority of one's own, as FLARE's tools look for it."""
+    try:
+        loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
+        private = serialization.load_pem_private_key(key.read_bytes(), None)
+        pem = private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+    except OSError as error:
+        raise BadInput(f"the authority cannot be read: {error.strerror or error}") from None
+    except (ValueError, TypeError):
+        raise BadInput(
+            "the authority must be a certificate and its key, both PEM, the key without a password"
+        ) from None
+    spki = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    if private.public_key().public_bytes(*spki) != loaded.public_key().public_bytes(*spki):
+        raise BadInput("the authority's key is not that of its certificate")
+    folder.mkdir(mode=0o700)
+    (folder / "rootCA.pem").write_bytes(loaded.public_bytes(serialization.Encoding.PEM))
+    with os.fdopen(os.open(folder / "rootCA.key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(pem)
+    colons = loaded.fingerprint(hashes.SHA256()).hex(":").upper()
+    told = {"project": project, "provision_version": "00", "rootCA_fingerprint": f"SHA256:{colons}"}
+    (folder / "ca.json").write_text(json.dumps(told, indent=2) + "\n")
+
+
+def _common_name(certificate: Path) -> str:
+    """The project's name, which FLARE wants to be that of its authority."""
+    try:
+        name = _subject(x509.load_pem_x509_certificate(certificate.read_bytes()))
+    except (OSError, ValueError):
+        raise BadInput(f"{certificate} is no certificate in PEM") from None
+    check_names([name])
+    return name
+
+
+def _subject(certificate: x509.Certificate) -> str:
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
+
+
+def _ask(*words: object, home: Path) -> None:
+    """One of FLARE's own tools. What it would write about it into the user's home goes beside its other files."""
+    tool = Path(sys.executable).parent / "nvflare"
+    if not tool.exists():
+        raise BadInput("NVIDIA FLARE is not installed here: pip install 'zerosum[nvflare]'")
+    command = [str(tool), *map(str, words)]
+    environment = {**os.environ, "HOME": str(home.absolute())}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, input="")  # noqa: S603
+    if done.returncode != 0:
+        raise BadInput(
+            f"FLARE's tool refused: nvflare {words[0]} {words[1]}", detail=(done.stderr or done.stdout)[-2000:]
+        )

@@ -1,0 +1,263 @@
+"""Descriptions, quantiles and survival curves as tables that fit a terminal, and as records.
+
+Tested in tests/report/test_sheets.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zerosum.kernel.names import visible
+from zerosum.kernel.quantity import Quantity
+
+WIDTH = 80
+Estimate = Mapping[str, Quantity]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table with a title. `str(sheet)` is at most 80 columns wide: names that are too long for that are cut."""
+
+    title: str
+    heading: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    names: int = 1  # how many columns at the left hold names; these are cut, where need be
+
+    def __str__(self) -> str:
+        widths, gap = self._widths()
+        return "\n".join([self.title, *(self._line(line, widths, gap) for line in (self.heading, *self.rows))])
+
+    @property
+    def fits(self) -> bool:
+        widths, gap = self._widths()
+        return sum(widths) + gap * (len(widths) - 1) <= WIDTH
+
+    def _widths(self) -> tuple[list[int], int]:
+        """Of every column, and what lies between them: less, where that is not enough."""
+        table = [self.heading, *self.rows]
+        widths = [max(len(line[at]) for line in table) for at in range(len(self.heading))]
+        for gap in (2, 1):
+            while sum(widths) + gap * (len(widths) - 1) > WIDTH and max(widths[: self.names], default=0) > 6:
+                widths[int(np.argmax(widths[: self.names]))] -= 1
+            if sum(widths) + gap * (len(widths) - 1) <= WIDTH:
+                break
+        return widths, gap
+
+    def _line(self, line: tuple[str, ...], widths: Sequence[int], gap: int) -> str:
+        cells = []
+        for at, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            short = cell if len(cell) <= width else cell[: width - 1] + "~"
+            cells.append(short.ljust(width) if at < self.names else short.rjust(width))
+        return (" " * gap).join(cells).rstrip()
+
+
+def sheets_of(estimate: Estimate) -> list[Sheet]:
+    """The tables of a description, of quantiles or of survival curves; none of anything else."""
+    return [
+        *_means(estimate),
+        *_quantiles(estimate),
+        *_proportions(estimate),
+        *_differences(estimate),
+        *_curves(estimate),
+    ]
+
+
+def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
+    """The same as records, one for each line, with every number."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in ("mean", "quantile", "proportion", "difference", "proportion_difference", "survival"):
+        if name in estimate and f"{name}_interval" in estimate:
+            found[name] = list(_records(estimate, name))
+    return found
+
+
+_BESIDE = {
+    "mean": ("observed", "sd", "mean_population_std"),
+    "proportion": ("proportion_observed",),
+    "survival": ("at_risk", "events"),
+}
+
+
+def _records(estimate: Estimate, name: str) -> Iterator[dict[str, Any]]:
+    quantity = estimate[name]
+    for at in np.ndindex(quantity.shape):
+        where = {axis.name: axis.labels[place] for axis, place in zip(quantity.axes, at, strict=True)}
+        yield where | {
+            name: float(quantity[at]),
+            "std": None if quantity.std is None else float(np.asarray(quantity.std)[at]),
+            "interval": estimate[f"{name}_interval"][at].tolist(),
+            "population_interval": estimate[f"{name}_population_interval"][at].tolist(),
+            **{other.removeprefix(f"{name}_"): float(estimate[other][at]) for other in _BESIDE.get(name, ())},
+        }
+
+
+def _means(estimate: Estimate) -> Iterator[Sheet]:
+    if "mean_population_interval" not in estimate:
+        return
+    groups, columns = estimate["mean"].axes
+    rows = [
+        (
+            visible(column),
+            *_group(groups.labels, g),
+            f"{estimate['observed'][g, j]:.0f}",
+            number(estimate["mean"][g, j]),
+            interval(estimate["mean_interval"][g, j]),
+            interval(estimate["mean_population_interval"][g, j]),
+            number(estimate["sd"][g, j]),
+        )
+        for j, column in enumerate(columns.labels)
+        for g in range(len(groups.labels))
+    ]
+    heading = ("column", *_heading(groups.labels), "n", "mean", "95 % these data", "95 % population", "sd")
+    yield Sheet("Means", heading, tuple(rows), _named(groups.labels))
+
+
+def _quantiles(estimate: Estimate) -> Iterator[Sheet]:
+    if "quantile" not in estimate:
+        return
+    for together in (3, 2, 1):  # as many side by side as fit
+        sheets = list(_quantiles_by(estimate, together))
+        if all(sheet.fits for sheet in sheets):
+            break
+    yield from sheets
+
+
+def _quantiles_by(estimate: Estimate, together: int) -> Iterator[Sheet]:
+    groups, columns, quantiles = estimate["quantile"].axes
+    count = len(quantiles.labels)
+    for some in (range(first, min(first + together, count)) for first in range(0, count, together)):
+        rows = [
+            (
+                visible(column),
+                *_group(groups.labels, g),
+                *(_with(estimate["quantile"][g, j, q], estimate["quantile_interval"][g, j, q]) for q in some),
+            )
+            for j, column in enumerate(columns.labels)
+            for g in range(len(groups.labels))
+        ]
+        heading = ("column", *_heading(groups.labels), *(quantiles.labels[q] for q in some))
+        yield Sheet("Quantiles (95 % for these data)", heading, tuple(rows), _named(groups.labels))
+
+
+def _proportions(estimate: Estimate) -> Iterator[Sheet]:
+    if "units" in estimate:
+        groups = estimate["units"].axes[0]
+        std = np.asarray(estimate["units"].std)
+        sizes = [
+            (visible(label), f"{estimate['units'][g]:.0f}", f"{1.96 * std[g]:.0f}")
+            for g, label in enumerate(groups.labels)
+        ]
+        yield Sheet("Units", ("group", "n", "give or take, 95 %"), tuple(sizes))
+    if "proportion" not in estimate:
+        return
+    groups, levels = estimate["proportion"].axes
+    rows = [
+        (
+            visible(level),
+            *_group(groups.labels, g),
+            f"{estimate['proportion_observed'][g, j]:.0f}",
+            percent(estimate["proportion"][g, j]),
+            _percents(estimate["proportion_interval"][g, j]),
+            _percents(estimate["proportion_population_interval"][g, j]),
+        )
+        for j, level in enumerate(levels.labels)
+        for g in range(len(groups.labels))
+    ]
+    heading = ("level", *_heading(groups.labels), "n", "%", "95 % these data", "95 % population")
+    yield Sheet("Proportions", heading, tuple(rows), _named(groups.labels))
+
+
+def _differences(estimate: Estimate) -> Iterator[Sheet]:
+    for name, title, show, shows in (
+        ("difference", "Differences of means", number, interval),
+        ("proportion_difference", "Differences of proportions (percentage points)", percent, _percents),
+    ):
+        if name not in estimate:
+            continue
+        pairs, columns = estimate[name].axes
+        rows = [
+            (
+                visible(column),
+                visible(pair),
+                show(estimate[name][g, j]),
+                shows(estimate[f"{name}_interval"][g, j]),
+                shows(estimate[f"{name}_population_interval"][g, j]),
+            )
+            for j, column in enumerate(columns.labels)
+            for g, pair in enumerate(pairs.labels)
+        ]
+        heading = (columns.name, "groups", "difference", "95 % these data", "95 % population")
+        yield Sheet(title, heading, tuple(rows), 2)
+
+
+def _curves(estimate: Estimate) -> Iterator[Sheet]:
+    if "survival" not in estimate:
+        return
+    groups, times = estimate["survival"].axes
+    rows = [
+        (
+            visible(group),
+            f"{time}",
+            f"{estimate['at_risk'][g, t]:.0f}",
+            percent(estimate["survival"][g, t]),
+            _percents(estimate["survival_interval"][g, t]),
+            _percents(estimate["survival_population_interval"][g, t]),
+        )
+        for g, group in enumerate(groups.labels)
+        for t, time in enumerate(times.labels)
+    ]
+    heading = ("group", "until", "at risk", "survival %", "95 % these data", "95 % population")
+    yield Sheet("Survival", heading, tuple(rows))
+    medians = [
+        (
+            visible(group),
+            number(estimate["median"][g]),
+            interval(estimate["median_interval"][g]),
+            interval(estimate["median_population_interval"][g]),
+        )
+        for g, group in enumerate(groups.labels)
+    ]
+    yield Sheet("Median time", ("group", "median", "95 % these data", "95 % population"), tuple(medians))
+    if "log_rank_p" in estimate:
+        degrees = len(groups.labels) - 1
+        line = (f"{float(estimate['log_rank_statistic']):.3g}", f"{degrees}", f"{float(estimate['log_rank_p']):.3g}")
+        yield Sheet("Log-rank test", ("chi-square", "degrees of freedom", "p"), (line,), 0)
+
+
+def _heading(groups: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the column of groups, where there are some: what they are groups by."""
+    return (visible(groups[1].partition(" = ")[0]),) if len(groups) > 1 else ()
+
+
+def _group(groups: tuple[str, ...], g: int) -> tuple[str, ...]:
+    """A group's name without what it is a group by."""
+    return (visible(groups[g].partition(" = ")[2] or groups[g]),) if len(groups) > 1 else ()
+
+
+def _named(groups: tuple[str, ...]) -> int:
+    return 2 if len(groups) > 1 else 1
+
+
+def number(value: float) -> str:
+    """Four digits; what is not known is a dash."""
+    return f"{value:.4g}" if np.isfinite(value) else "-"
+
+
+def interval(ends: Any) -> str:
+    return f"{number(ends[0])} to {number(ends[1])}"
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}" if np.isfinite(value) else "-"
+
+
+def _percents(ends: Any) -> str:
+    return f"{percent(ends[0])} to {percent(ends[1])}"
+
+
+def _with(value: float, ends: Any) -> str:
+    return f"{number(value)} ({number(ends[0])}, {number(ends[1])})"

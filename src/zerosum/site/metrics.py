@@ -1,0 +1,82 @@
+"""What monitors read of a site that serves: figures about its process, in a file of its state folder.
+
+They are not told over the socket, on which a coordinator speaks: how much else a site is asked is not for others.
+
+Tested in tests/site/test_site_metrics.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from zerosum.errors import BadInput, ZerosumError
+from zerosum.site.consents import Consents, write_file
+from zerosum.site.service import Service
+
+NAME = "metrics.json"
+
+
+class Metrics:
+    """Writes the figures every so often while a `with` block lasts, and once more at its end."""
+
+    def __init__(self, folder: Path, service: Service, consents: Consents, *, every: float) -> None:
+        self._folder, self._service, self._consents, self._every = folder, service, consents, every
+        self._began, self._over = time.time(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="zerosum-metrics", daemon=True)
+
+    def __enter__(self) -> Metrics:
+        self._write(serving=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._write(serving=False)
+
+    def _run(self) -> None:
+        while not self._over.wait(self._every):
+            self._write(serving=True)
+
+    def _write(self, *, serving: bool) -> None:
+        with suppress(OSError, ZerosumError):  # a full disk stops releases, which must be recorded; figures may be late
+            record = {
+                "site": self._service.name,
+                "serving": serving,
+                "pid": os.getpid(),
+                "started": self._began,
+                "written": time.time(),
+                "studies": self._service.studies,
+                "waiting": len(self._consents.waiting()),
+                "counts": dict(sorted(self._service.counts.copy().items())),
+                **process(),
+            }
+            write_file(self._folder / NAME, json.dumps(record, indent=2).encode() + b"\n")
+
+
+def process() -> dict[str, int]:
+    """Memory, files and threads of this process; what the system does not tell is left out."""
+    found = {"threads": threading.active_count()}
+    with suppress(OSError, ValueError, IndexError):
+        found["memory_bytes"] = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        found["open_files"] = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # a folder of links that come and go
+    return found
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The figures as they were written last, how old they are, and the room on the disk; empty if there are none."""
+    try:
+        record = json.loads((folder / NAME).read_bytes())
+        age = max(time.time() - record["written"], 0.0)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BadInput(f"{folder / NAME} cannot be read") from error
+    return dict(record) | {"age_seconds": age, "disk_free_bytes": shutil.disk_usage(folder).free}

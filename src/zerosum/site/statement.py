@@ -1,0 +1,111 @@
+"""A ledger as its steward reads it: who asked what, when, of which columns, what it cost, and what is left.
+
+Tested in tests/site/test_statement.py.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from zerosum.kernel import markup
+from zerosum.kernel.plan import Plan
+from zerosum.site.account import Cap, Total, left_under
+from zerosum.site.ledger import Ledger
+
+_LISTED = 50  # columns that an entry names; of more, the first, the last and how many
+_DELTA = 1e-5  # where nobody says which
+
+
+def in_words(plan: Plan) -> dict[str, Any]:
+    """What a ledger writes down of a study: everything in it is in the plan, and public, but for the local user."""
+    question = plan.question
+    known = {"lower", "upper", "clip", "edges", "values"}
+    few = question.n_columns <= _LISTED
+    columns = list(question.columns) if few else [question.columns[0], question.columns[-1]]
+    return {
+        "algorithm": plan.algorithm,
+        "columns": columns,
+        "n_columns": question.n_columns,
+        "bounds": {name: value for name, value in question.parameters.items() if name in known and value is not None}
+        if few
+        else {},
+        "preprocessing": dict(question.preprocessing) if few or len(question.preprocessing) < _LISTED else {},
+        "files": dict(question.files),
+        "sites": [site.name for site in plan.sites],
+        "scheme": plan.scheme.name,
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "public_digest": plan.public_digest,
+        "user": _user(),
+    }
+
+
+def _user() -> str:
+    """Under which account of the machine the contribution was made."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # an account without a name
+        return ""
+
+
+def statement(ledger: Ledger, cap: Cap | None = None, delta: float | None = None) -> dict[str, Any]:
+    """What stands in a ledger: the total against the cap (a policy's, or the last entry's), and each study."""
+    entries, doubts = ledger.entries(), ledger.doubts()
+    cap = cap or next((each.cap for each in reversed(entries) if each.cap is not None), None)
+    delta = delta if delta is not None else (cap.delta if cap is not None else _DELTA)
+    drawn = Counter(step.reservation for step in ledger.draws())
+    spent = ledger.epsilon(delta)
+    studies: dict[str, list[int]] = {}
+    for at, entry in enumerate(entries):
+        studies.setdefault(entry.spend.study, []).append(at)
+    lines = []
+    for study, places in studies.items():
+        mine = [entries[at] for at in places]
+        asked: Mapping[str, Any] = next((each.asked for each in mine if each.asked is not None), {})
+        total = Total().plus((each.spend, each.charged_mu) for each in mine)
+        lines.append(
+            {
+                "study": study,
+                "first": mine[0].recorded,
+                "last": mine[-1].recorded,
+                "entries": len(mine),
+                "statistics": sorted({each.spend.statistic for each in mine}),
+                "epsilon": total.epsilon(delta),
+                "plan": mine[0].plan,
+                "asked": dict(asked),
+            }
+        )
+    return {
+        "ledger": str(ledger.path),
+        "account": asdict(ledger.account),
+        "epsilon": spent,
+        "delta": delta,
+        "mu": ledger.mu,
+        "cap": None if cap is None else asdict(cap),
+        "left": None if cap is None else left_under(ledger.total, cap),  # what one more study may cost
+        "newest": None if ledger.unwitnessed else True,
+        "studies": lines,
+        "entries": [
+            asdict(entry) | {"guarantee": doubt, "drawn": 1 + drawn[entry.number]}
+            for entry, doubt in zip(entries, doubts, strict=True)
+        ],
+        "doubted": any(doubts),
+    }
+
+
+def shown(ledger: Ledger) -> str:
+    """A ledger in a notebook."""
+    record = statement(ledger)
+    lines = []
+    for line in record["studies"]:
+        asked = line["asked"]
+        words = asked.get("user", ""), asked.get("algorithm", ""), ", ".join(asked.get("columns", []))
+        lines.append((line["study"], line["first"][:16], *words, line["epsilon"]))
+    title = f"{ledger.account.population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g}"
+    if record["left"] is not None:
+        title += f", cap {record['cap']['epsilon']:g}, left for one more study {record['left']:.4f}"
+    return markup.table(("study", "when", "who", "asked", "columns", "epsilon"), lines, title)

@@ -1,0 +1,152 @@
+"""Whether a study would run: data, policy, budget, ranges and disk at every site, all faults at once, nothing spent.
+
+What is found is for the steward of each site: it speaks of data, and is written nowhere.
+
+Tested in tests/cli/test_checking.py.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zerosum.algorithms import Algorithm
+from zerosum.errors import BadStudy, ZerosumError
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.statistic import to_numpy
+from zerosum.kernel.units import Units
+from zerosum.protocol.progress import Observer, nobody
+from zerosum.report.record import make_room
+from zerosum.site.costs import check_budget, refusals
+from zerosum.site.policy import Policy
+from zerosum.study.kept import results_folder, room_of
+from zerosum.study.schema import Study
+from zerosum.study.site_file import SiteFile
+
+_MOST = 0.2  # the share of values outside a range from which on it is worth a word
+
+
+@dataclass
+class SiteCheck:
+    """What was found at one site; for its own steward."""
+
+    site: str
+    faults: list[str] = field(default_factory=list)  # the study would not run
+    warnings: list[str] = field(default_factory=list)  # it would, and the result would be worth little
+    units: int | None = None
+    left: float | None = None  # what one more study may cost afterwards, at the cap's delta
+
+    def as_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check_study(study: Study, observer: Observer = nobody) -> list[SiteCheck]:
+    """Look at everything that could go wrong at the sites whose private part is here. Data are read, nothing else is
+    done with them."""
+    plan, algorithm = study.plan(), study.build_algorithm()
+    known = {site.name for site in study.sites}
+    if not study.site_files:
+        raise BadStudy("the study says nothing of any site's data: give a site's own file with --site")
+    if strangers := sorted({file.name for file in study.site_files} - known):
+        raise BadStudy(f"there is no site named {', '.join(map(repr, strangers))} on the study's roster")
+    return [_checked(study, plan, algorithm, file, observer) for file in study.site_files]
+
+
+def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, observer: Observer) -> SiteCheck:
+    found = SiteCheck(file.name)
+    position = [site.name for site in plan.sites].index(file.name)
+    policy: Policy | None = None
+    try:
+        policy = file.load_policy(study.unit.kind, plan.adjacency)
+        found.faults += [str(refusal) for refusal in refusals(plan, policy)]
+        found.left = check_budget(plan, position, policy)
+    except ZerosumError as error:
+        found.faults.append(str(error))
+    for use, folder, size in _places(plan, policy):
+        try:
+            _try_room(folder, size)
+        except OSError as error:
+            found.faults.append(f"{use} cannot be written in {folder}: {error.strerror or error}")
+    try:
+        units = study.read_units(file, algorithm, observer)
+    except ZerosumError as error:
+        found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
+        return found
+    found.units = len(units)
+    found.faults += _unfit(plan, position, policy, units)
+    found.warnings += list(_implausible(algorithm, units))
+    return found
+
+
+def _unfit(plan: Plan, position: int, policy: Policy | None, units: Units) -> Iterator[str]:
+    if policy is not None and len(units) < policy.minimum_units:
+        yield f"its policy asks for at least {policy.minimum_units} units, its data hold {len(units)}"
+    declared = plan.sites[position].units
+    if declared is not None and declared != len(units):
+        yield f"the study declares {declared} units, its data hold {len(units)}"
+    if plan.unit == "record" and units.largest > 1:
+        yield "the study protects single records, but units here own several rows"
+    for release in plan.releases:
+        if release.columns not in (None, units.columns):
+            yield f"the data do not have the {release.columns} columns of the study"
+            break
+
+
+def _implausible(algorithm: Algorithm, units: Units) -> Iterator[str]:
+    """Ranges and clips that most values lie outside of, and ranges far wider than what is there."""
+    if units.is_sparse:
+        return
+    rows = np.asarray(to_numpy(units.rows), dtype=np.float64)
+    ranges, clip = _public_ranges(algorithm), getattr(algorithm, "clip", None)
+    if ranges and rows.shape[1] == len(algorithm.columns):
+        for at, name in enumerate(algorithm.columns):
+            if name not in ranges:
+                continue
+            (low, high), values = ranges[name], rows[np.isfinite(rows[:, at]), at]
+            if not len(values):
+                yield f"column {name!r} has no value that is not missing"
+                continue
+            outside = float(np.mean((values < low) | (values > high)))
+            spread = float(np.ptp(values)) / (high - low)
+            if outside > _MOST:
+                yield f"column {name!r}: {outside:.0%} of the values lie outside the range {low:g} to {high:g}"
+            elif spread < 0.02 and len(np.unique(values)) > 2:
+                yield f"column {name!r}: all values lie within {spread:.1%} of the range {low:g} to {high:g}"
+    elif not ranges and isinstance(clip, float):
+        norms = np.linalg.norm(np.nan_to_num(rows), axis=1)
+        if (cut := float(np.mean(norms > clip))) > 0.5:
+            yield f"{cut:.0%} of the rows are longer than the clip of {clip:g}"
+
+
+def _public_ranges(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
+    """By column, where the algorithm has ranges: as a table of them, or as two lists."""
+    if ranges := getattr(algorithm, "ranges", None):
+        return dict(ranges)
+    lower, upper = getattr(algorithm, "lower", None), getattr(algorithm, "upper", None)
+    if lower is None or upper is None or len(lower) != len(algorithm.columns):
+        return {}
+    return {name: (float(low), float(high)) for name, low, high in zip(algorithm.columns, lower, upper, strict=True)}
+
+
+def _places(plan: Plan, policy: Policy | None) -> Iterator[tuple[str, Path, int]]:
+    if policy is not None:
+        yield "the ledger", policy.ledger_path.parent, 1 << 16
+        yield "its counter", policy.counter_path.parent, 1 << 10
+    yield "a result", results_folder(), room_of(plan)
+
+
+def _try_room(folder: Path, size: int) -> None:
+    """Whether so many bytes can be written there; leaves nothing, and makes no folder that was not there."""
+    nearest = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    handle, name = tempfile.mkstemp(prefix=".zerosum-check-", dir=nearest)  # never a file that was there
+    os.close(handle)
+    try:
+        make_room(Path(name), size)
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,175 @@
+"""Descriptions and quantiles: what they are without noise, how often intervals hold with it, what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from test_programs import Floats, result_of
+
+from zerosum.algorithms import Describe, Quantiles
+from zerosum.algorithms.groups import GroupedAlgorithm
+from zerosum.algorithms.program import PublicFacts
+from zerosum.algorithms.quantiles import Curve, QuantileAlgorithm
+from zerosum.errors import BadParameter
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.study.rehearsal import Rehearsal
+
+QUESTION: dict[str, Any] = {
+    "columns": ("age", "kind", "arm"),
+    "ranges": {"age": (20, 90)},
+    "levels": {"kind": ("a", "b", "c"), "arm": (0, 1)},
+    "by": "arm",
+}
+
+
+def people(n: int = 400, seed: int = 0, holes: float = 0.0) -> Floats:
+    rng = np.random.default_rng(seed)
+    arm = rng.integers(0, 2, n)
+    rows = np.column_stack([np.clip(rng.normal(50 + 5 * arm, 9), 20, 90), rng.choice(3, n, p=[0.6, 0.3, 0.1]), arm])
+    rows[:, :2][rng.random((n, 2)) < holes] = np.nan
+    return rows
+
+
+def parts(rows: Floats) -> list[Floats]:
+    return [rows, rows[rows[:, 2] == 0], rows[rows[:, 2] == 1]]
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("holes", [0.0, 0.3])
+def test_without_noise_it_is_the_plain_table(adjacency: Adjacency, holes: float) -> None:
+    rows = people(holes=holes)
+    question = Describe(**QUESTION, missing={"age": "observed", "kind": "observed"} if holes else None, bins=512)
+    found = result_of(question, Units(rows), adjacency)
+    for g, part in enumerate(parts(rows)):
+        age = part[~np.isnan(part[:, 0]), 0]
+        assert found["observed"][g, 0] == pytest.approx(len(age))
+        assert found["mean"][g, 0] == pytest.approx(age.mean())
+        assert found["sd"][g, 0] == pytest.approx(age.std(ddof=1))
+        assert np.allclose(found["mean_interval"][g, 0], age.mean())
+        exact = np.quantile(age, [0.25, 0.5, 0.75], method="inverted_cdf")
+        assert np.allclose(found["quantile"][g, 0], exact, atol=70 / 512)
+        ends = found["quantile_interval"][g, 0]
+        assert np.all((ends[:, 0] <= exact) & (exact <= ends[:, 1]) & (ends[:, 1] - ends[:, 0] < 70 / 512 + 1e-9))
+        kind = part[~np.isnan(part[:, 1]), 1]
+        assert np.allclose(found["proportion"][g], [np.mean(kind == level) for level in range(3)])
+        assert found["units"][g] == pytest.approx(len(part))
+    low, high = (part[~np.isnan(part[:, 0]), 0] for part in parts(rows)[1:])
+    assert found["difference"][0, 0] == pytest.approx(high.mean() - low.mean())
+    width = np.diff(found["difference_population_interval"][0, 0])[0]
+    error = math.sqrt(low.var(ddof=1) / len(low) + high.var(ddof=1) / len(high))
+    assert width == pytest.approx(2 * 1.96 * error, rel=1e-3)
+
+
+def test_a_value_in_place_of_what_is_missing_counts_like_any_other() -> None:
+    rows = people(holes=0.3)
+    filled = np.where(np.isnan(rows), [50.0, 2.0, 0.0], rows)
+    rules = {"age": 50.0, "kind": "c"}
+    one = result_of(Describe(**QUESTION, missing=rules), Units(rows))
+    two = result_of(Describe(**QUESTION), Units(filled))
+    assert all(np.allclose(one[name], two[name], equal_nan=True) for name in two)
+
+
+@pytest.mark.parametrize(("seed", "n", "epsilon", "holes"), [(1, 300, 4.0, 0.2), (2, 2000, 1.0, 0.0)])
+def test_intervals_hold_what_the_table_without_privacy_says(seed: int, n: int, epsilon: float, holes: float) -> None:
+    rows = people(n, seed, holes)
+    rules = {"age": "observed", "kind": "observed"} if holes else None
+    rehearsal = Rehearsal(Describe(**QUESTION, missing=rules), n, 4, epsilon, 1e-5)
+    some = [part[~np.isnan(part[:, 0]), 0] for part in parts(rows)]
+    truth = {
+        "mean": np.array([[age.mean()] for age in some]),
+        "quantile": np.array([[np.quantile(age, [0.25, 0.5, 0.75], method="inverted_cdf")] for age in some]),
+        "proportion": np.array(
+            [[np.mean(part[~np.isnan(part[:, 1]), 1] == level) for level in range(3)] for part in parts(rows)]
+        ),
+    }
+    held: dict[str, list[float]] = {name: [] for name in truth}
+    for run in range(150):
+        found = rehearsal.run(Units(rows), run)
+        for name, value in truth.items():
+            ends = np.asarray(found[f"{name}_interval"])
+            held[name].append(float(np.mean((ends[..., 0] <= value + 1e-9) & (value - 1e-9 <= ends[..., 1]))))
+            inside = np.asarray(found[name])
+            assert np.all((ends[..., 0] <= inside + 1e-9) & (inside - 1e-9 <= ends[..., 1]))
+    # cells of a run share their noise: 150 runs leave about 2 %
+    assert np.mean(held["mean"]) == pytest.approx(0.95, abs=0.045)
+    assert np.mean(held["proportion"]) == pytest.approx(0.95, abs=0.04)
+    assert np.mean(held["quantile"]) >= 0.94
+
+
+def test_whole_numbers_have_whole_quantiles() -> None:
+    rng = np.random.default_rng(3)
+    ages = np.clip(np.round(rng.normal(55, 15, 5000)), 18, 100)
+    question = Quantiles(columns=("age",), ranges={"age": (18, 100)}, whole=("age",), probabilities=(0.1, 0.5))
+    found = Rehearsal(question, 5000, 3, 2.0, 1e-5).run(Units(ages[:, None]), 0)
+    exact = np.quantile(ages, [0.1, 0.5], method="inverted_cdf")
+    assert np.all(np.abs(np.asarray(found["quantile"])[0, 0] - exact) <= 1)
+    assert np.all(np.asarray(found["quantile_interval"]) % 1 == 0)
+    coarse = Quantiles(columns=("x",), ranges={"x": (0, 999)}, whole=("x",), bins=64)
+    assert coarse.edges("x")[0] == -0.5
+    assert coarse.edges("x")[-1] == 999.5
+    assert np.all(coarse.edges("x") % 1 == 0.5)
+
+
+def test_whole_numbers_beyond_64_bits_have_bins_too() -> None:
+    edges = Quantiles(columns=("n",), ranges={"n": (0.0, 1e60)}, whole=("n",), bins=4).edges("n")
+    assert np.allclose(edges[1:], np.linspace(0, 1e60, 5)[1:])
+
+
+def test_the_budget_is_split_by_public_facts_and_said() -> None:
+    question = Describe(**QUESTION)
+    settled = question.resolve(PublicFacts(noise=5.0, units=1000))
+    assert sum(settled.split.values()) == pytest.approx(1)
+    assert settled.resolve(PublicFacts(noise=5.0, units=1000)) == settled
+    assert "the budget goes to means" in settled.describe
+    assert settled.bins == 32
+    assert question.resolve(PublicFacts(noise=5.0, units=10**6)).bins == 1024
+    assert question.resolve(PublicFacts(noise=5.0, units=None)).bins == 128
+    own = Describe(**QUESTION, shares={"means": 0.5, "quantiles": 0.25, "proportions": 0.25})
+    assert [release.share for release in own.releases(Adjacency.REPLACE_ONE)] == [0.5, 0.25, 0.25]
+    only = Describe(**QUESTION, parts=("means",))
+    assert [release.statistic for release in only.releases(Adjacency.REPLACE_ONE)] == ["grouped_moments"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"ranges": {}}, "either a range or the levels of column 'age'"),
+        ({"ranges": {"age": (20, 90), "kind": (0, 1)}}, "either a range or the levels of column 'kind'"),
+        ({"ranges": {"age": (20, 90), "bmi": (0, 1)}}, "'bmi' is declared"),
+        ({"ranges": {"age": (90, 20)}}, "range of column 'age'"),
+        ({"ranges": {"age": (20, math.inf)}}, "range of column 'age'"),
+        ({"levels": {"kind": ("a", "a"), "arm": (0, 1)}}, "levels of column 'kind'"),
+        ({"levels": {"kind": ("a",), "arm": (0, 1)}}, "two levels or more"),
+        ({"by": "age"}, "groups are by 'age'"),
+        ({"missing": {"age": "own-rows"}}, "say that instead"),
+        ({"missing": {"kind": "d"}}, "one of its levels"),
+        ({"missing": {"age": "unknown"}}, "a number or 'observed'"),
+        ({"whole": ("kind",)}, "has no range"),
+        ({"probabilities": (0.5, 0.25)}, "must rise"),
+        ({"probabilities": (0.0, 0.5)}, "between 0 and 1"),
+        ({"parts": ()}, "name different parts"),
+        ({"shares": {"means": 1.0}}, "shares must have a number"),
+        ({"shares": {"means": 0.6, "quantiles": 0.6, "proportions": -0.2}}, "positive"),
+        ({"bins": 1}, "bins"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadParameter, match=says):
+        Describe(**(QUESTION | change))
+
+
+def test_quantiles_are_of_numbers() -> None:
+    with pytest.raises(BadParameter, match="columns with ranges"):
+        Quantiles(**QUESTION)
+    assert issubclass(Quantiles, QuantileAlgorithm)
+    assert issubclass(QuantileAlgorithm, GroupedAlgorithm)
+
+
+def test_a_curve_of_nobody_says_that_it_knows_nothing() -> None:
+    curve = Curve.of(np.full(4, -30.0), 10.0, np.arange(5.0), None, False)
+    assert curve.interval(0.5) == (0.0, 4.0)
+    assert 0 <= curve.quantile(0.5) <= 4

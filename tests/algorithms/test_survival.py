@@ -1,0 +1,131 @@
+"""Survival curves: the plain ones without noise, intervals with it, and the log-rank test."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from test_programs import Floats, result_of
+
+from zerosum.algorithms import Survival
+from zerosum.errors import BadParameter
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.study.rehearsal import Rehearsal
+
+EDGES = np.linspace(0, 8, 17)
+QUESTION: dict[str, Any] = {"columns": ("time", "event", "arm"), "edges": EDGES, "groups": ("p", "q")}
+
+
+def cohort(n: int, seed: int, ratio: float) -> Floats:
+    rng = np.random.default_rng(seed)
+    arm = rng.integers(0, 2, n)
+    event, end = rng.exponential(np.where(arm == 1, 6 / ratio, 6)), rng.uniform(1, 12, n)
+    return np.column_stack([np.minimum(event, end), event <= end, arm])
+
+
+def kaplan_meier(rows: Floats, at: Floats) -> Floats:
+    left, value = [], 1.0
+    for moment in np.unique(rows[rows[:, 1] == 1, 0]):
+        value *= 1 - np.sum((rows[:, 0] == moment) & (rows[:, 1] == 1)) / np.sum(rows[:, 0] >= moment)
+        left.append((moment, value))
+    return np.array([min([1.0, *(value for moment, value in left if moment <= end)]) for end in at])
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_without_noise_and_in_fine_bins_it_is_the_curve_of_kaplan_and_meier(adjacency: Adjacency) -> None:
+    rows = cohort(600, 0, 0.6)
+    question = Survival(**(QUESTION | {"edges": np.linspace(0, 8, 401)}))
+    found = result_of(question, Units(rows), adjacency)
+    for g in (0, 1):
+        exact = kaplan_meier(rows[rows[:, 2] == g], question.edges[1:])
+        assert np.nanmax(np.abs(found["survival"][g] - exact)) < 0.002
+        assert found["median"][g] == pytest.approx(question.edges[1:][np.argmax(exact <= 0.5)], abs=0.05)
+    low, high = found["survival_population_interval"][0, 200]
+    assert low < found["survival"][0, 200] < high
+    assert np.allclose(np.diff(found["survival_interval"][0, :200], axis=1), 0)
+
+
+def test_times_that_tie_with_the_ends_of_bins_are_exact() -> None:
+    """Events at the ends of bins, nobody censored before the end: the same numbers as by hand."""
+    rows = np.column_stack([[1.0, 1, 2, 3, 3, 3, 4, 9, 9, 9], [1.0] * 7 + [0] * 3])
+    found = result_of(Survival(columns=("t", "e"), edges=[0, 1, 2, 3, 4]), Units(rows))
+    assert np.allclose(found["survival"][0], [0.8, 0.7, 0.4, 0.3])
+    assert found["at_risk"][0].tolist() == [10, 8, 7, 4]
+    assert found["median"][0] == pytest.approx(2 + 2 / 3)
+    assert found["median_interval"][0].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_intervals_hold_the_curve_without_privacy(epsilon: float) -> None:
+    rows = cohort(2000, 1, 0.7)
+    truth = np.array([kaplan_meier(rows[rows[:, 2] == g], EDGES[1:]) for g in (0, 1)])
+    rehearsal = Rehearsal(Survival(**QUESTION), len(rows), 4, epsilon, 1e-5)
+    held, z = [], []
+    plain = result_of(Survival(**(QUESTION | {"edges": np.linspace(0, 8, 401)})), Units(rows))
+    for run in range(60):
+        found = rehearsal.run(Units(rows), run)
+        ends = np.asarray(found["survival_interval"])
+        held.append(float(np.mean((ends[..., 0] <= truth) & (truth <= ends[..., 1]))))
+        std = float(np.asarray(found["log_rank_z"].std).item())
+        z.append((float(found["log_rank_z"]) - float(plain["log_rank_z"].item())) / std)
+        survival = np.asarray(found["survival"])
+        assert np.all((ends[..., 0] <= survival) & (survival <= ends[..., 1]) | np.isnan(survival))
+    assert np.mean(held) == pytest.approx(0.95, abs=0.03)
+    assert np.std(z) == pytest.approx(1, abs=0.3)
+
+
+@pytest.mark.slow
+def test_the_log_rank_test_errs_as_seldom_as_it_says() -> None:
+    rehearsal = Rehearsal(Survival(**QUESTION), 1000, 4, 1.0, 1e-5)
+    p = np.array([float(rehearsal.run(Units(cohort(1000, 100 + s, 1.0)), s)["log_rank_p"]) for s in range(300)])
+    assert np.mean(p < 0.05) <= 0.08
+    assert np.mean(p < 0.5) == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_curve_ends_where_the_noise_hides_those_at_risk() -> None:
+    rehearsal = Rehearsal(Survival(**QUESTION), 60, 4, 0.5, 1e-5)
+    found = rehearsal.run(Units(cohort(60, 2, 1.0)), 0)
+    assert np.all(np.isnan(np.asarray(found["survival"])[:, -1]))
+    assert np.all(np.asarray(found["survival_interval"])[:, -1, 0] == 0)
+    assert float(found["log_rank_p"]) <= 1
+
+
+def test_many_groups_and_bins_take_no_memory_that_grows_with_their_square() -> None:
+    rng, groups, bins = np.random.default_rng(0), 6, 250
+    rows = np.column_stack([rng.exponential(300, 3000), rng.integers(0, 2, 3000), rng.integers(0, groups, 3000)])
+    question = Survival(columns=QUESTION["columns"], edges=np.arange(bins + 1.0), groups=tuple(map(str, range(groups))))
+    tracemalloc.start()
+    found = result_of(question, Units(rows.astype(float)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found["log_rank_bins"][0] > 100
+    square = 16 * (groups * (2 * bins + 1)) ** 2
+    assert peak < 0.6 * square
+
+
+def test_rows_that_lack_something_count_nowhere() -> None:
+    rows = cohort(300, 3, 1.0)
+    holes = np.vstack([rows, [[np.nan, 1, 0], [1, np.nan, 1], [1, 1, np.nan]]])
+    question = Survival(**QUESTION, missing="observed")
+    one, two = result_of(question, Units(holes)), result_of(question, Units(rows))
+    assert np.allclose(one["survival"], two["survival"], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"edges": [0, 1]}, "2 to 500 bins"),
+        ({"edges": [0, 2, 1]}, "must rise"),
+        ({"groups": ("p",)}, "at least two groups"),
+        ({"columns": ("time", "event")}, "name the column of the groups"),
+        ({"events": (1, 1)}, "different"),
+        ({"missing": 3.0}, "missing must be"),
+        ({"missing": "own-rows"}, "say that instead"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadParameter, match=says):
+        Survival(**(QUESTION | change))

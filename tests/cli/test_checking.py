@@ -1,0 +1,106 @@
+"""Everything that would stop a study is said at once, before anything is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_cli import STUDY, as_json, assert_refused, write_study
+
+from called import zerosum
+from zerosum import Study
+from zerosum.errors import BadStudy, BudgetExceeded, PolicyRefused
+from zerosum.site.costs import check_budget
+from zerosum.study import SiteFile
+from zerosum.study.checking import check_study
+
+
+def test_a_sound_study_would_run_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    study = Study.load(write_study(tmp_path))
+    before = sorted(tmp_path.iterdir())
+    found = check_study(study)
+    assert [(each.site, each.faults, each.warnings, each.units) for each in found] == [
+        ("s0", [], [], 15),
+        ("s1", [], [], 30),
+        ("s2", [], [], 60),
+    ]
+    assert found[0].left is not None
+    assert 8 < found[0].left < 10
+    assert sorted(tmp_path.iterdir()) == before  # no ledger, no state folder
+
+
+def test_all_faults_at_once(tmp_path: Path) -> None:
+    text = STUDY.replace("upper = [100, 200]", "upper = [10, 200]").replace("epsilon = 2.0", "epsilon = 12.0")
+    path = write_study(tmp_path, text)
+    policy = 'policy = { population = "x", minimum_units = 100, statistics = ["histogram"], minimum_colluders = 2 }'
+    path.write_text(path.read_text().replace('data = "0.csv"', f'data = "0.csv"\n{policy}'))
+    (tmp_path / "1.csv").write_text("age,pressure\n50,120\n50,secret\n")
+    done = zerosum("check", "study.toml", "--json", cwd=tmp_path)
+    assert done.returncode == 4
+    first, second, third = as_json(done)["sites"]
+    for word in ("no statistic 'vector_sum'", "2 colluding sites", "at least 100 units", "lifetime cap of 10"):
+        assert any(word in fault for fault in first["faults"]), word
+    assert first["warnings"] == ["column 'age': 100% of the values lie outside the range 0 to 10"]
+    assert any("'pressure'" in fault for fault in second["faults"])
+    assert "secret" not in done.stdout
+    assert len(third["faults"]) == 1
+    shown = zerosum("check", "study.toml", cwd=tmp_path).stdout
+    assert shown.startswith("A rehearsal")
+    assert "s1: it would not run" in shown
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_site_checks_its_own_part_only(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    (tmp_path / "public.toml").write_text(STUDY + "".join(f'\n[[sites]]\nname = "s{s}"\n' for s in range(3)))
+    (tmp_path / "s1.toml").write_text('name = "s1"\ndata = "1.csv"\n\n[policy]\npopulation = "p1"\n')
+    with pytest.raises(BadStudy, match="give a site's own file"):
+        check_study(Study.load(tmp_path / "public.toml"))
+    (found,) = check_study(Study.load(tmp_path / "public.toml").with_sites([SiteFile.load(tmp_path / "s1.toml")]))
+    assert (found.site, found.faults) == ("s1", [])
+    said = zerosum("check", "public.toml", "--site", "s1.toml", cwd=tmp_path)
+    assert said.returncode == 0
+    assert "rehearsal" not in said.stdout
+
+
+def test_a_plan_above_the_cap_is_refused_and_data_are_not_read(tmp_path: Path) -> None:
+    path = write_study(tmp_path, STUDY.replace("epsilon = 2.0", "epsilon = 11.0"))
+    for s in range(3):
+        (tmp_path / f"{s}.csv").unlink()
+    assert_refused(zerosum("plan", "study.toml", "--json", cwd=tmp_path), "lifetime cap of 10", "may cost 10")
+    done = zerosum("run", "study.toml", "--out", "r", "--json", cwd=tmp_path)
+    assert_refused(done, "lifetime cap of 10")
+    with pytest.raises(BudgetExceeded):
+        Study.load(path).run()
+    path.write_text(path.read_text().replace("epsilon = 11.0", "epsilon = 1.0\nrandom_state = 3"))
+    with pytest.raises(PolicyRefused, match="seed"):
+        Study.load(path).run()
+    planned = as_json(zerosum("plan", "study.toml", "--json", cwd=tmp_path))
+    assert "seed" in planned["refusals"][0]  # said, and shown all the same
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_budget_counts_what_was_spent(tmp_path: Path) -> None:
+    study = Study.load(write_study(tmp_path))
+    study.run()
+    (file, *_), plan = study.site_files, study.plan()
+    policy = file.load_policy("person", plan.adjacency)
+    left = check_budget(plan, 0, policy)
+    assert left is not None
+    assert left == pytest.approx(9.2086, abs=1e-3)  # two studies of epsilon 2 under a cap of 10
+    with pytest.raises(BudgetExceeded, match="has spent epsilon 2"):
+        check_budget(plan, 0, policy.model_copy(update={"epsilon": 2.5}))
+
+
+def test_a_range_far_wider_than_the_data_is_named(tmp_path: Path) -> None:
+    study = Study.load(write_study(tmp_path, STUDY.replace("upper = [100, 200]", "upper = [1e6, 200]")))
+    assert all("all values lie within 0.0% of the range" in each.warnings[0] for each in check_study(study))
+
+
+def test_ranges_of_a_description_are_looked_at(tmp_path: Path) -> None:
+    text = STUDY.replace('"mean"', '"describe"').replace("lower = [0, 60]\n", "")
+    text = text.replace("upper = [100, 200]", "ranges = { age = [500, 900], pressure = [60, 1e6] }")
+    for each in check_study(Study.load(write_study(tmp_path, text))):
+        first, second = each.warnings
+        assert first == "column 'age': 100% of the values lie outside the range 500 to 900"
+        assert second.startswith("column 'pressure': all values lie within 0.0% of the range")

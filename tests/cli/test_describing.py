@@ -1,0 +1,126 @@
+"""`zerosum describe` as a user meets it: data files or a study file in, a table out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_cli import as_json, assert_refused, zerosum
+
+QUESTION = (
+    *("--range", "age=20:90", "--levels", "arm=p,q", "--levels", "stage=1,2,3", "--by", "arm", "--whole", "age"),
+    *("--missing", "age=observed", "--missing-token", "age=NA", "--unit", "person", "--epsilon", "2"),
+)
+STUDY = """
+name = "trial"
+algorithm = "survival"
+
+[parameters]
+columns = ["time", "event", "arm"]
+edges = [0, 1, 2, 3, 4]
+events = ["alive", "dead"]
+groups = ["p", "q"]
+
+[unit]
+kind = "person"
+
+[privacy]
+epsilon = 2.0
+delta = 1e-5
+
+[[sites]]
+name = "north"
+data = "north.csv"
+
+[[sites]]
+name = "south"
+data = "south.csv"
+"""
+
+
+def write_sites(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("north", "south"):
+        lines = ["age,arm,stage,time,event"]
+        for at in range(400):
+            age = "NA" if at % 9 == 0 else f"{rng.normal(55, 9):.0f}"
+            lines.append(f"{age},{'pq'[at % 2]},{1 + at % 3},{rng.exponential(3):.2f},{('alive', 'dead')[at % 4 > 0]}")
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_data_files_become_a_table_that_fits_80_columns(tmp_path: Path) -> None:
+    write_sites(tmp_path)
+    done = zerosum("describe", "north.csv", "south.csv", *QUESTION, "--out", "result", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    end = next(at for at, line in enumerate(lines) if line.startswith("The budget goes to means"))
+    assert max(map(len, lines[:end])) <= 80
+    assert {"Means", "Proportions", "Differences of means", "Units"} <= set(lines)
+    assert "epsilon 2 at delta 1e-05" in done.stdout
+    (kept,) = as_json(zerosum("results", "--json", cwd=tmp_path))
+    again = zerosum("results", "show", kept["id"], cwd=tmp_path).stdout.splitlines()
+    first = lines.index("Means")
+    assert lines[first:end] == again[again.index("Means") :][: end - first]  # the same tables
+    assert (tmp_path / "result" / "result.json").exists()
+    assert len(list((tmp_path / "state" / "ledgers").glob("*.sqlite"))) == 2
+
+
+def test_json_has_every_number(tmp_path: Path) -> None:
+    write_sites(tmp_path)
+    record = as_json(zerosum("describe", "a=north.csv", "b=south.csv", *QUESTION, "--json", cwd=tmp_path))
+    first = record["table"]["mean"][0]
+    assert (first["group"], first["column"]) == ("all", "age")
+    assert abs(first["mean"] - 55) < 5
+    assert first["interval"][0] < first["mean"] < first["interval"][1]
+    assert record["describe"].startswith("the budget goes to means")
+    assert record["privacy"]["question"]["parameters"]["ranges"] == {"age": [20, 90]}
+
+
+def test_a_plan_of_it_spends_nothing(tmp_path: Path) -> None:
+    done = zerosum("describe", "north.csv", "south.csv", *QUESTION, "--plan", "--json", cwd=tmp_path)
+    record = as_json(done)
+    assert [release["statistic"] for release in record["releases"]] == [
+        "grouped_moments",
+        "grouped_ranks",
+        "grouped_counts",
+    ]
+    assert sum(release["share"] for release in record["releases"]) == pytest.approx(1)
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_study_file_of_survival_is_shown_as_curves_by_both_commands(tmp_path: Path) -> None:
+    write_sites(tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY)
+    done = zerosum("describe", "study.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {"Survival", "Median time", "Log-rank test"} <= set(done.stdout.splitlines())
+    again = zerosum("run", "study.toml", "--out", "result", cwd=tmp_path)
+    assert "Log-rank test" in again.stdout, again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("north.csv", "south.csv"), "--epsilon"),
+        (("north.csv", *QUESTION), "at least two sites"),
+        (("north.csv", "north.csv", *QUESTION), "same name"),
+        (("north.csv", "south.csv", "--epsilon", "1"), "what the columns may hold"),
+        (("north.csv", "south.csv", "--epsilon", "1", "--range", "age=20:90"), "what is protected"),
+        (("north.csv", "south.csv", "--epsilon", "1", "--range", "age=20"), "LOW:HIGH"),
+        (("north.csv", "south.csv", "--epsilon", "1", "--range", "age"), "COLUMN=..."),
+        (("north.csv", "south.csv", *QUESTION, "--range", "age=1:2"), "declared twice"),
+        (("north.csv", "south.csv", *QUESTION, "--epsilon", "0"), "epsilon"),
+        (("north.csv", "south.csv", *QUESTION, "--adjacency", "other"), "--adjacency"),
+        (("north.csv", "south.csv", *QUESTION, "--missing-token", "NA"), "always COLUMN=TOKEN"),
+        (("study.toml", "--epsilon", "1"), "a study file says all"),
+        (("other.toml",), "there is no study file"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_spent(
+    arguments: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    write_sites(tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY)
+    assert_refused(zerosum("describe", *arguments, "--json", cwd=tmp_path), says)
+    assert not (tmp_path / "state").exists()

@@ -1,0 +1,86 @@
+"""A steward's questions, asked on the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from test_cli import STUDY, as_json, assert_refused, write_study
+
+from called import zerosum
+
+POLICY = """
+population = "cohort 7"
+epsilon = 8.0
+delta = 1e-6
+ledger = "ledgers/cohort-7.sqlite"
+counter = "counters/cohort-7.counter"
+"""
+
+
+@pytest.fixture
+def spent(tmp_path: Path) -> Path:
+    """A folder with a study that was run, whose first site has a policy with a ledger and a counter of its own."""
+    (tmp_path / "policy.toml").write_text(POLICY)
+    study = write_study(tmp_path, STUDY.replace("[parameters]", 'measured_in = { age = "years" }\n\n[parameters]'))
+    study.write_text(study.read_text().replace('data = "0.csv"', 'data = "0.csv"\npolicy = "policy.toml"'))
+    done = zerosum("run", "study.toml", "--out", "result", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "age (years)" in done.stdout
+    assert "0 to 100" in done.stdout
+    return tmp_path
+
+
+def test_who_asked_what_when_and_what_is_left(spent: Path) -> None:
+    record = as_json(zerosum("ledger", "show", "--policy", "policy.toml", "--json", cwd=spent))
+    assert record["cap"] == {"epsilon": 8.0, "delta": 1e-6}
+    assert record["delta"] == 1e-6
+    assert 2.0 < record["epsilon"] < 8.0  # at a smaller delta than the study's
+    assert 8 - record["epsilon"] < record["left"] < 8
+    (study,) = record["studies"]
+    assert study["asked"]["algorithm"] == "mean"
+    assert study["asked"]["columns"] == ["age", "pressure"]
+    assert study["asked"]["bounds"]["upper"] == [100, 200]
+    assert study["asked"]["preprocessing"] == {"measured_in": {"age": "years"}}
+    shown = zerosum("ledger", "show", "--policy", "policy.toml", cwd=spent).stdout
+    for word in ("cohort 7", "vitals", "pressure (60 to 200)", "under the cap of 8 one more study may cost"):
+        assert word in shown
+    result = as_json(zerosum("results", "--json", cwd=spent))[0]
+    assert study["plan"].startswith(result["id"])
+
+
+def test_without_a_path_the_ledgers_that_were_spent_on_are_found(spent: Path) -> None:
+    records = as_json(zerosum("ledger", "show", "--json", cwd=spent))
+    assert sorted(record["account"]["population"] for record in records) == ["cohort 7", "s1", "s2"]
+    assert "sound, 1 entries" in zerosum("ledger", "verify", cwd=spent).stdout
+    assert as_json(zerosum("ledger", "verify", "--policy", "policy.toml", "--json", cwd=spent))["sound"]
+    place = "ledgers/cohort-7.sqlite"
+    assert_refused(zerosum("ledger", "show", place, "--json", cwd=spent), "counter")
+    counter = ("--counter", "counters/cohort-7.counter")
+    assert as_json(zerosum("ledger", "show", place, *counter, "--json", cwd=spent))["entries"]
+    assert_refused(zerosum("ledger", "show", *counter, "--json", cwd=spent), "name that too")
+    assert_refused(zerosum("ledger", "show", "--csv", "--json", cwd=spent), "not both")
+    assert_refused(zerosum("ledger", "show", "--delta", "2", "--json", cwd=spent), "delta")
+
+
+def test_as_csv(spent: Path) -> None:
+    lines = list(csv.DictReader(io.StringIO(zerosum("ledger", "show", "--csv", cwd=spent).stdout)))
+    assert len(lines) == 3
+    assert {line["columns"] for line in lines} == {"age;pressure"}
+    assert {line["algorithm"] for line in lines} == {"mean"}
+    assert all(float(line["charged_mu"]) > 0 for line in lines)
+
+
+def test_a_ledger_that_is_gone_is_named(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    assert zerosum("run", "study.toml", "--out", "result", cwd=tmp_path).returncode == 0
+    shutil.rmtree(tmp_path / "state" / "ledgers")
+    for command in ("show", "verify"):
+        said = zerosum("ledger", command, cwd=tmp_path).stdout
+        assert said.count("and it is gone") == 3
+        assert "no ledgers yet" not in said
+    lines = as_json(zerosum("ledger", "verify", "--json", cwd=tmp_path))
+    assert [line["sound"] for line in lines] == [False] * 3

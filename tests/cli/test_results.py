@@ -1,0 +1,132 @@
+"""Results that were spent on, listed, shown and written again; runs that are interrupted or cannot be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_cli import STUDY, as_json, assert_refused, write_study
+
+from called import zerosum
+
+ROUNDS = STUDY.replace('"mean"', '"k-means"').replace("[unit]", "n_clusters = 2\nrounds = 4\n\n[unit]")
+
+
+def test_results_are_listed_shown_and_written_again(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    assert as_json(zerosum("results", "--json", cwd=tmp_path)) == []
+    assert zerosum("results", cwd=tmp_path).stdout.strip() == "no results yet"
+    done = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
+    (line,) = as_json(zerosum("results", "--json", cwd=tmp_path))
+    assert line["id"] == done["kept"]
+    assert line["state"] == "done"
+    assert line["spent"] == pytest.approx(dict.fromkeys(("s0", "s1", "s2"), 2.0), rel=1e-6)
+    assert line["id"] in zerosum("results", cwd=tmp_path).stdout
+    shown = as_json(zerosum("results", "show", line["id"][:6], "--json", cwd=tmp_path))
+    assert shown["result"]["estimate"] == done["estimate"]
+    table = zerosum("results", "show", line["id"], cwd=tmp_path).stdout
+    assert "pressure" in table
+    assert "60 to 200" in table
+    again = as_json(zerosum("results", "export", line["id"], "--out", "again", "--json", cwd=tmp_path))
+    assert again == {"folder": "again", "complete": True, "maps": []}
+    for name in ("result.json", "privacy.json", "estimate.npz"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "result" / name).read_bytes()
+    assert_refused(zerosum("results", "export", line["id"], "--out", "again", "--json", cwd=tmp_path), "exists already")
+    assert_refused(zerosum("results", "show", "nosuch", "--json", cwd=tmp_path), "no result kept")
+    assert len(as_json(zerosum("ledger", "show", "--json", cwd=tmp_path))[0]["entries"]) == 1
+
+
+def test_the_place_for_a_result_is_tried_before_anything_is_spent(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    (tmp_path / "file").write_text("")
+    for out in ("file/result", "/proc/result", "/dev/full/result"):
+        done = zerosum("run", "study.toml", "--out", out, "--json", cwd=tmp_path)
+        assert done.returncode == 2, done.stdout
+    assert not (tmp_path / "state").exists()
+
+
+def interrupted(folder: Path, at: int, *options: str, stage: str = "round") -> subprocess.CompletedProcess[str]:
+    """A run that gets a Ctrl-C when so many rounds are done, or so much of another stage."""
+    code = (
+        "import os, signal, zerosum.cli.terminal as t\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
+        "from contextlib import contextmanager\n"
+        "@contextmanager\n"
+        "def observed():\n"
+        f"    yield lambda seen: os.kill(os.getpid(), signal.SIGINT) if (seen.stage, seen.done) == {(stage, at)}"
+        " else None\n"
+        "t.observed = observed\n"
+        "from zerosum.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "run", "study.toml", "--out", "result", *options]
+    environment = {**os.environ, "ZEROSUM_STATE": str(folder / "state"), "COLUMNS": "200"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_run_that_is_interrupted_says_what_was_spent(tmp_path: Path) -> None:
+    write_study(tmp_path, ROUNDS)
+    done = interrupted(tmp_path, 2, "--json")
+    assert done.returncode == 130
+    error = json.loads(done.stdout)["error"]
+    assert error["type"] == "Interrupted"
+    assert "2 of 4 rounds were released" in error["message"]
+    (line,) = as_json(zerosum("results", "--json", cwd=tmp_path))
+    assert f"{max(line['spent'].values()):.4f}" in error["message"]
+    said = interrupted(tmp_path, 4)
+    assert said.returncode == 130
+    assert "4 of 4 rounds were released" in said.stderr
+    stopped, released = as_json(zerosum("results", "--json", cwd=tmp_path))
+    assert (stopped["state"], released["state"]) == ("stopped", "released")
+    one = as_json(zerosum("results", "export", stopped["id"], "--out", "one", "--json", cwd=tmp_path))
+    two = as_json(zerosum("results", "export", released["id"], "--out", "two", "--json", cwd=tmp_path))
+    assert (one["complete"], two["complete"]) == (False, True)
+    assert (tmp_path / "one" / "releases.npz").exists()
+    assert json.loads((tmp_path / "two" / "result.json").read_text())["algorithm"] == "k-means"
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_interrupted_when_the_study_is_over_it_does_not_say_that_nothing_was_spent(at: int, tmp_path: Path) -> None:
+    write_study(tmp_path)
+    done = interrupted(tmp_path, at, "--json", stage="writing")
+    (line,) = as_json(zerosum("results", "--json", cwd=tmp_path))
+    assert_refused(done, "the study was over", f"zerosum results export {line['id']}", code=128 + signal.SIGINT)
+    assert "nothing was spent" not in done.stdout
+
+
+def test_a_result_that_cannot_be_written_is_kept(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    code = (
+        "import zerosum.cli.terminal as t\n"
+        "from contextlib import contextmanager\n"
+        "@contextmanager\n"
+        "def observed():\n"
+        "    from pathlib import Path\n"
+        "    def look(seen):\n"
+        "        if seen.stage == 'writing' and seen.done == 0:\n"
+        "            Path('result').mkdir(), Path('result/x').write_text('')\n"
+        "    yield look\n"
+        "t.observed = observed\n"
+        "from zerosum.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "run", "study.toml", "--out", "result", "--json"]
+    environment = {**os.environ, "ZEROSUM_STATE": str(tmp_path / "state")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    (line,) = as_json(zerosum("results", "--json", cwd=tmp_path))
+    assert_refused(done, "exists already", f"zerosum results export {line['id']}")
+
+
+def test_interrupted_before_anything_was_asked_nothing_was_spent(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    code = "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + (
+        "from zerosum import Study\n"
+        "Study.run = lambda *_: os.kill(os.getpid(), signal.SIGINT)\nfrom zerosum.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "run", "study.toml", "--out", "result", "--json"]
+    environment = {**os.environ, "ZEROSUM_STATE": str(tmp_path / "state")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert_refused(done, "interrupted; nothing was spent", code=128 + signal.SIGINT)

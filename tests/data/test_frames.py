@@ -1,0 +1,73 @@
+"""Frames of pandas, polars and Arrow, and text in arrays: as files are read, with errors of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerosum
+from zerosum.algorithms import Histogram, Mean
+from zerosum.data.frames import is_frame, is_text
+from zerosum.data.tables import units_of
+from zerosum.errors import BadData, BadParameter
+
+pandas = pytest.importorskip("pandas")
+COLUMNS: dict[str, Any] = {"bmi": [20.5, 30.0, 25.0], "age": [40, 50, 60], "sex": ["f", "m", "f"]}
+
+
+def frames() -> list[Any]:
+    found = [pandas.DataFrame(COLUMNS), pandas.DataFrame(COLUMNS).convert_dtypes()]
+    for name in ("pyarrow", "polars"):
+        try:
+            library = __import__(name)
+        except ImportError:
+            continue
+        found.append(library.table(COLUMNS) if name == "pyarrow" else library.DataFrame(COLUMNS))
+    return found
+
+
+@pytest.mark.parametrize("frame", frames(), ids=lambda frame: type(frame).__module__)
+def test_columns_are_found_by_their_names(frame: Any) -> None:
+    assert is_frame(frame)
+    categories = {"sex": ["m", "f"]}
+    units = units_of(frame, "it", columns=["age", "sex", "bmi"], categories=categories)
+    assert np.asarray(units.rows).tolist() == [[40, 1, 20.5], [50, 0, 30.0], [60, 1, 25.0]]
+    with pytest.raises(BadData, match="it has no column 'weight' and no column 'height'"):
+        units_of(frame, "it", columns=["age", "weight", "height"])
+    with pytest.raises(BadData, match="column 'sex' of it is not a finite number") as told:
+        units_of(frame, "it", columns=["sex"])
+    assert "'f'" not in str(told.value)
+    with pytest.raises(BadData, match="outside the declared categories"):
+        units_of(frame, "it", columns=["sex"], categories={"sex": ["m"]})
+
+
+def test_what_is_missing_needs_a_rule() -> None:
+    frame = pandas.DataFrame({"age": [40.0, np.nan], "sex": ["f", None]})
+    with pytest.raises(BadData) as told:
+        units_of(frame, "it", columns=["age", "sex"], categories={"sex": ["f"]})
+    assert str(told.value).count("of it") >= 2  # both columns at once
+    units = units_of(frame, "it", columns=["age", "sex"], categories={"sex": ["f"]}, missing=["age", "sex"])
+    assert np.isnan(np.asarray(units.rows)[1]).all()
+
+
+def test_studies_take_frames_and_text() -> None:
+    rng = np.random.default_rng(0)
+    terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "unit": "person"}
+    people = {
+        name: pandas.DataFrame({"sex": rng.choice(["f", "m"], 30), "age": rng.uniform(20, 80, 30)}) for name in "abc"
+    }
+    ages = Mean(columns=("age",), lower=np.array([0.0]), upper=np.array([100.0]))
+    assert zerosum.run(ages, people, adjacency="replace-one", **terms).estimate["mean"].shape == (1,)
+    counts = Histogram(columns=("sex",), values=("f", "m"))
+    for data in (people, {name: frame["sex"].tolist() for name, frame in people.items()}):
+        found = zerosum.run(counts, data, **terms).estimate["counts"]
+        assert found.value.sum() == pytest.approx(90, abs=60)
+    with pytest.raises(BadParameter, match="adjacency must be 'replace-one' or 'add-remove', got 'swap'"):
+        zerosum.run(ages, people, adjacency="swap", **terms)
+    with pytest.raises(BadData, match="the data of site 'a' must have rows of 1 columns"):
+        zerosum.run(counts, {name: [["f", "m"]] * 20 for name in "abc"}, **terms)
+    with pytest.raises(BadData, match="are no table of numbers"):
+        zerosum.run(ages, {name: [[1.0], [2.0, 3.0]] for name in "abc"}, **terms)
+    assert [is_text(each) for each in ([1.0], [], [("f", 1)])] == [False, False, True]

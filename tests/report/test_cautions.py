@@ -1,0 +1,103 @@
+"""Warnings follow from releases, and are not given where noise explains what is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerosum
+from zerosum.algorithms import Algorithm, Covariance, Describe, Histogram, Mean, Quantiles
+from zerosum.report.cautions import cautions
+from zerosum.site.policy import Policy
+
+PEOPLE = 2000
+
+
+def warned(
+    algorithm: Algorithm, values: Any, folder: Any, epsilon: float = 2.0, people: int = PEOPLE, seed: int = 0
+) -> tuple[str, ...]:
+    rng = np.random.default_rng(seed)
+    data = {name: values(rng, people) for name in ("north", "east", "south")}
+    policies = {name: Policy.throwaway(name, folder / f"{name}.sqlite", unit="person") for name in data}
+    result = zerosum.run(algorithm, data, epsilon=epsilon, delta=1e-5, unit="person", policies=policies)
+    assert result.as_record()["warnings"] == list(result.warnings)
+    return result.warnings
+
+
+def normal(centre: float, spread: float) -> Any:
+    return lambda rng, people: np.column_stack([rng.normal(centre, spread, people), rng.normal(0, 1, people)])
+
+
+RANGES: dict[str, Any] = {"columns": ("age", "other"), "lower": np.array([0.0, -5]), "upper": np.array([100.0, 5])}
+
+
+def test_a_sound_question_gives_none(tmp_path: Any) -> None:
+    for number, algorithm in enumerate((Mean(**RANGES), Covariance(**RANGES))):
+        assert warned(algorithm, normal(50, 15), tmp_path / str(number)) == ()
+    edges = np.linspace(0, 100, 11)
+    ages = Histogram(columns=("age",), edges=edges)
+    assert warned(ages, lambda rng, people: rng.normal(50, 15, (people, 1)), tmp_path / "h") == ()
+
+
+@pytest.mark.parametrize(("centre", "end"), [(-300.0, "lower"), (900.0, "upper")])
+def test_a_range_that_no_value_lies_in(centre: float, end: str, tmp_path: Any) -> None:
+    (said,) = warned(Mean(**RANGES), normal(centre, 15), tmp_path)
+    assert said.startswith(f"the mean of column 'age' lies at the {end} end of its range")
+
+
+GROUPED: dict[str, Any] = {"columns": ("age", "sex"), "levels": {"sex": (0.0, 1.0)}, "by": "sex"}
+
+
+def ages_by_sex(rng: np.random.Generator, people: int) -> Any:
+    return np.column_stack([rng.normal(50, 15, people), rng.integers(0, 2, people)])
+
+
+@pytest.mark.parametrize("kind", [Describe, Quantiles])
+@pytest.mark.parametrize(("low", "high", "end"), [(300, 900, "lower"), (-300, -100, "upper")])
+def test_a_description_over_a_range_that_no_value_lies_in(
+    kind: Any, low: float, high: float, end: str, tmp_path: Any
+) -> None:
+    assert warned(kind(ranges={"age": (0, 100)}, **GROUPED), ages_by_sex, tmp_path / "sound") == ()
+    said = warned(kind(ranges={"age": (low, high)}, **GROUPED), ages_by_sex, tmp_path)
+    assert said[-1].startswith(f"all quantiles of column 'age' lie at the {end} end")
+    assert (kind is Quantiles) or said[0].startswith(f"the mean of column 'age' lies at the {end} end")
+
+
+def test_a_range_that_is_too_narrow_on_both_sides(tmp_path: Any) -> None:
+    narrow = RANGES | {"lower": np.array([49.0, -5]), "upper": np.array([51.0, 5])}
+    (said,) = warned(Covariance(**narrow), normal(50, 30), tmp_path)
+    assert said.startswith("the values of column 'age' lie mostly at the ends of the range")
+
+
+def test_an_interval_wider_than_the_range(tmp_path: Any) -> None:
+    (said,) = warned(Mean(**RANGES), normal(50, 15), tmp_path, epsilon=0.05, people=20)
+    assert said.startswith("the 95 % interval of columns 'age', 'other' is wider than its range")
+
+
+@pytest.mark.parametrize("algorithm", [Mean, Covariance])
+def test_a_clip_that_cuts_everything(algorithm: Any, tmp_path: Any) -> None:
+    cutting = algorithm(columns=("age", "other"), clip=1.0)
+    assert "cuts most of them" in "".join(warned(cutting, normal(50, 1), tmp_path / "a"))
+    assert warned(algorithm(columns=("age", "other"), clip=100.0), normal(50, 1), tmp_path / "b") == ()
+
+
+def test_bins_that_miss_everybody(tmp_path: Any) -> None:
+    ages = Histogram(columns=("age",), edges=np.linspace(0, 10, 6))
+    (said,) = warned(ages, lambda rng, people: rng.normal(50, 15, (people, 1)), tmp_path / "a")
+    assert said.startswith("more than half of everybody is in the last bin")
+    few = warned(ages, lambda rng, people: rng.uniform(0, 10, (people, 1)), tmp_path / "b", epsilon=0.01, people=12)
+    assert "within the noise" in few[-1]
+
+
+def test_fewer_components_than_were_asked_for(tmp_path: Any) -> None:
+    pca = zerosum.algorithms.PCA(columns=tuple("abcd"), clip=3.0, n_components=4)
+    said = warned(pca, lambda rng, people: rng.normal(size=(people, 4)) * [2, 0.01, 0.01, 0.01], tmp_path, 0.3, 100)
+    assert "components stand above the noise" in "".join(said)
+
+
+def test_of_an_estimate_that_has_none_of_these() -> None:
+    from small_studies import make
+
+    assert cautions({}, make()) == ()

@@ -1,0 +1,54 @@
+"""Tables for a terminal: 80 columns whatever columns are called, and records with every number."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from zerosum.algorithms import Describe, Mean, Survival
+from zerosum.kernel.units import Units
+from zerosum.report.record import finite
+from zerosum.report.sheets import records_of, sheets_of
+from zerosum.study.rehearsal import Rehearsal
+
+LONG = "a measurement with a name that is far too long for any terminal"
+
+
+def test_tables_fit_80_columns_and_say_everything() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(1234567, 1000, 500), rng.integers(0, 2, 500), rng.integers(0, 3, 500)])
+    question = Describe(
+        columns=(LONG, f"kind of {LONG}", "arm"),
+        ranges={LONG: (1.23e6, 1.24e6)},
+        levels={f"kind of {LONG}": ("yes", "no"), "arm": ("first", "second", "third")},
+        by="arm",
+        probabilities=(0.1, 0.25, 0.5, 0.75, 0.9),
+    )
+    estimate = Rehearsal(question, 500, 4, 1.0, 1e-5).run(Units(rows), 0)
+    sheets = sheets_of(estimate)
+    titles = [sheet.title for sheet in sheets]
+    assert titles.count("Quantiles (95 % for these data)") == 3  # two and two and one
+    assert {"Means", "Units", "Proportions", "Differences of means"} <= set(titles)
+    assert max(len(line) for sheet in sheets for line in str(sheet).splitlines()) <= 80
+    records = records_of(estimate)
+    assert len(records["quantile"]) == 4 * 5
+    assert records["mean"][1]["group"] == "arm = first"
+    assert {"mean", "std", "interval", "population_interval", "observed", "sd"} <= records["mean"][0].keys()
+    json.dumps(finite(records), allow_nan=False)
+
+
+def test_curves_are_shown_as_far_as_they_are_known() -> None:
+    rows = np.column_stack([np.random.default_rng(0).exponential(3, 300), np.ones(300)])
+    question = Survival(columns=("time", "event"), edges=range(30))
+    estimate = Rehearsal(question, 300, 4, 0.5, 1e-5).run(Units(rows), 0)
+    curve, *_ = sheets_of(estimate)
+    assert curve.rows[-1][3] == "-"
+    assert max(len(line) for line in str(curve).splitlines()) <= 80
+    json.dumps(finite(records_of(estimate)), allow_nan=False)
+
+
+def test_anything_else_has_no_such_tables() -> None:
+    estimate = Rehearsal(Mean(columns=("x",), clip=1.0), 10, 4, 1.0, 1e-5).run(Units(np.ones((10, 1))), 0)
+    assert sheets_of(estimate) == []
+    assert records_of(estimate) == {}

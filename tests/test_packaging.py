@@ -1,0 +1,41 @@
+"""What a package on an index has: a licence, metadata, a version everywhere, and all of its source."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+
+import zerosum
+from called import zerosum as command
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_version_is_said_everywhere(tmp_path: Path) -> None:
+    done = command("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (0, f"zerosum {zerosum.__version__}")
+    assert find_spec("zerosum.__main__") is not None
+    module = [sys.executable, "-m", "zerosum", "--version"]
+    said = subprocess.run(module, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == f"zerosum {zerosum.__version__}"
+
+
+def test_the_licence_is_there_and_is_the_one_that_is_named() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert project["authors"]
+    assert any(each.startswith("Programming Language :: Python :: 3.13") for each in project["classifiers"])
+
+
+def test_the_source_distribution_is_said_to_hold_everything() -> None:
+    said = (ROOT / "MANIFEST.in").read_text()
+    for folder in ("docs", "examples", "tests", "benchmarks"):
+        assert re.search(rf"^graft {folder}$", said, re.MULTILINE)
