@@ -31,6 +31,7 @@ _FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
 _REDUCTION = 0.6  # of the budget, where something is to be reduced
 _WHITENING = 0.05  # of what is left
 _START, _ROUNDS = 0.3, 10  # the share of the cumulants in what is left, and rounds, where no planner was asked
+_SETTLED = 0.6  # of the rounds: by then it should be known what each source is like
 _GROWTH = 2.0  # the last round's share over the first's
 _MOST_SOURCES = 40  # beyond, no tensor of fourth cumulants is asked for: 123 410 numbers
 
@@ -230,7 +231,8 @@ class ICA(Algorithm):
             white, reconstruction, B, stability = yield from self._by_frequency(inside, held)
         else:
             white, reconstruction, left = yield from self._whitened(inside)
-            B, stability = yield from self._unmixed(inside.then(white, reconstruction), left)
+            B, stability, real = yield from self._unmixed(inside.then(white, reconstruction), left)
+            above = min(above, real)
             made_of = (reconstruction @ np.linalg.inv(B)) ** 2
             stability = stability * np.sqrt(held @ made_of / np.sum(made_of, axis=0))
         inside, back = inside.then(white, reconstruction), np.linalg.inv(B)
@@ -283,22 +285,26 @@ class ICA(Algorithm):
         left = (noise * self.n_components / max(float(np.trace(matrix)), noise, 1e-100)) ** 2 / 2
         return *refined(matrix, noise), min(left, 1.0)
 
-    def _unmixed(self, white: Coordinates, left: float) -> Generator[Request, Release, tuple[Floats, Floats]]:
-        """The unmixing matrix of white coordinates, rows of norm 1, and the stability of each source."""
+    def _unmixed(self, white: Coordinates, left: float) -> Generator[Request, Release, tuple[Floats, Floats, int]]:
+        """The unmixing matrix of white coordinates, rows of norm 1, the stability of each source, and how many are more
+        than noise."""
         R, shares = self.n_components, self._turns
         found = Filter.blind(first_basis(R, R, self.start), left)
         if self._starting:
             statistic = self._cumulants(white)
             release = yield PrivateSum(statistic, self._starting)
-            found = Filter.started(*directions(statistic.split(release.value)), release.noise_std, left)
-        overshoot = min(max(len(shares) / 6, 1.0), 2.0)
+            tensor, tensor_noise = statistic.split(release.value), release.noise_std
+            found = Filter.started(*directions(tensor), tensor_noise, left)
+        settled = math.ceil(_SETTLED * len(shares))
         for number, share in enumerate(shares):
-            last = number >= len(shares) // 2
-            score = self._score(found.B @ white.projection.T, found)
+            late = number >= settled
+            score = self._score(found.B @ white.projection.T, found, late)
             release = yield PrivateSum(score, share)
-            step = 1.0 if last else overshoot
-            found.update(score, score.split(release.value), release.noise_std, share, step=step, last=last)
-        return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), found.stability()
+            found.update(score, score.split(release.value), release.noise_std, share, late=late)
+            if self._starting and not late and number >= len(shares) // 3:
+                found.search(tensor, tensor_noise)
+        stability, real = found.stability()
+        return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), stability, int(np.sum(real))
 
     def _by_frequency(
         self, inside: Coordinates, held: Floats
@@ -334,8 +340,10 @@ class ICA(Algorithm):
     def _cumulants(self, white: Coordinates) -> FourthCumulants:
         return FourthCumulants(**self._sources, unmixing=white.projection.T)
 
-    def _score(self, unmixing: Floats, found: Filter | None = None) -> UnmixingScore:
-        chosen = {} if found is None else {"signs": found.signs, "scores": found.scores}
+    def _score(self, unmixing: Floats, found: Filter | None = None, late: bool = False) -> UnmixingScore:
+        chosen: dict[str, Any] = {}
+        if found is not None:
+            chosen = {"signs": found.signs, "scores": found.scores, "slope_weight": found.slope_weight(late)}
         return UnmixingScore(**self._sources, unmixing=unmixing, **chosen)
 
     def _by_band(self, inside: Coordinates) -> BandScatter:
