@@ -19,6 +19,7 @@ from zerosum.algorithms.kurtosis import directions, noise_level, polar
 from zerosum.arrays import Floats
 from zerosum.statistics.unmixing import SCORES, Score, Told, UnmixingScore, upper
 
+_TURN = np.array([[1.0, -1.0], [-1.0, 1.0]])  # of a pair's two coefficients, those that are a rotation
 _WIDE = 0.5  # the variance of an angle about which nothing is known
 _FAINT = 1.3  # kurtoses below so many times what noise alone shows say nothing by themselves
 _SURE = 8.0  # log odds of the sign of a kurtosis as large again as what noise alone shows
@@ -35,10 +36,11 @@ _ALONG_BOTH = (_ALONG[0] + _ALONG[1]) / np.linalg.norm(_ALONG[0] + _ALONG[1])
 _HALVED = {1.0: 0.55, -1.0: 0.22}  # what is left of them where two such sources are mixed by 45 degrees
 _LEAST_PART = 0.2  # and what is expected at least of a source that is still mixed
 _LOST, _FOUND = 2.0, 4.0  # standard deviations of evidence: with less a source is looked for anew, with more it is sure
+_UNSURE = 0.03  # the least variance of the angle of a source that is lost
 _MOST_LOST = 0.75  # of all sources: with more there is little to be gained
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
 _IS_HALF, _IS_NOTHING, _OF_HALF = 0.03, 0.001, 0.75  # odds beforehand, and the correlation of what is half a source
-_SLOPE_WEIGHTS = 0.15, 0.05  # in a round before sources are sure, and after
+_SLOPE_WEIGHTS = 0.035, 0.0115  # in a round before sources are sure, and after, times the root of what pairs there are
 
 
 @dataclass(eq=False)
@@ -87,7 +89,12 @@ class Filter:
         In the few dimensions that the others leave, noise shows less than it did in all of them.
         """
         R = len(self.B)
-        lost = np.flatnonzero(self._along(self.slopes) * np.sqrt(self.precision) < _LOST)
+        row, column = upper(R)
+        unsure = self._along(self.slopes) * np.sqrt(self.precision) < _LOST
+        have = (self.P[:, 0, 0] + self.P[:, 1, 1] - 2 * self.P[:, 0, 1]) / 4
+        more = np.where(unsure[row] | unsure[column], np.maximum(_UNSURE - have, 0), 0.0)
+        self.P = self.P + more[:, None, None] * _TURN
+        lost = np.flatnonzero(unsure)
         if not 2 <= len(lost) <= _MOST_LOST * R:
             return
         others = np.setdiff1d(np.arange(R), lost)
@@ -102,7 +109,6 @@ class Filter:
         variances, odds = _by_kurtosis(kurtoses, noise)
         self.B[lost] = rotation @ basis
         self.signs[lost], self.odds[lost] = np.where(kurtoses < 0, -1.0, 1.0), odds
-        row, column = upper(R)
         both = np.isin(row, lost) & np.isin(column, lost)
         stretch = (self.P[both, 0, 0] + self.P[both, 1, 1] + 2 * self.P[both, 0, 1]) / 4
         self.P[both] = _prior(variances, 0.0) + stretch[:, None, None] * np.ones((2, 2))
@@ -139,7 +145,7 @@ class Filter:
     def slope_weight(self, late: bool) -> float:
         """How much the next round should spend on telling what sources are like."""
         sure = np.all(self._along(self.slopes) * np.sqrt(self.precision) > _FOUND)
-        return _SLOPE_WEIGHTS[1] if late or sure else _SLOPE_WEIGHTS[0]
+        return math.sqrt(len(self.B) - 1) * _SLOPE_WEIGHTS[1 if late or sure else 0]
 
     def stability(self) -> tuple[Floats, NDArray[np.bool_]]:
         """The expected correlation of each source with what it would be without noise, and which are more than noise.
@@ -251,7 +257,7 @@ class Filter:
         surprised = by_source > 1 + 2 * math.sqrt(2 / (R - 1))
         wrong = surprised[row] | surprised[column] | (np.mean(surprise) > 1 + 2 * math.sqrt(2 / len(row)))
         more = np.where(wrong, np.maximum((angles[row] + angles[column]) / 2 - have, 0), 0.0)
-        self.P = self.P + more[:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]])
+        self.P = self.P + more[:, None, None] * _TURN
 
 
 def _by_kurtosis(kurtoses: Floats, noise: float) -> tuple[Floats, Floats]:
@@ -265,8 +271,7 @@ def _by_kurtosis(kurtoses: Floats, noise: float) -> tuple[Floats, Floats]:
 
 def _prior(angles: Floats, white: float) -> Floats:
     """Angles of these variances, and what is left of correlations."""
-    turn, stretch = np.array([[1.0, -1.0], [-1.0, 1.0]]), np.ones((2, 2))
-    return np.asarray(angles[:, None, None] * turn + white / 4 * stretch)
+    return np.asarray(angles[:, None, None] * _TURN + white / 4)
 
 
 def _by_source(values: Floats, order: int) -> NDArray[np.float64]:
