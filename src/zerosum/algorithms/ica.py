@@ -304,6 +304,8 @@ class ICA(Algorithm):
             if self._starting and not late and number >= len(shares) // 3:
                 found.search(tensor, tensor_noise)
         stability, real = found.stability()
+        if release.noise_std == 0:
+            stability, real = np.ones(R), np.ones(R, dtype=bool)
         return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), stability, int(np.sum(real))
 
     def _by_frequency(

@@ -40,6 +40,7 @@ _UNSURE = 0.03  # the least variance of the angle of a source that is lost
 _MOST_LOST = 0.75  # of all sources: with more there is little to be gained
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
 _IS_HALF, _IS_NOTHING, _OF_HALF = 0.03, 0.001, 0.75  # odds beforehand, and the correlation of what is half a source
+_CLEAR = 5.0  # standard deviations: more evidence than that says no more about a source's being half one
 _SLOPE_WEIGHTS = 0.035, 0.0115  # in a round before sources are sure, and after, times the root of what pairs there are
 
 
@@ -166,7 +167,10 @@ class Filter:
             root, likely = np.sqrt(weight), np.ones((3, len(told)))
             for _ in range(10):  # the level of those that are whole, by expectation and maximisation
                 level = float(np.sum(likely[0] * told) / max(float(np.sum(likely[0] * weight)), 1e-300))
-                apart = told / root - level * root * np.array([[1.0], [part], [0.0]])
+                clear = np.minimum(
+                    1.0, _CLEAR / np.maximum(level * root, 1e-300)
+                )  # else a weaker source would be half one
+                apart = clear * (told / root - level * root * np.array([[1.0], [part], [0.0]]))
                 apart[0] = np.minimum(apart[0], 0.0)  # no source is too clear
                 logs = np.log([[1.0], [_IS_HALF], [_IS_NOTHING]]) - apart**2 / 2
                 likely = np.exp(logs - np.max(logs, axis=0))
