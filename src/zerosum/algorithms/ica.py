@@ -56,7 +56,8 @@ class ICA(Algorithm):
     largest entry positive), `unmixing` (one a row: time courses are rows @ unmixing'), `strength` (how much of the
     reduced variance each makes up), `stability` (the correlation of each with what it would be without noise: what the
     last pass holds of its directions, times what the solver's noise leaves, by theory or by playing it again),
-    `eigenvalues` and `above_noise` of the last pass.
+    `eigenvalues` of the last pass, and `above_noise`: how many of these stand above its noise, and no more than there
+    are sources that the rounds of `fixed-point` prove to be more than noise.
     """
 
     name: ClassVar[str] = "ica"

@@ -94,7 +94,7 @@ class ICA(JointTransformer):
     stability_ : ndarray of shape (n_components,)
         The correlation that each is expected to have with what it would be without noise.
     above_noise_ : int
-        How many dimensions stood above the noise of the last look.
+        How many dimensions stood above the noise of the last look, and of these how many sources are more than noise.
     n_components_ : int
         How many components there are.
     n_features_in_ : int
