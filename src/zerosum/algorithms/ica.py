@@ -296,12 +296,12 @@ class ICA(Algorithm):
             release = yield PrivateSum(statistic, self._starting)
             tensor, tensor_noise = statistic.split(release.value), release.noise_std
             found = Filter.started(*directions(tensor), tensor_noise, left)
-        settled = math.ceil(_SETTLED * len(shares))
+        settled, overshoot = math.ceil(_SETTLED * len(shares)), min(max(len(shares) / 6, 1.0), 2.0)
         for number, share in enumerate(shares):
-            late = number >= settled
+            late, step = number >= settled, overshoot if number < len(shares) // 2 else 1.0
             score = self._score(found.B @ white.projection.T, found, late)
             release = yield PrivateSum(score, share)
-            found.update(score, score.split(release.value), release.noise_std, share, late=late)
+            found.update(score, score.split(release.value), release.noise_std, share, late=late, step=step)
             if self._starting and not late and number >= len(shares) // 3:
                 found.search(tensor, tensor_noise)
         stability, real = found.stability()

@@ -23,6 +23,7 @@ _TURN = np.array([[1.0, -1.0], [-1.0, 1.0]])  # of a pair's two coefficients, th
 _WIDE = 0.5  # the variance of an angle about which nothing is known
 _FAINT = 1.3  # kurtoses below so many times what noise alone shows say nothing by themselves
 _SURE = 8.0  # log odds of the sign of a kurtosis as large again as what noise alone shows
+_ALIKE = 3.0  # log odds of the sign that most kurtoses of the start have, if most have one
 _SOME = 0.25  # of all sources, counted in advance to either sign
 _FORGET = 0.5  # how much of what earlier rounds said of slopes counts in the next: sources change as they are unmixed
 _AS_BOTH = np.array([0.6, 0.45, 0.0])  # what the slope of "both" is, in slopes of the others
@@ -37,7 +38,7 @@ _HALVED = {1.0: 0.55, -1.0: 0.22}  # what is left of them where two such sources
 _LEAST_PART = 0.2  # and what is expected at least of a source that is still mixed
 _LOST, _FOUND = 2.0, 4.0  # standard deviations of evidence: with less a source is looked for anew, with more it is sure
 _UNSURE = 0.03  # the least variance of the angle of a source that is lost
-_MOST_LOST = 0.75  # of all sources: with more there is little to be gained
+_MOST_LOST = 0.5  # of all sources: with more there is little to be gained
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
 _IS_HALF, _IS_NOTHING, _OF_HALF = 0.03, 0.001, 0.75  # odds beforehand, and the correlation of what is half a source
 _CLEAR = 5.0  # standard deviations: more evidence than that says no more about a source's being half one
@@ -57,6 +58,7 @@ class Filter:
     scale: float = 0.0
     scale_weight: float = 0.0
     proof: Floats = field(init=False)  # of each source's kind, by rounds that were told it: a sum, and its variance
+    common: float = 0.0  # log odds of a positive kurtosis for all of them, where the start finds most on one side
     odds: Floats = field(init=False)  # log odds of a positive kurtosis, by what was known before the last round
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class Filter:
         if abs(common) > 1.5:
             signs = np.where(np.abs(kurtoses) < _FAINT * alone, np.sign(common), signs)
         found = cls(rotation, np.where(signs == 0, 1.0, signs), _prior(angles, white))
-        found.odds = odds
+        found.odds, found.common = odds, _ALIKE * np.sign(common) if abs(common) > 1.5 else 0.0
         return found
 
     def search(self, tensor: Floats, noise: float) -> None:
@@ -117,8 +119,11 @@ class Filter:
         self.precision[lost] = 0.0
         self.scores = tuple(self._undecided(i) if i in lost else score for i, score in enumerate(self.scores))
 
-    def update(self, statistic: UnmixingScore, told: Told, noise: float, share: float, *, late: bool) -> None:
-        """Take in a round. In a late one it is known what sources are like, and what was learnt before is kept."""
+    def update(
+        self, statistic: UnmixingScore, told: Told, noise: float, share: float, *, late: bool, step: float = 1.0
+    ) -> None:
+        """Take in a round. In a late one it is known what sources are like, and what was learnt before is
+        kept. `step` is how far a rotation may overshoot."""
         R = len(self.B)
         row, column = upper(R)
         noise = max(noise, 1e-6 * max(told.scale, 1.0))  # what is left without any
@@ -138,7 +143,7 @@ class Filter:
         self.P = self.P - gain @ HP
         A = np.zeros((R, R))
         A[row, column], A[column, row] = found[:, 0], found[:, 1]
-        turn, stretch = np.clip((A - A.T) / 2, -1, 1), (A + A.T) / 2
+        turn, stretch = np.clip(step * (A - A.T) / 2, -1, 1), (A + A.T) / 2
         stretch *= min(1.0, 0.5 / max(float(np.linalg.norm(stretch, 2)), 1e-300))  # else it might not be invertible
         self.B = polar(np.eye(R) - turn) @ (np.eye(R) - stretch) @ self.B
         self._choose()
@@ -216,7 +221,7 @@ class Filter:
         doubt = 1 / np.sqrt(self.precision)
         self.odds = 0.5 * self.odds
         likely = self._likelihoods()
-        positive = np.maximum(likely[0], likely[1]) - likely[2] + self.odds
+        positive = np.maximum(likely[0], likely[1]) - likely[2] + self.odds + self.common
         common = 0.0
         for _ in range(20):  # how many there are of each, by expectation and maximisation
             share = 1 / (1 + np.exp(-np.clip(positive + common, -50, 50)))
