@@ -93,7 +93,7 @@ class Filter:
         """
         R = len(self.B)
         row, column = upper(R)
-        unsure = self._along(self.slopes) * np.sqrt(self.precision) < _LOST
+        unsure = self._unsure()
         have = (self.P[:, 0, 0] + self.P[:, 1, 1] - 2 * self.P[:, 0, 1]) / 4
         more = np.where(unsure[row] | unsure[column], np.maximum(_UNSURE - have, 0), 0.0)
         self.P = self.P + more[:, None, None] * _TURN
@@ -123,7 +123,7 @@ class Filter:
         self, statistic: UnmixingScore, told: Told, noise: float, share: float, *, late: bool, step: float = 1.0
     ) -> None:
         """Take in a round. In a late one it is known what sources are like, and what was learnt before is
-        kept. `step` is how far a rotation may overshoot."""
+        kept. `step` is how far sources that are lost may overshoot."""
         R = len(self.B)
         row, column = upper(R)
         noise = max(noise, 1e-6 * max(told.scale, 1.0))  # what is left without any
@@ -143,7 +143,9 @@ class Filter:
         self.P = self.P - gain @ HP
         A = np.zeros((R, R))
         A[row, column], A[column, row] = found[:, 0], found[:, 1]
-        turn, stretch = np.clip(step * (A - A.T) / 2, -1, 1), (A + A.T) / 2
+        unsure = self._unsure()
+        steps = np.where(unsure[:, None] | unsure, step, 1.0)
+        turn, stretch = np.clip(steps * (A - A.T) / 2, -1, 1), (A + A.T) / 2
         stretch *= min(1.0, 0.5 / max(float(np.linalg.norm(stretch, 2)), 1e-300))  # else it might not be invertible
         self.B = polar(np.eye(R) - turn) @ (np.eye(R) - stretch) @ self.B
         self._choose()
@@ -246,6 +248,12 @@ class Filter:
         part = np.clip(_KINDS @ self.slopes / (scale * norms[:, None]), _LEAST_PART, 1.0)
         apart = self.slopes[None] - scale * part[:, None, :] * _KINDS[:, :, None]
         return np.asarray(-self.precision / 2 * np.sum(apart**2, axis=1))
+
+    def _unsure(self) -> NDArray[np.bool_]:
+        """Which sources have little evidence of their kind, by itself and beside others of the same sign."""
+        evidence = self._along(self.slopes) * np.sqrt(self.precision)
+        level = np.array([np.mean(evidence[self.signs == sign]) for sign in self.signs])
+        return np.asarray(evidence < np.minimum(_LOST, level / 2))
 
     def _along(self, slopes: Floats) -> Floats:
         """How far slopes are on the side of each source's kind."""
