@@ -139,7 +139,8 @@ def test_what_a_round_of_em_owes_to_its_start_is_taken_away() -> None:
     assert component_error(found, topics) < 0.7 * component_error(plain, topics)
     assert np.linalg.norm(mended - weights) < np.linalg.norm(shares - weights)
     alone, whole = unmistaken(round_of_em, plain, np.array([1.0, 0.0, 0.0]), 15)  # no document of two topics
-    assert np.all(np.isfinite(alone)) and np.sum(whole) == pytest.approx(1)
+    assert np.all(np.isfinite(alone))
+    assert np.sum(whole) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
