@@ -221,7 +221,7 @@ def _csv_table(path: Path, delimiter: str, encoding: str | None) -> Table:
     if len(names) == 1 and (between := [mark for mark in others if mark != delimiter and mark in first]):
         raise BadData(
             f"the first line of {path} has {others[between[0]]} and no {others.get(delimiter, repr(delimiter))}: say "
-            f"delimiter = {json.dumps(between[0])} where the site's data are named"
+            f"delimiter = {json.dumps(between[0])} where the site's data are named (zerosum describe: --delimiter)"
         )
     if not any(names):
         raise BadData(f"{path} is empty, or its first line is")
