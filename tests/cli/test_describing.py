@@ -69,14 +69,14 @@ def test_data_files_become_a_table_that_fits_80_columns(tmp_path: Path) -> None:
 def test_files_with_semicolons_and_in_other_encodings_are_described(tmp_path: Path) -> None:
     """As hospitals send them: one as it should be, one from a spreadsheet, one with tabs."""
     write_sites(tmp_path)
-    north = (tmp_path / "north.csv").read_text().replace("age,", "größe,age,").replace("\n", "\n1,")[:-2]
+    north = (tmp_path / "north.csv").read_text().replace("age,", "größe,age,", 1).replace("\n", "\n1,")[:-2]
     (tmp_path / "east.csv").write_text(north.replace(",", ";"), encoding="latin-1")
     (tmp_path / "west.csv").write_text(north.replace(",", "\t"))
     files = ("north.csv", "east.csv", "west.csv")
     assert_refused(zerosum("describe", *files, *QUESTION, "--json", cwd=tmp_path), "--encoding")
-    said = ("--encoding", "east=latin-1")
-    assert_refused(zerosum("describe", *files, *QUESTION, *said, "--json", cwd=tmp_path), "--delimiter")
-    said = (*said, "--delimiter", "east=;", "--delimiter", "west=tab")
+    latin = ("--encoding", "east=latin-1")
+    assert_refused(zerosum("describe", *files, *QUESTION, *latin, "--json", cwd=tmp_path), "--delimiter")
+    said = (*latin, "--delimiter", "east=;", "--delimiter", "west=tab")
     assert as_json(zerosum("describe", *files, *QUESTION, *said, "--json", cwd=tmp_path))["table"]["mean"]
     wrong = ("--delimiter", "est=;")
     assert_refused(zerosum("describe", *files, *QUESTION, *wrong, "--json", cwd=tmp_path), "no site is called 'est'")

@@ -229,8 +229,8 @@ def test_what_is_removed_gives_its_room_back_and_no_ledger_goes_with_it(tmp_path
     assert running is not None
     with running, pytest.raises(Refused, match="being run"):
         kept.remove()
-    about = dict(kept.about)
-    inside = dict(about) | {"ledgers": {"s0": [str(kept.folder / "result" / "l.sqlite"), "elsewhere"]}}
+    about: dict[str, Any] = dict(kept.about)
+    inside = about | {"ledgers": {"s0": [str(kept.folder / "result" / "l.sqlite"), "elsewhere"]}}
     with pytest.raises(Refused, match="a ledger lies in"):
         Kept(kept.id, kept.folder, inside).remove()
     kept.remove()

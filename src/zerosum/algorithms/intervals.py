@@ -69,4 +69,4 @@ def within(ends: Floats, value: Floats, point: Floats, lower: Floats | float, up
     """
     moved = ends + (point - value)[..., None]
     both = np.stack([np.minimum(ends[..., 0], moved[..., 0]), np.maximum(ends[..., 1], moved[..., 1])], axis=-1)
-    return np.clip(both, np.asarray(lower)[..., None], np.asarray(upper)[..., None])
+    return np.asarray(np.clip(both, np.asarray(lower)[..., None], np.asarray(upper)[..., None]))

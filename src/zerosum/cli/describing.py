@@ -66,8 +66,8 @@ def describe(
 
     if len(files) == 1 and files[0].endswith(".toml"):
         given = (range_, levels, by, missing, missing_token, quantile, whole, epsilon, unit, unit_column)
-        given = (*given, delimiter, encoding)
-        if any(each is not None for each in given):
+        given_of_files = (delimiter, encoding)
+        if any(each is not None for each in (*given, *given_of_files)):
             raise BadParameter("a study file says all about the question: give its entries there")
         study = Study.load(Path(files[0]))
         if study.algorithm not in _TABLES:

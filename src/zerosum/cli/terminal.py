@@ -245,13 +245,13 @@ def show_coefficients(coefficients: CoefficientTable) -> None:
 
 def show_fit(estimate: Mapping[str, Quantity]) -> None:
     """What is known of how well a regression fits, where it was bought: single numbers, each with its error."""
-    found = {name: each for name, each in estimate.items() if each.size == 1 and "intercept" not in name}
+    found = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
     if not found:
         return
     table = grid("fit", "estimate", "standard error")
     for name, each in found.items():
         std = None if each.std is None else float(np.ravel(each.std)[0])
-        table.add_row(name, short(float(each.ravel()[0])), short(std))
+        table.add_row(name, short(float(np.ravel(each.value)[0])), short(std))
     out.print(table)
 
 
@@ -263,7 +263,7 @@ def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) 
     alike = {heading: column[0] for heading, column in columns.items() if len(column) > 1 and len(set(column)) == 1}
     if alike:
         out.print("; ".join(f"{heading} {cell}" for heading, cell in alike.items()) + " in all lines")
-    rest = [heading for heading in headings if heading not in alike]
+    rest = [heading for heading in headings if heading not in alike] or list(headings[:1])
     widths = {heading: max(map(len, (*heading.split(), *columns.get(heading, ())))) for heading in rest}
     parts, room = [rest[:1]], 0  # the first column names the line
     for heading in rest[1:]:
@@ -276,6 +276,7 @@ def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) 
     for part in parts:
         numbers = ["#"] if len(parts) > 1 else []
         table = Table(*(Column(each, overflow="fold") for each in (*numbers, *part)), box=SIMPLE_HEAD, pad_edge=False)
+        table.columns[len(numbers)].no_wrap = widths[part[0]] <= out.width // 2
         for at in range(len(cells)):
             table.add_row(*([str(at + 1)] if numbers else []), *(columns[heading][at] for heading in part))
         out.print(table)

@@ -255,7 +255,8 @@ def _decodable(path: Path, encoding: str) -> Iterator[None]:
     except UnicodeDecodeError:
         name = "UTF-8" if encoding.startswith("utf-8") else encoding
         raise BadData(
-            f'{path} is not {name} text: say encoding = "latin-1", or what else it is, where the site\'s data are named'
+            f'{path} is not {name} text: say encoding = "latin-1", or what else it is, where the site\'s data are '
+            "named (zerosum describe: --encoding)"
         ) from None
 
 
