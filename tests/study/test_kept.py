@@ -244,7 +244,7 @@ def test_what_never_began_and_what_is_damaged_can_be_removed(tmp_path: Path) -> 
     (results_folder() / hurt / "about.json").write_text("{")
     (results_folder() / "0123").mkdir()
     (results_folder() / "0123" / "room").write_bytes(bytes(1 << 18))
-    about = {"study": "never", "began": "", "journal": None, "program": None, "ledgers": {}}
+    about: dict[str, Any] = {"study": "never", "began": "", "journal": None, "program": None, "ledgers": {}}
     (results_folder() / "0123" / "about.json").write_text(json.dumps(about))
     assert Kept.load("0123").as_record()["state"] == "not begun"
     for id in (hurt, "0123"):

@@ -184,7 +184,11 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
     columns = question["columns"]
     if isinstance(ranges := question["parameters"].get("ranges"), dict):  # of descriptions
         levels = question["parameters"].get("levels") or {}
-        categories = {name: ", ".join(map(str, each)) for name, each in levels.items() if len(each) <= _LEVELS}
+        categories = {
+            name: ", ".join(x if isinstance(x, str) else short(x) for x in each)
+            for name, each in levels.items()
+            if len(each) <= _LEVELS
+        }
         return categories | {name: f"{short(a)} to {short(b)}" for name, (a, b) in ranges.items()}
     if not (isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == len(columns)):
         return {}
