@@ -67,7 +67,7 @@ def brains() -> dict[str, Any]:
 
     regions = (np.arange(np.prod(SHAPE)) // 8).reshape(SHAPE)  # 14 of them, and what lies outside
     save(Path("grid/atlas.nii.gz"), regions.astype(np.int16))
-    bids(Path("north"), {f"sub-{at:02}": [("task-rest", 20)] for at in range(3)})
+    bids(Path("north/derivatives/fmriprep"), {f"sub-{at:02}": [("task-rest", 20)] for at in range(3)})
     return {}
 
 

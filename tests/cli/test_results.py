@@ -41,6 +41,37 @@ def test_results_are_listed_shown_and_written_again(tmp_path: Path) -> None:
     assert len(as_json(zerosum("ledger", "show", "--json", cwd=tmp_path))[0]["entries"]) == 1
 
 
+def test_nothing_of_a_list_of_results_is_cut_on_a_narrow_terminal(tmp_path: Path) -> None:
+    write_study(tmp_path, STUDY.replace('"vitals"', '"vitals of three hospitals and of nobody else at all"'))
+    done = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
+    listed = zerosum("results", cwd=tmp_path, width=80).stdout
+    for whole in (done["kept"], done["study"], "mean", "1 of 1 rounds", "epsilon 2.0000", "done"):
+        assert whole in " ".join(listed.split())
+    shown = zerosum("ledger", "show", cwd=tmp_path, width=80).stdout
+    assert "…" not in listed + shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_result_is_removed_after_a_yes_and_its_ledgers_stay(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    first, second = (
+        as_json(zerosum("run", "study.toml", "--out", out, "--json", cwd=tmp_path))["kept"] for out in ("a", "b")
+    )
+    ledgers = {path: path.read_bytes() for path in (tmp_path / "state" / "ledgers").iterdir()}
+    assert_refused(zerosum("results", "remove", first, "--json", cwd=tmp_path), "nothing was removed")
+    assert zerosum("results", "remove", first, cwd=tmp_path, stdin="n\n").returncode == 2
+    assert zerosum("results", "remove", first, cwd=tmp_path, stdin="").returncode == 2
+    assert_refused(zerosum("results", "remove", "--json", cwd=tmp_path), "name one result")
+    assert len(as_json(zerosum("results", "--json", cwd=tmp_path))) == 2
+    assert "ledgers stay" in zerosum("results", "remove", first, cwd=tmp_path, stdin="y\n").stdout
+    assert as_json(zerosum("results", "remove", second[:8], "--yes", "--json", cwd=tmp_path)) == {"removed": [second]}
+    assert as_json(zerosum("results", "--json", cwd=tmp_path)) == []
+    assert not list((tmp_path / "state" / "results").iterdir())
+    assert as_json(zerosum("results", "remove", "--not-begun", "--json", cwd=tmp_path)) == {"removed": []}
+    assert {path: path.read_bytes() for path in (tmp_path / "state" / "ledgers").iterdir()} == ledgers
+    assert len(as_json(zerosum("ledger", "show", "--json", cwd=tmp_path))[0]["entries"]) == 2
+
+
 def test_the_place_for_a_result_is_tried_before_anything_is_spent(tmp_path: Path) -> None:
     write_study(tmp_path)
     (tmp_path / "file").write_text("")

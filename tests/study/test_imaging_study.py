@@ -98,7 +98,7 @@ def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
     told = json.loads((tmp_path / "out" / "components.json").read_text())
     assert (told["Algorithm"], told["Epsilon"]) == ("pca", study.privacy.epsilon)
     assert told["Preprocessing"]["detrend"] is True
-    assert told["Grid"] == {"Kind": kind, "SHA256": study.space.digest}
+    assert told["Grid"] == {"Kind": kind, "SHA256": study.plan().question.files[kind]}  # as plans and ledgers say it
     described = json.loads((tmp_path / "out" / "dataset_description.json").read_text())
     assert (described["DatasetType"], described["GeneratedBy"][0]["Name"]) == ("derivative", "zerosum")
     values = nib.load(written[0]).get_fdata()[..., 0]

@@ -21,7 +21,8 @@ import pytest
 from killed import Killer, in_a_child
 from zerosum import Policy, run
 from zerosum.algorithms import KMeans, Mean
-from zerosum.errors import BadInput, ZerosumError
+from zerosum.coordinator.journal import Journal
+from zerosum.errors import BadInput, Refused, ZerosumError
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.record import Result, read_estimate
 from zerosum.site.ledger import Ledger
@@ -217,6 +218,38 @@ def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tm
     with pytest.raises(BadInput, match="cannot be read"):
         Kept.load("0123")
     assert sorted(each.id for each in Kept.all()) == sorted(["0123", kept.id])
+
+
+def test_what_is_removed_gives_its_room_back_and_no_ledger_goes_with_it(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        study(tmp_path, stop_after(1))
+    (kept,) = Kept.all()
+    (kept.folder / "notes.txt").write_text("a steward's own")
+    running = Journal.open(kept.folder)
+    assert running is not None
+    with running, pytest.raises(Refused, match="being run"):
+        kept.remove()
+    about: dict[str, Any] = dict(kept.about)
+    inside = about | {"ledgers": {"s0": [str(kept.folder / "result" / "l.sqlite"), "elsewhere"]}}
+    with pytest.raises(Refused, match="a ledger lies in"):
+        Kept(kept.id, kept.folder, inside).remove()
+    kept.remove()
+    assert Kept.all() == []
+    assert [path.name for path in kept.folder.iterdir()] == ["notes.txt"]
+    assert all(Path(path).exists() for pair in about["ledgers"].values() for path in pair)
+
+
+def test_what_never_began_and_what_is_damaged_can_be_removed(tmp_path: Path) -> None:
+    hurt = study(tmp_path).kept
+    (results_folder() / hurt / "about.json").write_text("{")
+    (results_folder() / "0123").mkdir()
+    (results_folder() / "0123" / "room").write_bytes(bytes(1 << 18))
+    about: dict[str, Any] = {"study": "never", "began": "", "journal": None, "program": None, "ledgers": {}}
+    (results_folder() / "0123" / "about.json").write_text(json.dumps(about))
+    assert Kept.load("0123").as_record()["state"] == "not begun"
+    for id in (hurt, "0123"):
+        Kept.load(id, damaged=True).remove()
+    assert not list(results_folder().iterdir())
 
 
 @pytest.mark.parametrize(

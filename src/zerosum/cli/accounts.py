@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
@@ -73,7 +72,9 @@ def account(
     if json_:
         terminal.print_json(asdict(cost))
         return
-    table = Table("", "exact", "published", title=f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding")
+    table = terminal.grid(
+        "", "exact", "published", title=f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding"
+    )
     table.add_row("mu^2", f"{cost.mu_squared:.6f}", _number(cost.published_mu_squared))
     table.add_row(
         "mu",

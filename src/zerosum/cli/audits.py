@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from zerosum.cli import terminal
@@ -76,7 +75,7 @@ def audit(
     if json_ and not failed:
         terminal.print_json({"audits": records})
     elif not json_:
-        table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
+        table = terminal.grid("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
         for finding in found:
             cells = f"{finding.claimed:.4f}", "no noise left", ""
             if finding.reached < math.inf:

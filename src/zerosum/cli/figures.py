@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
@@ -49,9 +48,5 @@ def reproduce(
     if json_:
         terminal.print_json({"figure": name, "data": experiment.dataset(data), "folder": str(out), "rows": lines})
         return
-    table = Table(*experiment.shown)
-    for line in lines:
-        cells = [line[column] for column in experiment.shown.values()]
-        table.add_row(*[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in cells])
-    terminal.out.print(table)
-    terminal.out.print(f"written to {out}")
+    terminal.show_lines(list(experiment.shown), [[line[each] for each in experiment.shown.values()] for line in lines])
+    terminal.out.print(f"written to {out}", soft_wrap=True)

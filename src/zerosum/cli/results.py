@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
+from zerosum.errors import BadParameter
 from zerosum.kernel.names import visible
 from zerosum.report.record import read_estimate
 
@@ -44,20 +44,16 @@ def results(context: typer.Context, json_: Json = False) -> None:
     if not records:
         terminal.out.print("no results yet")
         return
-    table = Table(Column("id", no_wrap=True), Column("began", no_wrap=True), "study", "algorithm", "rounds", "epsilon")
-    table.add_column("state")
     for record in records:
         rounds, spent = record["rounds"], [each for each in record["spent"].values() if each is not None]
-        table.add_row(
-            record["id"],
-            record["began"][:16].replace("T", " "),
-            visible(record["study"]),
+        told = [
             record["algorithm"],
-            f"{rounds['released']} of {rounds['planned']}",
-            f"{max(spent):.4f}" if spent else "",
+            f"{rounds['released']} of {rounds['planned']} rounds" if rounds["planned"] else "",
+            f"epsilon {max(spent):.4f}" if spent else "",
             _STATES[record["state"]],
-        )
-    terminal.out.print(table)
+        ]
+        terminal.titled(record["id"], f"  {record['began'][:16].replace('T', ' ')}  {visible(record['study'])}")
+        terminal.out.print("  " + ", ".join(filter(None, told)), soft_wrap=True)
 
 
 @results_app.command("show")
@@ -81,7 +77,7 @@ def results_show(id: Id, json_: Json = False) -> None:
 
 
 def _spent(spent: dict[str, Any]) -> None:
-    table = Table("site", "epsilon spent")
+    table = terminal.grid("site", "epsilon spent")
     for site, epsilon in spent.items():
         table.add_row(visible(site), "its ledger cannot be read from here" if epsilon is None else f"{epsilon:.4f}")
     terminal.out.print(table)
@@ -108,3 +104,48 @@ def results_export(
         return
     what = "the result" if whole else "what was released before the study was stopped"
     terminal.out.print(f"{what} was written to {out}", soft_wrap=True)
+
+
+@results_app.command("remove")
+def results_remove(
+    id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")
+    ] = None,
+    not_begun: Annotated[
+        bool, typer.Option("--not-begun", help="All studies that were stopped before anything was asked or spent.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+    json_: Json = False,
+) -> None:
+    """Remove a result that is kept; it cannot be written again. What was spent stays spent: no ledger is touched."""
+    from zerosum.study.kept import Kept
+
+    if (id is None) != not_begun:
+        raise BadParameter("name one result, or say --not-begun")
+    if not_begun:
+        chosen = [each for each in Kept.all() if each.as_record()["state"] == "not begun"]
+    else:
+        chosen = [Kept.load(str(id), damaged=True)]
+    if not json_:
+        for each in chosen:
+            record = each.as_record()
+            terminal.titled(each.id, f" {visible(record['study'])}: {_STATES[record['state']]}")
+    if chosen and not yes:
+        _confirm(asks=not json_)
+    for each in chosen:
+        each.remove()
+    if json_:
+        terminal.print_json({"removed": [each.id for each in chosen]})
+        return
+    terminal.out.print(f"{len(chosen)} removed; ledgers stay as they are")
+
+
+def _confirm(*, asks: bool) -> None:
+    """Whoever does not say yes has removed nothing."""
+    question = "Remove this? It cannot be exported again, and what was spent stays spent."
+    try:
+        sure = asks and typer.confirm(question)
+    except typer.Abort:
+        sure = False
+    if not sure:
+        raise BadParameter("nothing was removed: it takes a yes, or --yes")

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
@@ -37,9 +39,16 @@ _STAGES = {
 }
 
 _LINES = 100  # of a table; longer estimates are for files
+_LEVELS = 6  # categories that are listed with a column
 
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def grid(*headings: str | Column, title: str | None = None) -> Table:
+    """A table whose cells go on in a next line where a terminal is narrow: nothing is cut off."""
+    columns = [each if isinstance(each, Column) else Column(each, overflow="fold") for each in headings]
+    return Table(*columns, title=title)
 
 
 def print_json(record: Any) -> None:
@@ -121,6 +130,7 @@ def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> Non
     """A result as a table of its own kind where there is one, else by name; the record is that of the same result."""
     if "pooled_std" in estimate:
         show_coefficients(CoefficientTable.of(estimate))
+        show_fit(estimate)
     elif sheets := sheets_of(estimate):
         show_sheets(sheets)
     else:
@@ -139,7 +149,7 @@ def show_estimate(record: dict[str, Any]) -> None:
     ranges = {shown: bounds[a] for shown, a in plain.items() if a in bounds}
     for (axis, *labels), names in tables.items():
         known = axis == "column" and any(label in ranges for label in labels)
-        table = Table(axis, *names, *(["range"] if known else []))
+        table = grid(axis, *names, *(["range"] if known else []))
         for at, label in enumerate(labels):
             cells = [short(estimate[name][at]) for name in names]
             table.add_row(visible(label), *cells, *([ranges.get(label, "")] if known else []))
@@ -172,6 +182,14 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
     """The public range of every column, where there is one."""
     lower, upper = (question["parameters"].get(name) for name in ("lower", "upper"))
     columns = question["columns"]
+    if isinstance(ranges := question["parameters"].get("ranges"), dict):  # of descriptions
+        levels = question["parameters"].get("levels") or {}
+        categories = {
+            name: ", ".join(x if isinstance(x, str) else short(x) for x in each)
+            for name, each in levels.items()
+            if len(each) <= _LEVELS
+        }
+        return categories | {name: f"{short(a)} to {short(b)}" for name, (a, b) in ranges.items()}
     if not (isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == len(columns)):
         return {}
     return {name: f"{short(a)} to {short(b)}" for name, a, b in zip(columns, lower, upper, strict=True)}
@@ -191,7 +209,7 @@ def show_check(record: dict[str, Any]) -> None:
 
 
 def show_report(report: PrivacyReport) -> None:
-    table = Table("release", "numbers", "sensitivity", "share of mu²", "noise", "mu")
+    table = grid("release", "numbers", "sensitivity", "share of mu²", "noise", "mu")
     for line in report.releases:
         cells = (
             f"{line.size}",
@@ -204,7 +222,7 @@ def show_report(report: PrivacyReport) -> None:
     out.print(table)
     dealt = any(site.helper_epsilon is not None for site in report.per_site)
     headings = ("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
-    table = Table(*headings, *(["epsilon against the dealer"] if dealt else []))
+    table = grid(*headings, *(["epsilon against the dealer"] if dealt else []))
     for site in report.per_site:
         others = (site.published_epsilon, *([site.helper_epsilon] if dealt else []))
         shown = ["" if value is None else f"{value:.4f}" for value in others]
@@ -223,10 +241,49 @@ def show_report(report: PrivacyReport) -> None:
 
 def show_coefficients(coefficients: CoefficientTable) -> None:
     """Estimates with both kinds of 95 % intervals: about the pooled data, and about the population."""
-    table = Table("coefficient", "estimate", "95 % pooled data", "95 % population", "")
+    table = grid("coefficient", "estimate", "95 % pooled data", "95 % population", "")
     for line in coefficients.lines():
         table.add_row(visible(line[0]), *line[1:])
     out.print(table)
+
+
+def show_fit(estimate: Mapping[str, Quantity]) -> None:
+    """What is known of how well a regression fits, where it was bought: single numbers, each with its error."""
+    found = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
+    if not found:
+        return
+    table = grid("fit", "estimate", "standard error")
+    for name, each in found.items():
+        std = None if each.std is None else float(np.ravel(each.std)[0])
+        table.add_row(name, short(float(np.ravel(each.value)[0])), short(std))
+    out.print(table)
+
+
+def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) -> None:
+    """A table of many columns. What is the same in all lines is said once, above it; what does not fit on the terminal
+    beside the rest follows in a table of its own, under the same numbers of lines."""
+    cells = [[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in line] for line in lines]
+    columns = dict(zip(headings, zip(*cells, strict=True), strict=True)) if cells else {}
+    alike = {heading: column[0] for heading, column in columns.items() if len(column) > 1 and len(set(column)) == 1}
+    if alike:
+        out.print("; ".join(f"{heading} {cell}" for heading, cell in alike.items()) + " in all lines")
+    rest = [heading for heading in headings if heading not in alike] or list(headings[:1])
+    widths = {heading: max(map(len, (*heading.split(), *columns.get(heading, ())))) for heading in rest}
+    parts, room = [rest[:1]], 0  # the first column names the line
+    for heading in rest[1:]:
+        if len(parts[-1]) > 1 and room < widths[heading] + 3:
+            parts.append(rest[:1])
+        if len(parts[-1]) == 1:
+            room = out.width - len(str(len(cells))) - widths[rest[0]] - 7
+        parts[-1] = [*parts[-1], heading]
+        room -= widths[heading] + 3
+    for part in parts:
+        numbers = ["#"] if len(parts) > 1 else []
+        table = Table(*(Column(each, overflow="fold") for each in (*numbers, *part)), box=SIMPLE_HEAD, pad_edge=False)
+        table.columns[len(numbers)].no_wrap = widths[part[0]] <= out.width // 2
+        for at in range(len(cells)):
+            table.add_row(*([str(at + 1)] if numbers else []), *(columns[heading][at] for heading in part))
+        out.print(table)
 
 
 def show_sheets(sheets: Iterable[Sheet]) -> None:
@@ -253,7 +310,7 @@ def show_ledger(record: dict[str, Any]) -> None:
     if cap is not None:
         at = "" if cap["delta"] == record["delta"] else f" at delta {cap['delta']:g}"
         title += f"; under the cap of {cap['epsilon']:g}{at} one more study may cost {record['left']:.4f}"
-    studies = Table("study", Column("when (UTC)", no_wrap=True), "who", "asked", "columns", "epsilon", title=title)
+    studies = grid("study", Column("when (UTC)", no_wrap=True), "who", "asked", "columns", "epsilon", title=title)
     for line in record["studies"]:
         asked = line["asked"]
         studies.add_row(
@@ -267,7 +324,7 @@ def show_ledger(record: dict[str, Any]) -> None:
     out.print(studies)
     doubted = ["guarantee"] if record["warning"] else []
     headings = ("study", "round", "statistic", "mu", "steps", *doubted)
-    table = Table("#", Column("recorded", no_wrap=True), *headings)
+    table = grid("#", Column("recorded", no_wrap=True), *headings)
     for entry in record["entries"]:
         spend = entry["spend"]
         table.add_row(

@@ -214,16 +214,16 @@ class Ledger:
         return cls(path, counter, account)
 
     @classmethod
-    def inspect(cls, path: Path, *, counter: Path | None = None) -> Self:
+    def inspect(cls, path: Path, *, counter: Path | None = None, copy: bool = False) -> Self:
         """Any ledger, verified, to read: its account stands in the file, and the counter is left as it is.
 
-        A copy that cannot be written, as auditors have them, is read from a copy of one's own; where its counter is not
-        with it, nobody can tell whether it is the newest, and the ledger is `unwitnessed`.
+        A `copy`, as auditors have them, and whatever cannot be written is read from a copy of one's own; where its
+        counter is not with it, nobody can tell whether it is the newest, and the ledger is `unwitnessed`.
         """
         with _refusing(path):
             if not path.is_file():
                 raise LedgerRefused(f"there is no ledger at {path}: check the path")
-            if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+            if not copy and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
                 return cls(path, counter or _beside(path, ".counter"), None)
             with tempfile.TemporaryDirectory(prefix="zerosum-ledger-") as folder:
                 own = Path(folder) / path.name

@@ -160,13 +160,13 @@ class Kept:
     about: Mapping[str, Any]
 
     @classmethod
-    def load(cls, id: str) -> Self:
-        """By its id, or by so much of it that there is one."""
+    def load(cls, id: str, *, damaged: bool = False) -> Self:
+        """By its id, or by so much of it that there is one; one that cannot be read only where `damaged` will do."""
         found = [path for path in _folders() if path.name.startswith(id)] if id else []
         if len(found) != 1:
             which = "no result" if not found else "several results"
             raise BadInput(f"there is {which} kept under {id!r}: 'zerosum results' lists them")
-        return cls._read(found[0])
+        return next(each for each in cls.all() if each.folder == found[0]) if damaged else cls._read(found[0])
 
     @classmethod
     def all(cls) -> list[Self]:
@@ -280,6 +280,34 @@ class Kept:
             arrays = {f"round_{r + 1}": release.value for r, release in _releases(journal)}
         Result.place(out, {"record.json": self.as_record()}, {"releases.npz": arrays})
         return False
+
+    def remove(self) -> None:
+        """Take the study out of the state folder, and the room it holds with it. Refused while it is being run.
+
+        Only what `Keeping` wrote is removed, what says that it is kept last: a removal that is cut short can be made
+        again. Ledgers stay as they are, and so does a checkpoint.
+        """
+        ledgers = [Path(path).absolute() for pair in self.about[_LEDGERS].values() for path in pair]
+        if any(path.is_relative_to(self.folder.absolute()) for path in ledgers):
+            raise Refused(f"a ledger lies in {self.folder}: nothing was removed")
+        try:
+            journal = Journal.open(self._journal)  # which only one process can
+        except Refused as error:
+            raise Refused(f"the study {self.id} is being run: nothing was removed") from error
+        except BadInput:
+            journal = None
+        try:
+            if (self.folder / "result").exists():
+                shutil.rmtree(self.folder / "result")
+            for name in ("room", NAME, "about.json"):
+                (self.folder / name).unlink(missing_ok=True)
+            with suppress(OSError):  # something else lies there
+                self.folder.rmdir()
+        except OSError as error:
+            raise BadInput(f"what is kept in {self.folder} could not be removed: {error.strerror}") from error
+        finally:
+            if journal is not None:
+                journal.close()
 
     def _finish(self, algorithm: Algorithm | None) -> None:
         """Compute the result from the releases, where all that the program asks for is there."""

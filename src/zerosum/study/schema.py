@@ -446,11 +446,12 @@ class Study(_Table):
     def _told_of_maps(self) -> dict[str, Any]:
         """What the files beside maps say of them, in BIDS's words where it has some."""
         prepared = {} if self.imaging is None else self.imaging.model_dump(exclude={"mask", "atlas"}, exclude_none=True)
+        files = self._made_of().files  # by the digests that plans and ledgers have
         return {
             "Study": self.name,
             "Algorithm": self.algorithm,
             "SpatialReference": None if self.imaging is None else self.imaging.space,
-            "Grid": None if self.space is None else {"Kind": self.space.kind, "SHA256": self.space.digest},
+            "Grid": None if self.space is None else {"Kind": self.space.kind, "SHA256": files[self.space.kind]},
             "Preprocessing": prepared,
             "Protected": self.unit.kind,
             "Epsilon": self.privacy.epsilon,
