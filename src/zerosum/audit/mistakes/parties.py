@@ -176,20 +176,20 @@ SITE = [
         (
             Edit(
                 "site.ledger:Ledger._advance",
-                "if _read_counter(self.counter) == head:",
-                "if _read_counter(self.counter) is not None:",
+                "if read_counter(self.counter) == head:",
+                "if read_counter(self.counter) is not None:",
             ),
         ),
     ),
     Fault(
         "not-on-disk",
         "the ledger does not wait for the disk",
-        (Edit("site.ledger:_connect", "synchronous=FULL", "synchronous=OFF"),),
+        (Edit("site.ledger_file:connect", "synchronous=FULL", "synchronous=OFF"),),
     ),
     Fault(
         "broken-chain",
         "a ledger's digests are not compared",
-        (Edit("site.ledger:Ledger._absorb", "or digest != _digest(previous, body)", ""),),
+        (Edit("site.ledger:Ledger._absorb", "or digest != chained(previous, body)", ""),),
     ),
     Fault(
         "rows-per-person",
