@@ -15,6 +15,7 @@ from zerosum.cli.app import Json, SiteOption, site_app
 from zerosum.errors import BadInput
 from zerosum.kernel.names import visible
 from zerosum.report.record import write_whole
+from zerosum.secagg.keys import Identity
 
 Identified = Annotated[str, typer.Argument(help="A site's identity: 64 digits in hex.")]
 
@@ -31,17 +32,24 @@ def site_rotate_key(
     from zerosum.site.identity import Rotation, rotate_identity
     from zerosum.study import SiteFile
 
-    loaded = SiteFile.load(site)
-    old, new = rotate_identity(loaded.folder / loaded.identity, lost=lost)
-    fresh, statement = new.public.hex(), None
-    if old is not None and lost:
-        Consents(loaded.state_folder).withdraw(old.public.hex())
-    elif old is not None:
-        statement = loaded.folder / f"rotation-{fresh[:8]}.json"
-        write_whole(statement, Rotation.of(loaded.name, old, new).to_json())
-    how = "is withdrawn here" if lost else "stays for studies that pin it"
-    before = "the one before" if old is None else old.public.hex()
-    AuditLog(loaded.audit_log).write("decided", f"a new key {fresh} takes the place of {before}, which {how}")
+    loaded, statements = SiteFile.load(site), list[Path]()
+
+    def before(old: Identity | None, new: Identity) -> None:
+        """What others are told, and what is withdrawn, before the new key is in place: killed in between, the same
+        command goes on with the same key."""
+        fresh = new.public.hex()
+        if old is not None and lost:
+            Consents(loaded.state_folder).withdraw(old.public.hex())
+        elif old is not None:
+            statements.append(loaded.folder / f"rotation-{fresh[:8]}.json")
+            statements[0].unlink(missing_ok=True)  # of a call that was killed
+            write_whole(statements[0], Rotation.of(loaded.name, old, new).to_json())
+        how = "is withdrawn here" if lost else "stays for studies that pin it"
+        whose = "the one before" if old is None else old.public.hex()
+        AuditLog(loaded.audit_log).write("decided", f"a new key {fresh} takes the place of {whose}, which {how}")
+
+    old, new = rotate_identity(loaded.folder / loaded.identity, lost=lost, before=before)
+    fresh, statement = new.public.hex(), next(iter(statements), None)
     if json_:
         record = {"identity": fresh, "former": None if old is None else old.public.hex()}
         terminal.print_json(record | {"statement": None if statement is None else str(statement)})
