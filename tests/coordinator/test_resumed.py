@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from small_studies import QUESTION, entries, make, make_sites
-from zerosum.arrays import Floats
 from zerosum.coordinator.conduct import Outcome, conduct
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.in_process import InProcess, Loses
 from zerosum.errors import Abandoned
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Contribute, Dismiss, Message, Secure
 from zerosum.protocol.progress import Progress
@@ -71,7 +71,7 @@ def begin(folder: Path, plan: Plan, sites: list[Site], at: str, lost: str = "") 
         conduct(plan, QUESTION.program(plan.adjacency), InProcess(sites, killed), journal=journal)
 
 
-def resume(folder: Path, sites: list[Site], loses: Loses) -> Outcome[dict[str, Floats]]:
+def resume(folder: Path, sites: list[Site], loses: Loses) -> Outcome[Mapping[str, Quantity]]:
     with Journal(folder / "journal") as journal:
         program = QUESTION.program(journal.plan.adjacency)
         return conduct(journal.plan, program, InProcess(sites, loses), journal=journal)
@@ -101,7 +101,7 @@ def test_a_study_goes_on_without_a_site_that_stays_away_bit_for_bit_as_if_it_was
     engine = InProcess(others, lambda site, message: site == "s2" and isinstance(message, Contribute))
     expected = conduct(plan, QUESTION.program(plan.adjacency), engine)
     for name, quantity in expected.result.items():
-        assert np.asarray(found.result[name]).tobytes() == np.asarray(quantity).tobytes()
+        assert found.result[name].value.tobytes() == quantity.value.tobytes()
 
 
 def test_more_sites_away_than_the_plan_tolerates_end_nothing_and_cost_nothing(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_only_a_missing_variable_is_called_a_missing_variable(tmp_path: Path, mo
     assert "no coordinator's state folder" in heard.said
     deployment = Deployment(tmp_path)
     begin(Settings(study=deployment.study(), out=tmp_path / "out"), tmp_path / "vitals")
-    monkeypatch.setattr(controller, "coordinate", lambda *arguments, **more: {}["north"])
+    monkeypatch.setattr(controller, "coordinate", lambda *arguments, **more: dict[str, str]()["north"])
     with pytest.raises(KeyError, match="north"):  # FLARE logs it, with where it came from
         heard.control_flow(None, None)
 

@@ -37,7 +37,7 @@ def gather(
     found: dict[str, Attendance] = {site.name: "absent" for site in plan.sites}
     told: dict[str, Attendance] = {}
     begun, frame = time.monotonic(), encode(Propose(plan, keep=True))
-    end = begun + seconds
+    end, enough = begun + seconds, begun + min(patience, seconds - every)
     while True:
         for name, reply in engine.exchange({name: frame for name, how in found.items() if how != "agreed"}):
             found[name] = _attendance(name, reply, resumed=spare > 0)
@@ -45,7 +45,7 @@ def gather(
             told = dict(found)
             on_change(told)
         missing = [name for name, how in found.items() if how != "agreed"]
-        if not missing or (len(missing) <= spare and time.monotonic() - begun >= patience):
+        if not missing or (len(missing) <= spare and time.monotonic() >= enough):
             return
         if time.monotonic() + every > end:
             names = ", ".join(f"{name!r} ({found[name]})" for name in missing)
