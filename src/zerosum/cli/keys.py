@@ -15,7 +15,6 @@ from zerosum.cli.app import Json, SiteOption, site_app
 from zerosum.errors import BadInput
 from zerosum.kernel.names import visible
 from zerosum.report.record import write_whole
-from zerosum.secagg.keys import Identity
 
 Identified = Annotated[str, typer.Argument(help="A site's identity: 64 digits in hex.")]
 
@@ -29,26 +28,25 @@ def site_rotate_key(
     """Replace the key this site signs with. The process that serves takes it up when it is started again."""
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.consents import Consents
-    from zerosum.site.identity import Rotation, rotate_identity
+    from zerosum.site.identity import rotate_identity
     from zerosum.study import SiteFile
 
     loaded, statements = SiteFile.load(site), list[Path]()
 
-    def before(old: Identity | None, new: Identity) -> None:
+    def before(old: str | None, new: str, statement: bytes) -> None:
         """What others are told, and what is withdrawn, before the new key is in place: killed in between, the same
         command goes on with the same key."""
-        fresh = new.public.hex()
         if old is not None and lost:
-            Consents(loaded.state_folder).withdraw(old.public.hex())
+            Consents(loaded.state_folder).withdraw(old)
         elif old is not None:
-            statements.append(loaded.folder / f"rotation-{fresh[:8]}.json")
+            statements.append(loaded.folder / f"rotation-{new[:8]}.json")
             statements[0].unlink(missing_ok=True)  # of a call that was killed
-            write_whole(statements[0], Rotation.of(loaded.name, old, new).to_json())
+            write_whole(statements[0], statement)
         how = "is withdrawn here" if lost else "stays for studies that pin it"
-        whose = "the one before" if old is None else old.public.hex()
-        AuditLog(loaded.audit_log).write("decided", f"a new key {fresh} takes the place of {whose}, which {how}")
+        log = AuditLog(loaded.audit_log)
+        log.write("decided", f"a new key {new} takes the place of {old or 'the one before'}, which {how}")
 
-    old, new = rotate_identity(loaded.folder / loaded.identity, lost=lost, before=before)
+    old, new = rotate_identity(loaded.folder / loaded.identity, lost=lost, name=loaded.name, before=before)
     fresh, statement = new.public.hex(), next(iter(statements), None)
     if json_:
         record = {"identity": fresh, "former": None if old is None else old.public.hex()}

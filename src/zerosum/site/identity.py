@@ -37,10 +37,11 @@ def former_identities(path: Path) -> list[Identity]:
 
 
 def rotate_identity(
-    path: Path, *, lost: bool = False, before: Callable[[Identity | None, Identity], object] = lambda old, new: None
+    path: Path, *, lost: bool = False, name: str = "", before: Callable[[str | None, str, bytes], object] | None = None
 ) -> tuple[Identity | None, Identity]:
     """A new key takes the file's place, and the old one is kept beside it, unless it is `lost`: gone, damaged, or known
-    to others. `before` hears of both when everything else is done.
+    to others. `before` hears of the two identities, and the statement that both sign of the site of this `name` (none
+    of a lost key), when everything else is done.
 
     Killed on the way, the file holds the old key, and the next call goes on with the new one that is kept beside it,
     so that what `before` has told of it holds; or it holds the new key, and nothing is left to do.
@@ -59,7 +60,9 @@ def rotate_identity(
         if old is not None and not lost:
             with suppress(FileExistsError):
                 os.link(path, path.with_name(f"{path.name}.former-{old.public.hex()[:8]}"))
-        before(old, new)
+        if before is not None:
+            statement = b"" if old is None or lost else Rotation.of(name, old, new).to_json()
+            before(None if old is None else old.public.hex(), new.public.hex(), statement)
         fresh.replace(path)
         _sync(path.parent)
     except OSError as error:
