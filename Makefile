@@ -38,7 +38,7 @@ test-torch: $(TORCH)/.ready
 
 # A server and four sites over NVIDIA FLARE, with mutual TLS on loopback.
 test-flare: $(FLARE)/.ready
-	$(FLARE)/bin/pytest tests/flare
+	$(FLARE)/bin/pytest -n 2 --dist loadfile tests/flare
 
 # Whole machines that go down, proxies, lines with delay and loss, strangers, large contributions: ten minutes.
 slow-flare: $(FLARE)/.ready

@@ -401,20 +401,20 @@ def test_a_changed_history_is_refused(path: Path, statement: str) -> None:
 
 @pytest.mark.parametrize("body", ["[]", '"text"', "7", "{}", "not json", '{"spend":{"mu":1}}'])
 def test_a_rehashed_row_that_makes_no_sense_is_refused(path: Path, body: str) -> None:
-    from zerosum.site.ledger import _digest
+    from zerosum.site.ledger_file import chained
 
     with Ledger.open(path, ACCOUNT) as ledger:
         last = ledger.record(spend(0), CAP)
-    tamper(path, "INSERT INTO chain VALUES (2, ?, ?)", body, _digest(last.digest, body))
+    tamper(path, "INSERT INTO chain VALUES (2, ?, ?)", body, chained(last.digest, body))
     refused(path, r"damaged \(row 2 cannot be read")
 
 
 def test_a_ledger_of_a_later_format_is_refused(path: Path) -> None:
-    from zerosum.site.ledger import _digest
+    from zerosum.site.ledger_file import chained
 
     body = json.dumps({"format": 2, "population": "cohort", "unit": "person", "adjacency": "replace-one"})
     grown(path, 0)
-    tamper(path, "UPDATE chain SET body = ?, digest = ?", body, _digest("0" * 64, body))
+    tamper(path, "UPDATE chain SET body = ?, digest = ?", body, chained("0" * 64, body))
     refused(path, "another version")
 
 

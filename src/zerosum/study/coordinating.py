@@ -46,6 +46,7 @@ class Settings(BaseModel):
     seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)  # for each reply
     wait: float = Field(default=86400.0, gt=0, allow_inf_nan=False)  # until everybody has agreed
     every: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # how long until a site that has not is asked again
+    patience: float = Field(default=60.0, gt=0, allow_inf_nan=False)  # for sites that are away, once it was under way
     ping: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # over FLARE: until a relay that is silent is lost
     frame_bytes: int = Field(default=FRAME_BYTES, gt=0)
 
@@ -95,6 +96,17 @@ def leave_out(folder: Path, names: Sequence[str]) -> Plan:
         return journal.plan
 
 
+def fewest(folder: Path) -> int:
+    """With how many sites the study of a folder can go on."""
+    journal = Journal.inspect(folder)
+    if journal is None:
+        raise BadInput(f"there is nothing to resume in {folder}: the study did not begin")
+    with journal:
+        if not journal.rounds:
+            raise Refused("nothing was asked yet: a study begins with everybody, or leaves sites out by its plan")
+        return len(journal.plan.sites) - journal.plan.coalition.dropouts
+
+
 def _journal(folder: Path) -> Journal:
     journal = Journal.open(folder)
     if journal is None:
@@ -129,7 +141,9 @@ def coordinate(
                 counted, over = Counted(engine, status.traffic), journal.finished
                 try:
                     if not over:
-                        gather(plan, counted, attended, seconds=settings.wait, every=settings.every)
+                        spare = plan.coalition.dropouts if journal.rounds else 0
+                        times = {"seconds": settings.wait, "every": settings.every, "patience": settings.patience}
+                        gather(plan, counted, attended, spare=spare, **times)
                     result = execute(plan, algorithm, counted, progressed, journal)
                 except ZerosumError:
                     if not journal.rounds:  # else it may be resumed under the keys that sites have

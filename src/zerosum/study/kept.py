@@ -365,6 +365,7 @@ def _bytes(plan: Plan) -> Iterator[int]:
     for release in plan.releases:
         yield release.steps * (1024 + 8 * release.size * (units if release.kind == "publication" else 1))
     yield (plan.attempts + 1) * (1024 + 8 * max(release.size for release in plan.releases))
+    yield len(plan.sites) * (256 + 32 * (plan.rounds + plan.attempts))  # public keys of the secure sum
 
 
 def room_of(plan: Plan) -> int:
