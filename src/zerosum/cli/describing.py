@@ -18,6 +18,7 @@ from zerosum.errors import BadParameter
 from zerosum.protocol.progress import Progress
 from zerosum.report.record import privacy_report, try_target
 from zerosum.report.sheets import records_of, sheets_of
+from zerosum.report.signature import coordinator_key
 
 if TYPE_CHECKING:
     from zerosum.study import Study
@@ -82,6 +83,7 @@ def describe(
         return
     if out is not None:
         try_target(out, room_of(planned))
+        coordinator_key(planned)  # that the report will be signed with
     with terminal.interruptible() as over:
         with terminal.observed() as observer:
             result = study.run(observer)
@@ -89,7 +91,7 @@ def describe(
             if out is not None:
                 observer(Progress("writing", 0, 1))
                 with terminal.kept_anyway(result.kept):
-                    result.write(out)
+                    study.write(result, out)
                 observer(Progress("writing", 1, 1))
         if json_:
             folder = {} if out is None else {"folder": str(out)}
