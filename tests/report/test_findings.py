@@ -51,7 +51,12 @@ def test_there_is_a_study_of_every_algorithm() -> None:
     assert set(STUDIES) == set(DRAWN) == set(ALGORITHMS) - NEVER
 
 
-@pytest.mark.parametrize("name", STUDIES)
+LONG = {"ica", "feature-classifier", "neural-classifier", "topics"}  # what they show is tested below, too
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in STUDIES]
+)
 def test_a_report_of_every_algorithm(name: str, tmp_path: Path) -> None:
     result, space = STUDIES[name]()
     blocks = findings(result.estimate, result.plan.question, space)
@@ -126,6 +131,26 @@ def test_calibration_leaves_out_what_is_noise() -> None:
     assert "those it was fitted to" in said.sentences[0]
     apart = findings(estimate, Question(parameters={"hold_out": 0.1}))
     assert "not fitted to" in next(block for block in apart if isinstance(block, Text)).sentences[0]
+
+
+def test_topics_are_shown_by_their_words() -> None:
+    words, topics = Axis("column", tuple(f"w{at}" for at in range(30))), Axis.numbered("topic", 2)
+    found = np.zeros((2, 30))
+    found[0, 3], found[1, 7] = 0.5, 0.4
+    estimate = {"topics": Quantity(found, "share", (topics, words)), "weights": Quantity(np.array([0.7, 0.3]))}
+    drawn = [block for block in findings(estimate, Question()) if isinstance(block, Bars)]
+    assert [each.title for each in drawn] == ["Topic 1: 70 % of all words", "Topic 2: 30 % of all words"]
+    assert [each.labels[0] for each in drawn] == ["w3", "w7"]
+    assert all(len(each.labels) == 8 for each in drawn)
+
+
+def test_maps_are_cut_where_there_is_a_brain_and_listed_where_there_is_none(voxels: Masker) -> None:
+    axis = Axis.numbered("component", 14), Axis("column", voxels.columns)
+    estimate = {"maps": Quantity(np.random.default_rng(0).normal(size=(14, len(voxels.columns))), "map", axis)}
+    assert sum(isinstance(block, Slices) for block in findings(estimate, Question(), voxels)) == 12
+    listed = [block for block in findings(estimate, Question()) if isinstance(block, Bars)]
+    assert len(listed) == 12
+    assert listed[0].title == "Component 1"
 
 
 def test_cuts_go_through_the_strongest_place(voxels: Masker) -> None:

@@ -199,5 +199,5 @@ def test_from_the_command_line(tmp_path: Path) -> None:
         done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["maps"] == [*MAPS, *TOLD]
-    names = [*MAPS, *TOLD, "estimate.npz", "plan.json", "result.json"]
+    names = [*MAPS, *TOLD, "estimate.npz", "plan.json", "report.html", "report.json", "result.json"]
     assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == sorted(names)

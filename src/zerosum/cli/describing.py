@@ -18,7 +18,6 @@ from zerosum.errors import BadParameter
 from zerosum.protocol.progress import Progress
 from zerosum.report.record import privacy_report, try_target
 from zerosum.report.sheets import records_of, sheets_of
-from zerosum.report.signature import coordinator_key
 
 if TYPE_CHECKING:
     from zerosum.study import Study
@@ -83,7 +82,6 @@ def describe(
         return
     if out is not None:
         try_target(out, room_of(planned))
-        coordinator_key(planned)  # that the report will be signed with
     with terminal.interruptible() as over:
         with terminal.observed() as observer:
             result = study.run(observer)

@@ -16,7 +16,7 @@ from zerosum.cli.app import Json, SiteOption, app, coordinator_app, site_app
 from zerosum.errors import BadInput, BadStudy, CheckFailed
 from zerosum.kernel.names import check_identity, visible
 from zerosum.report.record import check_target, read_plan, write_whole
-from zerosum.site.policy import Policy, state_folder
+from zerosum.site.policy import Policy
 
 Report = Annotated[Path, typer.Argument(help="report.html, report.json, or the folder of both.")]
 
@@ -71,10 +71,10 @@ def verify(
 
 def _own_key() -> str | None:
     """The identity of this user as a coordinator, if there is one; none is made here."""
-    from zerosum.report.signature import coordinator_key
+    from zerosum.report.signature import coordinator_key, key_place
 
     try:
-        return coordinator_key().public.hex() if (state_folder() / "coordinator.key").exists() else None
+        return coordinator_key().public.hex() if key_place().exists() else None
     except BadInput:
         return None
 

@@ -18,7 +18,6 @@ from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed
 from zerosum.protocol.progress import Progress
 from zerosum.report.compose import PAGE
 from zerosum.report.record import finite, privacy_report, read_plan, try_target, versions, write_whole
-from zerosum.report.signature import coordinator_key
 
 
 @app.command()
@@ -164,7 +163,6 @@ def run(
         raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")
     planned = approved or loaded.plan()
     try_target(out, room_of(planned))
-    coordinator_key(planned)  # that the report will be signed with
     with terminal.interruptible() as over:
         with terminal.observed() as observer:
             result = loaded.run(observer, approved, checkpoint)

@@ -70,10 +70,20 @@ def kind_of(path: Path) -> str:
     return kind
 
 
+def key_place() -> Path:
+    return state_folder() / "coordinator.key"
+
+
+def check_coordinator(plan: Plan) -> None:
+    """Refuse, before anything is spent, a key that could not sign this plan's report; none is made yet."""
+    if key_place().exists() or plan.coordinator is not None:
+        coordinator_key(plan)
+
+
 def coordinator_key(plan: Plan | None = None) -> Identity:
     """The key with which whoever asks signs reports, made once and kept in the user's state folder. Refused where the
     plan pins another one."""
-    identity = keep_identity(state_folder() / "coordinator.key")
+    identity = keep_identity(key_place())
     if plan is not None and plan.coordinator not in (None, identity.public.hex()):
         raise Refused(
             "the plan pins the key of another coordinator than the one in this user's state folder: its reports could "

@@ -35,7 +35,7 @@ from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.compose import write_report
 from zerosum.report.maps import draw_maps, write_maps, write_sidecars
 from zerosum.report.record import Result, read_estimate
-from zerosum.report.signature import coordinator_key
+from zerosum.report.signature import check_coordinator
 from zerosum.secagg.keys import Identity
 from zerosum.site.costs import check_budget, refusals
 from zerosum.site.site import Site
@@ -412,8 +412,7 @@ class Study(_Table):
         a study that was killed goes on where it was, and one that is over gives its result again for nothing.
         """
         fresh = self.plan()
-        if (plan or fresh).coordinator is not None:
-            coordinator_key(plan or fresh)  # refuses another's
+        check_coordinator(plan or fresh)
         if plan is not None and plan.public_digest != fresh.public_digest:
             raise Refused(
                 f"the plan is of another study: its public digest is {plan.public_digest[:16]}, that of this study "
