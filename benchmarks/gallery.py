@@ -2,8 +2,9 @@
 
     PYTHONPATH=benchmarks python benchmarks/gallery.py --out docs/pictures
 
-Needs a Chromium on the path (Debian: `apt-get install chromium`). Every study is run, its report written, opened in a browser
-of so many points across, in the light or the dark scheme, and photographed; the pictures are small enough for a page.
+Needs a Chromium on the path (Debian: `apt-get install chromium`). Every study is run, its report written, opened in a
+browser of so many points across, in the light or the dark scheme, and photographed. Of all but one algorithm only the
+result is shown; the rest of the page looks alike.
 """
 
 from __future__ import annotations
@@ -15,24 +16,28 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from PIL import Image
+from PIL import Image, ImageChops
 
 from gallery_studies import STUDIES
 from zerosum.report.compose import write_report
 
 WIDE, NARROW = 1280, 390
 MOST = 80_000  # bytes of a picture
-#: What is photographed of each: width, height, scheme, where in the page.
-VIEWS = {
-    "wide-light": (WIDE, 1100, "light", "result"),
-    "narrow-dark": (NARROW, 1100, "dark", "result"),
+#: What is photographed: width, height at most, scheme.
+RESULT = {
+    "wide-light": (WIDE, 1900, "light"),
+    "wide-dark": (WIDE, 1900, "dark"),
+    "narrow-light": (NARROW, 2200, "light"),
+    "narrow-dark": (NARROW, 2200, "dark"),
 }
-WHOLE = {
-    "page-wide-light": (WIDE, 2900, "light", ""),
-    "page-wide-dark": (WIDE, 2900, "dark", ""),
-    "page-narrow-light": (NARROW, 3600, "light", ""),
-    "page-narrow-dark": (NARROW, 3600, "dark", ""),
+PAGE = {
+    "page-wide-light": (WIDE, 4000, "light"),
+    "page-wide-dark": (WIDE, 4000, "dark"),
+    "page-narrow-light": (NARROW, 5200, "light"),
+    "page-narrow-dark": (NARROW, 5200, "dark"),
 }
+KEPT = ("wide-light", "narrow-dark")  # in the gallery; with --all, every one
+_ONLY = "<style>nav,footer,main>:not(#result){display:none}h2{border:0!important;margin-top:0!important}</style></head>"
 
 
 def browser() -> str:
@@ -42,22 +47,34 @@ def browser() -> str:
     raise SystemExit("there is no Chromium on the path: apt-get install chromium")
 
 
-def photograph(page: Path, size: tuple[int, int], scheme: str, place: str, scratch: Path) -> Image.Image:
-    """The page as a browser of this size shows it, from a place in it on."""
+def photograph(page: Path, size: tuple[int, int], scheme: str, scratch: Path) -> Image.Image:
+    """The page as a browser of this size shows it, without what is empty below it."""
     picture = scratch / "shot.png"
     dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
     command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
     where = [f"--user-data-dir={scratch / 'profile'}", f"--window-size={size[0]},{size[1]}", f"--screenshot={picture}"]
-    address = page.absolute().as_uri() + (f"#{place}" if place else "")
+    address = page.absolute().as_uri()
     subprocess.run([*command, *dark, *where, address], check=True, capture_output=True, timeout=120)
-    return Image.open(picture).convert("RGB")
+    whole = Image.open(picture).convert("RGB")
+    empty = Image.new("RGB", whole.size, whole.getpixel((whole.width - 1, whole.height - 1)))  # type: ignore[arg-type]
+    box = ImageChops.difference(whole, empty).getbbox()
+    bottom = whole.height if box is None else min(whole.height, box[3] + 20)
+    return whole.crop((0, 0, whole.width, bottom))
+
+
+def result_only(page: Path) -> Path:
+    """A copy of a page for the photograph: what is not the result is hidden."""
+    copy = page.with_name("shown.html")
+    copy.write_text(page.read_text(encoding="utf-8").replace("</head>", _ONLY, 1), encoding="utf-8")
+    return copy
 
 
 def save(picture: Image.Image, path: Path) -> None:
-    """As small as it must be."""
-    for quality in (85, 70, 55, 40, 25, 10):
+    """At half the size where it would be too large."""
+    for scale, quality in ((1.0, 70), (1.0, 45), (0.6, 60), (0.5, 40)):
         buffer = io.BytesIO()
-        picture.save(buffer, "WEBP", quality=quality, method=6)
+        size = round(picture.width * scale), round(picture.height * scale)
+        picture.resize(size, Image.Resampling.LANCZOS).save(buffer, "WEBP", quality=quality, method=4)
         if buffer.tell() <= MOST:
             break
     path.write_bytes(buffer.getvalue())
@@ -67,6 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
     parser.add_argument("--only", nargs="*", choices=sorted(STUDIES), help="these algorithms only")
+    parser.add_argument("--all", action="store_true", help="both schemes at both widths, to look at")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder:
@@ -74,11 +92,11 @@ def main() -> None:
             result, space = STUDIES[name]()
             result.write(Path(folder) / name)
             page = write_report(Path(folder) / name, space)
-            views = VIEWS | (WHOLE if name == "mean" else {})
-            for view, (width, height, scheme, place) in views.items():
-                shot = photograph(page, (width, height), scheme, place, Path(folder))
+            views = {view: (page, each) for view, each in PAGE.items() if name == "mean"}
+            views |= {v: (result_only(page), each) for v, each in RESULT.items() if v in KEPT or given.all}
+            for view, (shown, (width, height, scheme)) in views.items():
                 path = given.out / f"{name}-{view}.webp"
-                save(shot, path)
+                save(photograph(shown, (width, height), scheme, Path(folder)), path)
                 print(f"{path}: {path.stat().st_size} bytes", flush=True)
 
 

@@ -68,19 +68,17 @@ def test_where_nobody_pins_the_key_only_integrity_is_checked(tmp_path: Path, mon
 def test_a_study_file_and_policies_pin_the_coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     identity = as_json(zerosum("coordinator", "init", "--json", cwd=tmp_path))["identity"]
     pinned = f'coordinator = "{identity}"\n'
-    policy = f'policy = {{ population = "p{{}}", {pinned.strip()} }}\n'
     (tmp_path / "policy.toml").write_text(f'population = "p"\n{pinned}')
     study = write_study(tmp_path, pinned + STUDY)
     for at in range(3):
-        study.write_text(study.read_text().replace(f'data = "{at}.csv"\n', f'data = "{at}.csv"\n' + policy.format(at)))
+        data, policy = f'data = "{at}.csv"\n', f'policy = {{ population = "p{at}", {pinned.strip()} }}\n'
+        study.write_text(study.read_text().replace(data, data + policy))
     zerosum("plan", "study.toml", "--out", "plan.json", cwd=tmp_path)
     assert json.loads((tmp_path / "plan.json").read_bytes())["coordinator"] == identity
     assert zerosum("run", "study.toml", "--plan", "plan.json", "--out", "result", cwd=tmp_path).returncode == 0
     more = ("--plan", "plan.json", "--policy", "policy.toml")
-    assert as_json(zerosum("verify", "result", *more, "--json", cwd=tmp_path))["pinned_by"] == [
-        "the plan",
-        "the policy",
-    ]
+    found = as_json(zerosum("verify", "result", *more, "--json", cwd=tmp_path))
+    assert found["pinned_by"] == ["the plan", "the policy"]
     assert "the plan and the policy names" in zerosum("verify", "result", *more, cwd=tmp_path).stdout
     # another user cannot run it, and spends nothing; a plan that pins nobody is refused by these sites
     monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "elsewhere"))
