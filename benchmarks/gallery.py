@@ -56,7 +56,7 @@ def photograph(page: Path, size: tuple[int, int], scheme: str, scratch: Path) ->
     address = page.absolute().as_uri()
     subprocess.run([*command, *dark, *where, address], check=True, capture_output=True, timeout=120)
     whole = Image.open(picture).convert("RGB")
-    empty = Image.new("RGB", whole.size, whole.getpixel((whole.width - 1, whole.height - 1)))  # type: ignore[arg-type]
+    empty = Image.new("RGB", whole.size, whole.getpixel((whole.width - 1, whole.height - 1)))
     box = ImageChops.difference(whole, empty).getbbox()
     bottom = whole.height if box is None else min(whole.height, box[3] + 20)
     return whole.crop((0, 0, whole.width, bottom))

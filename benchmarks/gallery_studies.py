@@ -24,10 +24,10 @@ SITES = ("Northgate", "St. Anne", "Lakeside", "University")
 LOWER, UPPER = np.array([RANGES[column] for column in COLUMNS]).T
 
 
-def _run(algorithm: Any, sites: Mapping[str, Any], epsilon: float = 1.0, **terms: Any) -> Result:
+def _run(name: str, algorithm: Any, sites: Mapping[str, Any], epsilon: float = 1.0, **terms: Any) -> Result:
     with TemporaryDirectory() as folder:
-        policies = {name: Policy.throwaway(name, Path(folder) / f"{at}.sqlite") for at, name in enumerate(sites)}
-        return run(algorithm, sites, epsilon=epsilon, delta=1e-5, unit="person", policies=policies, **terms)
+        policies = {site: Policy.throwaway(site, Path(folder) / f"{at}.sqlite") for at, site in enumerate(sites)}
+        return run(algorithm, sites, epsilon=epsilon, delta=1e-5, unit="person", policies=policies, name=name, **terms)
 
 
 def _split(rows: Any) -> dict[str, Any]:
@@ -41,18 +41,25 @@ def _ranged(**more: Any) -> dict[str, Any]:
 
 
 def mean() -> Drawn:
-    return _run(algorithms.Mean(**_ranged()), hospitals(seed=7), measured_in=MEASURES), None
+    return _run(
+        "Five measurements in four hospitals", algorithms.Mean(**_ranged()), hospitals(seed=7), measured_in=MEASURES
+    ), None
 
 
 def histogram() -> Drawn:
     ages = {name: rows[:, :1] for name, rows in hospitals(seed=7).items()}
     edges = np.arange(20.0, 101.0, 10.0)
-    return _run(algorithms.Histogram(columns=("age",), edges=edges), ages, measured_in={"age": "years"}), None
+    return _run(
+        "How old are our patients?",
+        algorithms.Histogram(columns=("age",), edges=edges),
+        ages,
+        measured_in={"age": "years"},
+    ), None
 
 
 def covariance() -> Drawn:
     data = hospitals(seed=7, sizes=(200, 400, 900, 1500))
-    return _run(algorithms.Covariance(**_ranged()), data, measured_in=MEASURES), None
+    return _run("Which measurements go together?", algorithms.Covariance(**_ranged()), data, measured_in=MEASURES), None
 
 
 def describe() -> Drawn:
@@ -66,7 +73,7 @@ def describe() -> Drawn:
         by="sex",
     )
     measured = {name: MEASURES[name] for name in ("age", "systolic", "bmi")}
-    return _run(chosen, _split(rng.permutation(table)), 2.0, measured_in=measured), None
+    return _run("Patients by sex", chosen, _split(rng.permutation(table)), 2.0, measured_in=measured), None
 
 
 def quantiles() -> Drawn:
@@ -74,7 +81,7 @@ def quantiles() -> Drawn:
     chosen = algorithms.Quantiles(
         columns=("age", "glucose"), ranges={"age": RANGES["age"], "glucose": RANGES["glucose"]}
     )
-    return _run(chosen, data, measured_in={"age": "years", "glucose": "mg/dL"}), None
+    return _run("Age and glucose", chosen, data, measured_in={"age": "years", "glucose": "mg/dL"}), None
 
 
 def survival() -> Drawn:
@@ -85,7 +92,7 @@ def survival() -> Drawn:
     chosen = algorithms.Survival(
         columns=("months", "died", "treatment"), edges=np.arange(0.0, 61.0, 6.0), groups=(0.0, 1.0)
     )
-    return _run(chosen, _split(rows), 2.0), None
+    return _run("Survival after treatment", chosen, _split(rows), 2.0), None
 
 
 def linear() -> Drawn:
@@ -99,7 +106,9 @@ def linear() -> Drawn:
         evaluate_share=0.1,
         measured_in={"age": "year", "bmi": "kg/m²", "glucose": "mg/dL", "systolic": "mmHg"},
     )
-    return _run(chosen, _split(rng.permutation(np.column_stack([x, np.clip(y, 80, 220)]))), 2.0), None
+    return _run(
+        "What explains blood pressure?", chosen, _split(rng.permutation(np.column_stack([x, np.clip(y, 80, 220)]))), 2.0
+    ), None
 
 
 def logistic() -> Drawn:
@@ -113,7 +122,7 @@ def logistic() -> Drawn:
         upper=np.array([100.0, 60.0, 400.0, 1.0]),
         evaluate_share=0.15,
     )
-    return _run(chosen, _split(rng.permutation(rows)), 3.0), None
+    return _run("Who has diabetes?", chosen, _split(rng.permutation(rows)), 3.0), None
 
 
 def poisson() -> Drawn:
@@ -123,7 +132,9 @@ def poisson() -> Drawn:
     chosen = algorithms.PoissonRegression(
         columns=("age", "bmi", "visits"), lower=np.array([18.0, 12.0, 0.0]), upper=np.array([100.0, 60.0, 20.0])
     )
-    return _run(chosen, _split(rng.permutation(np.column_stack([x, visits]).astype(float))), 3.0), None
+    return _run(
+        "How often do patients come?", chosen, _split(rng.permutation(np.column_stack([x, visits]).astype(float))), 3.0
+    ), None
 
 
 def pca() -> Drawn:
@@ -132,7 +143,7 @@ def pca() -> Drawn:
     rows = rng.normal(size=(5000, 12)) * (3.0 * 0.62 ** np.arange(12)) @ axes.T
     names = tuple(f"test {at + 1}" for at in range(12))
     chosen = algorithms.PCA(columns=names, n_components=4, clip=10.0)
-    return _run(chosen, _split(rows), 2.0), None
+    return _run("Twelve tests of memory", chosen, _split(rows), 2.0), None
 
 
 def ica() -> Drawn:
@@ -146,7 +157,7 @@ def ica() -> Drawn:
         people.append(waves @ truth + 0.3 * rng.normal(size=(30, truth.shape[1])))
     chosen = algorithms.ICA(columns=space.columns, n_components=len(truth), basis=cosines(space, 4))
     sites = {name: Units.from_list(people[at * 60 : (at + 1) * 60]) for at, name in enumerate(SITES)}
-    return _run(chosen, sites, 4.0), space
+    return _run("Networks of the resting brain", chosen, sites, 4.0), space
 
 
 def _brain() -> tuple[Masker, Floats]:
@@ -163,12 +174,17 @@ def _brain() -> tuple[Masker, Floats]:
 
 
 def k_means() -> Drawn:
-    return _run(algorithms.KMeans(columns=("bmi", "glucose"), **_two(), n_clusters=3), _clouds(), 2.0), None
+    return _run(
+        "Three kinds of metabolism",
+        algorithms.KMeans(columns=("bmi", "glucose"), **_two(), n_clusters=3),
+        _clouds(),
+        2.0,
+    ), None
 
 
 def mixture() -> Drawn:
     chosen = algorithms.Mixture(columns=("bmi", "glucose"), **_two(), n_components=3, scaling="ranges")
-    return _run(chosen, _clouds(), 3.0), None
+    return _run("A mixture of metabolisms", chosen, _clouds(), 3.0), None
 
 
 def _two() -> dict[str, Floats]:
@@ -199,7 +215,7 @@ def topics() -> Drawn:
     mixed = rng.dirichlet(np.full(4, 0.3), 12000) @ truth
     notes = np.stack([rng.multinomial(40, each) for each in mixed]).astype(float)
     chosen = algorithms.Topics(columns=_WORDS, n_components=4, n_words=32)
-    return _run(chosen, _split(notes), 4.0), None
+    return _run("What doctors write about", chosen, _split(notes), 4.0), None
 
 
 def _shapes(people: int) -> Floats:
@@ -221,7 +237,7 @@ def feature_classifier() -> Drawn:
         directions=24,
         evaluate_share=0.2,
     )
-    return _run(chosen, _split(_shapes(4000)), 3.0), None
+    return _run("Rhythms of the heart", chosen, _split(_shapes(4000)), 3.0), None
 
 
 def neural_classifier() -> Drawn:
@@ -233,7 +249,7 @@ def neural_classifier() -> Drawn:
         steps=25,
         evaluate_share=0.2,
     )
-    return _run(chosen, _split(_shapes(4000)), 3.0), None
+    return _run("Rhythms of the heart, by a network", chosen, _split(_shapes(4000)), 3.0), None
 
 
 def data_collaboration() -> Drawn:
@@ -242,7 +258,7 @@ def data_collaboration() -> Drawn:
         classes=(0, 1, 2),
         features={"kind": "random", "lower": [-3.0] * 8, "upper": [3.0] * 8, "waves": 60},
     )
-    return _run(chosen, _split(_shapes(3000)), 8.0), None
+    return _run("Rhythms of the heart, from published records", chosen, _split(_shapes(3000)), 8.0), None
 
 
 STUDIES: dict[str, Callable[[], Drawn]] = {

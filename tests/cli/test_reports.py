@@ -123,6 +123,5 @@ def test_a_site_has_a_copy_of_its_own(tmp_path: Path) -> None:
     again = ("site", "report", "own", "--site", "north/site.toml", "--out", "third", "--json")
     assert_refused(zerosum(*again, cwd=tmp_path), "a site's copy already")
     flip(tmp_path / "result" / "report.json", 2000)
-    given = (*given[:-1], "third", "--json")
-    assert_refused(zerosum(*given, cwd=tmp_path), "changed since it was signed", code=4)
+    assert_refused(zerosum(*given[:-1], "third", "--json", cwd=tmp_path), "changed since it was signed", code=4)
     assert not (tmp_path / "third").exists()

@@ -20,6 +20,7 @@ from zerosum.report.compose import at_site, compose, opened, write_report
 from zerosum.report.document import Document, Table
 from zerosum.report.record import Result, privacy_report
 from zerosum.report.signature import check, coordinator_key
+from zerosum.report.verify import verify
 from zerosum.report.words import best_guess, promise
 from zerosum.secagg.keys import Identity
 from zerosum.site.policy import Policy
@@ -96,6 +97,8 @@ def test_a_report_says_everything_and_is_one_file(tmp_path: Path) -> None:
     assert document.participants == (("s0", "s1", "s2", "s3"),)
     with pytest.raises(BadInput, match="exists already"):
         write_report(tmp_path / "result")
+    (tmp_path / "result" / "report.html").unlink()  # killed between the two
+    verify(write_report(tmp_path / "result"))
 
 
 def test_what_a_report_promises_is_what_the_plan_does(tmp_path: Path) -> None:
@@ -202,6 +205,7 @@ def test_only_a_sites_own_copy_says_what_is_left_there(tmp_path: Path) -> None:
     }
     own = at_site(document, "s1", "key", ledger)
     assert "what one more study may cost" in words(own)
+    assert 'epsilon 8.9"' in words(own)
     assert own.coordinator == "key"
     assert document.coordinator in words(own)
 

@@ -104,7 +104,7 @@ NUMBERS = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
 @given(values=st.lists(NUMBERS, max_size=6), upright=st.booleans())
 def test_any_numbers_can_be_drawn(values: list[Any], upright: bool) -> None:
     labels = tuple(str(at) for at in range(len(values)))
-    drawn = draw(Bars("t", "about", labels, tuple(values), tuple(values), tuple(values), upright=upright), "p")
+    drawn: str = draw(Bars("t", "about", labels, tuple(values), tuple(values), tuple(values), upright=upright), "p")
     places = tuple(float(at) for at in range(len(values)))
     drawn += draw(Curves("t", "about", "x", "y", (Series("a", places, tuple(values)),)), "q")
     assert "nan" not in drawn

@@ -120,7 +120,7 @@ def test_a_report_that_promises_more_than_its_plan_is_found(folder: Path) -> Non
 
 def test_the_copy_of_a_site_is_the_sites(folder: Path) -> None:
     result, site = Result.read(folder), Identity()
-    ledger = {"epsilon": 1.0, "delta": 1e-5, "cap": None, "left": None, "studies": []}
+    ledger: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "cap": None, "left": None, "studies": []}
     copy = at_site(compose(result, {}, "x"), "s1", site.public.hex(), ledger)
     page, text = sealed(copy, site)
     own = folder.parent / "own"

@@ -93,7 +93,7 @@ def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
     found = result.estimate["components"]
     assert found.shape == (2, len(study.space.columns))
     assert abs(found[0] @ expected) / np.linalg.norm(expected) > 0.95
-    written = study.write_maps(result, tmp_path / "out")
+    written = study.write(result, tmp_path / "out")
     assert [path.name for path in written] == [*MAPS, *TOLD]
     told = json.loads((tmp_path / "out" / "components.json").read_text())
     assert (told["Algorithm"], told["Epsilon"]) == ("pca", study.privacy.epsilon)

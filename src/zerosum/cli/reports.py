@@ -35,7 +35,8 @@ def verify(
     if key is not None:
         check_identity("--key", key)
     found = module.verify(report)
-    pinned, silent = [], []
+    pinned: list[str] = []
+    silent: list[str] = []
     if key is not None:
         module.check_key(found, key)
         pinned.append("--key")

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from zerosum.data.masker import Masker
-from zerosum.errors import BadParameter
+from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.plan import Plan
 from zerosum.report.document import Bars, Block, Curves, Document, Section, Series, Table, Text, all_known, known
 from zerosum.report.findings import findings
 from zerosum.report.page import render
-from zerosum.report.record import PrivacyReport, Result, write_whole
+from zerosum.report.record import PrivacyReport, Result, rounded_up, write_whole
 from zerosum.report.scales import percent, shown
 from zerosum.report.signature import coordinator_key, sign
 from zerosum.report.words import name_of, promise, question, short, summary
@@ -32,20 +32,27 @@ PAGE, TEXT = "report.html", "report.json"
 _RESULT = ("result.json", "estimate.npz", "plan.json")
 FILES = (*_RESULT, PAGE, TEXT)
 _TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)  # the budgets that a reader is shown
+_FEW = (0.5, 1.0, 2.0)  # of sub-sampled phases, whose accounting takes seconds
 _Z95 = 1.959963984540054
 _RELEASES = 14  # bars; of more, those of one statistic are put together
 _SHOWN = 4  # columns of what other budgets would give
 
 
-def write_report(folder: Path, space: Masker | None = None) -> Path:
+def write_report(
+    folder: Path, space: Masker | None = None, result: Result | None = None, key: Identity | None = None
+) -> Path:
     """Write report.html and report.json beside a result that was written to this folder, and return the page's place.
 
-    They are signed with the key of whoever asked (`coordinator_key`), and name the digests of the result's files.
+    They are signed with the key of whoever asked (`coordinator_key`, unless another is given), and name the digests of
+    the result's files. A JSON without its page, of a process that was killed in between, is written again.
     """
-    result = Result.read(folder)
-    identity = coordinator_key(result.plan)
+    if (folder / PAGE).exists():
+        raise BadInput(f"{folder / PAGE} exists already; choose another place")
+    result = result or Result.read(folder)
+    identity = key or coordinator_key(result.plan)
     files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in _RESULT}
     page, text = sealed(compose(result, files, identity.public.hex(), space), identity)
+    (folder / TEXT).unlink(missing_ok=True)
     write_whole(folder / TEXT, text)
     write_whole(folder / PAGE, page)
     return folder / PAGE
@@ -109,10 +116,10 @@ def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any
     """A site's own copy: what its ledger has spent and what its cap leaves, for its steward only."""
     cap, spent = statement["cap"], float(statement["epsilon"])
     mine = next((each for each in statement["studies"] if each["study"] == document.study), None)
-    cost = "nothing" if mine is None else f"epsilon {shown(float(mine['epsilon']), 5)}"
+    cost = "nothing" if mine is None else f"epsilon {rounded_up(float(mine['epsilon']))}"
     rows = [
         ("charged for this study", cost),
-        ("spent in all studies so far", f"epsilon {shown(spent, 5)} at delta {statement['delta']:g}"),
+        ("spent in all studies so far", f"epsilon {rounded_up(spent)} at delta {statement['delta']:g}"),
     ]
     from_here = f"From the ledger of {site}, for its own steward: it speaks of other studies, too."
     rest = f"The rest is as the coordinator wrote it and signed it with the key {document.coordinator}."
@@ -120,7 +127,7 @@ def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any
     if cap is not None:
         rows += [
             ("the cap", f"epsilon {shown(float(cap['epsilon']), 5)} at delta {cap['delta']:g}"),
-            ("what one more study may cost", f"epsilon {shown(float(statement['left']), 5)}"),
+            ("what one more study may cost", f"epsilon {math.floor(1e4 * float(statement['left'])) / 1e4:g}"),
         ]
         left = max(float(cap["epsilon"]) - spent, 0.0)
         about = "Spent against the cap, in epsilon. Studies add up to less than their sum."
@@ -141,8 +148,8 @@ def _per_site(report: PrivacyReport) -> Iterator[Block]:
     dealt = any(line.helper_epsilon is not None for line in report.per_site)
     rows = []
     for line in report.per_site:
-        more = (shown(line.helper_epsilon, 5),) if dealt else ()
-        rows.append((line.site, shown(line.epsilon, 5), shown(line.mu, 5), *more))
+        more = (rounded_up(line.helper_epsilon or math.inf),) if dealt else ()
+        rows.append((line.site, rounded_up(line.epsilon), shown(line.mu, 5), *more))
     heading = ("site", f"epsilon at delta {report.delta:g}", "mu", *(["epsilon against the dealer"] if dealt else []))
     yield Table(f"What the study costs each {report.unit}, exactly", tuple(heading), tuple(rows))
 
@@ -190,7 +197,8 @@ def what_if(result: Result) -> Iterator[Block]:
         return
     columns = _scaled(result)
     rows, points = [], []
-    for times in _TIMES:
+    sampled = any(release.sampled is not None for release in plan.releases)
+    for times in _FEW if sampled else _TIMES:
         try:
             ratio = _noise_at(plan, times * plan.epsilon)
         except BadParameter:  # beyond what can be planned
@@ -257,7 +265,7 @@ def _participants(result: Result) -> Iterator[Block]:
     many = f"{len(released)} round{'s were' if len(released) != 1 else ' was'} released, {plan.rounds} planned."
     loss = "No site was lost." if not lost else f"{lost} of {len(plan.sites)} sites missed a round or more."
     yield Text((f"{many} {loss}",))
-    yield Table("Sites", ("site", f"{plan.unit}s", "rounds"), tuple(rows))
+    yield Table("Sites", ("site", "people" if plan.unit == "person" else "records", "rounds"), tuple(rows))
 
 
 def _provenance(result: Result, files: Mapping[str, str]) -> Iterator[Block]:
@@ -273,4 +281,4 @@ def _provenance(result: Result, files: Mapping[str, str]) -> Iterator[Block]:
         *((f"SHA-256 of {name}", digest) for name, digest in files.items()),
         *((f"version of {name}", number) for name, number in result.versions.items()),
     ]
-    yield Table("Provenance", ("what", "value"), tuple(rows))
+    yield Table("Digests and versions", ("what", "value"), tuple(rows))

@@ -9,6 +9,7 @@ from zerosum.report.document import Bars, Block, Document, Section, Table, Text
 from zerosum.report.pictures import draw
 from zerosum.report.style import CSS
 
+_ONE_LINE = 20  # characters
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
@@ -101,7 +102,7 @@ def _table(table: Table, title: str) -> Html:
             *(
                 element("th", cell, scope="row", class_=_long(cell))
                 if at < table.names
-                else element("td", cell, class_=kind(at) or _long(cell))
+                else element("td", cell, class_=kind(at) or _long(cell) or _short(cell))
                 for at, cell in enumerate(row)
             ),
         )
@@ -115,6 +116,11 @@ def _table(table: Table, title: str) -> Html:
 def _long(cell: str) -> str | None:
     """Text without a place to break it, such as a digest, is broken anywhere."""
     return "long" if max(map(len, cell.split()), default=0) > 24 else None
+
+
+def _short(cell: str) -> str | None:
+    """What is short enough stays on one line."""
+    return "short" if len(cell) <= _ONE_LINE else None
 
 
 def _is_number(cell: str) -> bool:

@@ -80,13 +80,13 @@ def check_coordinator(plan: Plan) -> None:
         coordinator_key(plan)
 
 
-def coordinator_key(plan: Plan | None = None) -> Identity:
-    """The key with which whoever asks signs reports, made once and kept in the user's state folder. Refused where the
-    plan pins another one."""
-    identity = keep_identity(key_place())
+def coordinator_key(plan: Plan | None = None, path: Path | None = None) -> Identity:
+    """The key with which whoever asks signs reports, made once and kept in the user's state folder, or elsewhere.
+    Refused where the plan pins another one."""
+    identity = keep_identity(path or key_place())
     if plan is not None and plan.coordinator not in (None, identity.public.hex()):
         raise Refused(
-            "the plan pins the key of another coordinator than the one in this user's state folder: its reports could "
-            "not be verified; run it there, or plan it with the identity that 'zerosum coordinator init' prints"
+            "the plan pins the key of another coordinator than this one's: its report could not be verified; run it "
+            "there, or plan it with the identity that 'zerosum coordinator init' prints here"
         )
     return identity

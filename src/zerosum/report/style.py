@@ -100,7 +100,8 @@ th,td{padding:.3rem .9rem .3rem 0;text-align:left;vertical-align:top;border-bott
 .long{overflow-wrap:anywhere;min-width:14rem}
 thead th{color:var(--muted);font-weight:600;border-bottom:2px solid var(--rule)}
 tbody th{font-weight:500;overflow-wrap:break-word;max-width:20rem}
-.number{text-align:right;white-space:nowrap}
+.number{text-align:right}
+.number,.short{white-space:nowrap}
 details{margin:.4rem 0 1rem}
 summary{cursor:pointer;color:var(--accent);padding:.25rem 0}
 code{font:.86em ui-monospace,Menlo,Consolas,monospace;overflow-wrap:anywhere}

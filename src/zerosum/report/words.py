@@ -166,7 +166,7 @@ def promise(report: PrivacyReport) -> tuple[Block, ...]:
         "most; without seeing anything, 50 %."
     )
     loss = f" It holds even if {report.dropouts} further sites are lost on the way." if report.dropouts else ""
-    whole = f"It holds for a {report.unit} with everything that was used of it, over the whole study.{loss}"
+    whole = f"It holds for a {report.unit} with all its rows, over the whole study.{loss}"
     return (
         Text((told, guess), "promise"),
         Text((whole, *report.sentences()[1:])),

@@ -29,7 +29,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.compose import PAGE
 from zerosum.report.record import Result, check_target, write_whole
-from zerosum.report.signature import coordinator_key
+from zerosum.report.signature import coordinator_key, key_place
 from zerosum.study.planning import resolve
 from zerosum.study.running import execute
 from zerosum.study.schema import Study
@@ -51,6 +51,7 @@ class Settings(BaseModel):
     every: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # how long until a site that has not is asked again
     ping: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # over FLARE: until a relay that is silent is lost
     frame_bytes: int = Field(default=FRAME_BYTES, gt=0)
+    key: Path | None = None  # that its report is signed with, wherever it is carried out; None: this user's
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -81,8 +82,9 @@ def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
     fresh = study.plan()
     if plan is not None and plan.public_digest != fresh.public_digest:
         raise Refused("the plan is of another study: make it again, or bring back the study file it was made of")
-    chosen = plan or replace(fresh, coordinator=coordinator_key(fresh).public.hex())
-    coordinator_key(chosen)  # refuses another's
+    settings = settings.model_copy(update={"key": settings.key or key_place().absolute()})
+    identity = coordinator_key(plan or fresh, settings.key)
+    chosen = plan or replace(fresh, coordinator=identity.public.hex())
     if unknown := [site.name for site in chosen.sites if site.identity is None]:
         raise BadStudy(f"the roster has no identity for {', '.join(map(repr, unknown))}: zerosum site init prints it")
     if settings.sites and (missing := [site.name for site in chosen.sites if site.name not in settings.sites]):
@@ -115,7 +117,7 @@ def coordinate(
     study = Study.load(settings.study)
     with _journal(folder) as journal:
         plan = journal.plan
-        coordinator_key(plan)  # refuses another's, before anything is asked
+        identity = coordinator_key(plan, settings.key)  # refuses another's, before anything is asked
         if study.plan().public_digest != journal.original.public_digest:
             raise Refused(f"the study file {settings.study} has changed since the plan was made of it")
         algorithm = resolve(study.build_algorithm(), journal.original)  # as planned, whoever was left out since
@@ -145,7 +147,7 @@ def coordinate(
             if not (settings.out / "result.json").exists():
                 result.write(settings.out)
             if not (settings.out / PAGE).exists():
-                study.illustrate(settings.out)
+                study.illustrate(settings.out, result, identity)
         except BaseException as error:
             status.end(f"{type(error).__name__}: {error}" if isinstance(error, ZerosumError) else "stopped")
             raise

@@ -34,7 +34,7 @@ from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.compose import write_report
 from zerosum.report.maps import draw_maps, write_maps, write_sidecars
-from zerosum.report.record import Result, read_estimate
+from zerosum.report.record import Result
 from zerosum.report.signature import check_coordinator
 from zerosum.secagg.keys import Identity
 from zerosum.site.costs import check_budget, refusals
@@ -431,13 +431,14 @@ class Study(_Table):
     def write(self, result: Result, folder: Path) -> list[Path]:
         """Write a result to a new folder, then its maps and its report; returns where the maps are."""
         result.write(folder)
-        return self.illustrate(folder)
+        return self.illustrate(folder, result)
 
-    def illustrate(self, folder: Path) -> list[Path]:
+    def illustrate(self, folder: Path, result: Result | None = None, key: Identity | None = None) -> list[Path]:
         """Beside a result that was written to a folder: of an imaging study every estimate that is a picture, as an
         image and as a drawing of it, and of any study its report."""
-        maps = [] if self.space is None else self._write_maps(read_estimate(folder), folder)
-        write_report(folder, self.space)
+        found = result or Result.read(folder)
+        maps = [] if self.space is None else self._write_maps(found.estimate, folder)
+        write_report(folder, self.space, found, key)
         return maps
 
     def _write_maps(self, estimate: Estimate, folder: Path) -> list[Path]:
