@@ -152,11 +152,11 @@ def ica() -> Drawn:
     space, truth = _brain()
     rng = np.random.default_rng(8)
     people = []
-    for _ in range(240):
-        waves = rng.laplace(size=(30, len(truth)))
-        people.append(waves @ truth + 0.3 * rng.normal(size=(30, truth.shape[1])))
+    for _ in range(480):
+        waves = rng.laplace(size=(60, len(truth)))
+        people.append(waves @ truth + 0.3 * rng.normal(size=(60, truth.shape[1])))
     chosen = algorithms.ICA(columns=space.columns, n_components=len(truth), basis=cosines(space, 4))
-    sites = {name: Units.from_list(people[at * 60 : (at + 1) * 60]) for at, name in enumerate(SITES)}
+    sites = {name: Units.from_list(people[at * 120 : (at + 1) * 120]) for at, name in enumerate(SITES)}
     return _run("Networks of the resting brain", chosen, sites, 4.0), space
 
 
@@ -223,7 +223,7 @@ def _shapes(people: int) -> Floats:
     rng = np.random.default_rng(12)
     kinds = rng.integers(0, 3, people)
     waves = np.stack([np.sin(np.arange(8) * (each + 1) / 2) for each in range(3)])
-    return np.column_stack([waves[kinds] + 1.1 * rng.normal(size=(people, 8)), kinds])
+    return np.column_stack([waves[kinds] + 1.4 * rng.normal(size=(people, 8)), kinds])
 
 
 _SIGNAL = (*(f"lead {at + 1}" for at in range(8)), "rhythm")
@@ -235,7 +235,7 @@ def feature_classifier() -> Drawn:
         classes=(0, 1, 2),
         features={"kind": "random", "lower": [-3.0] * 8, "upper": [3.0] * 8, "waves": 60},
         directions=24,
-        evaluate_share=0.2,
+        evaluate_share=0.4,
     )
     return _run("Rhythms of the heart", chosen, _split(_shapes(4000)), 3.0), None
 
@@ -247,7 +247,7 @@ def neural_classifier() -> Drawn:
         upper=np.array([3.0] * 8 + [2.0]),
         classes=(0, 1, 2),
         steps=25,
-        evaluate_share=0.2,
+        evaluate_share=0.4,
     )
     return _run("Rhythms of the heart, by a network", chosen, _split(_shapes(4000)), 3.0), None
 

@@ -82,6 +82,14 @@ def test_bars_are_as_long_as_their_numbers() -> None:
     assert [each.get("class") for each in root.iter(f"{SVG}rect")] == ["bar", "bar", "minus"]
 
 
+def test_small_parts_of_a_whole_are_short() -> None:
+    root = tree(Bars("t", "about", ("a", "b"), (1e-6, 0.5), whole=1.0))
+    short, half = (float(each.get("width", 0)) for each in root.iter(f"{SVG}rect"))
+    (alone,) = (float(each.get("width", 0)) for each in tree(Bars("t", "about", ("a",), (1.0,))).iter(f"{SVG}rect"))
+    assert short < 0.1
+    assert half == pytest.approx(alone / 2, rel=0.05)
+
+
 def test_steps_keep_their_height_until_the_next_one() -> None:
     root = tree(Curves("t", "about", "x", "y", (Series("a", (0.0, 1.0, 2.0), (1.0, 0.5, 0.2), style="steps"),)))
     (line,) = [each for each in root.iter(f"{SVG}path") if "line" in each.get("class", "")]

@@ -187,7 +187,7 @@ def _releases(report: PrivacyReport) -> Iterator[Block]:
         values = tuple(shares)
     if len(labels) <= 2 * _RELEASES:
         about = "The share of the budget (of mu squared, which adds up) that each release had."
-        yield Bars("The budget by release", about, labels, all_known(values), percent=True)
+        yield Bars("The budget by release", about, labels, all_known(values), percent=True, whole=1.0)
 
 
 def what_if(result: Result) -> Iterator[Block]:

@@ -84,6 +84,7 @@ class Bars:
     upright: bool = False
     percent: bool = False
     small: bool = False
+    whole: Number = None  # what a bar of full length stands for, at least
     kind: Literal["bars"] = "bars"
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 

@@ -302,7 +302,7 @@ def _stability(estimate: Estimate, question: Question, space: Masker | None) -> 
     names = tuple(f"component {at + 1}" for at in range(len(found)))
     about = "How much of each component would be found again under new noise; 1 is all of it."
     if found.value.ndim == 1 and len(names) <= _ROWS:
-        yield Bars("Stability", about, names, all_known(found.value))
+        yield Bars("Stability", about, names, all_known(found.value), whole=1.0)
 
 
 def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:

@@ -105,7 +105,8 @@ def _across(picture: Bars) -> tuple[float, list[Html]]:
     width = _wide(picture)
     row = 19.0 if picture.small else 24.0
     left = _label_width(picture.labels, width * 0.45)
-    scale = Scale.over((*picture.values, *picture.high, *picture.low), left + 10, width - 58, zero=True)
+    held = (*picture.values, *picture.high, *picture.low, picture.whole)
+    scale = Scale.over(held, left + 10, width - 58, zero=True)
     parts = []
     for at, (label, value) in enumerate(zip(picture.labels, picture.values, strict=True)):
         y = 4 + row * at

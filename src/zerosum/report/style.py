@@ -111,7 +111,7 @@ border-top:1px solid var(--rule)}
 th,td{padding-right:.6rem}}
 @media print{body{font-size:10.5pt}nav,.skip{display:none}
 header,main,footer{max-width:none;padding-left:0;padding-right:0}
-h2,h3,figcaption{break-after:avoid}table,figure{break-inside:avoid}svg{max-width:14cm}
+h2,h3,.title,figcaption{break-after:avoid}table,figure{break-inside:avoid}svg{max-width:14cm}
 details::details-content{content-visibility:visible;height:auto}summary{list-style:none;color:var(--muted)}
 .promise,.warning,svg{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """
