@@ -21,7 +21,7 @@ from zerosum.report.document import Document, Table
 from zerosum.report.record import Result, privacy_report
 from zerosum.report.signature import check, coordinator_key
 from zerosum.report.verify import verify
-from zerosum.report.words import best_guess, promise
+from zerosum.report.words import best_guess, promise, summary
 from zerosum.secagg.keys import Identity
 from zerosum.site.policy import Policy
 
@@ -184,6 +184,18 @@ def test_a_promise_names_what_the_scheme_asks_to_trust() -> None:
     assert "whoever sees the result" in said("pooled")
     assert "the coordinator sees the data and is trusted" in said("pooled").lower()
     assert "any one site" in said("secure-sum")
+
+
+def test_a_summary_says_who_saw_what(tmp_path: Path) -> None:
+    def said(plan: Plan) -> str:
+        return summary(plan, privacy_report(plan))
+
+    plan = make("secure-sum")
+    assert "without showing each other a record" in said(plan)
+    assert "the coordinator saw the data" in said(make("pooled"))
+    counted = tuple(replace(site, units=10) for site in plan.sites)
+    published = replace(plan, sites=counted, releases=(replace(plan.releases[0], kind="publication"),))
+    assert "a noisy record of every person that each published" in said(published)
 
 
 def test_losses_are_told(tmp_path: Path) -> None:

@@ -162,6 +162,8 @@ def _(picture: Curves) -> tuple[float, list[Html]]:
         if each.low and each.high:
             rows = zip(each.x, each.low, each.high, strict=True)
             band = [(across(x), up(a), up(b)) for x, a, b in rows if None not in (x, a, b)]
+            if len(band) == 1:
+                parts.append(_line(band[0][0], band[0][1], band[0][0], band[0][2], f"line {colour}"))
             there = _path([(x, a) for x, a, _ in band], steps)
             back = _path([(x, b) for x, _, b in band][::-1], steps, back=True).replace("M", "L", 1)
             parts.append(element("path", d=f"{there}{back}Z", class_=f"band {colour}"))

@@ -57,7 +57,12 @@ def summary(plan: Plan, report: PrivacyReport) -> str:
     sites = f"{len(plan.sites)} sites computed {asked(plan.algorithm)} together"
     if not plan.private:
         return f"{sites}. The run protects nobody: its data must be public or made up."
-    seen = "; the coordinator saw the data" if plan.scheme.facts.sees_data else " without showing each other a record"
+    if any(release.kind == "publication" for release in plan.releases):
+        seen = f", from a noisy record of every {plan.unit} that each published"
+    elif plan.scheme.facts.sees_data:
+        seen = "; the coordinator saw the data"
+    else:
+        seen = " without showing each other a record"
     return (
         f"{sites}{seen}. It cost every {plan.unit} an epsilon of at most {rounded_up(report.worst_epsilon)} at delta "
         f"{plan.delta:g}."
