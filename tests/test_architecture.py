@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": {"errors", "kernel", "statistics", "secagg", "noise", "protocol", "engines"},
     "engines": {"errors", "kernel", "protocol", "site"},
     "data": {"errors", "kernel"},
-    "report": {"errors", "version", "kernel", "data"},
+    "report": {"errors", "version", "kernel", "secagg", "site", "data"},
     "study": {
         "errors",
         "kernel",

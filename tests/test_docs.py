@@ -71,6 +71,12 @@ def brains() -> dict[str, Any]:
     return {}
 
 
+def a_result() -> dict[str, Any]:
+    from small_studies import carry_out, make, make_sites
+
+    return {"result": carry_out(make(), make_sites(Path()))}
+
+
 def program_parts() -> dict[str, Any]:
     from zerosum.kernel.quantity import Quantity
     from zerosum.statistics.vectors import VectorSum
@@ -83,6 +89,7 @@ TAKEN: dict[tuple[str, int], Callable[[], dict[str, Any]]] = {
     ("docs/index.md", 0): three_tables,
     ("docs/collaboration.md", 0): images_of_digits,
     ("docs/imaging.md", 0): brains,
+    ("docs/report.md", 0): a_result,
     ("docs/architecture.md", 0): program_parts,
 }
 CODE = [(page, at) for page in PAGES for at in range(len(blocks(page, "python")))]
@@ -169,6 +176,7 @@ ELSEWHERE = {
     "zerosum site run": "tests/cli/test_sites.py",
     "zerosum site rotate-key": "tests/cli/test_keys.py",
     "zerosum site withdraw": "tests/cli/test_keys.py",
+    "zerosum site report": "tests/cli/test_reports.py",
     "zerosum coordinator": "tests/cli/test_coordinators.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",

@@ -187,7 +187,9 @@ def test_a_study_is_planned_without_reading_data_then_run_and_recorded(tmp_path:
     assert set(record["versions"]) >= {"zerosum", "numpy"}
     assert sorted(p.name for p in (tmp_path / "result").iterdir()) == [
         "estimate.npz",
-        "privacy.json",
+        "plan.json",
+        "report.html",
+        "report.json",
         "result.json",
     ]
     with np.load(tmp_path / "result" / "estimate.npz") as saved:

@@ -34,7 +34,7 @@ def test_results_are_listed_shown_and_written_again(tmp_path: Path) -> None:
     assert "60 to 200" in table
     again = as_json(zerosum("results", "export", line["id"], "--out", "again", "--json", cwd=tmp_path))
     assert again == {"folder": "again", "complete": True, "maps": []}
-    for name in ("result.json", "privacy.json", "estimate.npz"):
+    for name in ("result.json", "plan.json", "estimate.npz"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "result" / name).read_bytes()
     assert_refused(zerosum("results", "export", line["id"], "--out", "again", "--json", cwd=tmp_path), "exists already")
     assert_refused(zerosum("results", "show", "nosuch", "--json", cwd=tmp_path), "no result kept")

@@ -93,7 +93,7 @@ def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
     found = result.estimate["components"]
     assert found.shape == (2, len(study.space.columns))
     assert abs(found[0] @ expected) / np.linalg.norm(expected) > 0.95
-    written = study.write_maps(result, tmp_path / "out")
+    written = study.write(result, tmp_path / "out")
     assert [path.name for path in written] == [*MAPS, *TOLD]
     told = json.loads((tmp_path / "out" / "components.json").read_text())
     assert (told["Algorithm"], told["Epsilon"]) == ("pca", study.privacy.epsilon)
@@ -199,5 +199,5 @@ def test_from_the_command_line(tmp_path: Path) -> None:
         done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["maps"] == [*MAPS, *TOLD]
-    names = [*MAPS, *TOLD, "estimate.npz", "privacy.json", "result.json"]
+    names = [*MAPS, *TOLD, "estimate.npz", "plan.json", "report.html", "report.json", "result.json"]
     assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == sorted(names)

@@ -97,7 +97,7 @@ def describe(
             if out is not None:
                 observer(Progress("writing", 0, 1))
                 with terminal.kept_anyway(result.kept):
-                    result.write(out)
+                    study.write(result, out)
                 observer(Progress("writing", 1, 1))
         if json_:
             folder = {} if out is None else {"folder": str(out)}

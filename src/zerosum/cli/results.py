@@ -14,6 +14,7 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
 from zerosum.errors import BadParameter
 from zerosum.kernel.names import visible
+from zerosum.report.compose import write_report
 from zerosum.report.record import read_estimate
 
 _STATES = {
@@ -98,7 +99,12 @@ def results_export(
 
     loaded = None if study is None else Study.load(study)
     whole = Kept.load(id).export(out, None if loaded is None else loaded.build_algorithm())
-    maps = loaded.write_maps_of(out) if whole and loaded is not None else []
+    told = whole and (out / "plan.json").exists()  # results of before reports have none
+    maps = []
+    if told and loaded is not None:
+        maps = loaded.illustrate(out)
+    elif told:
+        write_report(out)
     if json_:
         terminal.print_json({"folder": str(out), "complete": whole, "maps": [path.name for path in maps]})
         return

@@ -51,6 +51,7 @@ minimum_honest = 2          # sites that neither collude nor are lost, this one 
 data = "private"            # or "public", "synthetic"
 ledger = "state/ledger.sqlite"
 # counter = "/another/disk/ledger.counter"
+# coordinator = "64 digits" # whose key plans must pin and reports are signed with
 # [policy.roster]           # the only sites to join with, and their identities
 # east = "64 digits in hex" # or several, while a key is being replaced
 

@@ -15,6 +15,7 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed
 from zerosum.protocol.progress import Progress
+from zerosum.report.compose import PAGE
 from zerosum.report.record import finite, privacy_report, read_plan, try_target, versions, write_whole
 
 
@@ -36,10 +37,13 @@ def demo(
     picture, maps_picture = out / "accuracy.png", out / "maps.png"
     module.draw(found, picture)
     demo_maps.draw(maps, maps_picture)
+    report = module.write_report_of(found, out / "report")
     record = found.as_record() | {"maps": maps.as_record()}
     (out / "demo.json").write_text(json.dumps(finite(record), indent=2) + "\n")
     if json_:
-        terminal.print_json(record | {"picture": str(picture), "maps_picture": str(maps_picture)})
+        terminal.print_json(
+            record | {"picture": str(picture), "maps_picture": str(maps_picture), "report": str(report)}
+        )
         return
     hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
     terminal.titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
@@ -64,7 +68,9 @@ def demo(
         costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
         table.add_row(each.heading, *costs, f"{each.correlation:.3f}", f"{each.amari_index:.3f}")
     terminal.out.print(table)
-    terminal.out.print(f"\npictures: {picture}, {maps_picture}")
+    terminal.out.print(f"\npictures: {picture}, {maps_picture}", soft_wrap=True)
+    terminal.out.print("\nThe study of the four hospitals as a report, to open in a browser and show to a colleague:")
+    terminal.titled(f"{report}", "")
 
 
 @app.command()
@@ -154,25 +160,26 @@ def run(
     approved = None if plan is None else read_plan(plan)
     if digest is not None and (approved is None or approved.proposal_digest != digest):
         raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")
-    try_target(out, room_of(approved or loaded.plan()))
+    planned = approved or loaded.plan()
+    try_target(out, room_of(planned))
     with terminal.interruptible() as over:
         with terminal.observed() as observer:
             result = loaded.run(observer, approved, checkpoint)
             over.append(result.kept)
             observer(Progress("writing", 0, 1))
             with terminal.kept_anyway(result.kept):
-                result.write(out)
-                maps = loaded.write_maps(result, out)
+                maps = loaded.write(result, out)
             observer(Progress("writing", 1, 1))
         if json_:
             terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
             return
-        if describe := resolve(loaded.build_algorithm(), approved or loaded.plan()).describe:
+        if describe := resolve(loaded.build_algorithm(), planned).describe:
             terminal.titled(result.report.algorithm, f": {describe}")
         terminal.show_result(result.estimate, result.as_record())
         terminal.show_warnings(result.warnings)
         terminal.show_report(result.report)
         terminal.out.print(f"\nwritten to {out}{f', kept as {result.kept}' if result.kept else ''}")
+        terminal.out.print(f"its report: {out / PAGE}", soft_wrap=True)
 
 
 @app.command()

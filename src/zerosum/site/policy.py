@@ -52,6 +52,7 @@ class Policy(BaseModel):
     publications: bool = Field(False, strict=True)  # of noisy records, one for every unit
     roster: dict[str, str | tuple[str, ...]] | None = None  # the only sites to join with, and their identities in hex
     # (several while a key is being replaced); None: any
+    coordinator: str | tuple[str, ...] | None = None  # whose key a plan must pin, in hex; None: anybody's, or none
     ledger: Path | None = None
     counter: Path | None = None
 
@@ -75,10 +76,22 @@ class Policy(BaseModel):
     @classmethod
     def _check_roster(cls, roster: dict[str, str | tuple[str, ...]] | None) -> dict[str, str | tuple[str, ...]] | None:
         for name, known in (roster or {}).items():
-            for identity in (known,) if isinstance(known, str) else known:
+            for identity in _keys(known):
                 if not re.fullmatch("[0-9a-f]{64}", identity):
                     raise ValueError(f"the identity of {name!r} must be 64 digits in hex")
         return roster
+
+    @field_validator("coordinator")
+    @classmethod
+    def _check_coordinator(cls, coordinator: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        if not all(re.fullmatch("[0-9a-f]{64}", identity) for identity in _keys(coordinator)):
+            raise ValueError("a coordinator's identity must be 64 digits in hex")
+        return coordinator
+
+    @property
+    def coordinators(self) -> tuple[str, ...]:
+        """The keys of coordinators that this site works with; none where any will do."""
+        return _keys(self.coordinator)
 
     @field_validator("delta")
     @classmethod
@@ -210,15 +223,17 @@ class Policy(BaseModel):
                 )
 
     def _review_roster(self, plan: Plan) -> Iterator[PolicyRefused]:
-        """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites."""
+        """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites. And one
+        whose coordinator has another key, or none, where this policy says whose reports it would believe."""
+        if self.coordinators and plan.coordinator not in self.coordinators:
+            yield PolicyRefused("the plan does not pin the coordinator's identity that this site's policy does")
         if self.roster is None:
             return
         for site in plan.sites:
             if site.name not in self.roster:
                 yield PolicyRefused(f"this site's policy has no site named {site.name!r} on its roster")
                 continue
-            known = self.roster[site.name]
-            if site.identity not in ((known,) if isinstance(known, str) else known):
+            if site.identity not in _keys(self.roster[site.name]):
                 yield PolicyRefused(f"the plan pins another identity for {site.name!r} than this site's policy does")
 
     def _review_private(self, plan: Plan) -> Iterator[PolicyRefused]:
@@ -240,6 +255,10 @@ class Policy(BaseModel):
             yield PolicyRefused(f"{only} be released under the calibration {plan.calibration!r}: choose 'exact'")
         if plan.seed is not None:
             yield PolicyRefused(f"{only} be used with noise that a seed predicts: take the seed out of the study")
+
+
+def _keys(known: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (known,) if isinstance(known, str) else known or ()
 
 
 def _first(error: ValidationError) -> str:

@@ -32,8 +32,10 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import Calibration, PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, Progress, nobody
+from zerosum.report.compose import write_report
 from zerosum.report.maps import draw_maps, write_maps, write_sidecars
-from zerosum.report.record import Result, read_estimate
+from zerosum.report.record import Result
+from zerosum.report.signature import check_coordinator
 from zerosum.secagg.keys import Identity
 from zerosum.site.costs import check_budget, refusals
 from zerosum.site.site import Site
@@ -144,6 +146,7 @@ class Study(_Table):
     coalition: CoalitionTable = CoalitionTable()
     scheme: SchemeTable = SchemeTable()
     results_to_sites: bool = True
+    coordinator: str | None = None  # the public half of its key, which `zerosum coordinator init` prints
     basis: Path | None = None
     vocabulary: Path | None = None
     missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
@@ -306,6 +309,7 @@ class Study(_Table):
             seed=self.privacy.random_state,
             attempts=self.privacy.attempts,
             absences=self.coalition.absences,
+            coordinator=self.coordinator,
         )
         return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 
@@ -408,6 +412,7 @@ class Study(_Table):
         a study that was killed goes on where it was, and one that is over gives its result again for nothing.
         """
         fresh = self.plan()
+        check_coordinator(plan or fresh)
         if plan is not None and plan.public_digest != fresh.public_digest:
             raise Refused(
                 f"the plan is of another study: its public digest is {plan.public_digest[:16]}, that of this study "
@@ -423,13 +428,18 @@ class Study(_Table):
         with kept.journal(plan or fresh, sites, approved=approved) as journal:
             return execute_here(journal.plan, self.build_algorithm(), sites, observer, journal)
 
-    def write_maps(self, result: Result, folder: Path) -> list[Path]:
-        """Of an imaging study, every estimate that is a picture: as an image and as a drawing of it."""
-        return self._write_maps(result.estimate, folder)
+    def write(self, result: Result, folder: Path) -> list[Path]:
+        """Write a result to a new folder, then its maps and its report; returns where the maps are."""
+        result.write(folder)
+        return self.illustrate(folder, result)
 
-    def write_maps_of(self, folder: Path) -> list[Path]:
-        """The same of a result that was written to a folder."""
-        return [] if self.space is None else self._write_maps(read_estimate(folder), folder)
+    def illustrate(self, folder: Path, result: Result | None = None, key: Identity | None = None) -> list[Path]:
+        """Beside a result that was written to a folder: of an imaging study every estimate that is a picture, as an
+        image and as a drawing of it, and of any study its report."""
+        found = result or Result.read(folder)
+        maps = [] if self.space is None else self._write_maps(found.estimate, folder)
+        write_report(folder, self.space, found, key)
+        return maps
 
     def _write_maps(self, estimate: Estimate, folder: Path) -> list[Path]:
         if self.space is None:
