@@ -56,6 +56,7 @@ class Watch:
         self.board, self.gate, self.every = board, gate, every
         self.streams = 0
         self.stopping = False
+        self._notices: dict[str, Html] = {}  # what was decided, for the page that is shown next
         self._root = f"/{gate.room}/"
         static = files("zerosum.watch") / "static"
         self._static = {name: (static / name).read_bytes() for name in _STATIC}
@@ -70,6 +71,7 @@ class Watch:
             ],
             exception_handlers={404: self._missing, 405: self._missing, 500: self._broken},
         )
+        self.app.router.redirect_slashes = False  # it would answer before the gate does
 
     def _guarded(self, answer: Callable[[Request], object], *, inside: bool = False) -> Callable[[Request], object]:
         """Whoever knocks at an address meets the gate first."""
@@ -99,14 +101,17 @@ class Watch:
         return Response(self._static[name], media_type=_STATIC[name], headers=HEADERS)
 
     async def _page(self, request: Request) -> Response:
-        return await self._drawn(request.path_params["path"], _part(request))
+        path = request.path_params["path"]
+        return await self._drawn(path, _part(request), self._notices.pop(path, None))
 
-    async def _drawn(self, path: str, part: int, notice: Html | None = None, status: int = 200) -> Response:
+    async def _drawn(
+        self, path: str, part: int, notice: Html | None = None, status: int = 200, here: str | None = None
+    ) -> Response:
         page = await run_in_threadpool(self.board.page, path, part, self.gate.form)
         if page is None:
             return _refused(404, "Not here", "There is no such study, or its folder is gone.", self._root)
         place = path + (f"?part={part}" if part else "")
-        text = layout.document(page, self._root, place, self.board.title, notice)
+        text = layout.document(page, self._root, place, self.board.title, notice, here)
         return HTMLResponse(text, status, headers=HEADERS)
 
     async def _report(self, request: Request) -> Response:
@@ -128,9 +133,10 @@ class Watch:
             )
         except ZerosumError as error:
             more = f" (not for others: {error.detail})" if error.detail else ""
-            return await self._drawn(path, 0, paragraph(f"Nothing was decided: {error}{more}", class_="fault"), 409)
-        # Shown at once and not after a redirect, so that the sentence is not lost; loading it again asks first.
-        return await self._drawn(path, 0, paragraph(f"{said[0].upper()}{said[1:]}.", class_="notice"))
+            notice = paragraph(f"Nothing was decided: {error}{more}", class_="fault")
+            return await self._drawn(path, 0, notice, 409, here=f"{path}/decision")
+        self._notices[path] = paragraph(f"{said[0].upper()}{said[1:]}.", class_="notice")
+        return Response(status_code=303, headers=HEADERS | {"Location": f"{self._root}{path}"})
 
     async def _live(self, request: Request) -> Response:
         if self.streams >= MOST_STREAMS:

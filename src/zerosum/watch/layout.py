@@ -20,13 +20,13 @@ def version_of(section: Section) -> str:
     return hashlib.sha256(section.body.encode("utf-8", "replace")).hexdigest()[:_SHOWN]
 
 
-def document(page: Page, root: str, path: str, title: str, notice: Html | None = None) -> str:
-    """A page of the board; `root` is where its addresses start from."""
+def document(page: Page, root: str, path: str, title: str, notice: Html | None = None, here: str | None = None) -> str:
+    """A page of the board; `root` is where its addresses start from, `here` where it stands if not at its own."""
     live = f"{root}live?of={path}"
     top = tag("a", title, href=root) if not page.home else tag("span", title)
     body = tag(
         "body",
-        tag("a", "To the content", href=f"{root}{path}#main", class_="skip"),
+        tag("a", "To the content", href=f"{root}{path if here is None else here}#main", class_="skip"),
         tag("header", tag("p", tag("strong", "Zerosum"), " ", top), tag("p", id="line", role="status", class_="line")),
         tag(
             "main",
@@ -37,7 +37,10 @@ def document(page: Page, root: str, path: str, title: str, notice: Html | None =
             id="main",
             data_live=live,
         ),
-        tag("footer", tag("p", f"Zerosum {VERSION}. No data are read for this page, and nothing of it leaves this machine.")),
+        tag(
+            "footer",
+            tag("p", f"Zerosum {VERSION}. No data are read for this page, and nothing of it leaves this machine."),
+        ),
     )
     return _whole(page.tab, body, root)
 
@@ -62,7 +65,13 @@ def event(page: Page, sent: dict[str, str]) -> str | None:
         return None
     sent.clear()
     sent.update(now | {"": said})
-    told: dict[str, Any] = {"tab": page.tab, "title": page.title, "said": page.said, "order": order, "sections": changed}
+    told: dict[str, Any] = {
+        "tab": page.tab,
+        "title": page.title,
+        "said": page.said,
+        "order": order,
+        "sections": changed,
+    }
     return f"data: {json.dumps(told)}\n\n"
 
 

@@ -6,6 +6,7 @@ that a name cannot run backwards through the rest of a line.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -78,7 +79,7 @@ def pairs(lines: Iterable[tuple[str, Child]]) -> Html:
 
 def bar(done: float, whole: float, kind: str = "") -> Html:
     """How much of something, as a picture; whoever cannot see it reads the words beside it."""
-    share = 0.0 if not whole > 0 else min(max(done / whole, 0.0), 1.0)
+    share = min(max(done / whole, 0.0), 1.0) if whole > 0 and math.isfinite(done) else 0.0
     return tag(
         "svg",
         tag("rect", class_="whole", width=100, height=6),

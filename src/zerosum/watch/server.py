@@ -1,4 +1,7 @@
-"""Serving the page: a socket of loopback unless somebody says otherwise, until SIGTERM or Ctrl-C."""
+"""Serving the page: a socket of loopback unless somebody says otherwise, until SIGTERM or Ctrl-C.
+
+Tested in tests/cli/test_watching.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 What cannot be read is a study that is damaged: it hides no other. Of sites' ledgers a coordinator sees nothing; what a
 study costs stands in its plan.
+
+Tested in tests/watch/test_coordinated.py.
 """
 
 from __future__ import annotations
