@@ -44,6 +44,7 @@ class World:
         self.sites.start()
         self.processes: list[subprocess.Popen[str]] = []
         (folder / "studies").mkdir()
+        self.homes: dict[str, str] = {}
         self.hub = self._open(self._watch("--state", folder / "studies"))
         self.north = self._open(self._watch("--site", folder / "north"))
 
@@ -67,6 +68,7 @@ class World:
         wait(lambda: self.driver.find_element(By.CSS_SELECTOR, "#line.good"))
         assert "token" not in self.driver.current_url
         handle: str = self.driver.current_window_handle
+        self.homes[handle] = self.driver.current_url
         return handle
 
     def coordinate(self, study: Path) -> subprocess.Popen[str]:
@@ -75,8 +77,10 @@ class World:
         out = ("--state", self.folder / "studies" / name, "--out", self.folder / f"{name}-out")
         return self._start("coordinator", "run", study, *out, *places, "--every", "0.2")
 
-    def at(self, window: str) -> World:
+    def at(self, window: str, *, home: bool = False) -> World:
         self.driver.switch_to.window(window)
+        if home:
+            self.driver.get(self.homes[window])
         return self
 
     def text(self, id: str) -> str:
@@ -186,8 +190,7 @@ def test_a_study_from_start_to_result_that_the_steward_approves_on_the_page(worl
 
 def test_a_study_under_way_moves_on_the_page(world: World) -> None:
     """Between two rounds, held there by a site that does not answer for a while."""
-    driver = world.at(world.hub).driver
-    driver.find_element(By.CSS_SELECTOR, "header a").click()
+    driver = world.at(world.hub, home=True).driver
     study = world.sites.study("k-means", name="moving", seed=None, parameters="n_clusters = 2\nrounds = 40")
     plan = Study.load(study).plan()
     place = world.folder / "moving.json"
@@ -202,12 +205,13 @@ def test_a_study_under_way_moves_on_the_page(world: World) -> None:
     west.send_signal(signal.SIGSTOP)
     try:
         wait(lambda: re.search(r"moving.*\n.*under way", world.text("now")))
-        done = wait(lambda: re.search(r"(\d+) of 40 rounds", world.text("now")))
-        assert 3 <= int(done[1]) < 40
+        done = read_status(state)["rounds"]
+        assert 3 <= done < 40
+        wait(lambda: f"{done} of 40 rounds" in world.text("now"))
         world.click("#now h3 a")
         wait(lambda: "under way" in world.text("state"))
         picture(driver, "coordinator-study-during")
-        world.at(world.north)
+        world.at(world.north, home=True)
         wait(lambda: "moving" in world.text("now"))
         picture(driver, "site-home-during")
     finally:
@@ -221,13 +225,12 @@ def test_a_study_under_way_moves_on_the_page(world: World) -> None:
 
 def test_a_study_that_a_site_refuses_on_the_page_and_its_reason_at_the_coordinator(world: World) -> None:
     driver, reason = world.driver, f"not before the board met {HOSTILE}"
-    world.at(world.hub)
-    driver.find_element(By.CSS_SELECTOR, "header a").click()
+    world.at(world.hub, home=True)
     process = world.coordinate(world.sites.study(name="another", seed=None))
     wait(lambda: "another" in world.text("now"))
     world.click("#now h3 a")
     world.mark()
-    world.at(world.north)
+    world.at(world.north, home=True)
     wait(lambda: "another" in world.text("waiting"))
     world.click("#waiting .button")
     area = wait(lambda: driver.find_element(By.ID, "reason"))

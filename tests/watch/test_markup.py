@@ -46,3 +46,4 @@ def test_a_bar_never_leaves_its_frame() -> None:
     for done, whole in ((5, 0), (-1, 4), (9, 4), (float("nan"), 1), (1, float("nan"))):
         (width,) = [each.split('"')[1] for each in bar(done, whole).split("width=")[2:3]]
         assert 0 <= float(width) <= 100
+    assert bar(1, 2).count("</rect>") == 2  # in SVG nothing is empty by itself: one would lie in the other, unseen

@@ -116,16 +116,18 @@ class CoordinatorBoard:
             costs = {line.site: line.epsilon for line in plans.report_of(self._coordinator.plan(study)).per_site}
         except ZerosumError:
             costs = {}
+        lost = any(study.losses.get(name) for name in study.sites)
         rows = [
             (
                 name,
                 badge(how, _ATTENDANCE.get(how, "wait")),
-                f"{study.losses[name]} times" if name in study.losses else "",
+                *([f"{study.losses[name]} times" if study.losses.get(name) else ""] if lost else []),
                 f"{costs[name]:.4f}" if name in costs else "",
             )
             for name, how in study.sites.items()
         ]
-        return table(("site", "consent", "did not answer", "epsilon by the plan"), rows, "Sites of this study", 1)
+        headings = ("site", "consent", *(["did not answer"] if lost else []), "epsilon by the plan")
+        return table(headings, rows, "Who takes part, and what the plan costs there", 1)
 
     def _plan(self, study: Coordinated) -> Html:
         try:

@@ -13,7 +13,7 @@ from html import escape
 
 from zerosum.kernel.names import visible
 
-_EMPTY = frozenset({"base", "input", "link", "meta", "rect", "path", "circle"})
+_EMPTY = frozenset({"base", "input", "link", "meta"})  # of HTML, not of SVG
 
 
 class Html(str):

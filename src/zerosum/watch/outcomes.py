@@ -22,6 +22,8 @@ from zerosum.watch.studies import as_json
 
 REPORT = "report.html"
 _LINES = 60
+_WIDE = 12  # columns of a table
+_FEW = 8  # numbers in a line
 _KNOWN = 32
 
 _known: OrderedDict[tuple[str, int], Html] = OrderedDict()
@@ -76,7 +78,7 @@ def _draw(folder: Path) -> Html:
 
 
 def _quantity(name: str, quantity: Quantity) -> Html:
-    """Numbers along one axis as a table with their noise; anything larger by its shape."""
+    """Numbers along one axis as a table with their noise, along two as a table; anything larger by its shape."""
     if len(quantity.axes) == 1 and quantity.value.ndim == 1:
         axis, value = quantity.axes[0], quantity.value
         std = np.full(value.shape, np.nan) if quantity.std is None else np.broadcast_to(quantity.std, value.shape)
@@ -88,8 +90,14 @@ def _quantity(name: str, quantity: Quantity) -> Html:
         noisy = quantity.std is not None
         heading = (axis.name, name, *(["noise"] if noisy else []))
         return _limited(heading, [row if noisy else row[:2] for row in rows], name, 2 if noisy else 1)
-    if quantity.value.ndim == 0:
-        return paragraph(tag("strong", name), f": {float(quantity.value):.6g}")
+    if len(quantity.axes) == 2 and quantity.value.ndim == 2 and quantity.value.shape[1] <= _WIDE:
+        down, across = quantity.axes
+        lines = zip(down.labels, quantity.value.tolist(), strict=True)
+        rows = [(label, *(f"{each:.5g}" for each in numbers)) for label, numbers in lines]
+        return _limited((down.name, *across.labels), rows, name, len(across.labels))
+    if quantity.value.size <= _FEW:
+        values = ", ".join(f"{each:.6g}" for each in quantity.value.ravel().tolist())
+        return paragraph(tag("strong", name), f": {values}")
     along = " by ".join(f"{len(axis.labels)} ({axis.name})" for axis in quantity.axes)
     size = " by ".join(str(each) for each in quantity.value.shape)
     return paragraph(tag("strong", name), f": {along or size} numbers")

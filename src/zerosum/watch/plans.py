@@ -56,7 +56,10 @@ def asked(plan: Plan) -> Html:
         ("protected", f"one {plan.unit}, {plan.adjacency.value}"),
         ("sites", f"{len(names)}: {', '.join(names[:_SITES])}{', ...' if len(names) > _SITES else ''}"),
         ("scheme", plan.scheme.name),
-        ("rounds", f"{plan.rounds}" + (f", and {plan.attempts} may be tried once more" if plan.attempts else "")),
+        (
+            "rounds in all",
+            f"{plan.rounds}" + (f", and {plan.attempts} may be tried once more" if plan.attempts else ""),
+        ),
     ]
     return pairs(lines)
 

@@ -18,7 +18,8 @@ from zerosum.watch.fresh import Fresh
 from zerosum.watch.markup import Html, Page, Section, badge, bar, join, moment, more, pairs, paragraph, table, tag
 from zerosum.watch.own_site import Account, Line, OwnSite, Standing, Taken
 
-_PART = 50
+_PART = 50  # lines of a long table that are shown at once
+_LATEST = 6  # lines of the log that are not folded
 _STATES = {
     "waits": ("waits for you", "wait"),
     "approved": ("approved, not yet begun", "wait"),
@@ -74,7 +75,7 @@ class SiteBoard:
             Section("waiting", "Waits for you", _waiting(waiting, standing.automatic)),
             Section("now", "Under way", join(map(_card, now)) if now else paragraph("No study is under way here.")),
             Section("past", "Earlier", _past(past, part)),
-            Section("lately", "What happened lately", _lines(standing.lines[-20:])),
+            Section("lately", "What happened lately", _lines(standing.lines[-50:])),
         ]
         plans_wait = f"{len(waiting)} plan{'s wait' if len(waiting) != 1 else ' waits'} for you"
         said = f"{plans_wait}; {len(now)} under way"
@@ -240,7 +241,9 @@ def _lines(lines: Sequence[Line]) -> Html:
         )
         for line in reversed(lines)
     ]
-    return tag("ol", *items, class_="log", reversed=True)
+    shown, rest = items[:_LATEST], items[_LATEST:]
+    first = tag("ol", *shown, class_="log")
+    return first if not rest else join([first, more(f"{len(rest)} earlier", tag("ol", *rest, class_="log"))])
 
 
 def _whole(plan: Plan, here: str) -> Html:
