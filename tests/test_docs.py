@@ -170,6 +170,7 @@ ELSEWHERE = {
     "zerosum site rotate-key": "tests/cli/test_keys.py",
     "zerosum site withdraw": "tests/cli/test_keys.py",
     "zerosum coordinator": "tests/cli/test_coordinators.py",
+    "zerosum watch": "tests/cli/test_watching.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",
 }

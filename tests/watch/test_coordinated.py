@@ -53,6 +53,15 @@ def test_why_a_study_ended(tmp_path: Path) -> None:
     assert found["stopped"].ended == ""
 
 
+def test_who_refused_is_marked(tmp_path: Path) -> None:
+    status = coordinated(tmp_path / "vitals")
+    assert status is not None
+    status.attended({"s0": "agreed", "s1": "waits for its steward", "s2": "absent", "s3": "absent"})
+    status.end("PolicyRefused: site 's1': the steward of this site refused this study")
+    (study,) = Coordinator([tmp_path]).all()
+    assert study.sites == {"s0": "agreed", "s1": "refused", "s2": "absent", "s3": "absent"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -35,7 +35,13 @@ _STAGES = {
     "round": "rounds",
     "writing": "writing the result",
 }
-_ATTENDANCE = {"agreed": "good", "absent": "bad", "waits for its steward": "wait", "busy with other studies": "wait"}
+_ATTENDANCE = {
+    "agreed": "good",
+    "absent": "bad",
+    "refused": "bad",
+    "waits for its steward": "wait",
+    "busy with other studies": "wait",
+}
 
 
 class CoordinatorBoard:
@@ -208,13 +214,13 @@ def _past(studies: Sequence[Coordinated], part: int) -> Html:
         (
             tag("a", study.name, href=f"study/{study.key}"),
             badge(_STATES[study.state][0].partition(":")[0], _STATES[study.state][1]),
+            f"{study.rounds} of {study.planned}" if study.planned else "",
             study.algorithm,
             moment(study.updated or study.started),
-            f"{study.rounds} of {study.planned}" if study.planned else "",
         )
         for study in studies[part * _PART : (part + 1) * _PART]
     ]
-    shown = table(("study", "state", "algorithm", "last news", "rounds"), rows, "Studies that are over", 1)
+    shown = table(("study", "state", "rounds", "algorithm", "last news"), rows, "Studies that are over")
     return join([shown, pieces(len(studies), part, _PART)])
 
 
@@ -222,13 +228,13 @@ def _kept_table(kept: Sequence[KeptLine], part: int) -> Html:
     rows = [
         (
             tag("a", line.name or line.id, href=f"kept/{line.id}"),
+            _kept_state(line),
             line.algorithm,
             moment(line.began),
-            _kept_state(line),
         )
         for line in kept[part * _PART : (part + 1) * _PART]
     ]
-    shown = table(("study", "algorithm", "began", "state"), rows, "Results of zerosum run")
+    shown = table(("study", "state", "algorithm", "began"), rows, "Results of zerosum run")
     return join([shown, pieces(len(kept), part, _PART)])
 
 

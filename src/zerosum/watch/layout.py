@@ -39,7 +39,7 @@ def document(page: Page, root: str, path: str, title: str, notice: Html | None =
         ),
         tag(
             "footer",
-            tag("p", f"Zerosum {VERSION}. No data are read for this page, and nothing of it leaves this machine."),
+            tag("p", f"Zerosum {VERSION}. No data are read for this page."),
         ),
     )
     return _whole(page.tab, body, root)

@@ -217,13 +217,13 @@ def _past(studies: Sequence[Taken], part: int) -> Html:
         (
             tag("a", study.name, href=f"study/{study.key}"),
             badge(*_STATES[study.state]),
+            "" if study.epsilon is None else f"{study.epsilon:.4f}",
             study.algorithm,
             moment(study.last),
-            "" if study.epsilon is None else f"{study.epsilon:.4f}",
         )
         for study in studies[part * _PART : (part + 1) * _PART]
     ]
-    shown = table(("study", "state", "algorithm", "last news", "epsilon"), rows, "Earlier studies", 1)
+    shown = table(("study", "state", "epsilon", "algorithm", "last news"), rows, "Studies that were asked before")
     return join([shown, pieces(len(studies), part, _PART)])
 
 

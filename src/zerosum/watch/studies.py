@@ -108,10 +108,13 @@ class Coordinator:
             )
         ended = record["ended"]
         sites, losses = record["sites"], record.get("traffic", {}).get("losses", {})
+        state = _state(running, str(record["stage"]), None if ended is None else str(ended))
+        if state == "refused":  # by whom, the error says
+            sites = {name: "refused" if f": site {name!r}: " in str(ended) else how for name, how in sites.items()}
         return Coordinated(
             key,
             folder,
-            _state(running, str(record["stage"]), None if ended is None else str(ended)),
+            state,
             str(record["study"]),
             str(record.get("algorithm", "")),
             str(record["stage"]),
