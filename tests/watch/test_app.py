@@ -136,7 +136,8 @@ def test_wrong_forms_decide_nothing(visitor: Visitor, home: Path) -> None:
 def test_where_nothing_can_be_written_the_page_says_so(visitor: Visitor, home: Path) -> None:
     (home / "state" / "decisions").write_text("in the way")
     answer = visitor.decide(WAITING, "approved")
-    assert answer.status in (404, 409)
+    assert answer.status == 409
+    assert "cannot write to its state folder" in answer.text
     (home / "state" / "decisions").unlink()
     assert decision(home) is None
 

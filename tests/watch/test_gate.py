@@ -61,6 +61,8 @@ def test_the_cookie_and_the_path_belong_together() -> None:
     cookie = f"other=1; zerosum={GATE.session}"
     assert GATE.inside(GATE.room, cookie)
     assert not GATE.inside("static", cookie)
+    assert GATE.inside(GATE.room, f"zerosum={GATE.session}; zerosum=of-another-port")
+    assert GATE.inside(GATE.room, f"zerosum=of-another-port; zerosum={GATE.session}")
     for wrong in (None, "", "zerosum=", f"zerosum={GATE.token}", f"zerosum={GATE.session}x", "zerosum", "\x00=;;"):
         assert not GATE.inside(GATE.room, wrong)
     assert {each.strip() for each in GATE.cookie().split(";")} >= {

@@ -159,6 +159,8 @@ def test_a_damaged_proposal_and_a_state_folder_that_is_not_one(home: Path) -> No
     (study,) = site.standing().studies
     assert (study.state, study.name) == ("waits", "a" * 16)
     assert site.plan("a" * 64) is None
+    with pytest.raises(BadInput, match="cannot be read"):
+        site.decide("a" * 64, "approved", "")
     (home / "state" / "decisions").write_text("a file where a folder should be")
     AuditLog(home / "state" / "audit.jsonl").write("waiting", "w", make("local"))
     assert any("state folder" in fault for fault in site.standing().faults)

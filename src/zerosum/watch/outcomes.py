@@ -93,8 +93,8 @@ def _quantity(name: str, quantity: Quantity) -> Html:
     if len(quantity.axes) == 2 and quantity.value.ndim == 2 and quantity.value.shape[1] <= _WIDE:
         down, across = quantity.axes
         lines = zip(down.labels, quantity.value.tolist(), strict=True)
-        rows = [(label, *(f"{each:.5g}" for each in numbers)) for label, numbers in lines]
-        return _limited((down.name, *across.labels), rows, name, len(across.labels))
+        cells = [(label, *(f"{each:.5g}" for each in numbers)) for label, numbers in lines]
+        return _limited((down.name, *across.labels), cells, name, len(across.labels))
     if quantity.value.size <= _FEW:
         values = ", ".join(f"{each:.6g}" for each in quantity.value.ravel().tolist())
         return paragraph(tag("strong", name), f": {values}")

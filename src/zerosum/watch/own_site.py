@@ -259,6 +259,8 @@ class OwnSite:
         consents = self.consents()
         if decision == "approved" and digest not in consents.waiting():
             raise BadInput("that plan does not wait here any more: it was decided about, or its file is gone")
+        if decision == "approved" and self.plan(digest) is None:
+            raise BadInput("the plan cannot be read, so nobody can have read it before approving")
         log = AuditLog(self._loaded.audit_log)
         return decide(consents, log, digest, decision, reason=reason, where="on the page")
 
@@ -277,11 +279,18 @@ class OwnSite:
         account, consents = self._ledger.latest(self._policy), self.consents()
         studies: dict[str, Taken] = {}
         try:
-            waiting = consents.waiting()
-            for digest in (*self._log.plans, *waiting):
+            waiting = frozenset(consents.waiting())
+        except OSError:
+            waiting = frozenset()
+            faults.append("what waits cannot be read: who may read the state folder?")
+        unread = 0
+        for digest in {**dict.fromkeys(self._log.plans), **dict.fromkeys(waiting)}:
+            try:
                 studies[digest] = self._taken(digest, consents, digest in waiting, account)
-        except (ZerosumError, OSError):
-            faults.append("what waits and what was decided cannot be read: who may read the state folder?")
+            except (ZerosumError, OSError):
+                unread += 1
+        if unread:
+            faults.append(f"what was decided about {unread} plans cannot be read: who may read the state folder?")
         named = {each.name for each in studies.values()}
         for name, line in account.studies.items():  # from before there was a log, or of a run in one process
             if name not in named:

@@ -20,7 +20,7 @@ _RELEASES = 200
 _REPORTS = 64
 
 _known: OrderedDict[str, PrivacyReport] = OrderedDict()
-_mutex = threading.Lock()
+_mutex, _computing = threading.Lock(), threading.Lock()
 
 
 def report_of(plan: Plan) -> PrivacyReport:
@@ -30,12 +30,15 @@ def report_of(plan: Plan) -> PrivacyReport:
         if digest in _known:
             _known.move_to_end(digest)
             return _known[digest]
-    found = privacy_report(plan)
-    with _mutex:
-        _known[digest] = found
-        while len(_known) > _REPORTS:
-            _known.popitem(last=False)
-    return found
+    with _computing:  # one after the other: whoever waited for the same plan finds it there
+        with _mutex:
+            found = _known.get(digest)
+        found = found or privacy_report(plan)
+        with _mutex:
+            _known[digest] = found
+            while len(_known) > _REPORTS:
+                _known.popitem(last=False)
+        return found
 
 
 def asked(plan: Plan) -> Html:

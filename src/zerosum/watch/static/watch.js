@@ -81,6 +81,12 @@
     });
   };
 
+  // A second click on a button is not a second decision.
+  document.addEventListener("submit", (event) => {
+    if (event.target.dataset.sent) event.preventDefault();
+    event.target.dataset.sent = "yes";
+  });
+
   localTimes(document);
   // A browser opens few connections to one server: pages that nobody sees give theirs up.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
