@@ -57,8 +57,9 @@ def test_who_refused_is_marked(tmp_path: Path) -> None:
     status = coordinated(tmp_path / "vitals")
     assert status is not None
     status.attended({"s0": "agreed", "s1": "waits for its steward", "s2": "absent", "s3": "absent"})
-    status.end("PolicyRefused: site 's1': the steward of this site refused this study")
+    status.end("PolicyRefused: site 's1': the steward of this site refused this study: " + "x" * 1_000_000)
     (study,) = Coordinator([tmp_path]).all()
+    assert len(study.ended) == 2000  # a site that has much to say does not fill the page
     assert study.sites == {"s0": "agreed", "s1": "refused", "s2": "absent", "s3": "absent"}
 
 

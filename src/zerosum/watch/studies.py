@@ -26,6 +26,7 @@ from zerosum.study.kept import Kept
 from zerosum.study.status import BEGUN, read_status
 
 State = Literal["begun", "gathering", "running", "finished", "refused", "failed", "stopped", "damaged"]
+_WORDS = 2000  # characters of what a site has to say about why not
 UNDER_WAY: tuple[State, ...] = ("begun", "gathering", "running")
 
 
@@ -122,7 +123,7 @@ class Coordinator:
             {str(name): int(count) for name, count in losses.items()},
             int(record["rounds"]),
             int(record["planned"]),
-            "" if ended in (None, "finished", "stopped") else str(ended).partition(": ")[2] or str(ended),
+            "" if ended in (None, "finished", "stopped") else (str(ended).partition(": ")[2] or str(ended))[:_WORDS],
             str(record["plan"]),
             _moment(float(record["started"])),
             _moment(float(record["updated"])),
