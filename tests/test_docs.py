@@ -178,6 +178,7 @@ ELSEWHERE = {
     "zerosum site withdraw": "tests/cli/test_keys.py",
     "zerosum site report": "tests/cli/test_reports.py",
     "zerosum coordinator": "tests/cli/test_coordinators.py",
+    "zerosum watch": "tests/cli/test_watching.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",
 }

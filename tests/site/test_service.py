@@ -30,7 +30,9 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Reply
+from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import MOST_WAITING, Consents
+from zerosum.site.steward import decide
 from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.vectors import VectorSum
 
@@ -74,6 +76,32 @@ def test_without_a_decision_a_plan_waits_and_data_are_not_read(tmp_path: Path) -
     assert "steward" in str(refused(tell(service, plan, Contribute(0, 0, REQUEST))))
     assert isinstance(refused(tell(service, plan, Propose(plan))), PolicyRefused)
     assert service._ledger.entries() == []
+
+
+def test_a_refusal_and_its_reason_reach_the_coordinator_and_the_log_and_the_plan_can_still_be_read(
+    tmp_path: Path,
+) -> None:
+    service, plan = serve(tmp_path, automatic=False), make("local")
+    consents, log = Consents(tmp_path), AuditLog(tmp_path / "audit.jsonl")
+    tell(service, plan, Propose(plan))
+    words = decide(consents, log, plan.digest(), "refused", reason=" not in \n this year ", where="on the page")
+    assert words == f"the steward refused the plan {plan.digest()}, on the page: not in this year"
+    assert str(refused(tell(service, plan, Propose(plan)))).endswith("refused this study: not in this year")
+    assert consents.waiting() == []
+    assert consents.plan(plan.digest()) == plan
+    (decided,) = [line for line in lines(tmp_path) if line["event"] == "decided"]
+    assert (decided["plan"], decided["words"]) == (plan.digest(), words)
+    for wrong in ("x" * 301, "a\x1b[2J", "\u202egnp.exe"):
+        with pytest.raises(BadInput, match="reason"):
+            decide(consents, log, plan.digest(), "refused", reason=wrong)
+    with pytest.raises(BadInput, match="for a refusal"):
+        decide(consents, log, plan.digest(), "approved", reason="because")
+    assert consents.decision(plan.digest()) == "refused"
+    decide(consents, log, plan.digest(), "approved")
+    assert consents.reason(plan.digest()) == ""
+    (tmp_path / "plans" / f"{'0' * 64}.json").write_bytes(plan.to_json())
+    with pytest.raises(BadInput, match="another plan"):
+        consents.plan("0" * 64)
 
 
 def test_decisions_are_about_whole_plans_and_files_that_say_something_else_approve_nothing(tmp_path: Path) -> None:

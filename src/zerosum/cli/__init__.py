@@ -22,6 +22,7 @@ from zerosum.cli import (
     sites,
     studies,
     terminal,
+    watching,
 )
 from zerosum.cli.app import app
 from zerosum.errors import ZerosumError
@@ -41,6 +42,7 @@ __all__ = [
     "results",
     "sites",
     "studies",
+    "watching",
 ]
 
 # typer's own base of all usage errors, wherever the installed version keeps it

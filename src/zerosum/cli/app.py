@@ -16,7 +16,6 @@ app = typer.Typer(
     help="One joint result from institutions that may not share records, under exactly accounted privacy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 

@@ -27,6 +27,7 @@ import os
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -331,10 +332,14 @@ class Journal:
 
     def _lock(self) -> None:
         if sys.platform != "win32":
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Refused(f"another process is at work with the journal {self.path}") from None
+            for _ in range(10):
+                try:
+                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:  # a monitor holds it for a moment to see whether anybody is at work
+                    time.sleep(0.02)
+                else:
+                    return
+            raise Refused(f"another process is at work with the journal {self.path}")
 
     def _damaged(self, how: str) -> BadInput:
         return BadInput(f"the journal {self.path} is damaged: {how}")

@@ -43,6 +43,7 @@ class Status:
             "sites": {site.name: "absent" for site in plan.sites},
             "rounds": 0,
             "planned": plan.rounds,
+            "algorithm": plan.algorithm,
             "ended": None,
         }
         self._write()
