@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -222,3 +223,30 @@ def test_a_ledger_that_cannot_be_used_is_said_and_not_taken_for_silence(losses: 
         sites[n].policy.counter_path.unlink()
     with pytest.raises(LedgerRefused if not losses else Abandoned, match="its counter .* is missing"):
         resume(tmp_path / "kept", sites, away())
+
+
+def test_a_journal_of_an_earlier_version_takes_the_keys_in_once_everybody_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has their digest only. Until then everybody is waited for, since nobody could go on without anybody."""
+
+    def set_up(journal: Journal, keys: bytes) -> None:
+        journal._write({"kind": "session", "session": hashlib.sha256(keys).hexdigest()})
+
+    sites = make_sites(tmp_path)
+    plan = pin(make("secure-sum", coalition=Coalition(1, 1)), sites)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Journal, "set_up", set_up)
+        begin(tmp_path / "kept", plan, sites, "sign", lost="s2")
+
+    def stopped(seen: Progress) -> None:
+        if (seen.stage, seen.done) == ("set-up", 1):
+            raise Stopped
+
+    with Journal(tmp_path / "kept" / "journal") as journal:
+        assert journal.spare == 0
+        with pytest.raises(Stopped):
+            conduct(plan, QUESTION.program(plan.adjacency), InProcess(sites), stopped, journal)
+        assert journal.spare == 1
+    assert resume(tmp_path / "kept", sites, away("s2")).participants == (("s0", "s1", "s3"),)
+    assert [entries(site) for site in sites] == [1, 1, 0, 1]
