@@ -13,6 +13,8 @@ import pytest
 from test_cli import STUDY, as_json, assert_refused, write_study
 
 from called import zerosum
+from small_studies import make
+from zerosum.coordinator.journal import Journal
 
 ROUNDS = STUDY.replace('"mean"', '"k-means"').replace("[unit]", "n_clusters = 2\nrounds = 4\n\n[unit]")
 
@@ -70,6 +72,19 @@ def test_a_result_is_removed_after_a_yes_and_its_ledgers_stay(tmp_path: Path) ->
     assert as_json(zerosum("results", "remove", "--not-begun", "--json", cwd=tmp_path)) == {"removed": []}
     assert {path: path.read_bytes() for path in (tmp_path / "state" / "ledgers").iterdir()} == ledgers
     assert len(as_json(zerosum("ledger", "show", "--json", cwd=tmp_path))[0]["entries"]) == 2
+
+
+def test_studies_that_did_not_begin_are_removed_and_one_that_begins_just_now_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "results"
+    about = {"study": "never", "journal": None, "program": None, "ledgers": {}}
+    for n, id in enumerate("abc"):
+        (folder / id).mkdir(parents=True)
+        (folder / id / "about.json").write_text(json.dumps(about | {"began": f"2026-01-0{n + 1}"}))
+    with Journal.create(folder / "b", make()):
+        done = as_json(zerosum("results", "remove", "--not-begun", "--yes", "--json", cwd=tmp_path))
+        assert done == {"removed": ["a", "c"]}
+        assert_refused(zerosum("results", "remove", "b", "--yes", "--json", cwd=tmp_path), "being run")
+    assert [path.name for path in folder.iterdir()] == ["b"]
 
 
 def test_the_place_for_a_result_is_tried_before_anything_is_spent(tmp_path: Path) -> None:

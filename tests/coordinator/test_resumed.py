@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from small_studies import QUESTION, entries, make, make_sites
 from zerosum.coordinator.conduct import Outcome, conduct
+from zerosum.coordinator.gather import gather
 from zerosum.coordinator.journal import Journal
+from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess, Loses
-from zerosum.errors import Abandoned
+from zerosum.errors import Abandoned, AwaitingConsent, Busy, LedgerRefused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.view import Coalition
-from zerosum.protocol.messages import Contribute, Dismiss, Message, Secure
+from zerosum.protocol.codec import Frame, encode
+from zerosum.protocol.messages import Contribute, Dismiss, Message, Refusal, Secure
 from zerosum.protocol.progress import Progress
 from zerosum.site.site import Site
 from zerosum.study import pin
@@ -166,3 +170,83 @@ def test_without_a_secure_sum_too(tmp_path: Path) -> None:
         conduct(plan, QUESTION.program(plan.adjacency), InProcess(sites, killed), journal=journal)
     assert resume(tmp_path / "kept", sites, away("s2")).participants == (("s0", "s1", "s3"),)
     assert [entries(site) for site in sites] == [2, 2, 1, 1]
+
+
+class Refusing:
+    """Sites of which one refuses whatever it is asked."""
+
+    def __init__(self, engine: Engine, name: str, error: ZerosumError) -> None:
+        self._engine, self._name, self._error = engine, name, error
+
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
+        yield from self._engine.exchange({name: frame for name, frame in frames.items() if name != self._name})
+        if self._name in frames:
+            yield self._name, encode(Refusal(self._name, self._error))
+
+
+@pytest.mark.parametrize("scheme", ["secure-sum", "local"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Busy("this site takes part in as many studies as it may at once"),
+        AwaitingConsent("this site waits for its steward to decide"),
+    ],
+)
+def test_a_site_that_is_there_and_cannot_take_part_now_is_lost_like_one_that_is_away(
+    scheme: str, error: ZerosumError, tmp_path: Path
+) -> None:
+    """Who gathers the sites goes on without it, so who asks them does."""
+    sites = make_sites(tmp_path)
+    plan = pin(make(scheme, attempts=1, coalition=Coalition(1, 1)), sites)
+
+    def killed(site: str, message: Message) -> bool:
+        if isinstance(message, Contribute) and site == "s3":
+            raise Stopped
+        return False
+
+    with Journal.create(tmp_path / "kept", plan) as journal, pytest.raises(Stopped):
+        conduct(plan, QUESTION.program(plan.adjacency), InProcess(sites, killed), journal=journal)
+    with Journal(tmp_path / "kept" / "journal") as journal:
+        engine = Refusing(InProcess(sites), "s2", error)
+        gather(plan, engine, lambda sites: None, seconds=10.0, every=0.001, spare=1, patience=0.002)
+        found = conduct(plan, QUESTION.program(plan.adjacency), engine, journal=journal)
+    assert found.participants == (("s0", "s1", "s3"),)
+
+
+@pytest.mark.parametrize("losses", [0, 1])
+def test_a_ledger_that_cannot_be_used_is_said_and_not_taken_for_silence(losses: int, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    plan = pin(make("secure-sum", attempts=1, coalition=Coalition(1, losses)), sites)
+    begin(tmp_path / "kept", plan, sites, "open")
+    for n in range(losses + 1):
+        sites[n] = restarted(sites[n])
+        sites[n].policy.counter_path.unlink()
+    with pytest.raises(LedgerRefused if not losses else Abandoned, match="its counter .* is missing"):
+        resume(tmp_path / "kept", sites, away())
+
+
+def test_a_journal_of_an_earlier_version_takes_the_keys_in_once_everybody_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has their digest only. Until then everybody is waited for, since nobody could go on without anybody."""
+
+    def set_up(journal: Journal, keys: bytes) -> None:
+        journal._write({"kind": "session", "session": hashlib.sha256(keys).hexdigest()})
+
+    sites = make_sites(tmp_path)
+    plan = pin(make("secure-sum", coalition=Coalition(1, 1)), sites)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Journal, "set_up", set_up)
+        begin(tmp_path / "kept", plan, sites, "sign", lost="s2")
+
+    def stopped(seen: Progress) -> None:
+        if (seen.stage, seen.done) == ("set-up", 1):
+            raise Stopped
+
+    with Journal(tmp_path / "kept" / "journal") as journal:
+        assert journal.spare == 0
+        with pytest.raises(Stopped):
+            conduct(plan, QUESTION.program(plan.adjacency), InProcess(sites), stopped, journal)
+        assert journal.spare == 1
+    assert resume(tmp_path / "kept", sites, away("s2")).participants == (("s0", "s1", "s3"),)
+    assert [entries(site) for site in sites] == [1, 1, 0, 1]

@@ -99,6 +99,7 @@ def test_a_job_that_goes_on_without_sites_is_for_studies_that_are_under_way(tmp_
     with Journal.create(tmp_path / "kept", plan) as journal:
         with pytest.raises(Refused, match="nothing was asked yet"):
             fewest(tmp_path / "kept")
+        journal.set_up(b"everybody's public keys")
         journal.asked(0, 0, "c0ffee")
         job = tmp_path / "job"
         assert _run(["flare", "resume", "--state", str(tmp_path / "kept"), "--job", str(job)]) == 0

@@ -252,6 +252,50 @@ def test_what_never_began_and_what_is_damaged_can_be_removed(tmp_path: Path) -> 
     assert not list(results_folder().iterdir())
 
 
+def test_nothing_that_lies_elsewhere_is_removed_by_way_of_a_link(tmp_path: Path) -> None:
+    kept = Kept.load(study(tmp_path).kept)
+    moved = kept.folder.rename(tmp_path / "elsewhere")
+    kept.folder.symlink_to(moved)
+    before = sorted(moved.rglob("*"))
+    with pytest.raises(Refused, match="lies elsewhere"):
+        Kept.load(kept.id).remove()
+    assert sorted(moved.rglob("*")) == before
+    kept.folder.unlink()
+    moved.rename(kept.folder)
+    (tmp_path / "link").symlink_to(kept.folder)
+    for ledger in (tmp_path / "link" / "result" / "l.sqlite", kept.folder.parent / "x" / ".." / kept.id / "l.sqlite"):
+        inside = dict(kept.about) | {"ledgers": {"s0": [str(ledger), "elsewhere"]}}
+        with pytest.raises(Refused, match="a ledger lies in"):
+            Kept(kept.id, kept.folder, inside).remove()
+    assert (kept.folder / "result" / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    "changed", [{"ledgers": {"s0": 3}}, {"ledgers": {"s0": ["one"]}}, {"journal": 3}, {"study": None}, {"began": []}]
+)
+def test_a_record_with_other_kinds_of_values_is_a_damaged_one(changed: dict[str, Any], tmp_path: Path) -> None:
+    id = study(tmp_path).kept
+    path = results_folder() / id / "about.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changed))
+    assert charged_ledgers() == []
+    with pytest.raises(BadInput, match="cannot be read"):
+        Kept.load(id)
+    Kept.load(id, damaged=True).remove()
+    assert Kept.all() == []
+
+
+@pytest.mark.parametrize("hurt", ["journal", "about.json"])
+def test_what_may_have_spent_is_not_taken_for_a_study_that_did_not_begin(hurt: str, tmp_path: Path) -> None:
+    """`results remove --not-begun` takes all of those away: a damaged journal, with ledgers out of reach, is none."""
+    with pytest.raises(Stopped):
+        study(tmp_path / "ledgers", stop_after(1), checkpoint=None if hurt == "journal" else tmp_path / "kept")
+    (kept,) = Kept.all()
+    (kept.folder / hurt).write_bytes(b"{")
+    (tmp_path / "ledgers").rename(tmp_path / "unmounted")
+    (kept,) = Kept.all()
+    assert kept.as_record()["state"] == "unreadable"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "state"),
     [

@@ -5,6 +5,7 @@ Tested in tests/cli/test_results.py.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
-from zerosum.errors import BadParameter
+from zerosum.errors import BadParameter, Refused
 from zerosum.kernel.names import visible
 from zerosum.report.compose import write_report
 from zerosum.report.record import read_estimate
@@ -138,12 +139,15 @@ def results_remove(
             terminal.titled(each.id, f" {visible(record['study'])}: {_STATES[record['state']]}")
     if chosen and not yes:
         _confirm(asks=not json_)
+    removed = []
     for each in chosen:
-        each.remove()
+        with suppress(*((Refused,) if not_begun else ())):  # one that begins just now stays
+            each.remove()
+            removed.append(each.id)
     if json_:
-        terminal.print_json({"removed": [each.id for each in chosen]})
+        terminal.print_json({"removed": removed})
         return
-    terminal.out.print(f"{len(chosen)} removed; ledgers stay as they are")
+    terminal.out.print(f"{len(removed)} removed; ledgers stay as they are")
 
 
 def _confirm(*, asks: bool) -> None:

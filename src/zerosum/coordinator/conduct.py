@@ -17,6 +17,7 @@ from zerosum.coordinator.secure import LOST_IN_SET_UP, SecureSums, sound
 from zerosum.engines.base import Engine
 from zerosum.errors import (
     Abandoned,
+    AwaitingConsent,
     BadInput,
     BadMessage,
     LedgerRefused,
@@ -188,22 +189,22 @@ class _Coordinator:
         return journal.in_flight(journal.rounds - 1) and journal.same_keys(journal.rounds - 1)
 
     def _consent(self, *, keep: bool, spare: bool = False) -> None:
-        lost, agreed = [], 0
-        gone = (NotAgreed, LedgerRefused) if spare else (NotAgreed,)  # its ledger has the study whole: it restarted
+        lost, agreed, most = dict[str, str](), 0, self._plan.coalition.dropouts
+        gone: tuple[type[ZerosumError], ...] = (NotAgreed,)
+        if spare and most:  # busy or undecided since it restarted, or its ledger has the study whole
+            gone = NotAgreed, AwaitingConsent, LedgerRefused
         for reply in self._exchange(dict.fromkeys(self._index, Propose(self._plan, keep)), gone):
             if isinstance(reply, Consent):
                 agreed += 1
                 self._count(reply)
                 self._observer(Progress("consent", agreed, len(self._index), reply.site))
             else:
-                lost.append(reply.site)
-        if spare and 0 < len(lost) <= self._plan.coalition.dropouts:
+                lost[reply.site] = reply.why if isinstance(reply, Lost) else ""
+        if spare and len(lost) <= most:
             self._out.update(lost)
-        elif spare and lost:
-            most = self._plan.coalition.dropouts
-            raise Abandoned(
-                f"no answer from {_names(lost)}, and the plan tolerates {most} losses: resume when they are back"
-            )
+        elif spare:
+            names = ", ".join(f"{name!r} ({why})" if why else repr(name) for name, why in lost.items())
+            raise Abandoned(f"no answer from {names}, and the plan tolerates {most} losses: resume when they are back")
         elif lost:
             raise Abandoned(f"no answer from {_names(lost)}; the study did not start and nothing was released")
 
@@ -382,7 +383,7 @@ class _Coordinator:
         for name, frame in self._engine.exchange(frames):
             reply: Reply | Lost = Lost(name) if frame is None else _read(name, frame)
             if isinstance(reply, Refusal) and isinstance(reply.error, gone):
-                reply = Lost(name)
+                reply = Lost(name, str(reply.error))
             if isinstance(reply, Refusal):
                 error = reply.error if isinstance(reply.error, BadInput | Refused) else Refused(str(reply.error))
                 raise error.about(f"site {reply.site!r}") from reply.error

@@ -173,6 +173,13 @@ class Journal:
             self._file.seek(self._keys[0])
             return _unpacked(self._file.read(self._keys[1]))[1] or None
 
+    @property
+    def spare(self) -> int:
+        """How many sites the study can go on without: a secure sum needs the keys of those who are away."""
+        if not self._rounds or (self.plan.scheme.facts.secure and self.keys() is None):
+            return 0
+        return self.plan.coalition.dropouts
+
     def listed(self, round: int, attempt: int) -> tuple[str, ...] | None:
         """Whose vectors the sites were told are in the sum of an attempt, if they were told."""
         known = self._rounds[round] if round < len(self._rounds) else None
@@ -219,8 +226,8 @@ class Journal:
     def set_up(self, keys: bytes) -> None:
         """Once the secure sum is set up, and before any round is asked under everybody's public keys."""
         session = hashlib.sha256(keys).hexdigest()
-        if session != self.session:
-            kept = keys if self.plan.coalition.dropouts else b""  # without losses everybody must be there anyway
+        kept = keys if self.plan.coalition.dropouts else b""  # without losses everybody must be there anyway
+        if session != self.session or (kept and self.keys() is None):
             self._write({"kind": "session", "session": session}, kept)
 
     def settled_list(self, round: int, attempt: int, names: Sequence[str]) -> None:

@@ -68,11 +68,18 @@ class Ledger:
 
     account: Account
 
-    def __init__(self, path: Path, counter: Path, account: Account | None, called: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        counter: Path,
+        account: Account | None,
+        called: Path | None = None,
+        witness: tuple[int, str] | None = None,
+    ) -> None:
         """For `open` and `inspect`: connect to a file that exists; without an account, only to read, and of a copy in
-        passing, `called` by the original's name, once."""
+        passing, `called` by the original's name, once. The `witness` is what the counter said before it was copied."""
         self.path, self.counter, self._opener, self._passing = called or path, counter, account, called is not None
-        self.unwitnessed = called is not None and not counter.exists()
+        self._witness, self.unwitnessed = witness, called is not None and witness is None
         self._closed = False
         self._mutex, self._process = threading.RLock(), os.getpid()
         with refusing(path):
@@ -118,10 +125,12 @@ class Ledger:
                 raise LedgerRefused(f"there is no ledger at {path}: check the path")
             if not copy and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
                 return cls(path, counter or beside(path, ".counter"), None)
+            counter = counter or beside(path, ".counter")
+            witness = read_counter(counter)  # before the copy, which can only be newer
             with tempfile.TemporaryDirectory(prefix="zerosum-ledger-") as folder:
                 own = Path(folder) / path.name
                 copy_file(path, own)
-                found = cls(own, counter or beside(path, ".counter"), None, called=path)
+                found = cls(own, counter, None, path, witness)
                 found.close()  # everything was read
             return found
 
@@ -279,7 +288,8 @@ class Ledger:
         with self._mutex, refusing(self.path):
             self._connection.execute(f"BEGIN {kind}")
             try:
-                known = read_counter(self.counter)  # before the first row, so the ledger can only be newer
+                # before the first row, so the ledger can only be newer
+                known = self._witness if self._passing else read_counter(self.counter)
                 self._absorb()
                 self._compare(known)
                 yield

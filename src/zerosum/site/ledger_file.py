@@ -103,12 +103,20 @@ def create_file(path: Path, account: Account) -> None:
 def copy_file(path: Path, own: Path) -> None:
     """The file and its log, which may hold the newest entries, as they are at one moment."""
     for _ in range(10):
-        parts = [part for ending in ("", "-wal") if (part := beside(path, ending)).exists()]
-        before = [part.stat().st_mtime_ns for part in parts]
-        for part in parts:
-            shutil.copyfile(part, own.with_name(part.name))
-        if [part.stat().st_mtime_ns for part in parts] == before:
-            return
+        with suppress(FileNotFoundError):  # the log was folded into the file meanwhile
+            parts = [part for ending in ("", "-wal") if (part := beside(path, ending)).exists()]
+            before = [_state(part) for part in parts]
+            beside(own, "-wal").unlink(missing_ok=True)  # of the time before: an older log undoes what came since
+            for part in parts:
+                shutil.copyfile(part, own.with_name(part.name))
+            if [_state(part) for part in parts] == before:
+                return
+    raise LedgerRefused(f"the ledger {path} changes while it is read: try again")
+
+
+def _state(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
 
 
 def read_counter(path: Path) -> tuple[int, str] | None:

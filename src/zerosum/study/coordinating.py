@@ -110,7 +110,7 @@ def fewest(folder: Path) -> int:
     with journal:
         if not journal.rounds:
             raise Refused("nothing was asked yet: a study begins with everybody, or leaves sites out by its plan")
-        return len(journal.plan.sites) - journal.plan.coalition.dropouts
+        return len(journal.plan.sites) - journal.spare
 
 
 def _journal(folder: Path) -> Journal:
@@ -148,9 +148,8 @@ def coordinate(
                 counted, over = Counted(engine, status.traffic), journal.finished
                 try:
                     if not over:
-                        spare = plan.coalition.dropouts if journal.rounds else 0
                         times = {"seconds": settings.wait, "every": settings.every, "patience": settings.patience}
-                        gather(plan, counted, attended, spare=spare, **times)
+                        gather(plan, counted, attended, spare=journal.spare, **times)
                     result = execute(plan, algorithm, counted, progressed, journal)
                 except ZerosumError:
                     if not journal.rounds:  # else it may be resumed under the keys that sites have

@@ -176,14 +176,14 @@ class Kept:
             try:
                 found.append(cls._read(folder))
             except BadInput:
-                found.append(cls(folder.name, folder, {"id": folder.name} | _UNKNOWN))
+                found.append(cls(folder.name, folder, {"id": folder.name, "damaged": True} | _UNKNOWN))
         return sorted(found, key=lambda each: str(each.about["began"]))
 
     @classmethod
     def _read(cls, folder: Path) -> Self:
         try:
             about = json.loads((folder / "about.json").read_bytes())
-            if not (isinstance(about, dict) and about.keys() >= _UNKNOWN.keys() and isinstance(about[_LEDGERS], dict)):
+            if not (isinstance(about, dict) and about.keys() >= _UNKNOWN.keys() and _readable(about)):
                 raise ValueError("about.json is not as it was written")
             return cls(folder.name, folder, about)
         except (OSError, ValueError) as error:
@@ -248,12 +248,19 @@ class Kept:
                 plan, released = journal.plan, len(journal.released_rounds())
                 rounds = {"asked": journal.rounds, "released": released, "planned": plan.rounds}
         except BadInput as error:  # it was stopped before anything was asked, or its journal is gone or damaged
-            begun = any(self.spent().values()) or self.about["journal"] is not None
-            state = "unreadable" if begun else "not begun"
+            state = "unreadable" if self._may_have_begun() else "not begun"
             return record | {"state": state, "algorithm": "", "rounds": nothing, "fault": str(error)}
         state = "released" if released == plan.rounds else "stopped" if rounds["asked"] else "not begun"
         report = privacy_report(plan).as_record()
         return record | {"state": state, "algorithm": plan.algorithm, "rounds": rounds, "privacy": report}
+
+    def _may_have_begun(self) -> bool:
+        """Whether a study whose journal cannot be read may have spent: nothing is spent before there is one."""
+        if "damaged" in self.about or self.about["journal"] is not None or (self.folder / NAME).exists():
+            return True
+        spent = self.spent()
+        there = [site for site, paths in self.about[_LEDGERS].items() if any(Path(each).exists() for each in paths)]
+        return any(spent[site] != 0 for site in there)
 
     def told(self) -> str:
         """What is on record, in a sentence."""
@@ -287,8 +294,10 @@ class Kept:
         Only what `Keeping` wrote is removed, what says that it is kept last: a removal that is cut short can be made
         again. Ledgers stay as they are, and so does a checkpoint.
         """
-        ledgers = [Path(path).absolute() for pair in self.about[_LEDGERS].values() for path in pair]
-        if any(path.is_relative_to(self.folder.absolute()) for path in ledgers):
+        if self.folder.is_symlink():
+            raise Refused(f"{self.folder} is a link, and what is kept lies elsewhere: nothing was removed")
+        ledgers = [Path(path).resolve() for pair in self.about[_LEDGERS].values() for path in pair]
+        if any(path.is_relative_to(self.folder.resolve()) for path in ledgers):
             raise Refused(f"a ledger lies in {self.folder}: nothing was removed")
         try:
             journal = Journal.open(self._journal)  # which only one process can
@@ -324,6 +333,15 @@ class Kept:
                 return
         (self.folder / "room").unlink(missing_ok=True)
         result_of(outcome, self.id).write(self.folder / "result")
+
+
+def _readable(about: Mapping[str, Any]) -> bool:
+    """Whether the values of a record are of the kinds that were written."""
+    texts, ledgers = [about["study"], about["began"], about["journal"] or ""], about[_LEDGERS]
+    pairs = list(ledgers.values()) if isinstance(ledgers, dict) else [None]
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        return False
+    return all(isinstance(each, str) for each in texts + [path for pair in pairs for path in pair])
 
 
 class _Nobody:
