@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "flare": {"errors", "kernel", "secagg", "protocol", "engines", "report", "study"},
     "papers": {"errors", "kernel", "statistics", "site", "algorithms", "data", "study", "report"},
     "watch": {"errors", "version", "kernel", "protocol", "site", "coordinator", "study", "report"},
-    "demo": {"errors", "kernel", "site", "algorithms", "data", "report", "study"},
+    "demo": {"errors", "kernel", "secagg", "site", "algorithms", "data", "report", "study"},
     "demo_maps": {"data", "papers"},
     "cli": {
         "errors",

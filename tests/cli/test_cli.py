@@ -402,6 +402,8 @@ def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
     found = as_json(done)
     for picture in (found["picture"], found["maps_picture"]):
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+    shown = zerosum("verify", found["report"], cwd=tmp_path)
+    assert "unchanged since it was signed: report.html, report.json" in shown.stdout
     assert found["maps"]["people"] == 96
     assert [line["epsilon"] for line in found["maps"]["methods"][:1]] == [None]
     ratios = {line["scheme"]: line["predicted"] for line in found["schemes"]}
