@@ -82,6 +82,20 @@ def test_without_flare_requests_say_what_is_missing(site: Path, monkeypatch: pyt
     assert not (site.parent / "kit").exists()
 
 
+def test_a_key_that_is_withdrawn_vouches_for_no_other(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As after a rotation of a lost key that was killed, and went on without saying that it is lost."""
+    old = SiteFile.load(site).keep_identity()
+    (site.parent / "identity.key.new").write_bytes(bytes(32))
+    (site.parent / "identity.key.new").chmod(0o600)
+    assert run("site", "withdraw", old.public.hex(), "--site", site) == 0
+    capsys.readouterr()
+    assert run("site", "rotate-key", "--site", site) == 2
+    assert "rotate-key --lost" in capsys.readouterr().err
+    assert not list(site.parent.glob("rotation-*"))
+    assert run("site", "rotate-key", "--lost", "--site", site) == 0
+    assert SiteFile.load(site).keep_identity().private not in (old.private, bytes(32))
+
+
 DISK = {"link", "fsync", "replace", "unlink", "write"}
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_cli import STUDY, as_json, assert_refused, write_study
@@ -76,7 +77,7 @@ def test_a_result_is_removed_after_a_yes_and_its_ledgers_stay(tmp_path: Path) ->
 
 def test_studies_that_did_not_begin_are_removed_and_one_that_begins_just_now_is_not(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "results"
-    about = {"study": "never", "journal": None, "program": None, "ledgers": {}}
+    about: dict[str, Any] = {"study": "never", "journal": None, "program": None, "ledgers": {}}
     for n, id in enumerate("abc"):
         (folder / id).mkdir(parents=True)
         (folder / id / "about.json").write_text(json.dumps(about | {"began": f"2026-01-0{n + 1}"}))

@@ -221,7 +221,7 @@ def test_a_ledger_that_cannot_be_used_is_said_and_not_taken_for_silence(losses: 
     for n in range(losses + 1):
         sites[n] = restarted(sites[n])
         sites[n].policy.counter_path.unlink()
-    with pytest.raises(LedgerRefused if not losses else Abandoned, match="its counter .* is missing"):
+    with pytest.raises(LedgerRefused if not losses else Abandoned, match=r"its counter .* is missing"):
         resume(tmp_path / "kept", sites, away())
 
 

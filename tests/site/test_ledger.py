@@ -515,7 +515,7 @@ def test_a_log_that_is_folded_into_its_ledger_during_the_copy_is_not_missed(
     moment: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last one to close a ledger removes its log; what was copied of that log would undo what came since."""
-    copyfile, closed = shutil.copyfile, []
+    copyfile, closed = shutil.copyfile, list[Any]()
 
     def copied(source: Path, own: Path) -> None:
         log = source.name.endswith("-wal") and not closed

@@ -12,7 +12,7 @@ import typer
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, SiteOption, site_app
-from zerosum.errors import BadInput
+from zerosum.errors import BadInput, Refused
 from zerosum.kernel.names import visible
 from zerosum.report.record import write_whole
 
@@ -32,12 +32,15 @@ def site_rotate_key(
     from zerosum.study import SiteFile
 
     loaded, statements = SiteFile.load(site), list[Path]()
+    path, consents = loaded.folder / loaded.identity, Consents(loaded.state_folder)
+    if not lost and path.exists() and loaded.keep_identity().public.hex() in consents.withdrawn():
+        raise Refused("this site's key is withdrawn and can vouch for no other: zerosum site rotate-key --lost")
 
     def before(old: str | None, new: str, statement: bytes) -> None:
         """What others are told, and what is withdrawn, before the new key is in place: killed in between, the same
         command goes on with the same key."""
         if old is not None and lost:
-            Consents(loaded.state_folder).withdraw(old)
+            consents.withdraw(old)
         elif old is not None:
             statements.append(loaded.folder / f"rotation-{new[:8]}.json")
             statements[0].unlink(missing_ok=True)  # of a call that was killed
@@ -46,7 +49,7 @@ def site_rotate_key(
         log = AuditLog(loaded.audit_log)
         log.write("decided", f"a new key {new} takes the place of {old or 'the one before'}, which {how}")
 
-    old, new = rotate_identity(loaded.folder / loaded.identity, lost=lost, name=loaded.name, before=before)
+    old, new = rotate_identity(path, lost=lost, name=loaded.name, before=before)
     fresh, statement = new.public.hex(), next(iter(statements), None)
     if json_:
         record = {"identity": fresh, "former": None if old is None else old.public.hex()}

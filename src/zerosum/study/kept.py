@@ -338,10 +338,9 @@ class Kept:
 def _readable(about: Mapping[str, Any]) -> bool:
     """Whether the values of a record are of the kinds that were written."""
     texts, ledgers = [about["study"], about["began"], about["journal"] or ""], about[_LEDGERS]
-    pairs = list(ledgers.values()) if isinstance(ledgers, dict) else [None]
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+    if not isinstance(ledgers, dict) or not all(isinstance(e, list) and len(e) == 2 for e in ledgers.values()):
         return False
-    return all(isinstance(each, str) for each in texts + [path for pair in pairs for path in pair])
+    return all(isinstance(each, str) for each in texts + [path for pair in ledgers.values() for path in pair])
 
 
 class _Nobody:
