@@ -10,6 +10,7 @@ import typer
 
 from zerosum.cli import (
     accounts,
+    advising,
     audits,
     coordinators,
     describing,
@@ -30,6 +31,7 @@ from zerosum.errors import ZerosumError
 # importing them registers their commands
 __all__ = [
     "accounts",
+    "advising",
     "audits",
     "coordinators",
     "describing",

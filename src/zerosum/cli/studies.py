@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from zerosum.cli import terminal
+from zerosum.cli import advising, complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed
 from zerosum.protocol.progress import Progress
@@ -75,13 +75,41 @@ def demo(
 
 @app.command()
 def plan(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
-    out: Annotated[Path | None, typer.Option(help="Write the plan to this file, to be approved and run.")] = None,
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the plan to this file, to be approved and run; with --what-if, the picture (.svg)."),
+    ] = None,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="The accuracy to expect, against epsilon, people, sites and colluders.")
+    ] = False,
+    target_error: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --what-if: the smallest epsilon with which privacy adds no more; NUMBER or NAME=NUMBER."
+        ),
+    ] = None,
+    people: advising.People = None,
+    guess: advising.Guess = None,
+    like: advising.Like = None,
+    spectrum: advising.SpectrumOption = "power:1",
+    r_squared: advising.RSquared = 0.3,
+    separation: advising.Separation = 6.0,
+    runs: Annotated[int, typer.Option(min=8, help="Rehearsals for the study's own figures.")] = 100,
     json_: Json = False,
 ) -> None:
-    """What a study will release and what that costs each site, before any data is read."""
+    """What a study will release and what that costs each site, before any data is read; with --what-if, how accurate
+    it would be."""
     from zerosum.study import Study, resolve
 
+    if what_if:
+        asked = Study.load(study)
+        guesses = advising.guesses_of(asked, guess, like, spectrum, r_squared, separation)
+        given = target_error or ()
+        advising.advise(asked, out, json_, people=people, guesses=guesses, targets=given, runs=runs)
+        return
+    if target_error or people is not None or guess or like is not None:
+        raise BadParameter("--target-error, --people, --guess and --like are about a forecast: say --what-if")
     loaded = Study.load(study)
     planned = loaded.plan()
     refusals = list(loaded.refusals(planned))
@@ -104,7 +132,7 @@ def plan(
 
 @app.command()
 def check(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
     site: Annotated[
         list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
     ] = None,
@@ -137,7 +165,7 @@ def check(
 
 @app.command()
 def run(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
     plan: Annotated[
         Path | None, typer.Option(help="Run this approved plan; refused if the study is no longer what it was made of.")

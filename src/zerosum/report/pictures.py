@@ -22,7 +22,7 @@ _ROW = 30.0
 
 def draw(picture: Picture, name: str) -> Html:
     """A picture as an SVG element; `name` is the beginning of its ids, of which a page has each once."""
-    height, parts = _drawn(picture)
+    height, parts = drawn(picture)
     title = element("title", picture.title, id=f"{name}-title")
     about = element("desc", picture.about, id=f"{name}-about")
     width = _wide(picture)
@@ -44,14 +44,15 @@ def _wide(picture: Picture) -> float:
 
 
 @singledispatch
-def _drawn(picture: Picture) -> tuple[float, list[Html]]:
+def drawn(picture: Picture) -> tuple[float, list[Html]]:
+    """How high a picture is, and what it is made of."""
     raise NotImplementedError(type(picture))
 
 
 # ---- estimates with their intervals ------------------------------------------------------------------------------
 
 
-@_drawn.register
+@drawn.register
 def _(picture: Intervals) -> tuple[float, list[Html]]:
     left = _label_width([row.label for row in picture.rows], 150.0)
     start, end, parts = left + 12, WIDTH - 62, []
@@ -92,7 +93,7 @@ def _ends(row: Interval) -> Sequence[float | None]:
 # ---- bars --------------------------------------------------------------------------------------------------------
 
 
-@_drawn.register
+@drawn.register
 def _(picture: Bars) -> tuple[float, list[Html]]:
     return _upright(picture) if picture.upright else _across(picture)
 
@@ -147,7 +148,7 @@ def _foot(x: float, y: float, label: str, slanted: bool) -> Html:
 # ---- curves ------------------------------------------------------------------------------------------------------
 
 
-@_drawn.register
+@drawn.register
 def _(picture: Curves) -> tuple[float, list[Html]]:
     top, bottom, start, end = 22.0, 210.0, 48.0, WIDTH - 10
     across = Scale.over([x for each in picture.series for x in each.x], start, end)
@@ -195,7 +196,7 @@ def _path(places: Sequence[tuple[float, float]], steps: bool, *, back: bool = Fa
 # ---- grids, clouds, brains ---------------------------------------------------------------------------------------
 
 
-@_drawn.register
+@drawn.register
 def _(picture: Grid) -> tuple[float, list[Html]]:
     left = _label_width(picture.rows, 120.0)
     wide = (WIDTH - left - 10) / max(len(picture.columns), 1)
@@ -229,7 +230,7 @@ def _(picture: Grid) -> tuple[float, list[Html]]:
     return top + high * len(picture.rows) + 6, parts
 
 
-@_drawn.register
+@drawn.register
 def _(picture: Clouds) -> tuple[float, list[Html]]:
     top, bottom, start, end = 22.0, 240.0, 48.0, WIDTH - 10
     across = Scale(*spread(picture.x_range), start, end)
@@ -251,7 +252,7 @@ def _(picture: Clouds) -> tuple[float, list[Html]]:
     return bottom + 40, parts
 
 
-@_drawn.register
+@drawn.register
 def _(picture: Slices) -> tuple[float, list[Html]]:
     wide = (WIDTH - 8.0 * (len(picture.planes) - 1)) / max(len(picture.planes), 1)
     sizes = [max((len(line) for line in plane.cells), default=1) or 1 for plane in picture.planes]

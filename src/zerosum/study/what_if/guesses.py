@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from zerosum.arrays import Floats
-from zerosum.errors import BadParameter
+from zerosum.data.tables import load_units
+from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.kernel.units import Units
+from zerosum.study.schema import Study
 
 _SHAPES = "uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:A:B:..."
 _SPECTRA = "flat, power:EXPONENT, exponential:RATIO, or a file of eigenvalues"
@@ -46,8 +48,10 @@ class Shape:
         if kind == "normal" and not numbers[1] > 0:
             raise BadParameter("the standard deviation of a guess must be positive")
         if kind == "skewed" and not (numbers[0] > 0 and numbers[1] > 1):
-            raise BadParameter("a skewed guess has a positive median, and a factor above 1: its middle two thirds lie "
-                               "between the median over the factor and the median times it")
+            raise BadParameter(
+                "a skewed guess has a positive median, and a factor above 1: its middle two thirds lie "
+                "between the median over the factor and the median times it"
+            )
         if kind == "shares" and not (min(numbers) >= 0 and sum(numbers) > 0):
             raise BadParameter("shares of a guess must not be negative")
         return cls(kind, numbers)
@@ -95,7 +99,7 @@ class Spectrum:
         if kind == "flat" and not number:
             return cls(said, np.ones)
         if kind == "power" and 0 <= amount <= 20:
-            return cls(said, lambda count: np.arange(1, count + 1) ** -amount)
+            return cls(said, lambda count: np.arange(1.0, count + 1) ** np.float64(-amount))
         if kind == "exponential" and 0 < amount <= 1:
             return cls(said, lambda count: np.maximum(amount ** np.arange(count), 1e-12))
         path = folder / said
@@ -160,3 +164,22 @@ class Guesses:
         if shape.kind != "normal":
             raise BadParameter(f"the response {name!r} is guessed by its mean and spread: normal:MEAN:SD")
         return shape.numbers[0], shape.numbers[1]
+
+
+def read_like(study: Study, path: Path) -> Units:
+    """Public or made-up people with the study's columns. A file of a site whose policy does not call it public or
+    synthetic is refused before it is read."""
+    for file in study.site_files:
+        same = file.path.exists() and path.exists() and file.path.samefile(path)
+        if same and file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
+            raise PolicyRefused(
+                f"{path} holds the private data of site {file.name!r}: forecasts are made from public or made-up data"
+            )
+    algorithm, design = study.build_algorithm(), study.full_design
+    return load_units(
+        path,
+        columns=algorithm.columns if design is None else design.read,
+        categories=algorithm.categories if design is None else design.levels,
+        missing=algorithm.rules if design is None else design.missing,
+        missing_tokens=study.missing_tokens,
+    ).units

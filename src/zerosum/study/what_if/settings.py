@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_count
@@ -91,13 +92,17 @@ def _fresh(at: int) -> dict[str, object]:
     return {"name": f"site {at + 1}", "units": 1, "scale": shape.scale, "weight": shape.weight, "identity": None}
 
 
-def shared_out(people: int, by: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def shared_out(people: int, by: list[int]) -> NDArray[np.int64]:
     """People among sites in proportion to their sizes, at least one each.
 
-    >>> shared_out(10, [1, 1, 2]).tolist()
-    [2, 3, 5]
+    >>> shared_out(10, [1, 1, 2]).tolist(), shared_out(3, [1, 1000, 1]).tolist()
+    ([3, 2, 5], [1, 1, 1])
     """
     if people < len(by):
         raise BadParameter("there must be somebody at every site")
-    ends = np.rint(np.cumsum(by) / np.sum(by) * (people - len(by))).astype(np.int64)
-    return np.diff(ends, prepend=0) + 1
+    ends = np.floor(np.cumsum(by) / np.sum(by) * people + 0.5).astype(np.int64)
+    found = np.maximum(np.diff(ends, prepend=0), 1)
+    while (over := int(np.sum(found)) - people) > 0:  # those who had none got one from the largest
+        at = int(np.argmax(found))
+        found[at] -= min(over, int(found[at]) - 1)
+    return np.asarray(found)

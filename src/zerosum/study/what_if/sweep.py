@@ -96,13 +96,11 @@ def what_if(
 
 
 def _ratio(many: Forecast, few: Forecast, name: str) -> float:
-    a, b = getattr(many, name), getattr(few, name)
+    a, b = float(getattr(many, name)), float(getattr(few, name))
     return a / b if a > 0 and b > 0 else 1.0
 
 
-def search(
-    advisor: Advisor, wanted: Mapping[str, float], own: Forecast, runs: int, privacy: float = 1.0
-) -> Target:
+def search(advisor: Advisor, wanted: Mapping[str, float], own: Forecast, runs: int, privacy: float = 1.0) -> Target:
     """Bisection on the study's plan: the same made-up people and the same draws of noise for every epsilon. `privacy`
     multiplies what so few rehearsals say."""
     labels = [line.label for line in own.lines]
@@ -154,4 +152,4 @@ def _rounded_up(epsilon: float) -> float:
     1.24
     """
     places = 2 - math.floor(math.log10(epsilon))
-    return round(math.ceil(epsilon * 10**places - 1e-9) / 10**places, max(places, 0))
+    return float(round(math.ceil(epsilon * 10.0**places - 1e-9) / 10.0**places, max(places, 0)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def _expanded(rows: Floats, design: Design) -> Floats:
     """Rows as a design reads them, as they enter: shared out among the sites, where these have effects."""
     sites = design.sites if design.site_effects and design.sites else ("",)
     ends = np.linspace(0, len(rows), len(sites) + 1).astype(int)
-    parts = [Units(rows[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    parts = [Units(rows[a:b]) for a, b in pairwise(ends)]
     return np.vstack([np.asarray(design.expand(part, site).rows) for part, site in zip(parts, sites, strict=True)])
 
 
@@ -128,7 +129,9 @@ def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
         edges = algorithm.edges
         return {} if edges is None else {algorithm.columns[0]: (float(edges[0]), float(edges[-1]))}
     if isinstance(algorithm, RangedAlgorithm) and algorithm.lower is not None and algorithm.upper is not None:
-        return dict(zip(algorithm.columns, zip(algorithm.lower.tolist(), algorithm.upper.tolist()), strict=True))
+        return dict(
+            zip(algorithm.columns, zip(algorithm.lower.tolist(), algorithm.upper.tolist(), strict=True), strict=True)
+        )
     return {}
 
 
