@@ -2,12 +2,12 @@
 
 Run `python benchmarks/what_if.py [--runs 200] [--parts mqrgep] [--rehearsals 200] [--through-sites]`.
 
-For every setting a forecast is made from public guesses. Then people are drawn as guessed, once, and the study is run
-on all of them with so many seeds: its program with the noise of its plan, or, `--through-sites`, policies, ledgers and
-the secure sum as well, of one setting in each part (slow). Printed are the standard deviation that privacy
-was forecast to add and the one seen, as the root mean square over the result's numbers, each on its scale; their ratio;
-and the smallest and largest ratio of a single number. Of principal components it is the share of the energy that is
-kept. Four sites, one colluding, delta = 1e-5.
+For every setting a forecast is made from public guesses. Then ten samples of people are drawn as guessed, and the study
+is run on all of them with so many seeds in all: its program with the noise of its plan, or, with `--through-sites`, as
+in earnest, through policies, ledgers and the secure sum, for one setting of each part (slow). Printed are the standard
+deviation that privacy was forecast to add and the one seen among runs on the same sample, as the root mean square over
+the result's numbers, each on its scale; their ratio; and the smallest and largest ratio of a single number. Of
+principal components it is the share of the energy that is kept. Four sites, one colluding, delta = 1e-5.
 
 Parts: m means, q quantiles, r linear regression, g logistic regression, e mixtures (by EM), p principal components.
 """
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from zerosum.algorithms import Estimate
+from zerosum.arrays import Floats
 from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
@@ -34,10 +35,10 @@ from zerosum.study.planning import pin
 from zerosum.study.rehearsal import Rehearsed
 from zerosum.study.running import execute_here
 from zerosum.study.what_if import Advisor, Guesses, Shape, Spectrum
-from zerosum.study.what_if.measures import measure_of
+from zerosum.study.what_if.measures import in_order, measure_of
 from zerosum.study.what_if.worlds import world_of
 
-SITES, DELTA = 4, 1e-5
+SITES, DELTA, SAMPLES = 4, 1e-5, 10
 MEMORY = Path("/dev/shm")
 SKEWED = {"a": "skewed:1.5:2", "b": "skewed:15:2", "c": "skewed:0.15:2"}
 COLUMNS = {"columns": ["a", "b", "c"], "lower": [0, 0, 0], "upper": [10, 100, 1]}
@@ -112,7 +113,7 @@ def cases(part: str) -> Iterator[Case]:
         if part == "e":
             yield Case("mixture", "mixture", mixture, data, guess, epsilon, people)
     for said in ("power:1", "power:0.5", "exponential:0.8"):
-        for epsilon, people in ((0.5, 6000), (2.0, 2000)):
+        for epsilon, people in ((0.5, 1000), (0.5, 6000), (2.0, 2000)):
             names = [f"c{at}" for at in range(40)]
             many = {"columns": names, "lower": [-1] * 40, "upper": [1] * 40, "n_components": 5}
             guess = Guesses(spectrum=Spectrum.parse(said))
@@ -120,22 +121,26 @@ def cases(part: str) -> Iterator[Case]:
                 yield Case("pca", "pca", many, said, guess, epsilon, people)
 
 
-def seen(case: Case, runs: int, first: int, *, through_sites: bool) -> np.ndarray[Any, Any]:
-    """What the result's numbers are in seeded runs on one and the same sample."""
+def seen(case: Case, runs: int, first: int, *, through_sites: bool) -> Floats:
+    """What the result's numbers are in seeded runs: samples x draws x numbers."""
     study = case.study
     algorithm = study.build_algorithm()
     world, measure = world_of(algorithm, case.guesses, study.full_design), measure_of(algorithm)
     assert world is not None
     assert measure is not None
-    like = uneven_clusters(2, case.people) if case.data == "uneven" else None
-    people = like or world.people(case.people, np.random.default_rng(2026))
     rehearsed = Rehearsed(algorithm, study.plan())
     anchor, found = world.truth, []
-    for run in range(first, first + runs):
-        estimate = at_sites(study, people, run) if through_sites else rehearsed.run(people, run)
+    for sample in range(SAMPLES):
+        like = uneven_clusters(1000 + sample, case.people) if case.data == "uneven" else None
+        people = like or world.people(case.people, np.random.default_rng([2026, sample]))
+        seeds = range(first + sample * runs // SAMPLES, first + (sample + 1) * runs // SAMPLES)
+        if through_sites:
+            estimates = [at_sites(study, people, seed) for seed in seeds]
+        else:
+            estimates = rehearsed.runs(people, seeds)
         if anchor is None and measure.anchor:
-            anchor = estimate[measure.anchor].value
-        found.append(measure.values(estimate, people, anchor))
+            anchor = in_order(estimates[0][measure.anchor].value)
+        found.append([measure.values(each, people, anchor) for each in estimates])
     return np.array(found)
 
 
@@ -165,7 +170,7 @@ def main() -> None:
             start = time.perf_counter()
             advisor = Advisor(case.study, case.guesses)
             forecast = advisor.at(advisor.own, options.rehearsals)
-            runs = max(options.runs // 10, 5) if part == "p" else options.runs
+            runs = max(options.runs // 5, 2 * SAMPLES) if part == "p" else options.runs
             found = seen(case, runs, 1000 * number, through_sites=options.through_sites)
             head = f"{case.name:10} {case.data:16} {case.epsilon:7g} {case.people:7d}"
             took = f"{time.perf_counter() - start:.0f} s"
@@ -176,7 +181,7 @@ def main() -> None:
             counts = np.array([line.counts for line in forecast.lines])
             scale = np.array([line.scale for line in forecast.lines])
             said = np.array([line.noise for line in forecast.lines])
-            was = np.std(found, axis=0, ddof=1)
+            was = np.sqrt(np.mean(np.var(found, axis=1, ddof=1), axis=0))
             figures = [math.sqrt(float(np.mean((each / scale)[counts] ** 2))) for each in (said, was)]
             single = (said / was)[counts]
             print(

@@ -125,7 +125,7 @@ def _show(found: WhatIf) -> None:
             value = f"{getattr(each.setting, kind):g}"
             shown = [_figure(each.privacy), *map(_figure, cells)]
             table.add_row(kind if at == 0 else "", value, *shown, own, end_section=at == len(row) - 1)
-    terminal.out.print(table)
+    terminal.show_table(table)
     _show_lines(found.own, sampled)
     if found.target is not None:
         asked = ", ".join(f"{name} {error:g}" if name else f"{error:g}" for name, error in found.target.wanted.items())
@@ -145,7 +145,7 @@ def _show_lines(own: Forecast, sampled: bool) -> None:
     for line in own.lines[:_LINES]:
         cells = (line.privacy, line.sampling, line.together)[: 1 + len(more)]
         table.add_row(visible(line.label), *map(_figure, cells))
-    terminal.out.print(table)
+    terminal.show_table(table)
     if len(own.lines) > _LINES:
         terminal.out.print(f"and {len(own.lines) - _LINES} more: --json has them all")
 
@@ -256,7 +256,7 @@ def _show_comparison(found: Comparison) -> None:
             continue
         cells = [_figure(each) for each in (line.error, line.low or 0.0, line.high or 0.0)]
         table.add_row(line.heading, line.trusted, *cells, "infinite" if line.epsilon is None else f"{line.epsilon:.4f}")
-    terminal.out.print(table)
+    terminal.show_table(table)
     for line in found.lines:
         if line.refused:
             terminal.out.print(f"{line.heading} does not run this study: {visible(line.refused)}.")

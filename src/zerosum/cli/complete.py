@@ -42,3 +42,15 @@ def noisy_schemes(incomplete: str) -> list[str]:
     from zerosum.kernel.schemes import SCHEMES
 
     return [name for name, facts in SCHEMES.items() if facts.noisy and name.startswith(incomplete)]
+
+
+def mistakes(incomplete: str) -> list[str]:
+    from zerosum.audit.mistakes import MISTAKES
+
+    return [name for name in MISTAKES if name.startswith(incomplete)]
+
+
+def experiments(incomplete: str) -> list[str]:
+    from zerosum.papers.figures import EXPERIMENTS
+
+    return [name for name in EXPERIMENTS if name.startswith(incomplete)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerosum.cli import logs, terminal
+from zerosum.cli import complete, logs, terminal
 from zerosum.cli.app import Json, Patience, StateOption, coordinator_app
 from zerosum.cli.logs import LogJson
 from zerosum.errors import BadParameter
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 @coordinator_app.command("run")
 def coordinator_run(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML), its public part.")],
+    study: Annotated[
+        Path, typer.Argument(help="The study file (TOML), its public part.", autocompletion=complete.studies)
+    ],
     state: Annotated[Path, typer.Option(help="A new folder in which the study survives this process.")],
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
     site: Annotated[list[str], typer.Option(help="NAME=SOCKET: where a site listens.")],

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from zerosum.cli import terminal
+from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
 
 
@@ -21,7 +21,8 @@ def reproduce(
         typer.Argument(
             help="pca-epsilon, pca-samples, pca-delta, ica-epsilon, ica-subjects, ica-delta, ica-maps, fm-epsilon, "
             "fm-samples, fm-delta, fm-error, nn-epsilon, nn-samples, otd-mog-epsilon, otd-mog-samples, otd-mog-delta, "
-            "dc-mnist, dc-fashion, cape-delta or accountants."
+            "dc-mnist, dc-fashion, cape-delta or accountants.",
+            autocompletion=complete.experiments,
         ),
     ],
     data: Annotated[

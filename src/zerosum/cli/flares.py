@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from zerosum.cli import terminal
+from zerosum.cli import complete, terminal
 from zerosum.cli.app import Patience, StateOption, app, flare_app
 from zerosum.errors import BadParameter
 from zerosum.report.record import read_plan
@@ -18,7 +18,9 @@ from zerosum.report.record import read_plan
 
 @flare_app.command("job")
 def flare_job(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML), its public part.")],
+    study: Annotated[
+        Path, typer.Argument(help="The study file (TOML), its public part.", autocompletion=complete.studies)
+    ],
     state: Annotated[Path, typer.Option(help="A new folder for the study, in the server's $ZEROSUM_COORDINATOR.")],
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
     job: Annotated[Path, typer.Option(help="A new folder for the job, which FLARE's administrator submits.")],
@@ -70,7 +72,9 @@ def flare_harden(kit: Annotated[Path, typer.Argument(help="A FLARE kit, of a sit
 
 @app.command()
 def provision(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML), for its roster.")],
+    study: Annotated[
+        Path, typer.Argument(help="The study file (TOML), for its roster.", autocompletion=complete.studies)
+    ],
     out: Annotated[Path, typer.Option(help="A folder for the project: a new one, or to approve more requests.")],
     server: Annotated[str | None, typer.Option(help="The FLARE server's host name, as sites reach it.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The one port that it listens on.")] = 443,

@@ -26,6 +26,7 @@ _STATES = {
     "unreadable": "its journal cannot be read",
     "damaged": "its result cannot be read",
 }
+_SHOWN = 12  # of an id, where the list is narrow
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")]
 
 
@@ -82,7 +83,7 @@ def _spent(spent: dict[str, Any]) -> None:
     table = terminal.grid("site", "epsilon spent")
     for site, epsilon in spent.items():
         table.add_row(visible(site), "its ledger cannot be read from here" if epsilon is None else f"{epsilon:.4f}")
-    terminal.out.print(table)
+    terminal.show_table(table)
 
 
 @results_app.command("export")

@@ -60,14 +60,14 @@ def demo(
             ratio,
             spent,
         )
-    terminal.out.print(table)
+    terminal.show_table(table)
     terminal.show_report(found.report)
     terminal.titled("\nBrain maps", f" ({maps.says}).\n")
     table = terminal.grid("maps", "epsilon", "with reduction", "correlation", "Amari index")
     for each in maps.lines:
         costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
         table.add_row(each.heading, *costs, f"{each.correlation:.3f}", f"{each.amari_index:.3f}")
-    terminal.out.print(table)
+    terminal.show_table(table)
     terminal.out.print(f"\npictures: {picture}, {maps_picture}", soft_wrap=True)
     terminal.out.print("\nThe study of the four hospitals as a report, to open in a browser and show to a colleague:")
     terminal.titled(f"{report}", "")

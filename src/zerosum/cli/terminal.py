@@ -9,13 +9,17 @@ Tested in tests/cli/test_cli.py.
 from __future__ import annotations
 
 import json
+import math
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
@@ -38,6 +42,9 @@ _STAGES = {
     "writing": "writing",
 }
 
+_NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]?\d+)?|nan|inf|infinite")
+SECONDS = 5.0  # between two lines that say how far something is
+_BOUNDLESS = 1 << 16  # columns
 _LINES = 100  # of a table; longer estimates are for files
 _LEVELS = 6  # categories that are listed with a column
 
@@ -55,27 +62,85 @@ def print_json(record: Any) -> None:
     print(json.dumps(finite(record), indent=2))
 
 
-def _bar() -> Progress:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=err, transient=True)
+class _Bar:
+    """How far something is, on a terminal: a bar with an estimate of the time left, gone when it is over."""
+
+    def __init__(self, what: str) -> None:
+        name = TextColumn("{task.description}", markup=False)
+        columns = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=err, transient=True)
+        self._task = self._bar.add_task(what, total=None)
+        self._what = what
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def at(self, what: str, done: int, planned: int) -> None:
+        if what != self._what:  # a stage has a pace of its own
+            self._bar.reset(self._task, description=what, total=planned)
+            self._what = what
+        self._bar.update(self._task, completed=done, total=planned)
+
+
+class _Lines:
+    """The same where nobody sees a bar, in pipes and logs: a plain line every few seconds, none for what is short."""
+
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._what = clock, what
+        self._began = self._said = clock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def at(self, what: str, done: int, planned: int) -> None:
+        now = self._clock()
+        if what != self._what:
+            self._what, self._began = what, now
+        if now - self._said < SECONDS:
+            return
+        self._said = now
+        left = (now - self._began) / done * (planned - done) if 0 < done < planned else math.nan
+        estimate = f", about {_spell(left)} left" if left > 0 else ""
+        err.print(f"{what}: {done} of {planned}{estimate}", soft_wrap=True)
+
+
+def _spell(seconds: float) -> str:
+    """A time that is left, as roughly as it is known.
+
+    >>> _spell(42), _spell(600), _spell(9000)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _following(what: str) -> _Bar | _Lines:
+    return _Bar(what) if err.is_terminal else _Lines(what)
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    with _bar() as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, planned: bar.update(task, completed=done, total=planned)
+    """For whatever may take longer than a few seconds: what it yields is told how much is done of how much."""
+    with _following(what) as shown:
+        yield lambda done, planned: shown.at(what, done, planned)
 
 
 @contextmanager
 def observed() -> Iterator[Observer]:
-    """A bar that follows a study from stage to stage."""
-    with _bar() as bar:
-        task = bar.add_task("starting", total=None)
+    """The same of a study, from stage to stage."""
+    with _following("starting") as shown:
 
         def follow(seen: Seen) -> None:
             what = _STAGES[seen.stage] + (f" of {visible(seen.site)}" if seen.site and seen.stage == "loading" else "")
-            bar.update(task, description=what, completed=seen.done, total=seen.planned)
+            shown.at(what, seen.done, seen.planned)
 
         yield follow
 
@@ -148,18 +213,44 @@ def show_estimate(record: dict[str, Any]) -> None:
     plain = {shown: a for each in told.values() for axis in each["axes"] for shown, a in _shown(axis)}
     ranges = {shown: bounds[a] for shown, a in plain.items() if a in bounds}
     for (axis, *labels), names in tables.items():
-        known = axis == "column" and any(label in ranges for label in labels)
-        table = grid(axis, *names, *(["range"] if known else []))
-        for at, label in enumerate(labels):
-            cells = [short(estimate[name][at]) for name in names]
-            table.add_row(visible(label), *cells, *([ranges.get(label, "")] if known else []))
-        out.print(table)
+        columns = {name: [short(estimate[name][at]) for at in range(len(labels))] for name in names}
+        if axis == "column" and any(label in ranges for label in labels):
+            columns["range"] = [ranges.get(label, "") for label in labels]
+        _show_columns(axis, [visible(label) for label in labels], columns)
     for name, quantity in told.items():
         if not any(name in names for names in tables.values()):
             of = " by ".join(axis["name"] for axis in quantity["axes"])
             titled(name, f"{f' ({of})' if of else ''}: {short(estimate[name])}")
             if quantity["axes"] and len(quantity["axes"][-1]["labels"]) <= _LINES:
                 out.print("  " + ", ".join(map(visible, _places(quantity["axes"][-1])[1:])), style="dim")
+
+
+def show_table(table: Table) -> None:
+    """A table within the width of the terminal. Numbers stay whole, and long words go on in the next line."""
+    _fit(table)
+    out.print(table)
+
+
+def _fit(table: Table) -> Table:
+    for column in table.columns:
+        column.overflow = "fold"
+        cells = [str(cell) for cell in column.cells]
+        column.no_wrap = column.no_wrap or all(_NUMBER.fullmatch(cell) for cell in cells)
+    return table
+
+
+def _show_columns(axis: str, labels: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
+    """One column for each of these beside the labels: in several tables where one would be too wide."""
+    table = Table(axis, *columns)
+    for at, label in enumerate(labels):
+        table.add_row(label, *(cells[at] for cells in columns.values()))
+    names = list(columns)
+    boundless = out.options.update(width=_BOUNDLESS)
+    if len(names) > 1 and Measurement.get(out, boundless, _fit(table)).minimum > out.width:
+        for part in (names[: len(names) // 2], names[len(names) // 2 :]):
+            _show_columns(axis, labels, {name: columns[name] for name in part})
+        return
+    show_table(table)
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
@@ -219,7 +310,7 @@ def show_report(report: PrivacyReport) -> None:
             f"{line.mu:.4g}",
         )
         table.add_row(line.statistic, *cells)
-    out.print(table)
+    show_table(table)
     dealt = any(site.helper_epsilon is not None for site in report.per_site)
     headings = ("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
     table = grid(*headings, *(["epsilon against the dealer"] if dealt else []))
@@ -227,7 +318,7 @@ def show_report(report: PrivacyReport) -> None:
         others = (site.published_epsilon, *([site.helper_epsilon] if dealt else []))
         shown = ["" if value is None else f"{value:.4f}" for value in others]
         table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", *shown)
-    out.print(table)
+    show_table(table)
     out.print(f"public digest {report.public_digest}")
     out.print(
         f"{report.rounds} round{'s' if report.rounds > 1 else ''} of {report.exchanges} exchange"
@@ -244,7 +335,7 @@ def show_coefficients(coefficients: CoefficientTable) -> None:
     table = grid("coefficient", "estimate", "95 % pooled data", "95 % population", "")
     for line in coefficients.lines():
         table.add_row(visible(line[0]), *line[1:])
-    out.print(table)
+    show_table(table)
 
 
 def show_fit(estimate: Mapping[str, Quantity]) -> None:
@@ -321,7 +412,7 @@ def show_ledger(record: dict[str, Any]) -> None:
             visible(_asked_columns(asked)),
             f"{line['epsilon']:.4f}",
         )
-    out.print(studies)
+    show_table(studies)
     doubted = ["guarantee"] if record["warning"] else []
     headings = ("study", "round", "statistic", "mu", "steps", *doubted)
     table = grid("#", Column("recorded", no_wrap=True), *headings)
@@ -337,6 +428,6 @@ def show_ledger(record: dict[str, Any]) -> None:
             f"{entry['drawn']} of {spend['steps']}" if spend["steps"] > 1 else "",
             *(entry[key] or "" for key in doubted),
         )
-    out.print(table)
+    show_table(table)
     if record["warning"]:
         out.print(record["warning"])

@@ -1,9 +1,9 @@
 """How accurate a study would be in a setting: by formula where its noise says all, else by rehearsal on made-up people.
 
-A rehearsal is the study's own program with its plan's noise. Made-up samples are drawn again for every one, and each is
-also given to the program without noise: what lies between the two is what privacy adds, and how results without noise
-differ from sample to sample is what sampling adds. More people than a few thousand are stood for by fewer, with the
-noise smaller in proportion.
+A rehearsal is the study's own program with its plan's noise. Samples of people are made up again and again, and each is
+given to the program several times with noise and once without: what lies between is what privacy adds, and how results
+without noise differ from sample to sample is what sampling adds. More people than a few thousand are stood for by
+fewer, with the noise smaller in proportion.
 
 Tested in tests/study/test_what_if.py.
 """
@@ -11,6 +11,7 @@ Tested in tests/study/test_what_if.py.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from zerosum.algorithms import PCA, Algorithm, CustomStatistic, Histogram, Mean
+from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel.missing import OBSERVED
@@ -27,13 +29,14 @@ from zerosum.kernel.units import Units
 from zerosum.study.rehearsal import Rehearsed
 from zerosum.study.schema import SchemeTable, Study
 from zerosum.study.what_if.guesses import Guesses
-from zerosum.study.what_if.measures import Line, Measure, measure_of
+from zerosum.study.what_if.measures import Line, Measure, in_order, measure_of
 from zerosum.study.what_if.settings import Setting, altered, shared_out
 from zerosum.study.what_if.worlds import World, world_of
 
-_PEOPLE = 2000  # that stand for everybody in a rehearsal
+_PEOPLE, _MORE = 2000, 10_000  # that stand for everybody in a rehearsal, and where histograms are read closely
 _NUMBERS = 4_000_000  # of made-up data, at most, where there are many columns
 _SAMPLE = 20_000  # for standard deviations that need no rehearsal
+_AGAIN = 4  # draws of noise on the same people
 RUNS = 100
 
 OnStep = Callable[[int, int], None]
@@ -44,16 +47,12 @@ class LineForecast:
     """What is expected of one number of a result, in its own unit."""
 
     label: str
-    noise: float  # the standard deviation that privacy adds
+    noise: float  # the standard deviation that privacy adds, on the same people
     bias: float  # how far off it puts the number on average
+    privacy: float  # the root of the mean square of all that privacy adds
     sampling: float  # what another sample of people would change; not a number where nothing is known
     scale: float
     counts: bool
-
-    @property
-    def privacy(self) -> float:
-        """The root of the mean square of all that privacy adds."""
-        return math.hypot(self.noise, self.bias)
 
     @property
     def together(self) -> float:
@@ -92,7 +91,13 @@ class Forecast:
     def scaled(self, privacy: float, sampling: float) -> Forecast:
         """The same with both kinds of errors multiplied."""
         lines = [
-            replace(line, noise=line.noise * privacy, bias=line.bias * privacy, sampling=line.sampling * sampling)
+            replace(
+                line,
+                noise=line.noise * privacy,
+                bias=line.bias * privacy,
+                privacy=line.privacy * privacy,
+                sampling=line.sampling * sampling,
+            )
             for line in self.lines
         ]
         return replace(self, lines=tuple(lines))
@@ -140,7 +145,7 @@ class Advisor:
         if isinstance(algorithm, CustomStatistic):
             assert self._measure is not None  # noqa: S101
             noise = plan.law(0).noise_std / _counted(plan, setting.people)
-            return Forecast(setting, (_line(self._measure.lines[0], noise, 0.0, math.nan),), 0)
+            return Forecast(setting, (_line(self._measure.lines[0], noise, math.nan),), 0)
         measure = measure_of(algorithm)  # the lines of another roster may be others
         world = world_of(algorithm, self.guesses, study.full_design)
         assert measure is not None and world is not None  # noqa: S101, PT018
@@ -169,7 +174,7 @@ class Advisor:
         sampling = np.std(rows, axis=0) / math.sqrt(_effective(plan, setting.people))
         noise = np.asarray(quiet["mean"].std)
         figures = zip(measure.lines, noise, sampling, strict=True)
-        return Forecast(setting, tuple(_line(line, float(n), 0.0, float(s)) for line, n, s in figures), 0)
+        return Forecast(setting, tuple(_line(line, float(n), float(s)) for line, n, s in figures), 0)
 
     def _histogram(
         self, setting: Setting, algorithm: Histogram, plan: Plan, measure: Measure, world: World
@@ -179,7 +184,7 @@ class Advisor:
         share = np.asarray(quiet["counts"].value) / len(people)
         noise = plan.law(0).noise_std / _counted(plan, setting.people)
         sampling = np.sqrt(share * (1 - share) / _effective(plan, setting.people))
-        lines = tuple(_line(line, noise, 0.0, float(s)) for line, s in zip(measure.lines, sampling, strict=True))
+        lines = tuple(_line(line, noise, float(s)) for line, s in zip(measure.lines, sampling, strict=True))
         return Forecast(setting, lines, 0)
 
     # ---- by rehearsal ----------------------------------------------------------------------------------------------
@@ -202,36 +207,43 @@ class Advisor:
         )
         free = Rehearsed(without.build_algorithm(), without.plan())
         effects = setting.sites if study.design is not None and study.design.site_effects else 0
+        loud = max(runs // _AGAIN, 2)
+        samples = max(runs // 2, loud)
         noisy, quiet = [], []
         anchor = world.truth
-        for run in range(runs):
-            people = world.people(count, _drawing(run))
-            sites = _sites(people, plan, setting)
-            key = (count, run, effects)
+        for sample in range(samples):
+            people = world.people(count, _drawing(sample))
+            key = (count, sample, effects)
             if anchor is None and measure.anchor:
-                anchor = free.run(people, 0)[measure.anchor].value
+                anchor = in_order(free.run(people, 0)[measure.anchor].value)
             if key not in self._free:
                 self._free[key] = measure.values(free.run(people, 0), people, anchor)
             quiet.append(self._free[key])
-            noisy.append(measure.values(private.run(sites, run), people, anchor))
-            on_step(run + 1, runs)
-        added = np.array(noisy) - np.array(quiet)
-        sampled = np.array(quiet) * math.sqrt(count / setting.people)
-        with np.errstate(invalid="ignore"):
-            known = np.sum(np.isfinite(added), axis=0) > 1
-            noise, bias, sampling = np.zeros((3, len(measure.lines)))
-            noise[known] = np.nanstd(added[:, known], axis=0, ddof=1)
-            bias[known] = np.nanmean(added[:, known], axis=0)
-            sampling[known] = 0.0 if measure.loss else np.nanstd(sampled[:, known], axis=0, ddof=1)
-        figures = zip(measure.lines, noise, bias, sampling, known, strict=True)
-        lines = tuple(_line(line, float(n), float(b), float(s)) for line, n, b, s, there in figures if there)
+            if sample < loud:
+                sites = _sites(people, plan, setting)
+                draws = private.runs(sites, range(_AGAIN * sample, _AGAIN * (sample + 1)))
+                noisy.append([measure.values(each, people, anchor) for each in draws])
+            on_step(sample + 1, samples)
+        drawn, base = np.array(noisy), np.array(quiet)  # samples x draws x lines, samples x lines
+        added = drawn - base[: len(drawn), None, :]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of lines that are never there
+            noise = np.sqrt(np.nanmean(np.nanvar(drawn, axis=1, ddof=1), axis=0))
+            bias, total = np.nanmean(added, axis=(0, 1)), np.sqrt(np.nanmean(added**2, axis=(0, 1)))
+            sampling = np.nanstd(base, axis=0, ddof=1) * math.sqrt(count / setting.people) * (not measure.loss)
+        known = np.isfinite(noise) & np.isfinite(total) & np.isfinite(sampling)
+        lines = tuple(
+            LineForecast(line.label, *map(float, figures), line.scale, line.counts)
+            for line, there, *figures in zip(measure.lines, known, noise, bias, total, sampling, strict=True)
+            if there
+        )
         if not lines:
             raise BadParameter("nothing of the result would be left of the noise: ask for more epsilon or people")
         return Forecast(setting, lines, runs)
 
 
-def _line(line: Line, noise: float, bias: float, sampling: float) -> LineForecast:
-    return LineForecast(line.label, noise, bias, sampling, line.scale, line.counts)
+def _line(line: Line, noise: float, sampling: float) -> LineForecast:
+    return LineForecast(line.label, noise, 0.0, noise, sampling, line.scale, line.counts)
 
 
 def _custom(algorithm: CustomStatistic) -> Measure:
@@ -244,6 +256,8 @@ def _most(algorithm: Algorithm) -> int:
     columns = len(algorithm.columns)
     if isinstance(algorithm, PCA):
         return max(_PEOPLE, min(40 * columns, _NUMBERS // columns))
+    if isinstance(algorithm, GroupedAlgorithm):  # fewer would lie unevenly between the edges
+        return _MORE
     return max(_PEOPLE, min(20 * columns, _NUMBERS // columns))
 
 

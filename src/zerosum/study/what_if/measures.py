@@ -129,6 +129,11 @@ def _centers(algorithm: Mixture | KMeans, name: str, count: int) -> Measure:
     return Measure(tuple(lines), OF_RANGE, values, anchor=name)
 
 
+def in_order(centers: Floats) -> Floats:
+    """Centres by their first column, then by the others: an order that the next sample has too."""
+    return np.asarray(centers[np.lexsort(centers.T[::-1])])
+
+
 def matched(found: Floats, anchor: Floats, widths: Floats) -> Floats:
     """Centres in the order of those they are nearest to, all together."""
     from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used

@@ -86,17 +86,18 @@ def what_if(
 
     known = {own: advisor.at(own, runs, steps(0, runs))}
     few = advisor.at(own, some, steps(runs, some))  # what so few draws make of the study itself, others share
-    privacy, sampling = (_ratio(known[own], few, name) for name in ("privacy", "sampling"))
+    privacy = _ratio(known[own].privacy, few.privacy)
     for at, setting in enumerate(todo, 1):
         with suppress(BadParameter):  # no plan can have it
-            known[setting] = advisor.at(setting, some, steps(runs + some * at, some)).scaled(privacy, sampling)
+            found = advisor.at(setting, some, steps(runs + some * at, some))
+            sampling = known[own].sampling * math.sqrt(own.people / setting.people)
+            known[setting] = found.scaled(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
     around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
-    found = None if target is None else search(advisor, target, known[own], some, privacy)
-    return WhatIf(study.name, study.algorithm, advisor.unit, advisor.says, known[own], around, found)
+    reached = None if target is None else search(advisor, target, known[own], some, privacy)
+    return WhatIf(study.name, study.algorithm, advisor.unit, advisor.says, known[own], around, reached)
 
 
-def _ratio(many: Forecast, few: Forecast, name: str) -> float:
-    a, b = float(getattr(many, name)), float(getattr(few, name))
+def _ratio(a: float, b: float) -> float:
     return a / b if a > 0 and b > 0 else 1.0
 
 
