@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,18 @@ def test_a_scheme_that_cannot_run_the_study_says_why(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(tmp_path: Path, schemes: list[str], seeds: int, word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         compare(study_of(tmp_path, "synthetic"), schemes, seeds=seeds)
+
+
+def test_people_with_several_rows_are_compared_as_people(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    study = study_of(
+        tmp_path, "synthetic", algorithm="histogram", parameters={"columns": ["a"], "edges": [0.0, 5.0, 10.0]}
+    )
+    for at in range(3):
+        np.savez(
+            tmp_path / f"{at}.npz", X=rng.uniform(0, 10, (60, 1)), columns=["a"], units=np.repeat(np.arange(20), 3)
+        )
+    files = tuple(file.model_copy(update={"data": tmp_path / f"{at}.npz"}) for at, file in enumerate(study.site_files))
+    found = compare(study.model_copy(update={"site_files": files}), ["non-private,pooled"], seeds=4)
+    assert found.lines[0].error == 0
+    assert found.lines[1].error == pytest.approx(math.sqrt(2) / 0.27 / 60, rel=0.8)  # mu of epsilon 1 is 0.27

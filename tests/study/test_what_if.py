@@ -185,7 +185,8 @@ def test_the_energy_that_is_forecast_is_seen(said: str) -> None:
     advisor = Advisor(study, guesses)
     forecast = advisor.at(advisor.own, 100).lines[0].bias
     algorithm = study.build_algorithm()
-    world, measure = Spectral(algorithm, guesses), measure_of(algorithm)  # type: ignore[arg-type]
+    world, measure = world_of(algorithm, guesses), measure_of(algorithm)
+    assert world is not None
     assert measure is not None
     people = world.people(1800, np.random.default_rng(99))
     lost = [measure.values(each, people, None)[0] for each in Rehearsed(algorithm, study.plan()).runs(people, range(8))]
@@ -197,15 +198,15 @@ def test_made_up_rows_have_the_spectrum_that_was_declared() -> None:
     algorithm = study_of("pca", {**MANY, "n_components": 2}).build_algorithm()
     rows = (
         Spectral(algorithm, Guesses(spectrum=Spectrum.parse("power:2"))).people(40_000, np.random.default_rng(0)).rows
-    )  # type: ignore[arg-type]
+    )
     values = np.linalg.eigvalsh(np.cov(np.asarray(rows).T))[::-1]
     assert values[:4] / values[0] == pytest.approx([1, 1 / 4, 1 / 9, 1 / 16], rel=0.05)
     assert np.max(np.std(np.asarray(rows), axis=0)) == pytest.approx(0.25, rel=0.05)
 
 
 def test_clusters_are_matched_whatever_their_order() -> None:
-    algorithm = study_of("mixture", {**THREE, "n_components": 3}).build_algorithm()
-    world = Clustered(algorithm, Guesses())  # type: ignore[arg-type]
+    world = world_of(study_of("mixture", {**THREE, "n_components": 3}).build_algorithm(), Guesses())
+    assert isinstance(world, Clustered)
     assert world.truth is not None
     assert world.separation >= 6
     assert matched(world.truth[[2, 0, 1]], world.truth, np.array([10.0, 100.0, 1.0])) == pytest.approx(world.truth)

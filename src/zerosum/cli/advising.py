@@ -135,7 +135,7 @@ def _show(found: WhatIf) -> None:
             sentence = f"An error of {visible(asked)} takes epsilon {found.target.epsilon:g}."
         terminal.out.print(sentence)
     how = "by formula" if found.own.runs == 0 else f"from {found.own.runs} rehearsals on made-up people"
-    terminal.out.print(f"Figures are {how}. No data were read, and nothing was spent.")
+    terminal.out.print(f"Figures are {how}. No site's data were read, and nothing was spent.")
 
 
 def _show_lines(own: Forecast, sampled: bool) -> None:

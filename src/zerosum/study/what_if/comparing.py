@@ -19,6 +19,7 @@ from zerosum.errors import BadParameter, BadStudy, PolicyRefused, ZerosumError
 from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES, SchemeFacts
 from zerosum.kernel.terms import Calibration
 from zerosum.kernel.units import Units
+from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study.planning import pin
@@ -26,7 +27,7 @@ from zerosum.study.running import execute_here
 from zerosum.study.schema import SchemeTable, Study
 from zerosum.study.what_if.forecast import OnStep
 from zerosum.study.what_if.guesses import Guesses
-from zerosum.study.what_if.measures import measure_of
+from zerosum.study.what_if.measures import Measure, measure_of
 from zerosum.study.what_if.settings import Setting, altered, shared_out
 from zerosum.study.what_if.worlds import world_of
 
@@ -102,39 +103,43 @@ def compare(
     planned = len(chosen) * seeds + 1
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         runner = _Runner(study, data, Path(folder))
-        truth = runner.run(WITHOUT, "exact", 0).estimate
-        everybody = Units(np.vstack([np.asarray(each.rows) for each in data.values()])) if _plain(data) else None
-        if measure.anchor:
-            anchor = truth[measure.anchor].value if anchor is None else anchor
-        counting = np.array([line.counts for line in measure.lines]) if measure.lines else np.ones(1, dtype=bool)
-        scales = np.array([line.scale for line in measure.lines])
-
-        def values(estimate: Any) -> Floats:
-            assert measure is not None  # noqa: S101
-            return measure.values(estimate, _all(everybody, data), anchor)
-
-        whole = values(truth)
-        on_step(1, planned)
+        truth = runner.run(WITHOUT, "exact", 0)
+        if measure.anchor and anchor is None:
+            anchor = truth.estimate[measure.anchor].value
+        read = _Reading(measure, _together(data), anchor)
+        whole = read(truth)
         lines = []
         for number, (scheme, calibration) in enumerate(chosen):
-            begun = 1 + number * seeds
+            on_step(1 + number * seeds, planned)
             facts = SCHEMES[scheme]
+            errors = []
             try:
-                errors = []
                 for seed in range(seeds if facts.noisy else 1):
                     result = runner.run(scheme, calibration, seed)
-                    gap = (values(result.estimate) - whole)[counting] / scales[counting]
-                    errors.append(math.sqrt(float(np.nanmean(gap**2))))
-                    on_step(begun + seed + 1, planned)
+                    errors.append(math.sqrt(float(np.nanmean((read(result) - whole) ** 2))))
+                    on_step(2 + number * seeds + seed, planned)
             except ZerosumError as error:
                 lines.append(SchemeLine(scheme, calibration, trusted(facts), refused=str(error)))
                 continue
+            figures = (math.sqrt(float(np.mean(np.square(errors)))), min(errors), max(errors))
             worst = result.report.worst_epsilon
-            mean = math.sqrt(float(np.mean(np.square(errors))))
             exact = worst if math.isfinite(worst) else None
-            ends = (min(errors), max(errors))
-            lines.append(SchemeLine(scheme, calibration, trusted(facts), mean, *ends, epsilon=exact))
+            lines.append(SchemeLine(scheme, calibration, trusted(facts), *figures, epsilon=exact))
     return Comparison(study.name, study.algorithm, measure.unit, says, seeds, tuple(lines))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The numbers of a result that count, each on its scale."""
+
+    measure: Measure
+    everybody: Units
+    anchor: Floats | None
+
+    def __call__(self, result: Result) -> Floats:
+        values = self.measure.values(result.estimate, self.everybody, self.anchor)
+        counting = np.array([line.counts for line in self.measure.lines])
+        return np.asarray(values[counting] / [line.scale for line in self.measure.lines if line.counts])
 
 
 def trusted(facts: SchemeFacts) -> str:
@@ -184,12 +189,13 @@ def _made_up(study: Study, guesses: Guesses, people: int | None) -> tuple[dict[s
     return {site.name: Units(part) for site, part in parts}, f"made up: {world.says}", world.truth
 
 
-def _plain(data: dict[str, Units]) -> bool:
-    return all(units.offsets is None and isinstance(units.rows, np.ndarray) for units in data.values())
-
-
-def _all(everybody: Units | None, data: dict[str, Units]) -> Units:
-    return next(iter(data.values())) if everybody is None else everybody
+def _together(data: dict[str, Units]) -> Units:
+    """Everybody, whoever has how many rows."""
+    rows = np.vstack([np.asarray(units.rows, dtype=np.float64) for units in data.values()])
+    if all(units.offsets is None for units in data.values()):
+        return Units(rows)
+    each = [np.ones(len(u), dtype=np.int64) if u.offsets is None else np.diff(u.offsets) for u in data.values()]
+    return Units(rows, np.concatenate([[0], np.cumsum(np.concatenate(each))]))
 
 
 class _Runner:
@@ -198,7 +204,7 @@ class _Runner:
     def __init__(self, study: Study, data: dict[str, Units], folder: Path) -> None:
         self.study, self.data, self.folder, self._count = study, data, folder, 0
 
-    def run(self, scheme: str, calibration: Calibration, seed: int) -> Any:
+    def run(self, scheme: str, calibration: Calibration, seed: int) -> Result:
         self._count += 1
         privacy = self.study.privacy.model_copy(update={"calibration": calibration, "random_state": seed})
         combine = {} if scheme.startswith("cape") else {"combine": SchemeTable().combine}

@@ -233,8 +233,8 @@ class Advisor:
             sampling = np.nanstd(base, axis=0, ddof=1) * math.sqrt(count / setting.people) * (not measure.loss)
         known = np.isfinite(noise) & np.isfinite(total) & np.isfinite(sampling)
         lines = tuple(
-            LineForecast(line.label, *map(float, figures), line.scale, line.counts)
-            for line, there, *figures in zip(measure.lines, known, noise, bias, total, sampling, strict=True)
+            LineForecast(line.label, float(n), float(b), float(t), float(s), line.scale, line.counts)
+            for line, there, n, b, t, s in zip(measure.lines, known, noise, bias, total, sampling, strict=True)
             if there
         )
         if not lines:
@@ -297,5 +297,5 @@ def _sites(people: Units, plan: Plan, setting: Setting) -> Units | list[Units]:
 def _nothing(algorithm: str) -> str:
     return (
         f"no forecast is offered for the algorithm {algorithm!r}: how well it does hangs on data that no public range "
-        "describes; 'zerosum compare' shows it on public or made-up data"
+        "describes; run it on public data of the same kind to see"
     )

@@ -18,6 +18,7 @@ from zerosum.study.what_if.guesses import Guesses
 from zerosum.study.what_if.settings import Setting
 
 LARGEST, _SMALLEST = 100.0, 1e-4  # epsilon that a search looks at
+_TRIES = 10  # of a search, about
 _QUARTER = 4  # of the rehearsals of the study's own setting, what each other setting gets
 WHOLE = ""  # the name of the one figure among targets
 
@@ -79,7 +80,8 @@ def what_if(
     for kind, setting in own.around():
         kinds.setdefault(kind, []).append(setting)
     todo = dict.fromkeys(setting for row in kinds.values() for setting in row if setting != own)
-    whole = runs + some * (1 + len(todo))
+    before = runs + some * (1 + len(todo))
+    whole = before + (some * _TRIES if target is not None else 0)
 
     def steps(begun: int, length: int) -> OnStep:
         return lambda done, planned: on_step(begun + done * length // planned, whole)
@@ -93,7 +95,9 @@ def what_if(
             sampling = known[own].sampling * math.sqrt(own.people / setting.people)
             known[setting] = found.scaled(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
     around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
-    reached = None if target is None else search(advisor, target, known[own], some, privacy)
+    reached = (
+        None if target is None else search(advisor, target, known[own], some, privacy, steps(before, whole - before))
+    )
     return WhatIf(study.name, study.algorithm, advisor.unit, advisor.says, known[own], around, reached)
 
 
@@ -101,7 +105,14 @@ def _ratio(a: float, b: float) -> float:
     return a / b if a > 0 and b > 0 else 1.0
 
 
-def search(advisor: Advisor, wanted: Mapping[str, float], own: Forecast, runs: int, privacy: float = 1.0) -> Target:
+def search(
+    advisor: Advisor,
+    wanted: Mapping[str, float],
+    own: Forecast,
+    runs: int,
+    privacy: float = 1.0,
+    on_step: OnStep = lambda done, planned: None,
+) -> Target:
     """Bisection on the study's plan: the same made-up people and the same draws of noise for every epsilon. `privacy`
     multiplies what so few rehearsals say."""
     labels = [line.label for line in own.lines]
@@ -114,6 +125,7 @@ def search(advisor: Advisor, wanted: Mapping[str, float], own: Forecast, runs: i
     tried: dict[float, Forecast | None] = {}
 
     def reaches(epsilon: float) -> bool:
+        on_step(min(len(tried), _TRIES), _TRIES)
         try:
             found = advisor.at(replace(advisor.own, epsilon=epsilon), runs).scaled(privacy, 1.0)
         except BadParameter:
@@ -130,9 +142,9 @@ def search(advisor: Advisor, wanted: Mapping[str, float], own: Forecast, runs: i
         low = low / 2
     else:
         while not reaches(high):
-            low, high = high, high * 2
-            if high > LARGEST:
+            if high >= LARGEST:
                 return Target(dict(wanted), None)
+            low, high = high, min(high * 2, LARGEST)
     for _ in range(12 if exact else 5):
         middle = math.sqrt(low * high)
         if reaches(middle):
