@@ -196,9 +196,9 @@ def test_the_energy_that_is_forecast_is_seen(said: str) -> None:
 
 def test_made_up_rows_have_the_spectrum_that_was_declared() -> None:
     algorithm = study_of("pca", {**MANY, "n_components": 2}).build_algorithm()
-    rows = (
-        Spectral(algorithm, Guesses(spectrum=Spectrum.parse("power:2"))).people(40_000, np.random.default_rng(0)).rows
-    )
+    world = world_of(algorithm, Guesses(spectrum=Spectrum.parse("power:2")))
+    assert isinstance(world, Spectral)
+    rows = world.people(40_000, np.random.default_rng(0)).rows
     values = np.linalg.eigvalsh(np.cov(np.asarray(rows).T))[::-1]
     assert values[:4] / values[0] == pytest.approx([1, 1 / 4, 1 / 9, 1 / 16], rel=0.05)
     assert np.max(np.std(np.asarray(rows), axis=0)) == pytest.approx(0.25, rel=0.05)

@@ -117,8 +117,9 @@ class Plain(World):
 def told(guesses: Guesses, columns: tuple[str, ...]) -> str:
     """What is guessed about columns, in a sentence."""
     said = [f"{name} {guesses.columns[name].told()}" for name in columns if name in guesses.columns]
-    rest = "every column" if not said else "the others" if len(said) < len(columns) else ""
-    return ", ".join([*said, *([f"{rest} uniform over its range (levels alike)"] if rest else [])])
+    if len(said) < len(columns):
+        said.append("the others uniform over their ranges" if said else "every column uniform over its range")
+    return ", ".join(said) or "nothing of columns"
 
 
 def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
