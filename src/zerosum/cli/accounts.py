@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
@@ -75,9 +76,7 @@ def account(
     if json_:
         terminal.print_json(asdict(cost))
         return
-    table = terminal.grid(
-        "", "exact", "published", title=f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding"
-    )
+    table = Table("", "exact", "published", title=f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding")
     table.add_row("mu^2", f"{cost.mu_squared:.6f}", _number(cost.published_mu_squared))
     table.add_row(
         "mu",

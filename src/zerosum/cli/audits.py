@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from zerosum.cli import complete, terminal
@@ -82,7 +83,7 @@ def audit(
     if json_ and not failed:
         terminal.print_json({"audits": records})
     elif not json_:
-        table = terminal.grid("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
+        table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
         for finding in found:
             cells = f"{finding.claimed:.4f}", "no noise left", ""
             if finding.reached < math.inf:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
@@ -80,7 +81,7 @@ def results_show(id: Id, json_: Json = False) -> None:
 
 
 def _spent(spent: dict[str, Any]) -> None:
-    table = terminal.grid("site", "epsilon spent")
+    table = Table("site", "epsilon spent")
     for site, epsilon in spent.items():
         table.add_row(visible(site), "its ledger cannot be read from here" if epsilon is None else f"{epsilon:.4f}")
     terminal.show_table(table)

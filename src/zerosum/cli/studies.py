@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from zerosum.cli import advising, complete, terminal
 from zerosum.cli.app import Json, app
@@ -48,7 +49,7 @@ def demo(
     hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
     terminal.titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
     pooled = next(line.predicted for line in found.lines if line.scheme == "pooled")
-    table = terminal.grid("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
+    table = Table("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
     for line in found.lines:
         ratio = "" if line.predicted == 0 else f"{(line.predicted / pooled) ** 2:.2f}"
         spent = "infinite" if line.epsilon is None else f"{line.epsilon:.4f}"
@@ -63,7 +64,7 @@ def demo(
     terminal.show_table(table)
     terminal.show_report(found.report)
     terminal.titled("\nBrain maps", f" ({maps.says}).\n")
-    table = terminal.grid("maps", "epsilon", "with reduction", "correlation", "Amari index")
+    table = Table("maps", "epsilon", "with reduction", "correlation", "Amari index")
     for each in maps.lines:
         costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
         table.add_row(each.heading, *costs, f"{each.correlation:.3f}", f"{each.amari_index:.3f}")

@@ -52,12 +52,6 @@ out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
-def grid(*headings: str | Column, title: str | None = None) -> Table:
-    """A table whose cells go on in a next line where a terminal is narrow: nothing is cut off."""
-    columns = [each if isinstance(each, Column) else Column(each, overflow="fold") for each in headings]
-    return Table(*columns, title=title)
-
-
 def print_json(record: Any) -> None:
     print(json.dumps(finite(record), indent=2))
 
@@ -300,7 +294,7 @@ def show_check(record: dict[str, Any]) -> None:
 
 
 def show_report(report: PrivacyReport) -> None:
-    table = grid("release", "numbers", "sensitivity", "share of mu²", "noise", "mu")
+    table = Table("release", "numbers", "sensitivity", "share of mu²", "noise", "mu")
     for line in report.releases:
         cells = (
             f"{line.size}",
@@ -313,7 +307,7 @@ def show_report(report: PrivacyReport) -> None:
     show_table(table)
     dealt = any(site.helper_epsilon is not None for site in report.per_site)
     headings = ("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
-    table = grid(*headings, *(["epsilon against the dealer"] if dealt else []))
+    table = Table(*headings, *(["epsilon against the dealer"] if dealt else []))
     for site in report.per_site:
         others = (site.published_epsilon, *([site.helper_epsilon] if dealt else []))
         shown = ["" if value is None else f"{value:.4f}" for value in others]
@@ -332,7 +326,7 @@ def show_report(report: PrivacyReport) -> None:
 
 def show_coefficients(coefficients: CoefficientTable) -> None:
     """Estimates with both kinds of 95 % intervals: about the pooled data, and about the population."""
-    table = grid("coefficient", "estimate", "95 % pooled data", "95 % population", "")
+    table = Table("coefficient", "estimate", "95 % pooled data", "95 % population", "")
     for line in coefficients.lines():
         table.add_row(visible(line[0]), *line[1:])
     show_table(table)
@@ -343,11 +337,11 @@ def show_fit(estimate: Mapping[str, Quantity]) -> None:
     found = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
     if not found:
         return
-    table = grid("fit", "estimate", "standard error")
+    table = Table("fit", "estimate", "standard error")
     for name, each in found.items():
         std = None if each.std is None else float(np.ravel(each.std)[0])
         table.add_row(name, short(float(np.ravel(each.value)[0])), short(std))
-    out.print(table)
+    show_table(table)
 
 
 def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) -> None:
@@ -401,7 +395,7 @@ def show_ledger(record: dict[str, Any]) -> None:
     if cap is not None:
         at = "" if cap["delta"] == record["delta"] else f" at delta {cap['delta']:g}"
         title += f"; under the cap of {cap['epsilon']:g}{at} one more study may cost {record['left']:.4f}"
-    studies = grid("study", Column("when (UTC)", no_wrap=True), "who", "asked", "columns", "epsilon", title=title)
+    studies = Table("study", Column("when (UTC)", no_wrap=True), "who", "asked", "columns", "epsilon", title=title)
     for line in record["studies"]:
         asked = line["asked"]
         studies.add_row(
@@ -415,7 +409,7 @@ def show_ledger(record: dict[str, Any]) -> None:
     show_table(studies)
     doubted = ["guarantee"] if record["warning"] else []
     headings = ("study", "round", "statistic", "mu", "steps", *doubted)
-    table = grid("#", Column("recorded", no_wrap=True), *headings)
+    table = Table("#", Column("recorded", no_wrap=True), *headings)
     for entry in record["entries"]:
         spend = entry["spend"]
         table.add_row(
