@@ -7,6 +7,7 @@ TORCH := .venv-torch
 FLARE := .venv-flare
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+export NO_MKDOCS_2_WARNING ?= 1
 
 .PHONY: demo test lint types docs tests slow test-torch test-flare slow-flare bundle format clean
 

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markdown import markdown
 
 from called import zerosum
+from formulas import typeset
 from zerosum import Adjacency, Policy, Study
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.statistics import BUILTIN
@@ -252,3 +254,24 @@ def test_a_policy_may_name_every_statistic() -> None:
         each for each in (ROOT / "docs" / "study.md").read_text().splitlines() if each.startswith("| `statistics` |")
     ]
     assert [name for name in BUILTIN if f"`{name}`" not in line] == []
+
+
+# ---- formulas ------------------------------------------------------------------------------------------------------
+
+
+def drawn(text: str) -> str:
+    settings = {"pymdownx.arithmatex": {"generic": True, "inline_syntax": ["dollar"], "block_syntax": ["dollar"]}}
+    return typeset(markdown(text, extensions=["tables", "fenced_code", *settings], extension_configs=settings))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "$" in (ROOT / page).read_text()])
+def test_formulas_are_typeset(page: str) -> None:
+    text = drawn((ROOT / page).read_text())
+    assert "arithmatex" not in text
+    assert "$" not in re.sub(r"<code.*?</code>", "", text, flags=re.DOTALL), "a dollar that begins no formula"
+
+
+def test_a_formula_is_mathml_and_code_stays_code() -> None:
+    assert re.fullmatch(r"<p><math.*<msqrt>.*</math> and <code>\$x\$</code></p>", drawn(r"$\sqrt{2}$ and `$x$`"))
+    with pytest.raises(ValueError, match="not known"):
+        drawn(r"$\nosuchcommand x$")
