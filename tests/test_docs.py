@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from markdown import markdown
 
+from accessible import mended
 from called import zerosum
 from formulas import typeset
 from zerosum import Adjacency, Policy, Study
@@ -226,7 +227,7 @@ BLOCK = re.compile(r"(?:<!-- ([a-z ]+)(?:: (\S+))? -->\n)?```(python|toml|sh)\n(
 
 def test_the_tutorial_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are saved as their sentences say, and commands are run in their order; installing is not."""
-    ran = []
+    ran, said = [], ""
     for mark, name, language, text in BLOCK.findall((ROOT / TUTORIAL).read_text()):
         if mark == "file":
             assert f"`{name}`" in (ROOT / TUTORIAL).read_text()
@@ -235,15 +236,17 @@ def test_the_tutorial_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert language == "sh"
             for line in text.splitlines():
                 command, _, remark = line.partition("  # ")
-                run_line(shlex.split(command), tmp_path, monkeypatch, code=2 if remark == "refused" else 0)
+                said += run_line(shlex.split(command), tmp_path, monkeypatch, code=2 if remark == "refused" else 0)
                 ran.append(shlex.split(command)[:2])
     assert [line for line in ran if line[0] == "zerosum"].count(["zerosum", "run"]) == 3
     assert (tmp_path / "result" / "result.json").exists()
     assert not (tmp_path / "again").exists()
-    assert not (tmp_path / "plan.json").exists()
+    assert (tmp_path / "plan.json").exists()
+    assert "24 × residual_moment" in said  # what is alike stands in one line
+    assert re.search(r"3 to 26 .* 2 to 25 .* residual_moment", said)
 
 
-def run_line(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def run_line(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> str:
     match words:
         case ["export", setting]:
             name, value = setting.split("=")
@@ -255,6 +258,8 @@ def run_line(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, co
             assert words[0] == "zerosum"
             done = zerosum(*words[1:], cwd=folder)
             assert done.returncode == code, (words, done.stdout, done.stderr)
+            return done.stdout
+    return ""
 
 
 def images_study(folder: Path) -> None:
@@ -323,3 +328,9 @@ def test_a_formula_is_mathml_and_code_stays_code() -> None:
     assert re.fullmatch(r"<p><math.*<msqrt>.*</math> and <code>\$x\$</code></p>", drawn(r"$\sqrt{2}$ and `$x$`"))
     with pytest.raises(ValueError, match="not known"):
         drawn(r"$\nosuchcommand x$")
+
+
+def test_search_has_a_name_and_keys_can_scroll() -> None:
+    search = '<div class="md-search" data-md-component="search" role="dialog">'
+    assert 'aria-label="Search"' in mended(search)
+    assert mended("<pre><span></span><code>x</code>") == '<pre><span></span><code tabindex="0">x</code>'
