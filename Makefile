@@ -8,8 +8,9 @@ FLARE := .venv-flare
 BROWSER := .venv-browser
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test lint types docs tests slow test-torch test-flare slow-flare test-browser bundle format clean
+.PHONY: demo test lint types docs notebooks tests slow test-torch test-flare slow-flare test-browser bundle format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -25,6 +26,10 @@ types: $(READY)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --quiet --site-dir build/docs
+
+# Runs the notebooks and writes down what they print.
+notebooks: $(READY)
+	$(BIN)/python docsite/notebooks.py
 
 tests: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal

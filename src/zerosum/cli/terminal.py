@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
@@ -295,21 +296,27 @@ def show_check(record: dict[str, Any]) -> None:
 
 def show_report(report: PrivacyReport) -> None:
     table = Table("release", "numbers", "sensitivity", "share of mu²", "noise", "mu")
-    for line in report.releases:
-        cells = (
+    lines = [
+        (
+            line.statistic,
             f"{line.size}",
             f"{line.sensitivity:.4g}",
             f"{line.share:.3g}",
             f"{line.noise_std:.4g}",
             f"{line.mu:.4g}",
         )
-        table.add_row(line.statistic, *cells)
+        for line in report.releases
+    ]
+    for (statistic, *cells), alike in groupby(lines):
+        times = len(list(alike))
+        table.add_row(f"{times} × {statistic}" if times > 1 else statistic, *cells)
     show_table(table)
     dealt = any(site.helper_epsilon is not None for site in report.per_site)
-    headings = ("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
+    published = any(site.published_epsilon is not None for site in report.per_site)
+    headings = ("site", "mu", f"epsilon at delta {report.delta:g}", *(["published epsilon"] if published else []))
     table = Table(*headings, *(["epsilon against the dealer"] if dealt else []))
     for site in report.per_site:
-        others = (site.published_epsilon, *([site.helper_epsilon] if dealt else []))
+        others = [*([site.published_epsilon] if published else []), *([site.helper_epsilon] if dealt else [])]
         shown = ["" if value is None else f"{value:.4f}" for value in others]
         table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", *shown)
     show_table(table)
@@ -389,6 +396,10 @@ def _asked_columns(asked: dict[str, Any]) -> str:
     return ", ".join(f"{name} ({ranges[name]})" if name in ranges else name for name in names)
 
 
+def _span(first: int, last: int) -> str:
+    return str(first) if last == first else f"{first} to {last}"
+
+
 def show_ledger(record: dict[str, Any]) -> None:
     population, cap = visible(record["account"]["population"]), record["cap"]
     title = f"{population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
@@ -410,18 +421,23 @@ def show_ledger(record: dict[str, Any]) -> None:
     doubted = ["guarantee"] if record["warning"] else []
     headings = ("study", "round", "statistic", "mu", "steps", *doubted)
     table = Table("#", Column("recorded", no_wrap=True), *headings)
-    for entry in record["entries"]:
+
+    def told(entry: dict[str, Any]) -> tuple[str, ...]:
         spend = entry["spend"]
-        table.add_row(
-            str(entry["number"]),
-            entry["recorded"][:19],
+        return (
             visible(spend["study"]),
-            str(spend["round"] + 1) + (f", attempt {spend['attempt'] + 1}" if spend["attempt"] else ""),
+            f", attempt {spend['attempt'] + 1}" if spend["attempt"] else "",
             visible(spend["statistic"]),
             f"{entry['charged_mu']:.4f}",
             f"{entry['drawn']} of {spend['steps']}" if spend["steps"] > 1 else "",
             *(entry[key] or "" for key in doubted),
         )
+
+    for (study, attempt, *cells), alike in groupby(record["entries"], told):
+        first, *others = alike
+        last = others[-1] if others else first
+        rounds = _span(first["spend"]["round"] + 1, last["spend"]["round"] + 1) + attempt
+        table.add_row(_span(first["number"], last["number"]), first["recorded"][:19], study, rounds, *cells)
     show_table(table)
     if record["warning"]:
         out.print(record["warning"])

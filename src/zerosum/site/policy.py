@@ -36,25 +36,47 @@ class Policy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     population: str
+    """Whose data these are: the same people in two studies share one ledger."""
     unit: Literal["person", "record"] = "person"
+    """What the ledger protects."""
     adjacency: Adjacency = Adjacency.REPLACE_ONE
+    """The ledger's neighbours; a study must use the same."""
     epsilon: float = Field(10.0, strict=True)
+    """With `delta`, the lifetime cap of the population."""
     delta: float = Field(1e-5, strict=True)
-    study_epsilon: float | None = Field(None, strict=True)  # the most that one study may cost, at its own delta
-    statistics: tuple[str, ...] | None = None  # None: every built-in one, no registered one
-    columns: tuple[str, ...] | None = None  # the only columns that may be asked about; None: any
+    """See `epsilon`."""
+    study_epsilon: float | None = Field(None, strict=True)
+    """The most that one study may cost, at its own delta, which must not be above the policy's."""
+    statistics: tuple[str, ...] | None = None
+    """What may be computed, by the names of statistics: by default every built-in one, and none that was registered."""
+    columns: tuple[str, ...] | None = None
+    """The only columns, as plans name them, that may be asked about; by default any."""
     minimum_units: int = Field(10, ge=1, strict=True)
+    """Fewer units than this are refused."""
     minimum_colluders: int = Field(1, ge=0, strict=True)
-    minimum_honest: int = Field(1, ge=1, strict=True)  # sites that neither collude nor are lost, this one included
+    """Studies that plan for fewer colluders than this are refused, except `pooled` and `non-private` ones, which do
+    not protect against the coordinator at all."""
+    minimum_honest: int = Field(1, ge=1, strict=True)
+    """Studies with fewer sites that neither collude nor are lost, this one included, are refused."""
     rows_per_unit: int | None = Field(None, ge=1, strict=True)
+    """The most records a person has: a record-level study is then charged to the person as mu times this; without
+    it such a study is refused."""
     data: Literal["private", "public", "synthetic"] = "private"
+    """Whose they are: private data refuse `non-private`, `published` and seeds."""
     trusted_coordinator: bool = Field(False, strict=True)
-    publications: bool = Field(False, strict=True)  # of noisy records, one for every unit
-    roster: dict[str, str | tuple[str, ...]] | None = None  # the only sites to join with, and their identities in hex
-    # (several while a key is being replaced); None: any
-    coordinator: str | tuple[str, ...] | None = None  # whose key a plan must pin, in hex; None: anybody's, or none
+    """Whether private data may go to `pooled`, where the coordinator sees sums without noise, and to `cape-helper`,
+    where it deals the noise that hides them."""
+    publications: bool = Field(False, strict=True)
+    """Whether a noisy record of every unit may be published; sums need no such leave."""
+    roster: dict[str, str | tuple[str, ...]] | None = None
+    """The only sites to join with, and the identities they must have in hex, several while a key is being replaced;
+    by default any."""
+    coordinator: str | tuple[str, ...] | None = None
+    """Whose key a plan must pin, in hex, or several; by default anybody's, or none."""
     ledger: Path | None = None
+    """The ledger's file, made if it does not exist; by default in the state folder, named after the population."""
     counter: Path | None = None
+    """The counter that unmasks an old copy of the ledger, by default beside it; best on another disk."""
 
     @field_validator("population")
     @classmethod

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm, Estimate
@@ -21,15 +20,13 @@ from zerosum.arrays import Floats
 from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
-from zerosum.data.imaging import Masker, OnScan, Preprocessing, Selection, load_images
-from zerosum.data.scans import Strategy
+from zerosum.data.imaging import Masker, OnScan, load_images
 from zerosum.data.tables import load_units
 from zerosum.errors import BadStudy, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import PICTURES
-from zerosum.kernel.schemes import DEFAULT_SCHEME, Combine, Scheme
-from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import Calibration, PlannedSite, Terms
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.compose import write_report
@@ -40,6 +37,7 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.costs import check_budget, refusals
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
+from zerosum.study.entries import CoalitionTable, ImagingTable, PrivacyTable, RosterTable, SchemeTable, Table, UnitTable
 from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, pin
 from zerosum.study.running import execute_here
 from zerosum.study.site_file import SiteFile, digest, parted
@@ -53,107 +51,47 @@ _DESIGNED = {
 }  # parameters that a design stands for
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class UnitTable(_Table):
-    kind: Literal["person", "record"]
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
-
-
-class PrivacyTable(_Table):
-    epsilon: float
-    delta: float
-    calibration: Calibration = "exact"
-    random_state: int | None = None
-    attempts: int = 0
-
-
-class CoalitionTable(_Table):
-    colluders: int | None = None
-    dropouts: int = 0
-    absences: int = 0
-
-
-class SchemeTable(_Table):
-    name: str = DEFAULT_SCHEME
-    ratio: float = 100.0
-    combine: Combine = Combine.SUMS
-
-
-class RosterTable(_Table):
-    """What is public about a site."""
-
-    name: str = Field(min_length=1)
-    units: int | None = Field(default=None, gt=0)
-    scale: float = Field(default=1.0, gt=0, le=1)
-    weight: float | None = Field(default=None, gt=0, le=1)
-    identity: str | None = None  # the public half of its key, which `zerosum site init` prints
-
-
-class ImagingTable(_Table):
-    """Brain images instead of tables: the public grid, which files are meant, and what is done to each run."""
-
-    mask: Path | None = None
-    atlas: Path | None = None
-    task: str | None = None
-    space: str | None = None
-    desc: str | None = None
-    res: str | None = None
-    smoothing_mm: float | None = None
-    detrend: bool = False
-    band: tuple[float, float] | None = None
-    confounds: tuple[str, ...] = ()
-    strategy: Strategy | None = None
-    scrub_mm: float | None = None
-    resample: bool = False
-    standardise: bool = True
-    seconds: float | None = None
-    frequencies: int | None = Field(default=None, gt=0)
-
-    @model_validator(mode="after")
-    def _sound(self) -> Self:
-        if (self.mask is None) == (self.atlas is None):
-            raise ValueError("give either a mask or an atlas")
-        _ = self.preprocessing  # refuses what makes no sense
-        return self
-
-    @property
-    def preprocessing(self) -> Preprocessing:
-        names = [each.name for each in fields(Preprocessing)]
-        return Preprocessing(**{name: getattr(self, name) for name in names})
-
-    @property
-    def selection(self) -> Selection:
-        return Selection(self.task, self.space, self.desc, self.res)
-
-    def load_space(self, folder: Path) -> Masker:
-        return Masker.load(folder / (self.mask or self.atlas or ""), "atlas" if self.mask is None else "mask")
-
-
-class Study(_Table):
+class Study(Table):
     """What is asked, of whom, at what privacy: everything here is public, but for `site_files`.
 
     A file may hold both parts, for rehearsals: then each of its sites also says where its data lie.
     """
 
     name: str = Field(min_length=1)
+    """The study's name; each plan adds a random suffix, since running again is a new study."""
     algorithm: str
+    """Which program runs, one of those whose parameters are listed below."""
     parameters: dict[str, Any] = Field(default_factory=dict)
+    """The algorithm's public parameters."""
     unit: UnitTable
+    """What is protected."""
     privacy: PrivacyTable
+    """What it may cost."""
     coalition: CoalitionTable = CoalitionTable()
+    """Against whom, and how many sites may be lost."""
     scheme: SchemeTable = SchemeTable()
+    """How the sites' noise combines."""
     results_to_sites: bool = True
-    coordinator: str | None = None  # the public half of its key, which `zerosum coordinator init` prints
+    """Whether sites learn results; if so, `colluders` must be at least 1."""
+    coordinator: str | None = None
+    """The public half of the coordinator's key, as `zerosum coordinator init` prints it: whose signature reports bear."""
     basis: Path | None = None
+    """A public basis, for algorithms with such a parameter: an `.npy` array with a row for each column, or with
+    `[imaging]` a 4D NIfTI file of maps on the study's grid."""
     vocabulary: Path | None = None
+    """The public words that documents are counted by, one a line: then sites hold documents, and columns are the
+    words."""
     missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
+    """What missing values are written as in files, beside empty cells and NaN, for all columns or by column:
+    `["NA", "?"]`, `{ chol = [0] }`."""
     measured_in: dict[str, str] = Field(default_factory=dict)
+    """The unit of measurement of columns: `{ age = "years" }`; it goes with results, reports and ledgers."""
     imaging: ImagingTable | None = None
+    """Brain images instead of tables."""
     design: Design | None = None
+    """The design of a regression, in place of its columns and ranges."""
     sites: tuple[RosterTable, ...]
+    """The roster, `[[sites]]`: at least two sites with different names."""
     site_files: tuple[SiteFile, ...] = Field(default=(), exclude=True)
     folder: Path = Field(default=Path(), exclude=True)
 
