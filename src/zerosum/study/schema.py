@@ -74,7 +74,7 @@ class Study(Table):
     results_to_sites: bool = True
     """Whether sites learn results; if so, `colluders` must be at least 1."""
     coordinator: str | None = None
-    """The public half of the coordinator's key, as `zerosum coordinator init` prints it: whose signature reports bear."""
+    """The public half of the coordinator's key, which `zerosum coordinator init` prints: who signs reports."""
     basis: Path | None = None
     """A public basis, for algorithms with such a parameter: an `.npy` array with a row for each column, or with
     `[imaging]` a 4D NIfTI file of maps on the study's grid."""

@@ -22,9 +22,10 @@ from zerosum.kernel.units import Units
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
+from zerosum.study.entries import SchemeTable
 from zerosum.study.planning import pin
 from zerosum.study.running import execute_here
-from zerosum.study.schema import SchemeTable, Study
+from zerosum.study.schema import Study
 from zerosum.study.what_if.forecast import OnStep
 from zerosum.study.what_if.guesses import Guesses
 from zerosum.study.what_if.measures import Measure, measure_of

@@ -26,8 +26,9 @@ from zerosum.kernel.missing import OBSERVED
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.units import Units
+from zerosum.study.entries import SchemeTable
 from zerosum.study.rehearsal import Rehearsed
-from zerosum.study.schema import SchemeTable, Study
+from zerosum.study.schema import Study
 from zerosum.study.what_if.guesses import Guesses
 from zerosum.study.what_if.measures import Line, Measure, in_order, measure_of
 from zerosum.study.what_if.settings import Setting, altered, shared_out
