@@ -27,6 +27,7 @@ skip_unless_installed()
 from selenium.webdriver.common.by import By  # noqa: E402  # only where it is there
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
+from zerosum.watch.app import MOST_STREAMS  # noqa: E402
 from zerosum.watch.site_board import SiteBoard  # noqa: E402
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default::ResourceWarning")]
@@ -85,6 +86,17 @@ class World:
 
     def text(self, id: str) -> str:
         return str(self.driver.find_element(By.ID, id).text)
+
+    def sees(self, id: str, words: str) -> None:
+        """Waits until a section has these words; if it never does, says what it has instead, and how things stand."""
+        try:
+            wait(lambda: words in self.text(id))
+        except AssertionError as error:
+            logged = [(line["time"], line["event"]) for line in self.sites.log("north")[-5:]]
+            stands = {place.name: read_status(place) for place in (self.folder / "studies").iterdir()}
+            line = self.driver.find_element(By.ID, "line").text
+            shown = f"{self.driver.current_url}: {self.text(id)!r} ({line!r})"
+            raise AssertionError(f"no {words!r} in {shown}; north: {logged}; coordinator: {stands}") from error
 
     def click(self, selector: str) -> None:
         wait(lambda: self.driver.find_element(By.CSS_SELECTOR, selector)).send_keys(Keys.ENTER)  # as without a mouse
@@ -160,7 +172,7 @@ def test_a_study_from_start_to_result_that_the_steward_approves_on_the_page(worl
         wait(lambda: "The steward approved the plan" in driver.find_element(By.CSS_SELECTOR, ".notice").text)
         (decided,) = [line["words"] for line in world.sites.log("north") if line["event"] == "decided"]
         assert decided.endswith("on the page")
-        wait(lambda: "under way" in world.text("state"))
+        world.sees("state", "under way")
     finally:
         west.send_signal(signal.SIGCONT)
     world.mark()
@@ -269,6 +281,21 @@ def test_a_name_of_markup_is_a_name(driver: Any, tmp_path: Path) -> None:
         assert [each for each in faults(driver) if each.startswith(("serious", "critical", "the page"))] == []
         assert complaints(driver) == []
         driver.get("about:blank")
+
+
+def test_a_page_that_was_turned_away_connects_again(driver: Any, tmp_path: Path) -> None:
+    """A browser gives a stream up for good when it is answered with an error; the page does not."""
+    from zerosum.cli import sites
+
+    sites.site_init(tmp_path / "s0", json_=True)
+    with served(SiteBoard(tmp_path / "s0" / "site.toml")) as visitor:
+        visitor.watch.streams = MOST_STREAMS
+        driver.get(f"{visitor.origin}/?token={visitor.gate.token}")
+        wait(lambda: driver.find_element(By.CSS_SELECTOR, "#line.bad"))
+        visitor.watch.streams = 0
+        wait(lambda: driver.find_element(By.CSS_SELECTOR, "#line.good"), 20.0)
+        driver.get("about:blank")
+        driver.get_log("browser")
 
 
 def test_pages_of_others_decide_nothing(driver: Any, tmp_path: Path) -> None:

@@ -227,6 +227,7 @@ class OwnSite:
         self._ledger = LedgerReader()
         self._serving = Fresh(lambda: alive(self._loaded.socket, 2.0), seconds=3.0)
         self._plans: dict[str, Plan | None] = {}
+        self._mutex = threading.Lock()
 
     @property
     def policy(self) -> Policy:
@@ -265,10 +266,15 @@ class OwnSite:
         return decide(consents, log, digest, decision, reason=reason, where="on the page")
 
     def lines(self, digest: str) -> tuple[Line, ...]:
-        seen = self._log.plans.get(digest)
-        return () if seen is None else tuple(seen.lines)
+        with self._mutex:  # another thread may be following the log
+            seen = self._log.plans.get(digest)
+            return () if seen is None else tuple(seen.lines)
 
     def standing(self) -> Standing:
+        with self._mutex:
+            return self._stands()
+
+    def _stands(self) -> Standing:
         faults = [self._reload()]
         try:
             self._log.follow()

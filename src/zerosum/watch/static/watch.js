@@ -5,6 +5,7 @@
   const line = document.getElementById("line");
   if (!main || !main.dataset.live || !window.EventSource) return;
   let stream = null;
+  let again = 0;
 
   const localTimes = (place) => {
     for (const each of place.querySelectorAll("time[datetime]")) {
@@ -68,13 +69,23 @@
 
   const state = (words, kind) => { line.textContent = words; line.className = `line ${kind}`; };
 
-  const close = () => { if (stream) { stream.close(); stream = null; } };
+  const close = () => {
+    clearTimeout(again);
+    if (stream) { stream.close(); stream = null; }
+  };
   const open = () => {
     close();
     stream = new EventSource(main.dataset.live);
     stream.onopen = () => state("live", "good");
     stream.onmessage = take;
-    stream.onerror = () => state("not connected: this is how it stood", "bad");
+    stream.onerror = () => {
+      state("not connected: this is how it stood", "bad");
+      // After an answer that is an error the browser does not try again by itself.
+      if (stream && stream.readyState === EventSource.CLOSED) {
+        close();
+        again = setTimeout(() => { if (!document.hidden) open(); }, 3000);
+      }
+    };
     stream.addEventListener("gone", (event) => {
       close();
       state(JSON.parse(event.data).said, "bad");
