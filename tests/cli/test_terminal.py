@@ -116,6 +116,19 @@ def test_numbers_stay_whole_and_words_go_on(monkeypatch: pytest.MonkeyPatch) -> 
     assert "…" not in captured.get()
 
 
+def test_lines_between_columns_give_way_before_numbers_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The widest table that a figure of the papers has."""
+    monkeypatch.setattr(terminal.out, "width", 80)
+    names = ("method", "calibration", "asked eps", "exact eps", "loss", "25 %", "75 %", "runs", "held out")
+    numbers = ("0.3", "0.0175", "0.000861", "0.000794", "0.000923", "5", "0.00107")
+    table = Table(*names)
+    table.add_row("objective-perturbation", "published", *numbers)
+    with terminal.out.capture() as captured:
+        terminal.show_table(table)
+    assert max(map(cell_len, captured.get().splitlines())) <= 80
+    assert all(number in captured.get() for number in numbers)
+
+
 # ---- progress ------------------------------------------------------------------------------------------------------
 
 

@@ -18,9 +18,9 @@ from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
@@ -45,7 +45,8 @@ _STAGES = {
 
 _NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]?\d+)?|nan|inf|infinite")
 SECONDS = 5.0  # between two lines that say how far something is
-_BOUNDLESS = 1 << 16  # columns
+_LINED = 3  # columns that a line and the space beside it take
+_WORD = 8  # of a word that goes on in the next line, the least
 _LINES = 100  # of a table; longer estimates are for files
 _LEVELS = 6  # categories that are listed with a column
 
@@ -221,17 +222,32 @@ def show_estimate(record: dict[str, Any]) -> None:
 
 
 def show_table(table: Table) -> None:
-    """A table within the width of the terminal. Numbers stay whole, and long words go on in the next line."""
-    _fit(table)
+    """A table within the width of the terminal. Numbers stay whole, and long words go on in the next line. Lines
+    between columns, and last of all whole numbers, give way where there are too many columns."""
+    least = _fit(table)
+    if least + _LINED * len(table.columns) + 1 > out.width:
+        table.box, table.padding = box.SIMPLE_HEAD, (0, 0, 0, 0)
+        if least + len(table.columns) + 1 > out.width:
+            for column in table.columns:
+                column.min_width = None
     out.print(table)
 
 
-def _fit(table: Table) -> Table:
+def _fit(table: Table) -> int:
+    """Keep numbers whole, let words go on; returns the least width of all columns."""
+    least = 0
     for column in table.columns:
         column.overflow = "fold"
         cells = [str(cell) for cell in column.cells]
-        column.no_wrap = column.no_wrap or all(_NUMBER.fullmatch(cell) for cell in cells)
-    return table
+        longest = max((cell_len(word) for word in str(column.header).split()), default=0)
+        if column.no_wrap or all(_NUMBER.fullmatch(cell) for cell in cells):
+            column.min_width = max(min(longest, _WORD), *map(cell_len, cells), 0)
+            least += column.min_width
+        else:
+            least += max(
+                min(longest, _WORD), *(min(cell_len(word), _WORD) for cell in cells for word in cell.split()), 0
+            )
+    return least
 
 
 def _show_columns(axis: str, labels: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
@@ -240,8 +256,7 @@ def _show_columns(axis: str, labels: Sequence[str], columns: Mapping[str, Sequen
     for at, label in enumerate(labels):
         table.add_row(label, *(cells[at] for cells in columns.values()))
     names = list(columns)
-    boundless = out.options.update(width=_BOUNDLESS)
-    if len(names) > 1 and Measurement.get(out, boundless, _fit(table)).minimum > out.width:
+    if len(names) > 1 and _fit(table) + _LINED * (1 + len(names)) + 1 > out.width:
         for part in (names[: len(names) // 2], names[len(names) // 2 :]):
             _show_columns(axis, labels, {name: columns[name] for name in part})
         return
@@ -371,7 +386,7 @@ def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) 
         room -= widths[heading] + 3
     for part in parts:
         numbers = ["#"] if len(parts) > 1 else []
-        table = Table(*(Column(each, overflow="fold") for each in (*numbers, *part)), box=SIMPLE_HEAD, pad_edge=False)
+        table = Table(*(Column(each, overflow="fold") for each in (*numbers, *part)), box=box.SIMPLE_HEAD, pad_edge=False)
         table.columns[len(numbers)].no_wrap = widths[part[0]] <= out.width // 2
         for at in range(len(cells)):
             table.add_row(*([str(at + 1)] if numbers else []), *(columns[heading][at] for heading in part))
