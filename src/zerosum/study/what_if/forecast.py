@@ -197,7 +197,7 @@ class Advisor:
         if any(release.kind == "publication" or release.sampled for release in plan.releases):
             raise BadParameter(_nothing(study.algorithm))
         if measure.loss:
-            runs = max(runs // 20, 4)
+            runs = max(runs // 4, 8)
         count = min(setting.people, _most(algorithm))
         private = Rehearsed(algorithm, plan, setting.people / count)
         without = study.model_copy(
