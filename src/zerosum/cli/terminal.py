@@ -386,7 +386,9 @@ def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) 
         room -= widths[heading] + 3
     for part in parts:
         numbers = ["#"] if len(parts) > 1 else []
-        table = Table(*(Column(each, overflow="fold") for each in (*numbers, *part)), box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(
+            *(Column(each, overflow="fold") for each in (*numbers, *part)), box=box.SIMPLE_HEAD, pad_edge=False
+        )
         table.columns[len(numbers)].no_wrap = widths[part[0]] <= out.width // 2
         for at in range(len(cells)):
             table.add_row(*([str(at + 1)] if numbers else []), *(columns[heading][at] for heading in part))
