@@ -12,7 +12,14 @@ from scipy.sparse import csr_array, hstack
 from zerosum.algorithms import Topics
 from zerosum.algorithms.metrics import component_error
 from zerosum.algorithms.program import PublicFacts
-from zerosum.algorithms.topic_factors import fitted, nonnegative_factors, on_simplex, refitted, started
+from zerosum.algorithms.topic_factors import (
+    fitted,
+    nonnegative_factors,
+    on_simplex,
+    refitted,
+    started,
+    unmistaken,
+)
 from zerosum.algorithms.topics import heard_units
 from zerosum.audit import audit
 from zerosum.coordinator.rehearse import drive
@@ -110,6 +117,30 @@ def test_other_starts_leave_a_local_minimum() -> None:
 
 
 # ---- the program -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_round_of_em_owes_to_its_start_is_taken_away() -> None:
+    rng = np.random.default_rng(4)
+    topics = np.vstack([rng.dirichlet(np.full(8, 0.5), 2), np.zeros((1, 8))])
+    topics[2] = 0.8 * topics[1] + 0.2 * rng.dirichlet(np.full(8, 0.5))  # nearly alike
+    weights = np.array([0.5, 0.3, 0.2])
+    begun = 0.85 * topics + 0.15 * rng.dirichlet(np.full(8, 0.5), 3)
+
+    def round_of_em(documents: NDArray[np.float64]) -> NDArray[np.float64]:
+        likely = np.exp(documents @ np.log(begun).T)
+        return np.asarray((likely / np.sum(likely, axis=1, keepdims=True)).T @ documents / 15)
+
+    documents = rng.multinomial(15, topics[rng.choice(3, size=100_000, p=weights)]).astype(float)
+    told = round_of_em(documents)
+    counts = np.sum(told, axis=1)
+    plain, shares = told / counts[:, None], counts / np.sum(counts)
+    found, mended = unmistaken(round_of_em, plain, shares, 15)
+    np.testing.assert_allclose(np.sum(found, axis=1), 1)
+    assert component_error(found, topics) < 0.7 * component_error(plain, topics)
+    assert np.linalg.norm(mended - weights) < np.linalg.norm(shares - weights)
+    alone, whole = unmistaken(round_of_em, plain, np.array([1.0, 0.0, 0.0]), 15)  # no document of two topics
+    assert np.all(np.isfinite(alone))
+    assert np.sum(whole) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from zerosum.kernel.accountant import compose, epsilon, mixed_epsilon, mu_for
 from zerosum.kernel.events import Subsampled
 from zerosum.site.account import Account, Cap, Spend
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_file import copy_file
 
 
 def grown(path: Path, entries: int) -> Path:
@@ -401,20 +402,20 @@ def test_a_changed_history_is_refused(path: Path, statement: str) -> None:
 
 @pytest.mark.parametrize("body", ["[]", '"text"', "7", "{}", "not json", '{"spend":{"mu":1}}'])
 def test_a_rehashed_row_that_makes_no_sense_is_refused(path: Path, body: str) -> None:
-    from zerosum.site.ledger import _digest
+    from zerosum.site.ledger_file import chained
 
     with Ledger.open(path, ACCOUNT) as ledger:
         last = ledger.record(spend(0), CAP)
-    tamper(path, "INSERT INTO chain VALUES (2, ?, ?)", body, _digest(last.digest, body))
+    tamper(path, "INSERT INTO chain VALUES (2, ?, ?)", body, chained(last.digest, body))
     refused(path, r"damaged \(row 2 cannot be read")
 
 
 def test_a_ledger_of_a_later_format_is_refused(path: Path) -> None:
-    from zerosum.site.ledger import _digest
+    from zerosum.site.ledger_file import chained
 
     body = json.dumps({"format": 2, "population": "cohort", "unit": "person", "adjacency": "replace-one"})
     grown(path, 0)
-    tamper(path, "UPDATE chain SET body = ?, digest = ?", body, _digest("0" * 64, body))
+    tamper(path, "UPDATE chain SET body = ?, digest = ?", body, chained("0" * 64, body))
     refused(path, "another version")
 
 
@@ -489,3 +490,46 @@ def test_the_distance_of_finite_arithmetic_is_paid_for(tmp_path: Path) -> None:
         assert plain < ledger.epsilon(1e-5) < plain * 1.001
         with pytest.raises(BudgetExceeded):
             ledger.record(replace(spend, round=2, mu=0.0, distance=1e-8), Cap(10.0, 1e-5))
+
+
+# ---- a copy in passing, while somebody writes ------------------------------------------------------------------------
+
+
+def test_an_entry_that_comes_after_the_copy_does_not_make_it_an_older_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copied(source: Path, own: Path) -> None:
+        copy_file(source, own)
+        writer.record(spend(1), CAP)
+
+    monkeypatch.setattr("zerosum.site.ledger.copy_file", copied)
+    with Ledger.open(path, ACCOUNT) as writer:
+        writer.record(spend(0), CAP)
+        with Ledger.inspect(path, copy=True) as found:
+            assert [entry.spend.round for entry in found.entries()] == [0]
+            assert not found.unwitnessed
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_log_that_is_folded_into_its_ledger_during_the_copy_is_not_missed(
+    moment: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one to close a ledger removes its log; what was copied of that log would undo what came since."""
+    copyfile, closed = shutil.copyfile, list[Any]()
+
+    def copied(source: Path, own: Path) -> None:
+        log = source.name.endswith("-wal") and not closed
+        if moment == "after":
+            copyfile(source, own)
+        if log:
+            closed.append(writer.record(spend(1), CAP))
+            writer.close()
+        if moment == "before":
+            copyfile(source, own)
+
+    writer = Ledger.open(path, ACCOUNT)
+    writer.record(spend(0), CAP)
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    with Ledger.inspect(path, copy=True) as found:
+        assert len(closed) == 1
+        assert [entry.spend.round for entry in found.entries()] == [0, 1]

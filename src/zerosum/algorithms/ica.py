@@ -65,18 +65,25 @@ class ICA(Algorithm):
     n_components: int = Field(ge=2)
     solver: Literal["auto", "fixed-point", "second-order"] = "auto"
     window: int | None = Field(default=None, gt=0)
+    """Rows over which the size of a source is taken: 9, or 1 where rows are autocorrelated."""
     basis: FloatArray | None = None
     per_recording: PerRecording = "center"
     n_passes: int = Field(default=2, gt=0)
     rounds: int | None = Field(default=None, gt=2)
+    """Rounds of the fixed-point solver, by default the planner's choice."""
     start_share: float | None = Field(default=None, ge=0, le=0.9)
+    """What the fourth cumulants cost, as a share of what the reduction leaves, by default the planner's choice."""
     reduction_share: float | None = Field(default=None, gt=0, lt=1)
+    """What finding the space of the components costs, as a share of the budget."""
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     band: tuple[float, float] | None = None
     bands: int = Field(default=4, ge=2)
     subspace_rounds: int | None = Field(default=None, gt=0)
+    """Beyond 2000 dimensions: rounds of the first look, by default the planner's choice."""
     subspace_growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    start: int = 0  # seed of the public first rotation, nothing else
+    """And how much more the last of them gets than the first."""
+    start: int = 0
+    """Seed of the public first rotation, nothing else."""
 
     @model_validator(mode="before")
     @classmethod

@@ -14,11 +14,12 @@ from scipy.special import ndtri
 from zerosum.algorithms.components import heard_shares
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.schedule import GUESSED_UNITS
-from zerosum.algorithms.topic_factors import fitted, nonnegative_factors, on_simplex, refitted, started
+from zerosum.algorithms.topic_factors import fitted, nonnegative_factors, on_simplex, refitted, started, unmistaken
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.units import Units
 from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
 
 Path = Literal["tensor", "pairs"]
@@ -30,7 +31,7 @@ _KEPT, _FALSE = 3.0, 10  # words so many standard deviations above 0 are kept; o
 _INSIDE = 0.95  # the share of documents that clips leave alone
 _SHARP = 40.0  # how surely a document belongs to the topic that is nearest
 _SMOOTH = 0.02  # what topics have in common, in a round of EM: no word rules a topic out
-_STARTS = 4  # random ones, beside that from moments
+_STARTS = 5  # random ones, beside that from moments
 _SURE, _BEGUN = 3.0, 2.0  # standard deviations of noise that a topic must stand out by, and the start of EM
 _STANDS_OUT, _WORDS = 3.0, 5  # a topic that is carried has so many words, so many standard deviations above the others
 
@@ -59,10 +60,15 @@ class Topics(Algorithm):
     length: float | None = Field(default=None, gt=0, le=1e6)
     path: Path | Literal["auto"] = "auto"
     word_share: float = Field(default=0.12, gt=0, lt=1)
+    """What finding the words that stand above the noise costs, as a share of the budget."""
     norm_share: float = Field(default=0.04, gt=0, lt=1)
+    """What the histogram of norms costs, on the path `tensor`."""
     pair_share: float | None = Field(default=None, gt=0, lt=1)
+    """What pairs of words cost, by default as the path has it."""
     sum_share: float | None = Field(default=None, gt=0, lt=1)
-    seed: int = Field(default=0, ge=0)  # of starts of decompositions, nothing else
+    """What the sums by topic cost, by default as the path has it."""
+    seed: int = Field(default=0, ge=0)
+    """Of starts of decompositions, nothing else."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -243,7 +249,13 @@ class Topics(Algorithm):
             release = yield PrivateSum(sums, shares["sums"])
             told = sums.split(release.value)
             counts = np.maximum(np.sum(told, axis=1), 0.02 * units / self.n_components)
-            topics, weights = on_simplex(told / counts[:, None]), counts / np.sum(counts)
+            found = on_simplex(told / counts[:, None])
+            topics, weights = unmistaken(
+                lambda made_up: sums.split(sums.total(Units.from_rows(made_up))),
+                found,
+                counts / np.sum(counts),
+                round(self.length or _LONG),
+            )
             noise = np.minimum(sums.clip * release.noise_std / counts, 1.0)
             carried = begun & _apart(topics, noise, _SURE)
         return self._estimate(np.arange(D), topics, weights, carried, noise)
