@@ -133,8 +133,9 @@ class Watch:
             )
         except ZerosumError as error:
             more = f" (not for others: {error.detail})" if error.detail else ""
-            notice = paragraph(f"Nothing was decided: {error}{more}", class_="fault")
-            return await self._drawn(path, 0, notice, 409, here=f"{path}/decision")
+            words = f"That did not work: {error}{more}"
+            drawn = await self._drawn(path, 0, paragraph(words, class_="fault"), 409, here=f"{path}/decision")
+            return drawn if drawn.status_code == 409 else _refused(404, "Not as it should be", words, self._root)
         self._notices[path] = paragraph(f"{said[0].upper()}{said[1:]}.", class_="notice")
         return Response(status_code=303, headers=HEADERS | {"Location": f"{self._root}{path}"})
 
