@@ -13,25 +13,12 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
+from small_studies import VITALS
 from zerosum.cli import _run, terminal
 from zerosum.cli.app import app
 
-STUDY = """
-name = "vitals"
-algorithm = "mean"
-
-[parameters]
-columns = ["age", "pressure"]
-lower = [0, 60]
-upper = [100, 200]
-
-[unit]
-kind = "person"
-
-[privacy]
-epsilon = 1.0
-delta = 1e-5
-
+STUDY = f"""
+{VITALS}
 [[sites]]
 name = "north"
 units = 400

@@ -13,13 +13,14 @@ import pytest
 from small_studies import make
 from watched import HOSTILE, Stream, Visitor, coordinated, parsed, served, wait_for
 from zerosum.cli import sites
+from zerosum.kernel.markup import Html
 from zerosum.site.consents import Consents
 from zerosum.study import SiteFile
 from zerosum.watch.app import MOST_FORM, MOST_STREAMS
 from zerosum.watch.coordinator_board import CoordinatorBoard
 from zerosum.watch.gate import HEADERS
 from zerosum.watch.layout import event
-from zerosum.watch.markup import Html, Page, Section
+from zerosum.watch.markup import Page, Section
 from zerosum.watch.site_board import SiteBoard
 
 PLAN = make("local", study=HOSTILE)

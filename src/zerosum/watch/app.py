@@ -23,9 +23,10 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from zerosum.errors import ZerosumError
+from zerosum.kernel.markup import Html
 from zerosum.watch import layout
 from zerosum.watch.gate import HEADERS, REPORT_HEADERS, Gate
-from zerosum.watch.markup import Html, Page, paragraph
+from zerosum.watch.markup import Page, paragraph
 
 EVERY = 1.0  # seconds between two looks at whatever is on an open page
 BEAT = 15.0  # and until an empty line shows both sides that the other is there
