@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from rich.cells import cell_len
+from rich.text import Text
 
+from small_studies import VITALS
 from zerosum.cli import _run, terminal
+from zerosum.cli.app import app
 
-STUDY = """
-name = "vitals"
-algorithm = "mean"
-
-[parameters]
-columns = ["age", "pressure"]
-lower = [0, 60]
-upper = [100, 200]
-
-[unit]
-kind = "person"
-
-[privacy]
-epsilon = 1.0
-delta = 1e-5
-
+STUDY = f"""
+{VITALS}
 [[sites]]
 name = "north"
 units = 400
@@ -133,3 +125,32 @@ def test_private_data_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFix
     assert "--made-up" in record["error"]["message"]
     record = json.loads(said(capsys, "plan", study, "--what-if", "--like", tmp_path / "east.csv", "--json", code=2))
     assert record["error"]["type"] == "PolicyRefused"
+
+
+def test_what_noise_hides_is_said(tmp_path: Path, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = STUDY.replace('"mean"', '"survival"').replace("1.0", "0.05")
+    text = text.replace(
+        'columns = ["age", "pressure"]\nlower = [0, 60]\nupper = [100, 200]',
+        'columns = ["t", "e"]\nedges = [0, 1, 2, 3, 4, 5]',
+    )
+    study.write_text(text)
+    shown = said(capsys, "plan", study, "--what-if", "--runs", "8")
+    assert max(map(cell_len, shown.splitlines())) <= 80
+    assert "Hidden numbers are not in the result" in shown
+    assert "all, 5 (88 %)" in " ".join(shown.split())
+    shown = said(capsys, "compare", study, "--made-up", "--seeds", "2", "--schemes", "local")
+    assert max(map(cell_len, shown.splitlines())) <= 80
+    assert "Hidden: so many" in shown
+
+
+def test_help_says_what_was_written() -> None:
+    """Neither markup nor `:a:` of an option is turned into something else."""
+    for name, command in commands(typer.main.get_command(app)):
+        for text in (command.help, *(getattr(each, "help", None) for each in command.params)):
+            assert Text.from_markup(text or "").plain == (text or ""), name
+
+
+def commands(command: Any, name: str = "zerosum") -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for each, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, f"{name} {each}")

@@ -12,25 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from small_studies import VITALS
 from zerosum.cli import _run, terminal
 from zerosum.kernel.accountant import epsilon, mu_for
 
-STUDY = """
-name = "vitals"
-algorithm = "mean"
-
-[parameters]
-columns = ["age", "pressure"]
-lower = [0, 60]
-upper = [100, 200]
-
-[unit]
-kind = "person"
-
-[privacy]
-epsilon = 2.0
-delta = 1e-5
-"""
+STUDY = VITALS.replace("epsilon = 1.0", "epsilon = 2.0")
 
 
 def zerosum(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -80,8 +80,12 @@ def test_a_study_file_and_policies_pin_the_coordinator(tmp_path: Path, monkeypat
     found = as_json(zerosum("verify", "result", *more, "--json", cwd=tmp_path))
     assert found["pinned_by"] == ["the plan", "the policy"]
     assert "the plan and the policy names" in zerosum("verify", "result", *more, cwd=tmp_path).stdout
+    # a plan that came with the report vouches for nobody
+    assert as_json(zerosum("verify", "result", "--plan", "result/plan.json", "--json", cwd=tmp_path))["pinned_by"] == []
     # another user cannot run it, and spends nothing; a plan that pins nobody is refused by these sites
     monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "elsewhere"))
+    done = zerosum("verify", "result/report.html", "--plan", "result/plan.json", cwd=tmp_path)
+    assert "comes from whoever wrote the report, so only integrity" in done.stderr
     done = zerosum("run", "study.toml", "--out", "second", "--json", cwd=tmp_path)
     assert_refused(done, "the key of another coordinator")
     assert not (tmp_path / "elsewhere" / "ledgers").exists()
@@ -119,8 +123,19 @@ def test_a_site_has_a_copy_of_its_own(tmp_path: Path) -> None:
         assert said in page
         assert said not in (tmp_path / "result" / "report.html").read_text()
     assert as_json(zerosum("verify", "own", "--json", cwd=tmp_path))["key"] == made["identity"]
+    # what a site signs is never taken for the coordinator's, whoever pins the site's key
+    (tmp_path / "roster.toml").write_text(f'population = "p"\nroster = {{ north = "{made["identity"]}" }}\n')
+    found = as_json(zerosum("verify", "own", "--policy", "roster.toml", "--json", cwd=tmp_path))
+    assert (found["site"], found["pinned_by"], found["redrawn"]) == ("north", ["the policy"], True)
+    done = zerosum("verify", "own", "--policy", "roster.toml", cwd=tmp_path)
+    assert "that the policy names for the site 'north'" in done.stdout
+    assert "this is the copy of the site 'north'" in done.stderr
+    assert "the copy of" not in zerosum("verify", "result", cwd=tmp_path).stderr
+    (tmp_path / "own" / "report.json").unlink()
+    assert "not looked at: report.json, and the files" in zerosum("verify", "own", cwd=tmp_path).stdout
     assert_refused(zerosum(*given, "--json", cwd=tmp_path), "exists already")
-    again = ("site", "report", "own", "--site", "north/site.toml", "--out", "third", "--json")
+    zerosum(*given[:-1], "own2", cwd=tmp_path)
+    again = ("site", "report", "own2", "--site", "north/site.toml", "--out", "third", "--json")
     assert_refused(zerosum(*again, cwd=tmp_path), "a site's copy already")
     flip(tmp_path / "result" / "report.json", 2000)
     assert_refused(zerosum(*given[:-1], "third", "--json", cwd=tmp_path), "changed since it was signed", code=4)

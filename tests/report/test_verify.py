@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -14,8 +15,10 @@ from small_studies import carry_out, make, make_sites
 from zerosum.errors import BadInput, CheckFailed
 from zerosum.kernel.plan import Plan
 from zerosum.report.compose import at_site, compose, opened, sealed, write_report
+from zerosum.report.document import Cloud, Clouds, Section
+from zerosum.report.page import render
 from zerosum.report.record import Result
-from zerosum.report.signature import check, coordinator_key
+from zerosum.report.signature import check, coordinator_key, sign
 from zerosum.report.verify import check_key, check_plan, check_policy, verify
 from zerosum.secagg.keys import Identity
 from zerosum.site.policy import Policy
@@ -50,7 +53,9 @@ def test_a_report_is_verified_by_either_file_or_by_its_folder(folder: Path) -> N
     alone = folder.parent / "mailed"
     alone.mkdir()
     shutil.copy(folder / "report.html", alone / "from-anna.html")
-    assert verify(alone / "from-anna.html").document is None
+    found = verify(alone / "from-anna.html")
+    assert found.document is None
+    assert found.absent == ("from-anna.json",)
     shutil.copy(folder / "report.json", alone / "from-anna.json")
     found = verify(alone / "from-anna.html")
     assert found.absent == ("result.json", "estimate.npz", "plan.json")
@@ -118,6 +123,31 @@ def test_a_report_that_promises_more_than_its_plan_is_found(folder: Path) -> Non
             check_plan(verify(folder), plan)
 
 
+def test_a_page_that_tells_another_story_than_its_json(folder: Path) -> None:
+    assert verify(folder).redrawn
+    key, text = coordinator_key(), (folder / "report.json").read_bytes()
+    document = opened(check(text, "json").content)
+    other = render(replace(document, summary="It cost nobody anything."), hashlib.sha256(text).hexdigest())
+    (folder / "report.html").write_bytes(sign(other, "html", key))
+    assert verify(folder).redrawn is False
+    (folder / "report.html").unlink()
+    assert verify(folder).redrawn is None
+
+
+def test_pictures_that_cannot_be_drawn_are_no_reason_to_fail(folder: Path) -> None:
+    odd = Clouds("t", "a", "x", "y", (None, None), (None, None), (Cloud("1", None, None),))
+    document = opened(check((folder / "report.json").read_bytes(), "json").content)
+    text = sign(
+        replace(document, sections=(Section("s", "S", (odd,)),)).to_json().removesuffix(b"\n}"),
+        "json",
+        coordinator_key(),
+    )
+    (folder / "report.json").write_bytes(text)
+    page = render(document, hashlib.sha256(text).hexdigest())
+    (folder / "report.html").write_bytes(sign(page, "html", coordinator_key()))
+    assert verify(folder).redrawn is False
+
+
 def test_the_copy_of_a_site_is_the_sites(folder: Path) -> None:
     result, site = Result.read(folder), Identity()
     ledger: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "cap": None, "left": None, "studies": []}
@@ -128,6 +158,8 @@ def test_the_copy_of_a_site_is_the_sites(folder: Path) -> None:
     (own / "report.html").write_bytes(page)
     (own / "report.json").write_bytes(text)
     found = verify(own)
+    assert found.site == "s1"
+    assert verify(folder).site == ""
     sites = tuple(replace(each, identity=site.public.hex()) for each in result.plan.sites)
     assert check_plan(found, replace(result.plan, sites=sites))
     with pytest.raises(CheckFailed, match="another key"):

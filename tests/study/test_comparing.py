@@ -68,6 +68,20 @@ def test_people_who_are_made_up(tmp_path: Path) -> None:
     assert found.data.startswith("made up")
 
 
+def test_numbers_that_noise_hides_are_counted(tmp_path: Path) -> None:
+    survival = {"algorithm": "survival", "parameters": {"columns": ["t", "e"], "edges": [0, 1, 2, 3, 4]}}
+    study = study_of(tmp_path, None, **survival, privacy={"epsilon": 0.1, "delta": 1e-5})
+    found = compare(study, ["non-private", "secure-sum", "local"], seeds=2, made_up=True, people=1200)
+    lines = {line.heading: line for line in found.lines}
+    assert lines["non-private"].hidden == 0
+    assert lines["secure-sum"].hidden > 0
+    assert lines["local"].hidden >= lines["secure-sum"].hidden
+    faint = study.model_copy(update={"privacy": study.privacy.model_copy(update={"epsilon": 1e-3})})
+    (line,) = compare(faint, ["local"], seeds=2, made_up=True, people=30).lines
+    assert line.error is None
+    assert "noise hides all" in line.refused
+
+
 def test_a_scheme_that_cannot_run_the_study_says_why(tmp_path: Path) -> None:
     units = [{"name": f"s{at}", "units": 60} for at in range(4)]
     study = study_of(tmp_path, None, sites=units, coalition={"colluders": 2, "dropouts": 1})

@@ -52,6 +52,38 @@ def test_spectra_that_make_no_sense_are_refused(said: str) -> None:
         Spectrum.parse(said)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "parameters", "said", "word"),
+    [
+        ("k-means", THREE | {"n_clusters": 2}, "a=normal:5:1", "would not count"),
+        ("pca", THREE | {"n_components": 1}, "a=normal:5:1", "would not count"),
+        ("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]}, "e=uniform", "would not count"),
+        ("logistic-regression", THREE, "c=normal:0.1:0.3", "two shares"),
+        ("logistic-regression", THREE, "c=shares:1:1:1", "two shares"),
+        ("poisson-regression", THREE, "c=normal:-1:1", "a positive mean"),
+        ("poisson-regression", THREE, "c=uniform", "a positive mean"),
+    ],
+)
+def test_a_guess_that_would_not_be_heard_is_refused(
+    algorithm: str, parameters: dict[str, Any], said: str, word: str
+) -> None:
+    name, _, shape = said.partition("=")
+    with pytest.raises(BadParameter, match=word):
+        Advisor(study_of(algorithm, parameters), Guesses({name: Shape.parse(shape)}))
+
+
+def test_what_is_guessed_is_what_is_told() -> None:
+    survival = study_of("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]})
+    assert "constant rate" in Advisor(survival).says
+    told = Advisor(survival, Guesses({"t": Shape.parse("skewed:0.5:2")})).says
+    assert "t until the event skewed:0.5:2" in told
+    assert "constant rate" not in told
+    assert (
+        "which is shares:9:1"
+        in Advisor(study_of("logistic-regression", THREE), Guesses({"c": Shape.parse("shares:9:1")})).says
+    )
+
+
 def test_a_spectrum_from_a_file(tmp_path: Path) -> None:
     np.save(tmp_path / "s.npy", np.array([1.0, 4.0, 2.0]))
     assert Spectrum.parse(str(tmp_path / "s.npy")).values(2).tolist() == [4.0, 2.0]
@@ -244,6 +276,25 @@ def test_the_smallest_epsilon_that_is_accurate_enough() -> None:
     for wrong in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(BadParameter, match="positive"):
             search(advisor, {"": wrong}, own, 2)
+
+
+def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
+    """A curve ends where noise is larger than those at risk: the errors of what is left look better than they are."""
+    edges = {"columns": ["t", "e"], "edges": [0, 1, 2, 3, 4]}
+    advisor = Advisor(study_of("survival", edges, epsilon=0.02))
+    found = advisor.at(advisor.own, 16)
+    assert [line.label for line in found.lines] == ["all, 1", "all, 2", "all, 3", "all, 4"]
+    assert found.lines[-1].missing == 1.0
+    assert math.isnan(found.lines[-1].privacy)
+    assert 0 < found.privacy < 1
+    assert found.lines[-1] in found.hidden
+    assert "all, 4" in found.as_record()["hidden"]
+    target = search(advisor, {"": 2 * found.privacy}, found, 16)  # which what is left has reached already
+    assert target.forecast is not None
+    assert (target.epsilon or 0) > 0.1
+    assert not target.forecast.hidden
+    with pytest.raises(BadParameter, match="nothing of the result would be left"):
+        Advisor(study_of("survival", edges, epsilon=1e-4)).at(advisor.own.__class__(1e-4, 4, 1, 1800), 8)
 
 
 def test_an_error_that_no_epsilon_reaches_is_said() -> None:

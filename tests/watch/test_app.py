@@ -13,12 +13,14 @@ import pytest
 from small_studies import make
 from watched import HOSTILE, Stream, Visitor, coordinated, parsed, served, wait_for
 from zerosum.cli import sites
+from zerosum.kernel.markup import Html
 from zerosum.site.consents import Consents
+from zerosum.study import SiteFile
 from zerosum.watch.app import MOST_FORM, MOST_STREAMS
 from zerosum.watch.coordinator_board import CoordinatorBoard
 from zerosum.watch.gate import HEADERS
 from zerosum.watch.layout import event
-from zerosum.watch.markup import Html, Page, Section
+from zerosum.watch.markup import Page, Section
 from zerosum.watch.site_board import SiteBoard
 
 PLAN = make("local", study=HOSTILE)
@@ -109,7 +111,7 @@ def test_a_steward_decides_and_nobody_else(visitor: Visitor, home: Path) -> None
     assert "The steward approved the plan" not in visitor.page(WAITING)  # said once
     again = visitor.decide(WAITING, "approved")
     assert again.status == 409
-    assert "Nothing was decided" in again.text
+    assert "That did not work" in again.text
     refused = visitor.decide(WAITING, "refused", f"not {HOSTILE}")
     assert refused.status == 200
     assert Consents(home / "state").reason(PLAN.digest()) == f"not {HOSTILE}"
@@ -140,6 +142,15 @@ def test_where_nothing_can_be_written_the_page_says_so(visitor: Visitor, home: P
     assert "cannot write to its state folder" in answer.text
     (home / "state" / "decisions").unlink()
     assert decision(home) is None
+
+
+def test_a_decision_that_is_not_in_the_log_holds_and_says_so(visitor: Visitor, home: Path) -> None:
+    log = SiteFile.load(home / "site.toml").audit_log
+    log.mkdir(parents=True)
+    answer = visitor.decide(WAITING, "approved")
+    assert decision(home) == "approved"
+    assert answer.status == 404  # nothing here tells of that study any more
+    assert "and that holds; but this site cannot write its audit log" in answer.text
 
 
 def test_a_stream_tells_what_changes_and_only_that(tmp_path: Path) -> None:

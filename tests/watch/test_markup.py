@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watched import HOSTILE, parsed
+from zerosum.kernel.markup import Html, element, text
 from zerosum.kernel.names import visible
-from zerosum.watch.markup import Html, bar, join, moment, more, pairs, paragraph, table, tag, text
+from zerosum.watch.markup import bar, join, moment, more, pairs, paragraph, table
 
 ANY = st.text(st.characters(), max_size=40)
 
@@ -17,7 +18,7 @@ def test_text_stays_text_wherever_it_stands(said: str) -> None:
     made = join(
         [
             paragraph(said),
-            tag("a", said, href=said, title=said),
+            element("a", said, href=said, title=said),
             table([said, "b"], [[said, said]], said, 1),
             pairs([(said, said)]),
             more(said, said),
@@ -32,13 +33,13 @@ def test_text_stays_text_wherever_it_stands(said: str) -> None:
 
 
 def test_hostile_names_open_nothing_and_run_nothing() -> None:
-    made = tag("p", HOSTILE, class_=HOSTILE)
+    made = element("p", HOSTILE, class_=HOSTILE)
     assert parsed(made).tags == ["p"]
     assert parsed(made).words == HOSTILE
     assert text("a\u202eb\n<") == "a\\u202eb\\n&lt;"
     assert text(Html("<b>")) == "<b>"
     assert text(None) == ""
-    assert tag("meta", name="n", content=HOSTILE).count("<") == 1
+    assert element("meta", name="n", content=HOSTILE).count("<") == 1
     assert parsed(moment(HOSTILE)).tags == ["time"]
 
 

@@ -31,7 +31,7 @@ Guess = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN=SHAPE",
-        help="How a column may lie: uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:A:B. Default: uniform.",
+        help="How a column may lie: uniform (the default), normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE.",
     ),
 ]
 Like = Annotated[Path | None, typer.Option(help="A public or made-up file with the study's columns, to draw from.")]
@@ -121,12 +121,15 @@ def _show(found: WhatIf) -> None:
     for kind, row in found.around.items():
         for at, each in enumerate(row):
             own = "this study" if each.setting == found.own.setting else ""
+            if each.hidden:
+                own += f"{', ' if own else ''}{len(each.hidden)} hidden"
             cells = (each.sampling, each.together)[: len(more)]
             value = f"{getattr(each.setting, kind):g}"
             shown = [_figure(each.privacy), *map(_figure, cells)]
             table.add_row(kind if at == 0 else "", value, *shown, own, end_section=at == len(row) - 1)
     terminal.show_table(table)
     _show_lines(found.own, sampled)
+    _show_hidden(found)
     if found.target is not None:
         asked = ", ".join(f"{name} {error:g}" if name else f"{error:g}" for name, error in found.target.wanted.items())
         if found.target.forecast is None:
@@ -148,6 +151,17 @@ def _show_lines(own: Forecast, sampled: bool) -> None:
     terminal.show_table(table)
     if len(own.lines) > _LINES:
         terminal.out.print(f"and {len(own.lines) - _LINES} more: --json has them all")
+
+
+def _show_hidden(found: WhatIf) -> None:
+    """What would not be in the result at all: errors are of the numbers that are."""
+    if not any(each.hidden for row in found.around.values() for each in row):
+        return
+    terminal.out.print("Hidden numbers are not in the result: noise is larger than they are. Errors are of the others.")
+    if hidden := found.own.hidden:
+        said = ", ".join(f"{visible(line.label)} ({100 * line.missing:.0f} %)" for line in hidden[:_LINES])
+        more = f" and {len(hidden) - _LINES} more" if len(hidden) > _LINES else ""
+        terminal.out.print(f"In this study, and in so many of the rehearsals: {said}{more}.")
 
 
 def _figure(value: float) -> str:
@@ -250,13 +264,19 @@ def _bars(found: Comparison) -> Picture:
 def _show_comparison(found: Comparison) -> None:
     terminal.titled(visible(found.study), f" ({found.algorithm}): the error, {found.unit}")
     terminal.out.print(f"Data: {visible(found.data)}. {found.seeds} seeds.")
-    table = Table("scheme", "trusted", "error", "least", "largest", "epsilon")
+    hides = any(line.hidden for line in found.lines)
+    table = Table("scheme", "trusted", "error", "least", "largest", *(["hidden"] if hides else []), "epsilon")
     for line in found.lines:
         if line.error is None:
             continue
-        cells = [_figure(each) for each in (line.error, line.low or 0.0, line.high or 0.0)]
+        cells = [_figure(math.nan if each is None else each) for each in (line.error, line.low, line.high)]
+        cells += [f"{line.hidden:.3g}"] if hides else []
         table.add_row(line.heading, line.trusted, *cells, "infinite" if line.epsilon is None else f"{line.epsilon:.4f}")
     terminal.show_table(table)
+    if hides:
+        terminal.out.print(
+            "Hidden: so many of the result's numbers are lost in the noise of a run; errors are of the others."
+        )
     for line in found.lines:
         if line.refused:
             terminal.out.print(f"{line.heading} does not run this study: {visible(line.refused)}.")

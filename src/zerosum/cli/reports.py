@@ -41,29 +41,55 @@ def verify(
         module.check_key(found, key)
         pinned.append("--key")
     if plan is not None:
-        (pinned if module.check_plan(found, read_plan(plan)) else silent).append("the plan")
+        if not module.check_plan(found, read_plan(plan)):
+            silent.append("the plan pins no key")
+        elif plan.resolve().parent == (report if report.is_dir() else report.parent).resolve():
+            silent.append("the plan beside a report comes from whoever wrote the report")
+        else:
+            pinned.append("the plan")
     if policy is not None:
-        (pinned if module.check_policy(found, _policy(policy)) else silent).append("the policy")
+        if module.check_policy(found, _policy(policy)):
+            pinned.append("the policy")
+        else:
+            silent.append("the policy pins no key")
     own = found.key == _own_key()
     if json_:
         written = {} if found.document is None else {"study": found.document.study, "written": found.document.written}
         record = {"unchanged": True, "key": found.key, "pinned_by": pinned, "own_key": own, "plan": plan is not None}
-        terminal.print_json(record | written | {"files": list(found.files), "absent": list(found.absent)})
+        told = {"site": found.site or None, "redrawn": found.redrawn}
+        terminal.print_json(record | written | told | {"files": list(found.files), "absent": list(found.absent)})
         return
     terminal.out.print(f"unchanged since it was signed: {', '.join(map(visible, found.files))}", soft_wrap=True)
-    if found.absent:
+    if found.document is None:
+        gone = f"not here, so not looked at: {visible(found.absent[0])}, and the files of the result, which it names"
+        terminal.out.print(gone, soft_wrap=True)
+    elif found.absent:
         terminal.out.print(f"not here, so not looked at: {', '.join(map(visible, found.absent))}", soft_wrap=True)
+    if found.redrawn is False:
+        terminal.err.print(
+            "the page is not the one that this version of Zerosum draws from the JSON beside it: another version drew "
+            "it, or it says something else; what is checked here is the JSON",
+            soft_wrap=True,
+        )
     if plan is not None:
         terminal.out.print("it is of this plan, and promises what the plan does")
     terminal.out.print(f"signed with the key {found.key}", soft_wrap=True)
     if pinned:
-        terminal.out.print(f"which is the one that {' and '.join(pinned)} names", soft_wrap=True)
+        whose = f" for the site {visible(found.site)!r}" if found.site and pinned != ["--key"] else ""
+        terminal.out.print(f"which is the one that {' and '.join(pinned)} names{whose}", soft_wrap=True)
+    if found.site:
+        terminal.err.print(
+            f"this is the copy of the site {visible(found.site)!r}, which that site signed: whether the coordinator "
+            "wrote what it says about the study, only the coordinator's own report shows",
+            soft_wrap=True,
+        )
+    if pinned:
         return
     if own:
         terminal.out.print("which is this user's own")
         return
     terminal.err.print(
-        f"{f'{silent[0]} pins no key, so ' if silent else ''}only integrity was checked: nobody here knows whose key "
+        f"{f'{silent[0]}, so ' if silent else ''}only integrity was checked: nobody here knows whose key "
         "that is, and anybody could have signed with one of their own; ask the coordinator for theirs by another way "
         "(zerosum coordinator init prints it) and give it with --key",
         soft_wrap=True,
@@ -123,7 +149,7 @@ def site_report(
         raise CheckFailed("this site's ledger knows the study under another plan than the report does")
     try:
         page, text = sealed(at_site(found.document, loaded.name, identity.public.hex(), told), identity)
-    except (ArithmeticError, LookupError, ValueError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadInput(
             f"the report cannot be drawn: its numbers do not fit together ({type(error).__name__})"
         ) from None

@@ -37,6 +37,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.disk import sync_folder
 from zerosum.errors import Abandoned, BadInput, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Release
@@ -103,7 +104,8 @@ class Journal:
                 os.link(name, path)
             finally:
                 Path(name).unlink(missing_ok=True)
-            _sync_folder(folder)
+            with suppress(PermissionError):
+                sync_folder(folder)
         return cls(path, numbers=numbers, plan=plan)
 
     @classmethod
@@ -375,15 +377,6 @@ def _chained(before: bytes, *parts: bytes | memoryview) -> bytes:
     for part in parts:
         chain.update(part)
     return chain.digest()
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(PermissionError):  # not everywhere can a folder be opened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextmanager

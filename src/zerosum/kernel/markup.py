@@ -14,6 +14,8 @@ from typing import Any
 
 from zerosum.kernel.names import visible
 
+_EMPTY = frozenset({"base", "input", "link", "meta"})  # elements of HTML without an end
+
 
 class Html(str):
     """Text that is markup already."""
@@ -21,19 +23,31 @@ class Html(str):
     __slots__ = ()
 
 
-def element(name: str, *children: object, **attributes: object) -> Html:
-    """An element. Children that are not elements are text. Of attributes, None is left out, and `class_` is `class`.
+def text(child: object) -> Html:
+    """Markup as it is, None as nothing, anything else as text.
 
-    >>> element("p", "a < b", element("b", "c"), class_="x")
-    '<p class="x">a &lt; b<b>c</b></p>'
+    >>> text("<b>")
+    '&lt;b&gt;'
+    """
+    if isinstance(child, Html):
+        return child
+    return Html("" if child is None else escape(visible(str(child))))
+
+
+def element(name: str, /, *children: object, **attributes: object) -> Html:
+    """An element. Children that are not elements are text. Of attributes, None and False are left out, True is bare,
+    and `class_` is `class`.
+
+    >>> element("p", "a < b", element("b", "c"), class_="x", hidden=True)
+    '<p class="x" hidden>a &lt; b<b>c</b></p>'
     """
     told = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(visible(str(value)))}"'
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(str(value))}"')
         for key, value in attributes.items()
-        if value is not None
+        if value is not None and value is not False
     )
-    inside = "".join(each if isinstance(each, Html) else escape(visible(str(each))) for each in children)
-    return Html(f"<{name}{told}>{inside}</{name}>")
+    inside = "" if name in _EMPTY else f"{''.join(map(text, children))}</{name}>"
+    return Html(f"<{name}{told}>{inside}")
 
 
 def table(headings: Sequence[str], lines: Iterable[Sequence[Any]], title: str = "") -> Html:

@@ -46,7 +46,7 @@ def _wide(picture: Picture) -> float:
 @singledispatch
 def drawn(picture: Picture) -> tuple[float, list[Html]]:
     """How high a picture is, and what it is made of."""
-    raise NotImplementedError(type(picture))
+    raise TypeError(f"{type(picture).__name__} is no picture")
 
 
 # ---- estimates with their intervals ------------------------------------------------------------------------------

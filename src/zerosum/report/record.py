@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from zerosum.disk import sync_folder
 from zerosum.errors import BadInput
 from zerosum.kernel import markup, published
 from zerosum.kernel.plan import Plan
@@ -349,11 +350,11 @@ class Result:
                         file.flush()
                         os.fsync(file.fileno())
                 partial.chmod(0o755)
-                sync_folder(partial)
+                keep_folder(partial)
                 if folder.exists():
                     folder.rmdir()
                 partial.replace(folder)
-                sync_folder(folder.parent)
+                keep_folder(folder.parent)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
         except OSError as error:
@@ -409,14 +410,10 @@ def make_room(path: Path, size: int) -> None:
         os.fsync(file.fileno())
 
 
-def sync_folder(folder: Path) -> None:
-    """What was renamed or made in a folder stays so, whatever happens."""
-    with suppress(PermissionError):  # not everywhere can a folder be opened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def keep_folder(folder: Path) -> None:
+    """What was made or renamed in a folder stays so, where this user may read it."""
+    with suppress(PermissionError):
+        sync_folder(folder)
 
 
 def try_target(folder: Path, size: int) -> None:

@@ -6,13 +6,14 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from zerosum.errors import BadInput, CheckFailed
 from zerosum.kernel.plan import Plan
 from zerosum.report.compose import PAGE, TEXT, opened
 from zerosum.report.document import Document
+from zerosum.report.page import render
 from zerosum.report.record import privacy_report
 from zerosum.report.signature import Signed, check, kind_of
 from zerosum.site.policy import Policy
@@ -22,13 +23,18 @@ _NAMED = re.compile(rb"<p>SHA-256 of report\.json <code>([0-9a-f]{64})</code></p
 
 @dataclass(frozen=True)
 class Verified:
-    """Files that are as they were signed, and who vouches for the key: nobody, where `pinned_by` is empty."""
+    """Files that are as they were signed. Who vouches for the key, the `check_` functions say."""
 
     key: str
     files: tuple[str, ...]
     absent: tuple[str, ...]  # files that the report names and that are not beside it
     document: Document | None  # where the JSON is there
-    pinned_by: tuple[str, ...] = field(default=())
+    redrawn: bool | None  # whether the page is the one that this version draws from the JSON, where both are there
+
+    @property
+    def site(self) -> str:
+        """Whose copy it is, where it is no coordinator's report but a site's own."""
+        return "" if self.document is None else self.document.site
 
 
 def verify(path: Path) -> Verified:
@@ -45,10 +51,16 @@ def verify(path: Path) -> Verified:
             raise CheckFailed("the page was not drawn from the JSON beside it, or one of them was changed")
     (key,) = keys
     files, absent = [place.name for place in places.values()], []
-    document = opened(signed["json"].content) if "json" in signed else None
+    document, redrawn = None, None
+    if "json" in signed:
+        document = opened(signed["json"].content)
+    else:  # the page names it
+        absent.append(places["html"].with_suffix(".json").name)
     if document is not None:
         if document.coordinator != key:
             raise CheckFailed("the report names another key than the one it is signed with")
+        if "html" in signed:
+            redrawn = _draws(document, hashlib.sha256(_read(places["json"])).hexdigest(), signed["html"].content)
         for name, digest in document.files.items():
             beside = next(iter(places.values())).parent / Path(name).name
             if not beside.is_file():
@@ -57,28 +69,36 @@ def verify(path: Path) -> Verified:
                 raise CheckFailed(f"{beside.name!r} beside the report is not the file that the report is about")
             else:
                 files.append(name)
-    return Verified(key, tuple(files), tuple(absent), document)
+    return Verified(key, tuple(files), tuple(absent), document, redrawn)
+
+
+def _draws(document: Document, digest: str, page: bytes) -> bool:
+    """Whether a page says what its JSON does: whoever signs both could have written two stories."""
+    try:
+        return render(document, digest) == page
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # numbers that do not fit together
+        return False
 
 
 def check_plan(found: Verified, plan: Plan) -> bool:
     """Hold a report against a plan: that it is of this plan, promises what the plan does, and is signed with the key
-    that the plan pins; whether the plan pins one."""
+    that the plan pins, for the coordinator or for the site whose copy it is; whether the plan pins one."""
     document = _json(found, "a plan")
     if document.plan_digest != plan.digest() and document.proposal_digest != plan.proposal_digest:
         raise CheckFailed("the report is of another plan")
     if not _agree(document.privacy, privacy_report(plan).as_record()):
         raise CheckFailed("the report does not promise what the plan does")
     pinned = plan.coordinator
-    if document.site:
-        pinned = next((site.identity for site in plan.sites if site.name == document.site), None)
+    if found.site:
+        pinned = next((site.identity for site in plan.sites if site.name == found.site), None)
     return _pinned(found.key, () if pinned is None else (pinned,), "the plan")
 
 
 def check_policy(found: Verified, policy: Policy) -> bool:
-    """Whether a policy pins a key; raises where it pins another one."""
+    """Whether a policy pins a key of the coordinator, or of the site whose copy it is; raises where it pins another."""
     pins = policy.coordinators
-    if found.document is not None and found.document.site:
-        known = (policy.roster or {}).get(found.document.site, ())
+    if found.site:
+        known = (policy.roster or {}).get(found.site, ())
         pins = (known,) if isinstance(known, str) else tuple(known)
     return _pinned(found.key, pins, "the policy")
 
@@ -94,7 +114,7 @@ def _pinned(key: str, pins: tuple[str, ...], whose: str) -> bool:
 
 
 def _agree(told: Mapping[str, object], known: Mapping[str, object]) -> bool:
-    """Whether a report's promises are those of the plan: the costs, up to the last digits, and the releases."""
+    """Whether a report's promises are those of the plan: the costs, up to the last digits, and how they are counted."""
     exact = (
         "epsilon",
         "delta",

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from zerosum.disk import sync_folder
 from zerosum.errors import BadInput, Forged
 from zerosum.secagg.keys import KEY_BYTES, Identity, check_signature
 
@@ -64,7 +65,7 @@ def rotate_identity(
             statement = b"" if old is None or lost else Rotation.of(name, old, new).to_json()
             before(None if old is None else old.public.hex(), new.public.hex(), statement)
         fresh.replace(path)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise BadInput(f"the identity {path} cannot be replaced: {error.strerror or error}") from error
     return old, new
@@ -140,17 +141,8 @@ def _write(path: Path, identity: Identity) -> None:
             os.link(name, path)
         finally:
             Path(name).unlink(missing_ok=True)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except FileExistsError:
         raise
     except OSError as error:
         raise BadInput(f"the identity {path} cannot be used: {error.strerror or error}") from error
-
-
-def _sync(folder: Path) -> None:
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

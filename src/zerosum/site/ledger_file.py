@@ -1,6 +1,6 @@
 """A ledger on the disk: its file, which appears whole, the counter beside it, and what disks have to say, in words.
 
-Tested in tests/site/test_ledger.py.
+Tested in tests/site/test_ledger_damage.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from zerosum.disk import sync_folder
 from zerosum.errors import LedgerRefused
 from zerosum.site.account import Account
 
@@ -46,15 +47,6 @@ def refusing(path: Path) -> Iterator[None]:
     except (sqlite3.Error, UnicodeError) as error:
         reason = _FAULTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, str(error))
         raise LedgerRefused(f"the ledger {path} cannot be used: {reason}") from error
-
-
-def sync_folder(folder: Path) -> None:
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def make_folder(folder: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zerosum.errors import BadInput
+from zerosum.errors import BadInput, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import Consents, Decision
@@ -34,5 +34,8 @@ def decide(
     words = f"the steward {decision} the plan {digest}{f', {where}' if where else ''}"
     if said := consents.reason(digest):
         words += f": {said}"
-    log.write("decided", words, plan)
+    try:
+        log.write("decided", words, plan)
+    except Refused as error:
+        raise Refused(f"{words}, and that holds; but {error}", detail=error.detail) from error
     return words

@@ -30,7 +30,7 @@ from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import NAME, Journal
 from zerosum.errors import BadInput, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
-from zerosum.report.record import Result, make_room, privacy_report, sync_folder, write_whole
+from zerosum.report.record import Result, keep_folder, make_room, privacy_report, write_whole
 from zerosum.site.account import Total
 from zerosum.site.ledger import Ledger
 from zerosum.site.policy import state_folder
@@ -108,7 +108,7 @@ class Keeping:
                 except BaseException:
                     self.journal.close()
                     raise
-            sync_folder(self.folder)
+            keep_folder(self.folder)
         except (OSError, BadInput) as error:
             self._forget()
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

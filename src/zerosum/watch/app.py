@@ -23,9 +23,10 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from zerosum.errors import ZerosumError
+from zerosum.kernel.markup import Html
 from zerosum.watch import layout
 from zerosum.watch.gate import HEADERS, REPORT_HEADERS, Gate
-from zerosum.watch.markup import Html, Page, paragraph
+from zerosum.watch.markup import Page, paragraph
 
 EVERY = 1.0  # seconds between two looks at whatever is on an open page
 BEAT = 15.0  # and until an empty line shows both sides that the other is there
@@ -133,8 +134,9 @@ class Watch:
             )
         except ZerosumError as error:
             more = f" (not for others: {error.detail})" if error.detail else ""
-            notice = paragraph(f"Nothing was decided: {error}{more}", class_="fault")
-            return await self._drawn(path, 0, notice, 409, here=f"{path}/decision")
+            words = f"That did not work: {error}{more}"
+            drawn = await self._drawn(path, 0, paragraph(words, class_="fault"), 409, here=f"{path}/decision")
+            return drawn if drawn.status_code == 409 else _refused(404, "Not as it should be", words, self._root)
         self._notices[path] = paragraph(f"{said[0].upper()}{said[1:]}.", class_="notice")
         return Response(status_code=303, headers=HEADERS | {"Location": f"{self._root}{path}"})
 

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zerosum.errors import BadInput, ZerosumError
+from zerosum.kernel.markup import Html, element
 from zerosum.study.kept import Kept
 from zerosum.watch import outcomes, plans
 from zerosum.watch.fresh import Fresh
-from zerosum.watch.markup import Html, Page, Section, badge, bar, join, moment, more, pairs, paragraph, table, tag
+from zerosum.watch.markup import Page, Section, badge, bar, join, moment, more, pairs, paragraph, table
 from zerosum.watch.studies import UNDER_WAY, Coordinated, Coordinator, KeptLine, kept_line, kept_studies
 
 _PART = 50  # lines of a long table that are shown at once
@@ -155,7 +156,7 @@ class CoordinatorBoard:
             return None
         line = kept_line(Kept.load(found.id))
         lines = [
-            ("kept as", tag("code", line.id)),
+            ("kept as", element("code", line.id)),
             ("began", moment(line.began)),
             ("algorithm", line.algorithm or "not known"),
             ("state", _kept_state(line)),
@@ -171,7 +172,7 @@ def _standing(study: Coordinated) -> Html:
     words, kind = _STATES[study.state]
     lines: list[tuple[str, object]] = [("state", badge(words, kind))]
     if study.ended:
-        lines.append(("why", tag("strong", study.ended, class_="reason")))
+        lines.append(("why", element("strong", study.ended, class_="reason")))
     if study.fault:
         lines.append(("fault", study.fault))
     if study.state in UNDER_WAY and study.stage:
@@ -187,7 +188,7 @@ def _standing(study: Coordinated) -> Html:
 def _rounds(study: Coordinated) -> Html:
     words = f"{study.rounds} of {study.planned} rounds"
     kind = "good" if study.state == "finished" else "bad" if study.state in ("refused", "failed") else ""
-    return tag("div", bar(study.rounds, study.planned, kind), tag("p", words), class_="progress")
+    return element("div", bar(study.rounds, study.planned, kind), element("p", words), class_="progress")
 
 
 def _card(study: Coordinated) -> Html:
@@ -195,9 +196,9 @@ def _card(study: Coordinated) -> Html:
     agreed = sum(how == "agreed" for how in study.sites.values())
     waiting = [name for name, how in study.sites.items() if how != "agreed"]
     named = ", ".join(waiting[:6]) + (" and others" if len(waiting) > 6 else "")
-    return tag(
+    return element(
         "article",
-        tag("h3", tag("a", study.name, href=f"study/{study.key}")),
+        element("h3", element("a", study.name, href=f"study/{study.key}")),
         paragraph(badge(words, kind), f" {study.algorithm}"),
         _rounds(study) if study.planned else None,
         paragraph(
@@ -212,7 +213,7 @@ def _past(studies: Sequence[Coordinated], part: int) -> Html:
         return paragraph("No study is over yet.")
     rows = [
         (
-            tag("a", study.name, href=f"study/{study.key}"),
+            element("a", study.name, href=f"study/{study.key}"),
             badge(_STATES[study.state][0].partition(":")[0], _STATES[study.state][1]),
             f"{study.rounds} of {study.planned}" if study.planned else "",
             study.algorithm,
@@ -227,7 +228,7 @@ def _past(studies: Sequence[Coordinated], part: int) -> Html:
 def _kept_table(kept: Sequence[KeptLine], part: int) -> Html:
     rows = [
         (
-            tag("a", line.name or line.id, href=f"kept/{line.id}"),
+            element("a", line.name or line.id, href=f"kept/{line.id}"),
             _kept_state(line),
             line.algorithm,
             moment(line.began),
@@ -247,7 +248,7 @@ def _kept_state(line: KeptLine) -> Html:
 def _with_report(shown: Html, folder: Path, key: str, kind: str = "study") -> Html:
     if not outcomes.has_report(folder):
         return shown
-    link = tag("a", "Open the whole report", href=f"{kind}/{key}/report", class_="button")
+    link = element("a", "Open the whole report", href=f"{kind}/{key}/report", class_="button")
     return join([paragraph(link), shown])
 
 
@@ -258,8 +259,11 @@ def pieces(count: int, part: int, size: int) -> Html:
     last = (count - 1) // size
     around = [at for at in range(last + 1) if at in (0, last) or abs(at - part) <= 2]
     links = [
-        tag("li", tag("a", f"{at * size + 1} to {min((at + 1) * size, count)}", href=f"?part={at}", aria_current=here))
+        element(
+            "li",
+            element("a", f"{at * size + 1} to {min((at + 1) * size, count)}", href=f"?part={at}", aria_current=here),
+        )
         for at in around
         for here in ["page" if at == part else None]
     ]
-    return tag("nav", tag("ul", *links), class_="pieces", aria_label=f"Pieces of a table of {count} lines")
+    return element("nav", element("ul", *links), class_="pieces", aria_label=f"Pieces of a table of {count} lines")

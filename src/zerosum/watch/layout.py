@@ -9,8 +9,9 @@ import hashlib
 import json
 from typing import Any
 
+from zerosum.kernel.markup import Html, element
 from zerosum.version import VERSION
-from zerosum.watch.markup import Html, Page, Section, join, tag
+from zerosum.watch.markup import Page, Section, join
 
 _SHOWN = 16  # digits of a section's version
 
@@ -23,23 +24,27 @@ def version_of(section: Section) -> str:
 def document(page: Page, root: str, path: str, title: str, notice: Html | None = None, here: str | None = None) -> str:
     """A page of the board; `root` is where its addresses start from, `here` where it stands if not at its own."""
     live = f"{root}live?of={path}"
-    top = tag("a", title, href=root) if not page.home else tag("span", title)
-    body = tag(
+    top = element("a", title, href=root) if not page.home else element("span", title)
+    body = element(
         "body",
-        tag("a", "To the content", href=f"{root}{path if here is None else here}#main", class_="skip"),
-        tag("header", tag("p", tag("strong", "Zerosum"), " ", top), tag("p", id="line", role="status", class_="line")),
-        tag(
+        element("a", "To the content", href=f"{root}{path if here is None else here}#main", class_="skip"),
+        element(
+            "header",
+            element("p", element("strong", "Zerosum"), " ", top),
+            element("p", id="line", role="status", class_="line"),
+        ),
+        element(
             "main",
-            tag("h1", page.title, id="title"),
+            element("h1", page.title, id="title"),
             notice,
-            tag("p", page.said, id="said", role="status", class_="unseen"),
+            element("p", page.said, id="said", role="status", class_="unseen"),
             *map(_section, page.sections),
             id="main",
             data_live=live,
         ),
-        tag(
+        element(
             "footer",
-            tag("p", f"Zerosum {VERSION}. No data are read for this page."),
+            element("p", f"Zerosum {VERSION}. No data are read for this page."),
         ),
     )
     return _whole(page.tab, body, root)
@@ -47,8 +52,8 @@ def document(page: Page, root: str, path: str, title: str, notice: Html | None =
 
 def message(title: str, words: str, root: str | None, refresh: str | None = None) -> str:
     """A page that says one thing; with `refresh` it goes there by itself."""
-    link = tag("p", tag("a", "Go on", href=refresh or root)) if refresh or root else None
-    body = tag("body", tag("main", tag("h1", title), tag("p", words), link, id="main"))
+    link = element("p", element("a", "Go on", href=refresh or root)) if refresh or root else None
+    body = element("body", element("main", element("h1", title), element("p", words), link, id="main"))
     return _whole(f"{title} - Zerosum", body, None, refresh)
 
 
@@ -76,9 +81,9 @@ def event(page: Page, sent: dict[str, str]) -> str | None:
 
 
 def _section(section: Section) -> Html:
-    heading = tag("h2", section.title, id=f"{section.id}-title")
-    inner = tag("div", section.body, class_="body")
-    return tag(
+    heading = element("h2", section.title, id=f"{section.id}-title")
+    inner = element("div", section.body, class_="body")
+    return element(
         "section",
         heading,
         inner,
@@ -89,16 +94,16 @@ def _section(section: Section) -> Html:
 
 
 def _whole(title: str, body: Html, root: str | None, refresh: str | None = None) -> str:
-    head = tag(
+    head = element(
         "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", http_equiv="refresh", content=f"0; url={refresh}") if refresh else None,
-        tag("title", title),
-        tag("base", href=root) if root else None,
-        tag("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
-        tag("link", rel="stylesheet", href="/static/watch.css"),
-        tag("script", src="/static/watch.js", defer=True) if root else None,
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", http_equiv="refresh", content=f"0; url={refresh}") if refresh else None,
+        element("title", title),
+        element("base", href=root) if root else None,
+        element("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
+        element("link", rel="stylesheet", href="/static/watch.css"),
+        element("script", src="/static/watch.js", defer=True) if root else None,
     )
-    return join([Html("<!doctype html>"), tag("html", head, body, lang="en")])
+    return join([Html("<!doctype html>"), element("html", head, body, lang="en")])

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from zerosum.errors import BadInput, ZerosumError
+from zerosum.kernel.markup import Html, element
 from zerosum.kernel.quantity import Quantity
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.record import read_estimate
 from zerosum.report.sheets import sheets_of
-from zerosum.watch.markup import Html, join, paragraph, table, tag
+from zerosum.watch.markup import join, paragraph, table
 from zerosum.watch.studies import as_json
 
 REPORT = "report.html"
@@ -97,10 +98,10 @@ def _quantity(name: str, quantity: Quantity) -> Html:
         return _limited((down.name, *across.labels), cells, name, len(across.labels))
     if quantity.value.size <= _FEW:
         values = ", ".join(f"{each:.6g}" for each in quantity.value.ravel().tolist())
-        return paragraph(tag("strong", name), f": {values}")
+        return paragraph(element("strong", name), f": {values}")
     along = " by ".join(f"{len(axis.labels)} ({axis.name})" for axis in quantity.axes)
     size = " by ".join(str(each) for each in quantity.value.shape)
-    return paragraph(tag("strong", name), f": {along or size} numbers")
+    return paragraph(element("strong", name), f": {along or size} numbers")
 
 
 def _limited(heading: Any, rows: list[Any], title: str, numbers: int) -> Html:

@@ -10,9 +10,10 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
+from zerosum.kernel.markup import Html, element
 from zerosum.kernel.plan import Plan
 from zerosum.report.record import PrivacyReport, privacy_report
-from zerosum.watch.markup import Html, join, more, pairs, paragraph, table, tag
+from zerosum.watch.markup import join, more, pairs, paragraph, table
 
 _COLUMNS = 60  # that are shown at once
 _SITES = 200
@@ -55,7 +56,7 @@ def asked(plan: Plan) -> Html:
         ("columns", _columns(question.columns, question.n_columns, ranges)),
         *((name, _value(value)) for name, value in sorted(rest.items())),
         *((f"first: {name}", _value(value)) for name, value in sorted(question.preprocessing.items())),
-        *((f"file: {name}", tag("code", digest)) for name, digest in sorted(question.files.items())),
+        *((f"file: {name}", element("code", digest)) for name, digest in sorted(question.files.items())),
         ("protected", f"one {plan.unit}, {plan.adjacency.value}"),
         ("sites", f"{len(names)}: {', '.join(names[:_SITES])}{', ...' if len(names) > _SITES else ''}"),
         ("scheme", plan.scheme.name),
@@ -121,21 +122,21 @@ def digests(plan: Plan) -> Html:
     return pairs(
         [
             ("study", plan.study),
-            ("digest of the plan", tag("code", plan.digest())),
-            ("public digest", tag("code", plan.public_digest)),
+            ("digest of the plan", element("code", plan.digest())),
+            ("public digest", element("code", plan.public_digest)),
         ]
     )
 
 
 def _columns(names: tuple[str, ...], count: int, ranges: dict[str, str]) -> Html:
     def item(name: str) -> Html:
-        return tag("li", tag("span", name, class_="name"), f" {ranges[name]}" if name in ranges else None)
+        return element("li", element("span", name, class_="name"), f" {ranges[name]}" if name in ranges else None)
 
     if count > len(names):  # the plan itself names the first and the last only
         return join([f"{names[0]} ... {names[-1]} ({count})"])
     first, rest = names[:_COLUMNS], names[_COLUMNS:]
-    shown = tag("ul", *map(item, first), class_="columns")
-    return shown if not rest else join([shown, more(f"and {len(rest)} more", tag("ul", *map(item, rest)))])
+    shown = element("ul", *map(item, first), class_="columns")
+    return shown if not rest else join([shown, more(f"and {len(rest)} more", element("ul", *map(item, rest)))])
 
 
 def _ranges(names: tuple[str, ...], parameters: dict[str, Any]) -> dict[str, str]:
@@ -156,4 +157,4 @@ def _value(value: Any) -> Html:
     said = said or (value if isinstance(value, str) else json.dumps(value))
     if len(said) <= 200:
         return join([said])
-    return more(f"{said[:100]} ...", tag("code", said[:20_000] + (" ..." if len(said) > 20_000 else "")))
+    return more(f"{said[:100]} ...", element("code", said[:20_000] + (" ..." if len(said) > 20_000 else "")))

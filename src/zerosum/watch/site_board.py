@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zerosum.errors import BadInput, LedgerRefused, ZerosumError
+from zerosum.kernel.markup import Html, element
 from zerosum.kernel.plan import Plan
 from zerosum.site.consents import MOST_REASON
 from zerosum.site.costs import check_budget, refusals
 from zerosum.watch import plans
 from zerosum.watch.coordinator_board import pieces
 from zerosum.watch.fresh import Fresh
-from zerosum.watch.markup import Html, Page, Section, badge, bar, join, moment, more, pairs, paragraph, table, tag
+from zerosum.watch.markup import Page, Section, badge, bar, join, moment, more, pairs, paragraph, table
 from zerosum.watch.own_site import Account, Line, OwnSite, Standing, Taken
 
 _PART = 50  # lines of a long table that are shown at once
@@ -86,7 +87,7 @@ class SiteBoard:
         plan = self._site.plan(study.plan) if study.plan else None
         lines: list[tuple[str, object]] = [("state", badge(words, kind))]
         if study.reason:
-            lines.append(("why", tag("strong", study.reason, class_="reason")))
+            lines.append(("why", element("strong", study.reason, class_="reason")))
         if study.epsilon is not None:
             lines.append(("spent here", f"epsilon {study.epsilon:.4f} at delta {standing.account.delta:g}"))
         if study.algorithm and plan is None:
@@ -115,7 +116,7 @@ class SiteBoard:
         parts = [paragraph(f"here: epsilon {epsilon:.4f} at delta {plan.delta:g}", class_="large")]
         if study.state in ("waits", "approved"):
             parts.append(self._judged(plan, standing))
-            command = tag("code", f"zerosum site dry-run {plan.digest()[:12]}")
+            command = element("code", f"zerosum site dry-run {plan.digest()[:12]}")
             parts.append(
                 paragraph("Your data were not read for this page: ", command, " reads them, and spends nothing.")
             )
@@ -173,19 +174,19 @@ def _account(account: Account) -> Html:
     )
     if account.fault:
         words = f"when it was read last: {words}"
-    return tag("div", bar(account.epsilon, account.cap, low), paragraph(words), fault, class_="ledger")
+    return element("div", bar(account.epsilon, account.cap, low), paragraph(words), fault, class_="ledger")
 
 
 def _waiting(studies: Sequence[Taken], automatic: bool) -> Html:
     if not studies:
         return paragraph("Nothing waits." if not automatic else "Nothing waits: consent is automatic here.")
     return join(
-        tag(
+        element(
             "article",
-            tag("h3", tag("a", study.name, href=f"study/{study.key}")),
+            element("h3", element("a", study.name, href=f"study/{study.key}")),
             paragraph(badge(*_STATES["waits"]), f" {study.algorithm}"),
             paragraph("columns: ", ", ".join(study.columns[:20]) + (", ..." if len(study.columns) > 20 else "")),
-            paragraph(tag("a", "Read and decide", href=f"study/{study.key}", class_="button")),
+            paragraph(element("a", "Read and decide", href=f"study/{study.key}", class_="button")),
             class_="card",
         )
         for study in studies
@@ -194,9 +195,9 @@ def _waiting(studies: Sequence[Taken], automatic: bool) -> Html:
 
 def _card(study: Taken) -> Html:
     spent = "" if study.epsilon is None else f"epsilon {study.epsilon:.4f} spent here"
-    return tag(
+    return element(
         "article",
-        tag("h3", tag("a", study.name, href=f"study/{study.key}")),
+        element("h3", element("a", study.name, href=f"study/{study.key}")),
         paragraph(badge(*_STATES[study.state]), f" {study.algorithm}"),
         _rounds(study),
         paragraph(spent, class_="small") if spent else None,
@@ -207,7 +208,7 @@ def _card(study: Taken) -> Html:
 def _rounds(study: Taken) -> Html:
     kind = "good" if study.state == "over" else "bad" if study.state in ("refused", "stopped") else ""
     words = paragraph(f"{study.rounds} of {study.planned} rounds left this site")
-    return tag("div", bar(study.rounds, study.planned, kind), words, class_="progress")
+    return element("div", bar(study.rounds, study.planned, kind), words, class_="progress")
 
 
 def _past(studies: Sequence[Taken], part: int) -> Html:
@@ -215,7 +216,7 @@ def _past(studies: Sequence[Taken], part: int) -> Html:
         return paragraph("None yet.")
     rows = [
         (
-            tag("a", study.name, href=f"study/{study.key}"),
+            element("a", study.name, href=f"study/{study.key}"),
             badge(*_STATES[study.state]),
             "" if study.epsilon is None else f"{study.epsilon:.4f}",
             study.algorithm,
@@ -231,7 +232,7 @@ def _lines(lines: Sequence[Line]) -> Html:
     if not lines:
         return paragraph("Nothing is in the audit log.")
     items = [
-        tag(
+        element(
             "li",
             moment(line.time),
             " ",
@@ -242,8 +243,8 @@ def _lines(lines: Sequence[Line]) -> Html:
         for line in reversed(lines)
     ]
     shown, rest = items[:_LATEST], items[_LATEST:]
-    first = tag("ol", *shown, class_="log")
-    return first if not rest else join([first, more(f"{len(rest)} earlier", tag("ol", *rest, class_="log"))])
+    first = element("ol", *shown, class_="log")
+    return first if not rest else join([first, more(f"{len(rest)} earlier", element("ol", *rest, class_="log"))])
 
 
 def _whole(plan: Plan, here: str) -> Html:
@@ -252,28 +253,28 @@ def _whole(plan: Plan, here: str) -> Html:
 
 
 def _form(study: Taken, secret: str, plan: Plan | None) -> Html:
-    hidden = tag("input", type="hidden", name="form", value=secret)
+    hidden = element("input", type="hidden", name="form", value=secret)
 
     def button(words: str, value: str, kind: str) -> Html:
-        return tag("button", words, type="submit", name="decision", value=value, class_=kind)
+        return element("button", words, type="submit", name="decision", value=value, class_=kind)
 
     about = ("reason", "why")
-    area = tag("textarea", id=about[0], name="reason", rows=2, maxlength=MOST_REASON, aria_describedby=about[1])
-    reason = tag(
+    area = element("textarea", id=about[0], name="reason", rows=2, maxlength=MOST_REASON, aria_describedby=about[1])
+    reason = element(
         "div",
-        tag("label", "Reason of a refusal (may be empty)", for_=about[0]),
+        element("label", "Reason of a refusal (may be empty)", for_=about[0]),
         area,
-        tag("p", "The coordinator reads it. Write nothing about data into it.", id=about[1], class_="small"),
+        element("p", "The coordinator reads it. Write nothing about data into it.", id=about[1], class_="small"),
     )
-    refuse = tag("form", hidden, reason, button("Refuse", "refused", "bad"), **_to(study))
+    refuse = element("form", hidden, reason, button("Refuse", "refused", "bad"), **_to(study))
     if study.state != "waits":
         words = "A refusal holds at once, in the middle of a study too; what was spent stays spent."
         return join([paragraph(words), refuse])
     if plan is None:
         return join([paragraph("The plan cannot be read, so it cannot be approved here.", class_="fault"), refuse])
-    approve = tag("form", hidden, button("Approve", "approved", "good"), **_to(study))
+    approve = element("form", hidden, button("Approve", "approved", "good"), **_to(study))
     words = "Approving lets this site take part in the study of this very plan. It spends nothing by itself."
-    return join([paragraph(words), tag("div", approve, refuse, class_="decide")])
+    return join([paragraph(words), element("div", approve, refuse, class_="decide")])
 
 
 def _to(study: Taken) -> dict[str, str]:

@@ -262,8 +262,8 @@ SITE = [
         (
             Edit(
                 "site.policy:Policy._review_roster",
-                "if site.identity not in ((known,) if isinstance(known, str) else known):",
-                "if site.identity not in (None, *((known,) if isinstance(known, str) else known)):",
+                "if site.identity not in _keys(self.roster[site.name]):",
+                "if site.identity not in (None, *_keys(self.roster[site.name])):",
             ),
         ),
     ),

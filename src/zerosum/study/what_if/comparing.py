@@ -52,6 +52,7 @@ class SchemeLine:
     high: float | None = None
     epsilon: float | None = None  # the exact one of the site that fares worst; None: no privacy at all
     refused: str = ""  # why it cannot run this study
+    hidden: float = 0.0  # of the result's numbers, how many noise hides in a run: errors are of the others
 
     @property
     def heading(self) -> str:
@@ -113,19 +114,26 @@ def compare(
         for number, (scheme, calibration) in enumerate(chosen):
             on_step(1 + number * seeds, planned)
             facts = SCHEMES[scheme]
-            errors = []
+            errors, hidden = [], 0
             try:
                 for seed in range(seeds if facts.noisy else 1):
                     result = runner.run(scheme, calibration, seed)
-                    errors.append(math.sqrt(float(np.nanmean((read(result) - whole) ** 2))))
+                    gaps = read(result) - whole
+                    hidden += int(np.sum(np.isnan(gaps) & ~np.isnan(whole)))
+                    if not np.all(np.isnan(gaps)):
+                        errors.append(math.sqrt(float(np.nanmean(gaps**2))))
                     on_step(2 + number * seeds + seed, planned)
             except ZerosumError as error:
                 lines.append(SchemeLine(scheme, calibration, trusted(facts), refused=str(error)))
                 continue
+            if not errors:
+                lines.append(SchemeLine(scheme, calibration, trusted(facts), refused="noise hides all of the result"))
+                continue
             figures = (math.sqrt(float(np.mean(np.square(errors)))), min(errors), max(errors))
             worst = result.report.worst_epsilon
             exact = worst if math.isfinite(worst) else None
-            lines.append(SchemeLine(scheme, calibration, trusted(facts), *figures, epsilon=exact))
+            gone = hidden / (seeds if facts.noisy else 1)
+            lines.append(SchemeLine(scheme, calibration, trusted(facts), *figures, epsilon=exact, hidden=gone))
     return Comparison(study.name, study.algorithm, measure.unit, says, seeds, tuple(lines))
 
 

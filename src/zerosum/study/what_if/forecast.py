@@ -39,6 +39,7 @@ _NUMBERS = 4_000_000  # of made-up data, at most, where there are many columns
 _SAMPLE = 20_000  # for standard deviations that need no rehearsal
 _AGAIN = 4  # draws of noise on the same people
 RUNS = 100
+_SELDOM = 0.05
 
 OnStep = Callable[[int, int], None]
 
@@ -54,6 +55,7 @@ class LineForecast:
     sampling: float  # what another sample of people would change; not a number where nothing is known
     scale: float
     counts: bool
+    missing: float = 0.0  # in which share of rehearsals noise hides it: it is not in the result then
 
     @property
     def together(self) -> float:
@@ -61,7 +63,7 @@ class LineForecast:
 
     def as_record(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("label", "noise", "bias", "privacy", "sampling", "together")}
-        return own | {"scale": self.scale}
+        return own | {"scale": self.scale, "missing": self.missing}
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,18 @@ class Forecast:
 
     def _figure(self, name: str) -> float:
         counted = [getattr(line, name) / line.scale for line in self.lines if line.counts]
-        return math.sqrt(float(np.mean(np.square(counted))))
+        known = [each for each in counted if math.isfinite(each)]
+        return math.sqrt(float(np.mean(np.square(known)))) if known else math.nan
 
     @property
     def privacy(self) -> float:
-        """The one figure: root mean square over the result's numbers, each on its scale."""
+        """The one figure: root mean square over the result's numbers, each on its scale, as far as they are there."""
         return self._figure("privacy")
+
+    @property
+    def hidden(self) -> tuple[LineForecast, ...]:
+        """Numbers that count, and that noise hides more often than now and then."""
+        return tuple(line for line in self.lines if line.counts and line.missing > _SELDOM)
 
     @property
     def sampling(self) -> float:
@@ -106,7 +114,8 @@ class Forecast:
     def as_record(self) -> dict[str, Any]:
         figures = {name: getattr(self, name) for name in ("privacy", "sampling", "together")}
         lines = [line.as_record() for line in self.lines]
-        return self.setting.as_record() | figures | {"runs": self.runs, "lines": lines}
+        hidden = [line.label for line in self.hidden]
+        return self.setting.as_record() | figures | {"runs": self.runs, "hidden": hidden, "lines": lines}
 
 
 class Advisor:
@@ -232,13 +241,15 @@ class Advisor:
             noise = np.sqrt(np.nanmean(np.nanvar(drawn, axis=1, ddof=1), axis=0))
             bias, total = np.nanmean(added, axis=(0, 1)), np.sqrt(np.nanmean(added**2, axis=(0, 1)))
             sampling = np.nanstd(base, axis=0, ddof=1) * math.sqrt(count / setting.people) * (not measure.loss)
-        known = np.isfinite(noise) & np.isfinite(total) & np.isfinite(sampling)
+        there = np.isfinite(base[: len(drawn), None, :]) & np.ones_like(drawn, dtype=bool)
+        missing = np.sum(there & ~np.isfinite(drawn), axis=(0, 1)) / np.maximum(np.sum(there, axis=(0, 1)), 1)
+        figures = zip(measure.lines, noise, bias, total, sampling, missing, strict=True)
         lines = tuple(
-            LineForecast(line.label, float(n), float(b), float(t), float(s), line.scale, line.counts)
-            for line, there, n, b, t, s in zip(measure.lines, known, noise, bias, total, sampling, strict=True)
-            if there
+            LineForecast(line.label, float(n), float(b), float(t), float(s), line.scale, line.counts, float(m))
+            for line, n, b, t, s, m in figures
+            if math.isfinite(s) and (math.isfinite(n) or m > 0)
         )
-        if not lines:
+        if not any(math.isfinite(line.privacy) for line in lines):
             raise BadParameter("nothing of the result would be left of the noise: ask for more epsilon or people")
         return Forecast(setting, lines, runs)
 

@@ -18,7 +18,7 @@ from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.kernel.units import Units
 from zerosum.study.schema import Study
 
-_SHAPES = "uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:A:B:..."
+_SHAPES = "uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE:..."
 _SPECTRA = "flat, power:EXPONENT, exponential:RATIO, or a file of eigenvalues"
 _WIDE = 6.0  # standard deviations in a range, where nothing is said of a column that cannot be uniform
 

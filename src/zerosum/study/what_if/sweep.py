@@ -25,8 +25,8 @@ WHOLE = ""  # the name of the one figure among targets
 
 @dataclass(frozen=True)
 class Target:
-    """The smallest epsilon with which privacy adds no more than what was asked, and what it adds then; None where no
-    epsilon that makes sense does."""
+    """The smallest epsilon with which privacy adds no more than what was asked and hides none of it, and what it adds
+    then; None where no epsilon that makes sense does."""
 
     wanted: Mapping[str, float]  # by line, or the one figure
     forecast: Forecast | None
@@ -133,6 +133,7 @@ def search(
             return False
         tried[epsilon] = found
         by_label = {line.label: line.privacy for line in found.lines} | {WHOLE: found.privacy}
+        by_label |= {name: math.inf for line in found.hidden for name in (line.label, WHOLE)}
         return all(by_label.get(name, math.inf) <= error for name, error in wanted.items())
 
     low = high = min(max(advisor.own.epsilon, _SMALLEST), LARGEST)

@@ -29,7 +29,7 @@ from zerosum.arrays import Floats
 from zerosum.data.design import Design
 from zerosum.errors import BadParameter
 from zerosum.kernel.units import Units
-from zerosum.study.what_if.guesses import Guesses
+from zerosum.study.what_if.guesses import Guesses, Shape
 
 _INSIDE = 0.6  # of the ranges, where centres of clusters lie
 _NARROW = 0.12  # of half a range, the widest that a cluster is
@@ -122,6 +122,12 @@ def told(guesses: Guesses, columns: tuple[str, ...]) -> str:
     return ", ".join(said) or "nothing of columns"
 
 
+def _no_columns(guesses: Guesses, why: str) -> None:
+    """Refuse guesses that would not be heard."""
+    if guesses.columns:
+        raise BadParameter(f"{why}, and guesses about columns would not count: leave them out, or draw from a file")
+
+
 def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
     """The public range of every column of numbers."""
     if isinstance(algorithm, GroupedAlgorithm):
@@ -140,6 +146,7 @@ class Clustered(World):
     """Spherical clusters of equal weight, far apart within the ranges; their centres are the same in every sample."""
 
     def __init__(self, algorithm: Mixture | KMeans, guesses: Guesses) -> None:
+        _no_columns(guesses, "clusters are made up by how far they are apart")
         count = algorithm.n_components if isinstance(algorithm, Mixture) else algorithm.n_clusters
         ones = np.ones(len(algorithm.columns))
         self.scale = algorithm.scale if isinstance(algorithm, Mixture) else algorithm.half
@@ -179,6 +186,7 @@ class Spectral(World):
     in every sample; so wide that four standard deviations of the widest column fill its range."""
 
     def __init__(self, algorithm: PCA, guesses: Guesses) -> None:
+        _no_columns(guesses, "rows for principal components are made up by their spectrum")
         columns = len(algorithm.columns)
         if columns > 5000:
             raise BadParameter(f"a forecast makes up 5000 columns at most, and the study has {columns}")
@@ -207,6 +215,23 @@ class Explained(World):
         guesses.check(names)
         self.response = names[-1]
         self.says = f"{told(guesses, names[:-1])}; features explain {100 * guesses.r_squared:g} % of the response"
+        if self.response in guesses.columns:
+            self.says += f", which is {self._response_told(guesses.columns[self.response])}"
+
+    def _response_told(self, shape: Shape) -> str:
+        """A guess about the response in words, if it can be one."""
+        if isinstance(self.algorithm, LogisticRegression):
+            if shape.kind not in ("uniform", "shares") or len(shape.numbers) not in (0, 2):
+                raise BadParameter(
+                    f"the response {self.response!r} is guessed by two shares, of no and of yes: shares:9:1"
+                )
+        elif isinstance(self.algorithm, PoissonRegression):
+            if shape.kind != "normal" or not shape.numbers[0] > 0:
+                raise BadParameter(
+                    f"the response {self.response!r} counts, and is guessed by a positive mean: normal:MEAN:SD"
+                )
+            return f"{shape.numbers[0]:g} on average, and spread as counts are"
+        return shape.told()
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
         rows = self._features(count, rng)
@@ -277,8 +302,17 @@ class Followed(World):
 
     def __init__(self, algorithm: Survival, guesses: Guesses) -> None:
         guesses.check(algorithm.columns)
+        time, event, *group = algorithm.columns
+        if event in guesses.columns:
+            raise BadParameter(
+                f"when events happen is guessed about {time!r}, and a guess about {event!r} would not count"
+            )
         self.algorithm, self.guesses = algorithm, guesses
-        self.says = "a constant rate of events after which 3 of 10 are there at the last edge, half of them censored"
+        when = "a constant rate of events, after which 3 of 10 are there at the last edge"
+        if time in guesses.columns:
+            when = f"{time} until the event {guesses.columns[time].told()}"
+        of = "".join(f", {name} {guesses.columns[name].told()}" for name in group if name in guesses.columns)
+        self.says = f"{when}; half of everybody followed to the last edge, the others lost evenly before{of}"
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
         edges = self.algorithm.edges
