@@ -24,6 +24,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("unmixing_score", MIXED | {"scores": ["volatility"] * 3, "per_recording": "standardise", "window": 1000}),
     ("fourth_cumulants", MIXED),
     ("fourth_cumulants", MIXED | {"per_recording": "center", "memory": 0.0}),
+    ("fourth_cumulants", MIXED | {"window": 1}),
     ("band_scatter", BANDS),
     ("band_scatter", BANDS | {"per_recording": "standardise"}),
 ]

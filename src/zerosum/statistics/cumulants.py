@@ -70,7 +70,7 @@ class FourthCumulants(SourceStatistic):
         four = np.matmul(products.transpose(0, 2, 1), others) / np.float32(rows)  # a product for each unit
         lags = range(reach + 1) if memory else range(1)
         own = np.stack([_lagged(y, lag, runs) for lag in lags], axis=1)[:, :, layout.row, layout.column]
-        weights = [(3 + memory) / 3, *[2 * memory / (3 * reach)] * (len(lags) - 1)]
+        weights = [(3 + memory) / 3, *(2 * memory / (3 * reach) for _ in lags[1:])]
         four *= np.float32(1 / 3)
         four -= np.matmul((own * np.array(weights, dtype=np.float32)[:, None]).transpose(0, 2, 1), own)
         flat = four.reshape(units, -1)

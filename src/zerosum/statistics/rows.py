@@ -194,8 +194,12 @@ class Exact:
 
     def seen(self, rows: Array, norm: Array) -> Array:
         """Rows of this norm, divided by it, times the matrix: to 26 bits of the norm of its columns."""
-        seen = self.product(whole(rows, norm))
-        seen *= like(self.unit * (INSIDE * 2.0**-BITS), rows)[None, :]
+        return self.seen_whole(whole(rows, norm))
+
+    def seen_whole(self, numbers: Array) -> Array:
+        """The same of rows that are whole numbers already."""
+        seen = self.product(numbers)
+        seen *= like(self.unit * (INSIDE * 2.0**-BITS), numbers)[None, :]
         return seen
 
     def valid(self, seen: Array) -> Array:

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from zerosum.arrays import Array, Floats
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
 from zerosum.kernel.units import Units
-from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized
+from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized, whole
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 Singles = NDArray[np.float32]
@@ -35,7 +35,7 @@ class SourceStatistic(BoundedStatistic):
     attained by opposite directions. Added or removed: 1.
     """
 
-    at_once: ClassVar[int] = 32_000  # numbers that are taken at once, so that they stay in the cache
+    at_once: ClassVar[int] = 64_000  # numbers that are taken at once
 
     columns: int = Field(gt=0)
     unmixing: FloatArray
@@ -101,8 +101,7 @@ class SourceStatistic(BoundedStatistic):
             parts = [part - mean[:, None, :] for part, mean in zip(parts, means, strict=True)]
             rows = parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
         flat, _size, norm = sized(xp.reshape(rows, (count, -1)))
-        norms = xp.reshape(xp.broadcast_to(norm[:, None], (count, length)), (-1,))
-        seen = self._exact.seen(xp.reshape(flat, (-1, self.columns)), norms)
+        seen = self._exact.seen_whole(xp.reshape(whole(flat, norm), (-1, self.columns)))
         return to_numpy(self._exact.valid(xp.reshape(seen, (count, -1)))).reshape(count, length, self.sources)
 
     def neighbours(self, values: Singles, runs: NDArray[np.int64]) -> Singles:

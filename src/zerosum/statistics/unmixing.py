@@ -82,36 +82,36 @@ class UnmixingScore(SourceStatistic):
         return self.sources * (self.sources - 1) + len(SCORES) * self.sources + 1
 
     def told(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
+        (units, rows, R), chosen = y.shape, self.scores or ("both",) * self.sources
         square = y * y
         around = self.neighbours(square, runs)
-        chosen = self.scores or ("both",) * self.sources
-        psi, divisor, linear = np.empty_like(y), np.empty((len(y), self.sources)), np.empty((len(y), self.sources))
-        slopes = []
-        for score in (*SCORES, "both"):
+        asked = (*SCORES, "both") if "both" in chosen else SCORES
+        summed = np.empty((len(asked), 3, *y.shape), dtype=np.float32)
+        F = np.empty((units, R, R))
+        for score, (steep, power, along) in zip(asked, summed, strict=True):
+            psi = _score(score, y, square, around, steep)
+            np.multiply(psi, psi, out=power)
+            np.multiply(psi, y, out=along)
+            if its := [i for i, each in enumerate(chosen) if each == score]:
+                F[:, its] = np.matmul(psi.transpose(0, 2, 1), y)[:, its]  # a product for each unit
+        C = np.matmul(y.transpose(0, 2, 1), y).astype(np.float64) / rows
+        means = fold(summed.reshape(-1, rows, R)).reshape(-1, 3, units, R).astype(np.float64) / rows
+        slopes, linear, divisor = {}, np.empty((units, R)), np.empty((units, R))
+        for score, (steep, power, along) in zip(asked, means, strict=True):
+            size = np.sqrt(np.maximum(power - along**2, _QUIET))
+            slopes[score] = (_slope(score, steep, power, min(self.window, rows)) - along) / size
             its = [i for i, each in enumerate(chosen) if each == score]
-            if score == "both" and not its:
-                continue
-            columns = slice(None) if score != "both" or len(its) == self.sources else its
-            p, steepness = _score(score, y[..., columns], square[..., columns], around[..., columns], self.window)
-            along = fold(p * y[..., columns]).astype(np.float64) / y.shape[1]
-            size = np.sqrt(np.maximum(fold(p * p).astype(np.float64) / y.shape[1] - along**2, _QUIET))
-            if score != "both":
-                slopes.append((steepness - along) / size)
-            where = [its.index(i) for i in its] if columns is its else its
-            psi[..., its], divisor[:, its], linear[:, its] = p[..., where], size[:, where], along[:, where]
-        both = np.concatenate([psi, y], axis=2)
-        products = np.matmul(both.transpose(0, 2, 1), y).astype(np.float64) / y.shape[1]  # a product for each unit
-        F, C = products[:, : self.sources], products[:, self.sources :]
-        signs = np.ones(self.sources) if self.signs is None else self.signs
-        F = (F - linear[:, :, None] * C) * (signs / divisor)[:, :, None]
-        loud = fold(square) > 0
-        row, column = upper(self.sources)
+            linear[:, its], divisor[:, its] = along[:, its], size[:, its]
+        signs = np.ones(R) if self.signs is None else self.signs
+        F = (F / rows - linear[:, :, None] * C) * (signs / divisor)[:, :, None]
+        loud = np.diagonal(C, axis1=1, axis2=2) > 0
+        row, column = upper(R)
         return np.concatenate(
             [
                 (F[:, row, column] - F[:, column, row]) / math.sqrt(2),
                 self.correlation_weight * C[:, row, column],
-                *[self.slope_weight * np.where(loud, slope, 0.0) for slope in slopes],
-                np.full((len(y), 1), self.constant),
+                *[self.slope_weight * np.where(loud, slopes[score], 0.0) for score in SCORES],
+                np.full((units, 1), self.constant),
             ],
             axis=1,
         )
@@ -127,25 +127,39 @@ class UnmixingScore(SourceStatistic):
         )
 
 
-def _score(score: Score, y: Singles, square: Singles, around: Singles, window: int) -> tuple[Singles, Floats]:
-    """psi for every unit, row and source, and the mean of its slope over the rows."""
-    rows = y.shape[1]
+def _score(score: Score, y: Singles, square: Singles, around: Singles, steep: Singles) -> Singles:
+    """psi for every unit, row and source; `steep` becomes what the mean slope is made of, beside the mean of psi^2."""
     if score == "tanh":
-        psi = np.tanh(_STEEP * y)
-        return psi, float(_STEEP) * (1 - fold(psi * psi).astype(np.float64) / rows)
+        psi = np.multiply(y, _STEEP, out=steep)
+        return np.tanh(psi)
     if score == "cube":
-        near = np.minimum(square, _FAR * _FAR)
-        slope = fold(np.where(square < _FAR * _FAR, near, np.float32(0)))
-        return -near * np.clip(y, -_FAR, _FAR), -3 * slope.astype(np.float64) / rows
+        far = _FAR * _FAR  # a power of two, so that dividing by it does not round
+        near = np.minimum(square, far)
+        psi = np.minimum(y, _FAR)
+        np.maximum(psi, -_FAR, out=psi)
+        psi *= near
+        np.multiply(near, 1 / far, out=steep)
+        np.floor(steep, out=steep)  # 1 where the cube is cut off
+        steep *= far
+        np.subtract(steep, near, out=steep)
+        return np.negative(psi, out=psi)
     own = _OWN if score == "both" else np.float32(0)
-    size = (1 - own) * around + own * square
-    size *= 1 - _LEAST
-    size += _LEAST
-    np.reciprocal(size, out=size)
-    psi = y * size
-    part = float((1 - _LEAST) * ((1 - own) * np.float32(2 / min(window, rows)) + 2 * own))  # of its size, a row's own
-    slope = fold(size).astype(np.float64) - part * fold(psi * psi)
-    return psi, slope / rows
+    np.multiply(around, (1 - _LEAST) * (1 - own), out=steep)
+    if own:
+        steep += ((1 - _LEAST) * own) * square
+    steep += _LEAST
+    np.reciprocal(steep, out=steep)
+    return y * steep
+
+
+def _slope(score: Score, steep: Floats, power: Floats, window: int) -> Floats:
+    """The mean of psi' from those of what `_score` left and of psi^2."""
+    if score == "tanh":
+        return float(_STEEP) * (1 - power)
+    if score == "cube":
+        return 3 * steep
+    own = float(_OWN) if score == "both" else 0.0
+    return steep - 2 * (1 - float(_LEAST)) * ((1 - own) / window + own) * power  # of its size, a row's own part
 
 
 @lru_cache(maxsize=8)
