@@ -188,7 +188,7 @@ def abide(path: Path, components: Sequence[int], epsilons: Sequence[float], seed
         truth = np.asarray(Rehearsal(algorithm, 858, 20, 1.0, DELTA, 6, scheme="non-private").run(units, 0)["maps"])
         for epsilon in epsilons:
             study = Rehearsal(algorithm, 858, 20, epsilon, DELTA, 6)
-            estimates = [study.run(units, seed) for seed in seeds]
+            estimates = study.runs(units, seeds)
             maps = [float(np.mean(matched(np.asarray(e["maps"]), truth).correlations)) for e in estimates]
             stability = [float(np.mean(np.asarray(e["stability"]))) for e in estimates]
             error = np.std(maps, ddof=1) / math.sqrt(len(maps)) if len(maps) > 1 else 0.0

@@ -158,6 +158,21 @@ def test_the_solver_follows_public_metadata_and_the_plan_says_so() -> None:
     assert "reduce 5 dimensions to 3" in plain.describe
 
 
+def test_the_planner_asks_for_cumulants_where_they_would_show() -> None:
+    """Much noise leaves all to rounds; the less there is, the smaller a share finds a start, in fewer rounds."""
+    plain = ICA(columns=names(20), n_components=20)
+    planned = [plain.resolve(PublicFacts(noise=noise, units=700)) for noise in (5.0, 3.0, 1.0, 0.1)]
+    assert [each.start_share == 0 for each in planned] == [True, False, False, False]
+    assert [each.rounds for each in planned] == sorted((each.rounds for each in planned), key=lambda n: -(n or 0))
+    for each in planned:
+        asked = [request.statistic.name for request in each.requests(Adjacency.REPLACE_ONE)]
+        assert asked == ["scatter"] + ["fourth_cumulants"] * bool(each.start_share) + ["unmixing_score"] * (
+            each.rounds or 0
+        )
+    given = ICA(columns=names(20), n_components=20, start_share=0.2, rounds=5)
+    assert given.resolve(PublicFacts(noise=5.0, units=700)) == given
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -94,6 +94,21 @@ def test_what_is_nothing_but_noise_is_called_so(kind: str) -> None:
         assert not np.any(real)
 
 
+def test_little_evidence_is_worth_less_where_nothing_was_known_of_the_start() -> None:
+    """Sources a standard deviation or two above nothing may be halves of two; with much evidence it makes no odds."""
+    stabilities = {}
+    for evidence in (1.5, 40.0):
+        for blind in (True, False):
+            found = Filter.blind(np.eye(20), 0.01)
+            if not blind:
+                found = Filter.started(np.eye(20), np.full(20, 9.0), 0.01, 0.01)
+            found.P *= 1e-3
+            found.proof = np.stack([np.full(20, evidence), np.ones(20)])
+            stabilities[evidence, blind] = np.mean(found.stability()[0])
+    assert stabilities[1.5, True] < 0.9 < 0.95 < stabilities[1.5, False]
+    assert stabilities[40.0, True] > 0.95
+
+
 def test_sources_that_are_lost_are_found_among_themselves() -> None:
     """Three of eight sources are turned into each other; the tensor that says how is too noisy for all eight."""
     rng = np.random.default_rng(9)

@@ -192,12 +192,13 @@ class ICA(Algorithm):
         """The share of the cumulants in what the reduction leaves, and how many rounds.
 
         `clear` is about how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if
-        all of the budget were spent on it. The less clear, the more is needed for a start, and the more rounds.
+        all of the budget were spent on it. The less clear, the more is needed for a start, and the more rounds. Below
+        5 a share that would show them leaves too little for rounds, which then start from anywhere.
         """
         noise = 2 * facts.noise / math.sqrt(1 - self._reduction)
         clear = 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)
         if clear < 5:
-            return 0.3, 12
+            return 0.0, 12
         share = min(max((5.5 / clear) ** 2, 0.12), 0.45)
         if clear < 9:
             return share, 10

@@ -40,7 +40,9 @@ _LOST, _FOUND = 2.0, 4.0  # standard deviations of evidence: with less a source 
 _UNSURE = 0.03  # the least variance of the angle of a source that is lost
 _MOST_LOST = 0.5  # of all sources: with more there is little to be gained
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
-_IS_HALF, _IS_NOTHING, _OF_HALF = 0.03, 0.001, 0.75  # odds beforehand, and the correlation of what is half a source
+_IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that are mixed, and as nothing
+_IS_LESS_BLIND = 1.0, 0.3  # the same where rounds begin anywhere
+_OF_HALF = 0.75  # the correlation of what is half a source
 _CLEAR = 5.0  # standard deviations: more evidence than that says no more about a source's being half one
 _SLOPE_WEIGHTS = 0.035, 0.0115  # in a round before sources are sure, and after, times the root of what pairs there are
 
@@ -60,6 +62,7 @@ class Filter:
     proof: Floats = field(init=False)  # of each source's kind, by rounds that were told it: a sum, and its variance
     common: float = 0.0  # log odds of a positive kurtosis for all of them, where the start finds most on one side
     odds: Floats = field(init=False)  # log odds of a positive kurtosis, by what was known before the last round
+    less: tuple[float, float] = _IS_LESS  # odds that a source is half of two that are mixed, and that it is nothing
 
     def __post_init__(self) -> None:
         R = len(self.B)
@@ -72,7 +75,7 @@ class Filter:
     def blind(cls, rotation: Floats, white: float) -> Filter:
         """From any rotation, of which nothing is known; `white` is the variance of what is left of correlations."""
         R = len(rotation)
-        return cls(rotation, np.ones(R), _prior(np.full(R * (R - 1) // 2, _WIDE), white))
+        return cls(rotation, np.ones(R), _prior(np.full(R * (R - 1) // 2, _WIDE), white), less=_IS_LESS_BLIND)
 
     @classmethod
     def started(cls, rotation: Floats, kurtoses: Floats, noise: float, white: float) -> Filter:
@@ -174,12 +177,15 @@ class Filter:
             root, likely = np.sqrt(weight), np.ones((3, len(told)))
             for _ in range(10):  # the level of those that are whole, by expectation and maximisation
                 level = float(np.sum(likely[0] * told) / max(float(np.sum(likely[0] * weight)), 1e-300))
-                clear = np.minimum(
-                    1.0, _CLEAR / np.maximum(level * root, 1e-300)
-                )  # else a weaker source would be half one
+                # with more evidence than that a source that is only weaker would be half one
+                clear = np.minimum(1.0, _CLEAR / np.maximum(level * root, 1e-300))
                 apart = clear * (told / root - level * root * np.array([[1.0], [part], [0.0]]))
                 apart[0] = np.minimum(apart[0], 0.0)  # no source is too clear
-                logs = np.log([[1.0], [_IS_HALF], [_IS_NOTHING]]) - apart**2 / 2
+                odds = [
+                    np.full(len(told), 1.0),
+                    *(few + (less - few) * clear**2 for few, less in zip(_IS_LESS, self.less, strict=True)),
+                ]
+                logs = np.log(odds) - apart**2 / 2
                 likely = np.exp(logs - np.max(logs, axis=0))
                 likely /= np.sum(likely, axis=0)
             whole[group], real[group] = likely[0] + _OF_HALF * likely[1], likely[2] < 0.5
