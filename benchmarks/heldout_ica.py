@@ -204,6 +204,7 @@ def abide(path: Path, components: Sequence[int], epsilons: Sequence[float], seed
 TUNED = {  # step and rounds; the papers' step is 0.015/log R and their rounds 1000
     "as published": published.Settings(rounds=1000, tolerance=0.0),
     "as published, papers' tolerance": published.Settings(rounds=1000),
+    "step 1, 200 rounds": published.Settings(rounds=200, step=1.0, tolerance=0.0),
     "step 1, 30 rounds": published.Settings(rounds=30, step=1.0, tolerance=0.0),
     "step 1, 10 rounds": published.Settings(rounds=10, step=1.0, tolerance=0.0),
     "step 0.3, 30 rounds": published.Settings(rounds=30, step=0.3, tolerance=0.0),

@@ -200,9 +200,7 @@ class ICA(Algorithm):
         if clear < 5:
             return 0.0, 12
         share = min(max((5.5 / clear) ** 2, 0.12), 0.45)
-        if clear < 9:
-            return share, 10
-        return share, 8 if clear < 0.9 * self.n_components else 6
+        return share, 10 if clear < max(9.0, 0.9 * self.n_components) else 6
 
     @property
     def describe(self) -> str:
