@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
-from zerosum.arrays import Floats
+from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter, BadStudy, PolicyRefused, ZerosumError
 from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES, SchemeFacts
 from zerosum.kernel.terms import Calibration
@@ -29,7 +30,7 @@ from zerosum.study.schema import Study
 from zerosum.study.what_if.forecast import OnStep
 from zerosum.study.what_if.guesses import Guesses
 from zerosum.study.what_if.measures import Measure, measure_of
-from zerosum.study.what_if.settings import Setting, altered, shared_out
+from zerosum.study.what_if.settings import Setting, altered, parted
 from zerosum.study.what_if.worlds import world_of
 
 ALL = "all"
@@ -106,8 +107,8 @@ def compare(
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         runner = _Runner(study, data, Path(folder))
         truth = runner.run(WITHOUT, "exact", 0)
-        if measure.anchor and anchor is None:
-            anchor = truth.estimate[measure.anchor].value
+        if measure.anchored is not None and anchor is None:
+            anchor = measure.anchored(truth.estimate)
         read = _Reading(measure, _together(data), anchor)
         whole = read(truth)
         lines = []
@@ -192,15 +193,18 @@ def _made_up(study: Study, guesses: Guesses, people: int | None) -> tuple[dict[s
     if world is None:
         raise BadParameter(f"nobody is made up for the algorithm {study.algorithm!r}: give data that are public")
     count = Setting.of(study, people).people
-    rows = np.asarray(world.people(count, np.random.default_rng(18)).rows)
-    ends = np.cumsum(shared_out(count, [site.units or 1 for site in study.sites]))[:-1]
-    parts = zip(study.sites, np.split(rows, ends), strict=True)
-    return {site.name: Units(part) for site, part in parts}, f"made up: {world.says}", world.truth
+    everybody = world.people(count, np.random.default_rng(18))
+    parts = parted(everybody, [site.units or 1 for site in study.sites])
+    told = f"made up: {world.says}"
+    return {site.name: part for site, part in zip(study.sites, parts, strict=True)}, told, world.truth
 
 
 def _together(data: dict[str, Units]) -> Units:
     """Everybody, whoever has how many rows."""
-    rows = np.vstack([np.asarray(units.rows, dtype=np.float64) for units in data.values()])
+    if any(units.is_sparse for units in data.values()):
+        rows: Array = csr_array(vstack([units.rows for units in data.values()]))
+    else:
+        rows = np.vstack([np.asarray(units.rows, dtype=np.float64) for units in data.values()])
     if all(units.offsets is None for units in data.values()):
         return Units(rows)
     each = [np.ones(len(u), dtype=np.int64) if u.offsets is None else np.diff(u.offsets) for u in data.values()]

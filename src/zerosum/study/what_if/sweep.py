@@ -19,7 +19,7 @@ from zerosum.study.what_if.settings import Setting
 
 LARGEST, _SMALLEST = 100.0, 1e-4  # epsilon that a search looks at
 _TRIES = 10  # of a search, about
-_QUARTER = 4  # of the rehearsals of the study's own setting, what each other setting gets
+_PART = 16  # of the rehearsals of the study's own setting, one in so many is what each other setting gets
 WHOLE = ""  # the name of the one figure among targets
 
 
@@ -51,12 +51,14 @@ class WhatIf:
     own: Forecast
     around: Mapping[str, tuple[Forecast, ...]]
     target: Target | None = field(default=None)
+    level: str = ""  # what is 1 less the figure, where it is a loss
 
     def as_record(self) -> dict[str, Any]:
         return {
             "study": self.study,
             "algorithm": self.algorithm,
             "unit": self.unit,
+            "level": self.level,
             "guesses": self.says,
             "own": self.own.as_record(),
             "around": {kind: [each.as_record() for each in row] for kind, row in self.around.items()},
@@ -75,7 +77,7 @@ def what_if(
 ) -> WhatIf:
     """Forecasts around a study's own setting. Settings that no plan can have are left out."""
     advisor = Advisor(study, guesses, people)
-    own, some = advisor.own, max(runs // _QUARTER, 2)
+    own, some = advisor.own, max(runs // _PART, 2)
     kinds: dict[str, list[Setting]] = {}
     for kind, setting in own.around():
         kinds.setdefault(kind, []).append(setting)
@@ -98,7 +100,7 @@ def what_if(
     reached = (
         None if target is None else search(advisor, target, known[own], some, privacy, steps(before, whole - before))
     )
-    return WhatIf(study.name, study.algorithm, advisor.unit, advisor.says, known[own], around, reached)
+    return WhatIf(study.name, study.algorithm, advisor.unit, advisor.says, known[own], around, reached, advisor.level)
 
 
 def _ratio(a: float, b: float) -> float:
