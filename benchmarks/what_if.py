@@ -3,11 +3,11 @@
 Run `python benchmarks/what_if.py [--runs 200] [--parts mqrgep] [--rehearsals 400] [--through-sites]`.
 
 For every setting a forecast is made from public guesses. Then samples of people are drawn as guessed, and the study is
-run on each with eight seeds that no forecast has: its program with the noise of its plan, or, with `--through-sites`, as
-in earnest, through policies, ledgers and the secure sum, for one setting of each part (slow). Printed are the standard
-deviation that privacy was forecast to add and the one seen among runs on the same sample, as the root mean square over
-the result's numbers, each on its scale; their ratio; and the smallest and largest ratio of a single number. Of
-principal components it is the share of the energy that is kept. Four sites, one colluding, delta = 1e-5.
+run on each with eight seeds that no forecast has: its program with the noise of its plan, or, with `--through-sites`,
+as in earnest, through policies, ledgers and the secure sum, for one setting of each part (slow). Printed are the
+standard deviation that privacy was forecast to add and the one seen among runs on the same sample, as the root mean
+square over the result's numbers, each on its scale; their ratio; and the smallest and largest ratio of a single number.
+Four sites, one colluding, delta = 1e-5.
 
 A standard deviation that so few runs show is off by chance, and so is one that rehearsals forecast. So the last table
 says, for every part, how many single numbers are off by more than 15 %, and how many would be with a forecast that is

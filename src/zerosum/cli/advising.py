@@ -274,7 +274,8 @@ def compare(
 
 def _about(found: Comparison) -> str:
     ends = f"lines go from the least to the largest of {found.seeds} seeds"
-    return f"The error against the result without privacy, {found.unit}; {ends}."
+    against = "" if found.loss else " against the result without privacy"
+    return f"The error{against}, {found.unit}; {ends}."
 
 
 def _bars(found: Comparison) -> Picture:

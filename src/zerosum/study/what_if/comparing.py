@@ -29,7 +29,7 @@ from zerosum.study.running import execute_here
 from zerosum.study.schema import Study
 from zerosum.study.what_if.forecast import OnStep
 from zerosum.study.what_if.guesses import Guesses
-from zerosum.study.what_if.measures import Measure, measure_of
+from zerosum.study.what_if.measures import Line, Measure, measure_of
 from zerosum.study.what_if.settings import Setting, altered, parted
 from zerosum.study.what_if.worlds import world_of
 
@@ -43,7 +43,8 @@ _AS_PUBLISHED = ("local", "cape-published")  # whose noise by the papers' formul
 @dataclass(frozen=True)
 class SchemeLine:
     """What a scheme came to. An error is the root mean square of what lies between its result and the one without
-    privacy, over the result's numbers; `low` and `high` are the least and the largest of the seeds'."""
+    privacy, over the result's numbers, or of the losses that a result is judged by; `low` and `high` are the least and
+    the largest of the seeds'."""
 
     scheme: str
     calibration: Calibration
@@ -70,10 +71,11 @@ class Comparison:
     data: str
     seeds: int
     lines: tuple[SchemeLine, ...]
+    loss: bool = False  # whether errors are losses, which the result without privacy has too
     spent = "nothing: the data are public or made up, the noise comes from seeds, and no ledger was charged"
 
     def as_record(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("study", "algorithm", "unit", "data", "seeds", "spent")}
+        own = {name: getattr(self, name) for name in ("study", "algorithm", "unit", "data", "seeds", "loss", "spent")}
         return own | {"schemes": [asdict(line) for line in self.lines]}
 
 
@@ -110,7 +112,7 @@ def compare(
         if measure.anchored is not None and anchor is None:
             anchor = measure.anchored(truth.estimate)
         read = _Reading(measure, _together(data), anchor)
-        whole = read(truth)
+        whole = np.zeros(len(read.counted)) if measure.loss else read(truth)  # a loss says by itself how good it is
         lines = []
         for number, (scheme, calibration) in enumerate(chosen):
             on_step(1 + number * seeds, planned)
@@ -135,7 +137,7 @@ def compare(
             exact = worst if math.isfinite(worst) else None
             gone = hidden / (seeds if facts.noisy else 1)
             lines.append(SchemeLine(scheme, calibration, trusted(facts), *figures, epsilon=exact, hidden=gone))
-    return Comparison(study.name, study.algorithm, measure.unit, says, seeds, tuple(lines))
+    return Comparison(study.name, study.algorithm, measure.unit, says, seeds, tuple(lines), measure.loss)
 
 
 @dataclass(frozen=True)
@@ -146,10 +148,14 @@ class _Reading:
     everybody: Units
     anchor: Floats | None
 
+    @property
+    def counted(self) -> list[Line]:
+        return [line for line in self.measure.lines if line.counts]
+
     def __call__(self, result: Result) -> Floats:
         values = self.measure.values(result.estimate, self.everybody, self.anchor)
         counting = np.array([line.counts for line in self.measure.lines])
-        return np.asarray(values[counting] / [line.scale for line in self.measure.lines if line.counts])
+        return np.asarray(values[counting] / [line.scale for line in self.counted])
 
 
 def trusted(facts: SchemeFacts) -> str:

@@ -3,7 +3,8 @@
 A rehearsal is the study's own program with its plan's noise. Samples of people are made up again and again, and each is
 given to the program several times with noise and once without: what lies between is what privacy adds, and how results
 without noise differ from sample to sample is what sampling adds. More people than a few thousand are stood for by
-fewer, with the noise smaller in proportion.
+fewer, with the noise smaller in proportion. Where the result is judged by a loss, what counts is how much larger noise
+makes it.
 
 Tested in tests/study/test_what_if.py.
 """
@@ -25,6 +26,7 @@ from zerosum.algorithms import (
     CustomStatistic,
     Histogram,
     Mean,
+    NeuralClassifier,
     Topics,
 )
 from zerosum.algorithms.groups import GroupedAlgorithm
@@ -45,12 +47,12 @@ from zerosum.study.what_if.structures import Classifier
 from zerosum.study.what_if.worlds import world_of
 
 _PEOPLE, _MORE = 2000, 10_000  # that stand for everybody in a rehearsal, and where histograms are read closely
-_CLASSED = 4000  # who train a classifier
+_CLASSED, _TRAINED = 2000, 1000  # who train a classifier, and a network
 _RECORDED = 60, 200  # people with many rows, at least and at most
 _NUMBERS = 4_000_000  # of made-up data, at most, where there are many columns
 _ALL = 20_000_000  # and where nobody can stand for others
 _SAMPLE = 20_000  # for standard deviations that need no rehearsal
-_AGAIN = 4  # draws of noise on the same people
+_AGAIN, _FEW = 4, 2  # draws of noise on the same people, and where one takes long
 _WITHOUT = 100  # samples, at most, that are run without noise
 _SLOW = 16  # of the rehearsals, where each is of a loss that takes long to tell and little to know
 RUNS = 400
@@ -251,8 +253,9 @@ class Advisor:
         self, setting: Setting, study: Study, plan: Plan, measure: Measure, world: World, runs: int, on_step: OnStep
     ) -> Forecast:
         algorithm = study.build_algorithm()
+        again = _AGAIN
         if measure.loss:
-            runs = max(runs // _SLOW, 8)
+            runs, again = max(runs // _SLOW, 4), _FEW
         count = _made_up(algorithm, world, plan, setting.people)
         private = Rehearsed(algorithm, plan, setting.people / count)
         open_ = study.model_copy(
@@ -263,8 +266,8 @@ class Advisor:
         )
         free = Rehearsed(open_.build_algorithm(), open_.plan())
         effects = setting.sites if study.design is not None and study.design.site_effects else 0
-        loud = max(runs // _AGAIN, 2)
-        samples = max(min(runs // 2, _WITHOUT), loud)
+        loud = max(runs // again, 2)
+        samples = loud if measure.loss else max(min(runs // 2, _WITHOUT), loud)
         noisy, quiet = [], []
         anchor = world.truth
         for sample in range(samples):
@@ -275,9 +278,11 @@ class Advisor:
             if key not in self._free:
                 self._free[key] = measure.values(free.run(people, 0), people, anchor)
             quiet.append(self._free[key])
+            sites = _sites(people, plan, setting)
+            if isinstance(algorithm, Classifier):  # trained on and on without noise, it may be worse than this plan's
+                quiet[-1] = np.minimum(quiet[-1], measure.values(private.quietly(sites), people, anchor))
             if sample < loud:
-                sites = _sites(people, plan, setting)
-                draws = private.runs(sites, range(_AGAIN * sample, _AGAIN * (sample + 1)))
+                draws = private.runs(sites, range(again * sample, again * (sample + 1)))
                 noisy.append([measure.values(each, people, anchor) for each in draws])
             on_step(sample + 1, samples)
         drawn, base = np.array(noisy), np.array(quiet)  # samples x draws x lines, samples x lines
@@ -337,8 +342,10 @@ def _most(algorithm: Algorithm, world: World, *, sampled: bool) -> int:
         return max(_PEOPLE, min(40 * columns, _NUMBERS // columns))
     if isinstance(algorithm, GroupedAlgorithm | Topics):  # fewer would lie unevenly between the edges
         return _MORE
+    if isinstance(algorithm, NeuralClassifier):
+        return _TRAINED
     if isinstance(algorithm, Classifier):
-        return max(_PEOPLE // 2, min(_CLASSED, _NUMBERS // each))
+        return max(_TRAINED, min(_CLASSED, _NUMBERS // each))
     return max(_PEOPLE, min(20 * columns, _NUMBERS // columns))
 
 
