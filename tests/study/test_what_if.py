@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerosum.algorithms import CustomStatistic
 from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.kernel.units import Units
 from zerosum.study import Study
@@ -303,9 +304,10 @@ def test_an_error_that_no_epsilon_reaches_is_said() -> None:
 
 
 def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:
-    ica = {"columns": ["a", "b", "c"], "n_components": 2}
-    with pytest.raises(BadParameter, match="no forecast is offered for the algorithm 'ica'"):
-        Advisor(study_of("ica", ica))
+    own: dict[str, Any] = {"columns": ["a", "b", "c"], "statistic": "a name", "clip": 1.0}
+    for guesses in (Guesses(columns={"a": Shape()}), Guesses(like=Units(np.ones((2, 3))))):
+        with pytest.raises(BadParameter, match="makes nobody up"):
+            world_of(CustomStatistic(**own), guesses)
     with pytest.raises(BadParameter, match="no noise to forecast"):
         Advisor(study_of("mean", THREE, scheme={"name": "non-private"}))
 

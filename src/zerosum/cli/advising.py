@@ -15,14 +15,14 @@ from rich.table import Column, Table
 
 from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
-from zerosum.errors import BadParameter
+from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.names import visible
 from zerosum.report.record import write_whole
 
 if TYPE_CHECKING:
     from zerosum.report.document import Picture
     from zerosum.study import Study
-    from zerosum.study.what_if import Comparison, Forecast, Guesses, LineForecast, WhatIf
+    from zerosum.study.what_if import Comparison, Forecast, Guesses, WhatIf
 
 _LINES = 24  # of the table of a result's numbers
 
@@ -69,8 +69,7 @@ def advise(
     """Print forecasts around a study's own setting, and draw them if a place is given."""
     from zerosum.study.what_if import RUNS, what_if
 
-    if out is not None and out.suffix != ".svg":
-        raise BadParameter("with --what-if, --out names the picture: a file that ends in .svg")
+    _check_picture(out, "with --what-if, --out names the picture: a file that ends in .svg")
     with terminal.progress("rehearsing") as on_step:
         target = _targets(targets)
         found = what_if(study, guesses, people=people, runs=runs or RUNS, target=target, on_step=on_step)
@@ -85,6 +84,16 @@ def advise(
     _show(found)
     if out is not None:
         terminal.out.print(f"\npicture: {out}", soft_wrap=True)
+
+
+def _check_picture(out: Path | None, named: str) -> None:
+    """What is wrong with the place of a picture is said before anybody waits for it."""
+    if out is None:
+        return
+    if out.suffix != ".svg":
+        raise BadParameter(named)
+    if out.exists():
+        raise BadInput(f"{out} exists already; choose another place")
 
 
 def guesses_of(
@@ -138,9 +147,9 @@ def _show(found: WhatIf) -> None:
             own = "this study" if each.setting == found.own.setting else ""
             if each.hidden:
                 own += f"{', ' if own else ''}{len(each.hidden)} hidden"
-            cells = _levels(each) if found.level else (each.sampling, each.together)[: len(more)]
             value = f"{getattr(each.setting, kind):g}"
-            shown = [_figure(each.privacy), *map(_figure, cells)]
+            cells = map(_figure, (each.sampling, each.together)[: len(more)])
+            shown = [_figure(each.privacy), *(_levels(each) if found.level else cells)]
             table.add_row(kind if at == 0 else "", value, *shown, own, end_section=at == len(row) - 1)
     terminal.show_table(table)
     _show_lines(found, sampled)
@@ -158,16 +167,16 @@ def _show(found: WhatIf) -> None:
     terminal.out.print(f"Figures are {how}. No site's data were read, and nothing was spent.")
 
 
-def _levels(each: Forecast | LineForecast) -> tuple[float, float]:
-    """What is good, of what is a loss: expected, and without privacy."""
-    return 1 - (each.expected or 0.0), 1 - (each.without or 0.0)
+def _levels(each: Forecast) -> tuple[str, str]:
+    """What is good, where the figure is a loss: expected, and without privacy."""
+    return f"{1 - (each.expected or 0.0):.4f}", f"{1 - (each.without or 0.0):.4f}"
 
 
 def _show_lines(found: WhatIf, sampled: bool) -> None:
     """Every number of the result in its own unit."""
     own = found.own
     more = ("sampling adds", "together") if sampled else ("expected", "without privacy") if found.level else ()
-    table = Table("this study", "privacy adds", *more)
+    table = Table("this study, what is lost" if found.level else "this study", "privacy adds", *more)
     for line in own.lines[:_LINES]:
         loss = (line.expected or 0.0, line.without or 0.0)
         cells = (line.privacy, *(loss if found.level else (line.sampling, line.together)))[: 1 + len(more)]
@@ -241,8 +250,7 @@ def compare(
     from zerosum.study import SiteFile, Study
     from zerosum.study import what_if as module
 
-    if out is not None and out.suffix != ".svg":
-        raise BadParameter("--out names the picture: a file that ends in .svg")
+    _check_picture(out, "--out names the picture: a file that ends in .svg")
     loaded = Study.load(study)
     if site:
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
