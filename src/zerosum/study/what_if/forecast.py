@@ -81,8 +81,8 @@ class LineForecast:
 
     @property
     def expected(self) -> float | None:
-        """Of a loss: how large it will be, on average."""
-        return None if self.without is None else self.without + self.bias
+        """Of a loss: how large it will be, on average; 1 is all there is to lose."""
+        return None if self.without is None else min(max(self.without + self.bias, 0.0), 1.0)
 
     def as_record(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("label", "noise", "bias", "privacy", "sampling", "together")}

@@ -91,6 +91,8 @@ def what_if(
     known = {own: advisor.at(own, runs, steps(0, runs))}
     few = advisor.at(own, some, steps(runs, some))  # what so few draws make of the study itself, others share
     privacy = _ratio(known[own].privacy, few.privacy)
+    if advisor.level:  # losses have an end
+        privacy = min(max(privacy, 0.5), 2.0)
     for at, setting in enumerate(todo, 1):
         with suppress(BadParameter):  # no plan can have it
             found = advisor.at(setting, some, steps(runs + some * at, some))
