@@ -144,7 +144,7 @@ def losses(part: str) -> Iterator[Case]:
     }
     if part in asked:
         algorithm, data, parameters = asked[part]
-        for epsilon, people in ((1.0, 2000), (4.0, 500)):
+        for epsilon, people in ((0.25, 1000), (1.0, 200)) if part == "i" else ((1.0, 2000), (4.0, 500)):
             yield Case(algorithm, algorithm, parameters, data, Guesses(), epsilon, people)
 
 

@@ -39,7 +39,7 @@ def test_every_part_has_two_epsilons_two_sizes_and_skewed_data() -> None:
         assert {case.data for case in cases} & {"skewed", "uneven"}
         assert all(case.study.plan().releases for case in cases)
     for part in "itcnd":
-        assert [case.study.plan().epsilon for case in what_if.losses(part)] == [1.0, 4.0]
+        assert len({case.study.plan().epsilon for case in what_if.losses(part)}) == 2
 
 
 def test_runs_through_sites_are_those_of_the_study() -> None:
