@@ -27,7 +27,7 @@ def test_losses_are_held_against_runs(capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setattr("sys.argv", ["what_if.py", "--parts", "d", "--runs", "40", "--rehearsals", "64"])
     what_if.main()
     lines, table = (part.splitlines()[1:] for part in capsys.readouterr().out.split("\n\n"))
-    assert all(abs(float(line.split()[6])) < 0.1 for line in lines)
+    assert all(abs(float(line.split()[6])) < 0.15 for line in lines)
     assert "difference of the means" in table[0]
 
 

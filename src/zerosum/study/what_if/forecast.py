@@ -24,6 +24,7 @@ from zerosum.algorithms import (
     PCA,
     Algorithm,
     CustomStatistic,
+    DataCollaboration,
     Histogram,
     Mean,
     NeuralClassifier,
@@ -254,7 +255,7 @@ class Advisor:
     ) -> Forecast:
         algorithm = study.build_algorithm()
         again = _AGAIN
-        if measure.loss:
+        if measure.loss and not isinstance(algorithm, DataCollaboration):  # which is quick, and varies much
             runs, again = max(runs // _SLOW, 4), _FEW
         count = _made_up(algorithm, world, plan, setting.people)
         private = Rehearsed(algorithm, plan, setting.people / count)
