@@ -24,7 +24,7 @@ def test_how_many_are_off_by_chance() -> None:
 
 
 def test_losses_are_held_against_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["what_if.py", "--parts", "d", "--runs", "40", "--rehearsals", "64"])
+    monkeypatch.setattr("sys.argv", ["what_if.py", "--parts", "d", "--runs", "24", "--rehearsals", "32"])
     what_if.main()
     lines, table = (part.splitlines()[1:] for part in capsys.readouterr().out.split("\n\n"))
     assert all(abs(float(line.split()[6])) < 0.15 for line in lines)

@@ -72,6 +72,21 @@ def test_recordings_lie_in_the_span_of_a_public_basis() -> None:
     assert np.linalg.norm(world.maps[:, [0, 1, 5, 6, 7]]) == pytest.approx(0, abs=1e-12)
 
 
+def test_recordings_for_principal_components_have_a_spectrum() -> None:
+    names = [f"c{at}" for at in range(6)]
+    study = study_of("pca", {"columns": names, "clip": 1.0, "n_components": 2, "per_recording": "center"})
+    guesses = Guesses(rows=30, spectrum=Spectrum.parse("power:2"))
+    world = world_of(study.build_algorithm(), guesses)
+    assert world is not None
+    people = world.people(50, np.random.default_rng(0))
+    assert people.largest == 30
+    values = np.linalg.eigvalsh(np.cov(np.asarray(people.rows).T))[::-1]
+    assert values[:2] / values[0] == pytest.approx([1, 1 / 4], rel=0.15)
+    advisor = Advisor(study, guesses)
+    assert "30 of them a person" in advisor.says
+    assert 0 <= (advisor.at(advisor.own, 8).expected or 0) < 0.5
+
+
 def test_documents_have_one_topic_and_so_many_words() -> None:
     world = world_of(study_of("topics", ASKED["topics"] | {"length": 12}).build_algorithm(), Guesses())
     assert isinstance(world, Documents)
