@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -300,7 +301,10 @@ def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
 
 def test_an_error_that_no_epsilon_reaches_is_said() -> None:
     advisor = Advisor(study_of("mean", THREE))
-    assert search(advisor, {"": 1e-12}, advisor.at(advisor.own), 2).epsilon is None
+    own = advisor.at(advisor.own)
+    assert search(advisor, {"": 1e-12}, own, 2).epsilon is None
+    near = advisor.at(replace(advisor.own, epsilon=55.0))  # 64 can no longer be planned
+    assert search(advisor, {"": near.privacy}, own, 2).epsilon == pytest.approx(55, rel=0.02)
 
 
 def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:

@@ -157,7 +157,8 @@ def _show(found: WhatIf) -> None:
     if found.target is not None:
         asked = ", ".join(f"{name} {error:g}" if name else f"{error:g}" for name, error in found.target.wanted.items())
         if found.target.forecast is None:
-            sentence = f"No epsilon up to {LARGEST:g} reaches an error of {visible(asked)}: more people would."
+            sentence = f"No epsilon up to {LARGEST:g} that can be planned reaches an error of {visible(asked)}: "
+            sentence += "more people may."
         else:
             sentence = f"An error of {visible(asked)} takes epsilon {found.target.epsilon:g}."
         terminal.out.print(sentence)

@@ -19,6 +19,7 @@ from zerosum.study.what_if.settings import Setting
 
 LARGEST, _SMALLEST = 100.0, 1e-4  # epsilon that a search looks at
 _TRIES = 10  # of a search, about
+_NEAR = 1.05  # a larger epsilon by less than this factor is not looked for
 _PART = 16  # of the rehearsals of the study's own setting, one in so many is what each other setting gets
 WHOLE = ""  # the name of the one figure among targets
 
@@ -146,10 +147,15 @@ def search(
             low, high = low / 2, low / 2
         low = low / 2
     else:
+        wall = math.inf  # from where on no study can be planned
         while not reaches(high):
-            if high >= LARGEST:
+            if tried[high] is None and tried[low] is not None:
+                wall = high
+            else:
+                low = high
+            if low >= LARGEST or wall / low < _NEAR:
                 return Target(dict(wanted), None)
-            low, high = high, min(high * 2, LARGEST)
+            high = math.sqrt(low * wall) if math.isfinite(wall) else min(low * 2, LARGEST)
     for _ in range(12 if exact else 5):
         middle = math.sqrt(low * high)
         if reaches(middle):
