@@ -76,7 +76,10 @@ def advise(
     if out is not None:
         from zerosum.report.sheet import sheet
 
-        about = f"What privacy and sampling add to the result, {found.unit}."
+        adds = (
+            "What is lost with privacy and without it" if found.level else "What privacy and sampling add to the result"
+        )
+        about = f"{adds}, {found.unit}."
         write_whole(out, sheet(f"{found.study}: what to expect", about, pictures_of(found)))
     if json_:
         terminal.print_json(found.as_record() | ({} if out is None else {"picture": str(out)}))
@@ -211,9 +214,11 @@ def pictures_of(found: WhatIf) -> list[Picture]:
         if len(row) < 2:
             continue
         x = all_known(getattr(each.setting, kind) for each in row)
-        series = [Series("what privacy adds", x, all_known(each.privacy for each in row))]
         if found.level:
+            series = [Series("expected", x, all_known(each.expected or 0.0 for each in row))]
             series.append(Series("without privacy", x, all_known(each.without or 0.0 for each in row), style="dashed"))
+        else:
+            series = [Series("what privacy adds", x, all_known(each.privacy for each in row))]
         if any(each.sampling > 0 for each in row):
             series.append(Series("what sampling adds", x, all_known(each.sampling for each in row), style="dashed"))
         drawn.append(Curves(f"The error against {kind}", found.unit, kind, found.unit, tuple(series)))

@@ -69,7 +69,7 @@ class LineForecast:
     label: str
     noise: float  # the standard deviation that privacy adds, on the same people
     bias: float  # how far off it puts the number on average
-    privacy: float  # the root of the mean square of all that privacy adds
+    privacy: float  # the root of the mean square of all that privacy adds, or how much larger it makes a loss
     sampling: float  # what another sample of people would change; not a number where nothing is known
     scale: float
     counts: bool
@@ -102,11 +102,14 @@ class Forecast:
     def _figure(self, name: str) -> float:
         counted = [getattr(line, name) / line.scale for line in self.lines if line.counts]
         known = [each for each in counted if math.isfinite(each)]
-        return math.sqrt(float(np.mean(np.square(known)))) if known else math.nan
+        if not known:
+            return math.nan
+        return float(np.mean(known)) if self.without is not None else math.sqrt(float(np.mean(np.square(known))))
 
     @property
     def privacy(self) -> float:
-        """The one figure: root mean square over the result's numbers, each on its scale, as far as they are there."""
+        """The one figure: root mean square over the result's numbers, each on its scale, as far as they are there; of
+        losses their mean."""
         return self._figure("privacy")
 
     @property
@@ -292,6 +295,7 @@ class Advisor:
             warnings.simplefilter("ignore", RuntimeWarning)  # of lines that are never there
             noise = np.sqrt(np.nanmean(np.nanvar(drawn, axis=1, ddof=1), axis=0))
             bias, total = np.nanmean(added, axis=(0, 1)), np.sqrt(np.nanmean(added**2, axis=(0, 1)))
+            total = np.maximum(bias, 0.0) if measure.loss else total
             sampling = np.nanstd(base, axis=0, ddof=1) * math.sqrt(count / setting.people) * (not measure.loss)
         there = np.isfinite(base[: len(drawn), None, :]) & np.ones_like(drawn, dtype=bool)
         missing = np.sum(there & ~np.isfinite(drawn), axis=(0, 1)) / np.maximum(np.sum(there, axis=(0, 1)), 1)
