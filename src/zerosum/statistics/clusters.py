@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
@@ -76,7 +77,8 @@ class ClusterSums(Ranged):
     def sum_block(self, block: Units) -> Array:
         rows = clip_rows(self.normalise(block), self.clip)
         xp = array_namespace(rows)
-        member = xp.astype(self._nearest(rows)[:, None] == xp.arange(len(self.centers))[None, :], rows.dtype)
+        places = xp.arange(len(self.centers), device=device_of(rows))
+        member = xp.astype(self._nearest(rows)[:, None] == places[None, :], rows.dtype)
         if block.offsets is not None:
             member = member * block.row_weights(rows)[:, None]
         counts = xp.sum(member, axis=0)

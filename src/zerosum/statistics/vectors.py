@@ -42,4 +42,4 @@ class VectorSum(Ranged):
         total = xp.sum(vectors, axis=0)
         if not self.count:
             return total
-        return xp.concat([xp.full((1,), float(len(block)), dtype=total.dtype), total])
+        return xp.concat([xp.full_like(total[:1], float(len(block))), total])

@@ -1,0 +1,161 @@
+"""Where rows live: on the host, or on a device with memory of its own (PyTorch's or CuPy's GPU).
+
+Rows say where sums over them are computed. Public parameters move there once a release, the sum comes back once, and
+blocks are as long as the device's memory allows. Nothing here looks at values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, is_cupy_array, is_numpy_array, is_torch_array
+from array_api_compat import device as device_of
+
+from zerosum.arrays import Array, Floats
+from zerosum.errors import BadParameter
+
+HOST = "cpu"
+
+_moved: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
+
+
+def on_host(rows: Array) -> bool:
+    """Whether these are NumPy's: they are taken in pieces that stay in a processor's cache, others in batches."""
+    return bool(is_numpy_array(rows))
+
+
+def is_gpu(rows: Array) -> bool:
+    """Whether rows lie in the memory of a GPU."""
+    return bool((is_torch_array(rows) and rows.device.type == "cuda") or is_cupy_array(rows))
+
+
+@contextmanager
+def parameters_kept() -> Iterator[None]:
+    """As long as this lasts, what `like` moves is moved once."""
+    token = _moved.set({})
+    try:
+        yield
+    finally:
+        _moved.reset(token)
+
+
+def like(constant: Any, rows: Array) -> Array:
+    """A public constant (a NumPy array) in the namespace of the rows and on their device."""
+    if on_host(rows):
+        return np.asarray(constant)
+    kept = _moved.get()
+    if kept is not None and (found := kept.get(id(constant))) is not None:
+        return found[1]
+    moved = array_namespace(rows).asarray(constant, device=device_of(rows))
+    if kept is not None:
+        kept[id(constant)] = constant, moved  # with the constant itself, so that nothing else gets its id
+    return moved
+
+
+def to_numpy(vector: Array) -> Floats:
+    """An array of any namespace as NumPy float64, copied from the device where it lives."""
+    if is_numpy_array(vector):
+        return np.asarray(vector, dtype=np.float64)
+    return np.asarray(to_host(vector), dtype=np.float64)
+
+
+def to_host(array: Array) -> Any:
+    """An array of any namespace as NumPy's, of the type it has."""
+    if is_numpy_array(array):
+        return np.asarray(array)
+    if is_torch_array(array):
+        return array.detach().cpu().numpy()
+    if is_cupy_array(array):
+        return array.get()
+    xp = array_namespace(array)
+    if hasattr(xp, "Device"):  # array-api-strict: its second device says no to NumPy
+        array = xp.asarray(array, device=xp.Device("CPU_DEVICE"))
+    return np.from_dlpack(array)
+
+
+def check_device(name: str) -> str:
+    """Refuse a device that is not here, or has no doubles."""
+    if name == HOST:
+        return name
+    kind, _, number = name.partition(":")
+    if kind != "cuda" or (number and not number.isdecimal()):
+        raise BadParameter(f"device must be 'cpu', 'cuda' or 'cuda:1' and so on, got {name!r}")
+    torch = _torch()
+    if not torch.cuda.is_available() or int(number or 0) >= torch.cuda.device_count():
+        raise BadParameter(f"the device is {name!r}, but PyTorch finds no such device here")
+    return name
+
+
+def to_device(rows: Any, device: str) -> Array:
+    """Rows of the host as a tensor on a device, by way of memory that the device can read while others compute."""
+    torch = _torch()
+    table = np.ascontiguousarray(rows)
+    if not table.dtype.isnative:
+        table = table.astype(table.dtype.newbyteorder("="))
+    where = torch.device(device)
+    if where.type != "cuda":
+        return torch.from_numpy(table).to(where)
+    pinned = torch.empty(table.shape, dtype=torch.from_numpy(table[:0]).dtype, pin_memory=True)
+    np.copyto(pinned.numpy(), table)
+    stream = torch.cuda.Stream(where)
+    with torch.cuda.stream(stream):
+        moved = pinned.to(where, non_blocking=True)
+    stream.synchronize()
+    moved.record_stream(torch.cuda.default_stream(where))
+    return moved
+
+
+def room(rows: Array | str) -> int | None:
+    """How many bytes a pass over rows may take beside them on their device (rows, or its name); None on the host."""
+    if isinstance(rows, str):
+        return None if rows == HOST else _cuda_room(_torch().device(rows))
+    if is_torch_array(rows) and rows.device.type == "cuda":
+        return _cuda_room(rows.device)
+    if is_cupy_array(rows):
+        xp = array_namespace(rows)
+        return int(xp.cuda.Device().mem_info[0] + xp.get_default_memory_pool().free_bytes()) // 2
+    return None
+
+
+def _cuda_room(device: Any) -> int:
+    cuda = _torch().cuda
+    kept = cuda.memory_reserved(device) - cuda.memory_allocated(device)  # by PyTorch, for whatever comes next
+    return int(cuda.mem_get_info(device)[0] + kept) * 2 // 3
+
+
+def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
+    """The same, each read while the one before is computed with."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = reader.submit(next, blocks, None)
+            yield block
+
+
+def no_memory(error: BaseException) -> bool:
+    """Whether an error says that a device's memory is full, which is no unit's fault."""
+    return isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "OutOfMemory")
+
+
+def works(rows: Array) -> bool:
+    """Whether the device of the rows still computes: one that failed fails for everybody after."""
+    if not is_gpu(rows):
+        return True
+    try:
+        xp = array_namespace(rows)
+        return bool(xp.all(xp.ones(1, device=device_of(rows)) == 1))
+    except Exception:
+        return False
+
+
+def _torch() -> Any:
+    try:
+        import torch  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise BadParameter("a GPU needs PyTorch, which is not installed here: pip install zerosum[torch]") from None
+    return torch

@@ -1,0 +1,182 @@
+"""What decisions rest on, in one pass over a GPU's memory where Triton is installed.
+
+Every program of a kernel sees the rows of one unit, or a piece of them of a fixed length, and nothing else. How it adds
+up depends on the kernel alone, which is compiled for a unit's own shape and for public ones: the number of units is no
+argument of any kernel, inputs begin at addresses of the same alignment, and products and sums are not contracted. So a
+unit's bits are its own, as they are on the host, and tests/statistics/test_gpu.py holds them against each other.
+
+Tested in tests/statistics/test_gpu.py.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from array_api_compat import is_torch_array
+
+from zerosum.arrays import Array
+from zerosum.kernel.units import fold
+
+_PIECE = 4096  # numbers that one program adds up or rounds
+_TILE = 16384  # numbers of a unit that one program holds at once
+
+
+@cache
+def _installed() -> bool:
+    return find_spec("triton") is not None and os.environ.get("ZEROSUM_TRITON", "1") != "0"
+
+
+def serves(rows: Array) -> bool:
+    """Whether there are kernels for these rows: where they lie and what they are kept as, never what they hold."""
+    return bool(
+        is_torch_array(rows)
+        and rows.device.type == "cuda"
+        and rows.dtype.is_floating_point
+        and rows.element_size() >= 4
+        and _installed()
+    )
+
+
+def _kernels() -> Any:
+    from zerosum.statistics import triton_kernels
+
+    return triton_kernels
+
+
+def _aligned(tensor: Any) -> Any:
+    """The same numbers in one piece that begins at a multiple of 16 bytes, as all new tensors do."""
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % 16 else tensor
+
+
+def squares(rows: Array) -> Array:
+    """The sum of the squares of each row, in double precision."""
+    torch = _torch()
+    rows = _aligned(rows)
+    count, columns = rows.shape
+    pieces = -(-columns // _PIECE)
+    found = torch.empty(count, pieces, dtype=torch.float64, device=rows.device)
+    block, warps = _shape(columns)
+    if count:
+        with torch.cuda.device(rows.device):
+            _kernels().squares[(count, pieces)](rows, found, columns, pieces, block, num_warps=warps, **_PLAIN)
+    return fold(found)
+
+
+def whole(rows: Array, factor: Array) -> Array:
+    """Each row times its factor, rounded to whole numbers, halves to even."""
+    torch = _torch()
+    rows = _aligned(rows)
+    count, columns = rows.shape
+    found = torch.empty(count, columns, dtype=torch.float64, device=rows.device)
+    block, warps = _shape(columns)
+    if count:
+        with torch.cuda.device(rows.device):
+            _kernels().whole[(count, -(-columns // _PIECE))](
+                rows, _aligned(factor), found, columns, block, num_warps=warps, **_PLAIN
+            )
+    return found
+
+
+def entered(rows: Array, center: Array | None, scale: Array | None) -> tuple[Array, Array, Array]:
+    """Rows less a centre and over a scale, as whole numbers (`rows.sized`, then `rows.whole`), the sum of the squares
+    of these, and what a whole number is worth (0 for a row of nothing, or one that is not finite)."""
+    torch = _torch()
+    rows = _aligned(rows)
+    count, columns = rows.shape
+    numbers = torch.empty(count, columns, dtype=torch.float64, device=rows.device)
+    size, worth = torch.empty(2, count, dtype=torch.float64, device=rows.device)
+    block, warps = _shape(columns)
+    if count:
+        given = [rows if each is None else _aligned(each) for each in (center, scale)]
+        with torch.cuda.device(rows.device):
+            _kernels().entered[(count,)](
+                rows,
+                *given,
+                numbers,
+                size,
+                worth,
+                columns,
+                center is not None,
+                scale is not None,
+                block,
+                num_warps=warps,
+                **_PLAIN,
+            )
+    return numbers, size, worth
+
+
+def recordings(rows: Array, runs: list[tuple[int, int]], standardise: bool) -> Array:
+    """Units x rows x columns, each column of each recording brought to mean zero and, if asked for, to variance one."""
+    torch = _torch()
+    rows = _aligned(rows)
+    count, length, columns = rows.shape
+    found = torch.empty(rows.shape, dtype=torch.float64, device=rows.device)
+    wide = 64 if columns > 32 else 32
+    if count:
+        with torch.cuda.device(rows.device):
+            for first, last in runs:
+                _kernels().recording[(count, -(-columns // wide))](
+                    rows, found, length, columns, first, last, standardise, 16, wide, num_warps=4, **_PLAIN
+                )
+    return found
+
+
+def holds(length: int, columns: int, sources: int) -> bool:
+    """Whether one program can hold a unit of so many rows and columns."""
+    return max(_power(length), 16) * max(_power(max(columns, sources)), 16) <= _TILE
+
+
+def sources(rows: Array, numbers: Array, worth: Array, *, center: bool, standardise: bool) -> tuple[Array, Array]:
+    """Of units x rows x columns, one recording each, their sources: the rows in whole numbers times `numbers` (exact)
+    times `worth`, each source over the unit's rows scaled to mean square 1 and then rounded to single precision; and
+    which sources are not silent. A unit of which nothing is left but the last number of `worth` has none."""
+    torch = _torch()
+    rows = _aligned(rows)
+    count, length, columns = rows.shape
+    made = numbers.shape[1]
+    found = torch.empty(count, length, made, dtype=torch.float32, device=rows.device)
+    loud = torch.empty(count, made, dtype=torch.float64, device=rows.device)
+    if count:
+        tall, wide, long = (max(_power(each), 16) for each in (length, columns, made))
+        with torch.cuda.device(rows.device):
+            _kernels().sources[(count,)](
+                rows,
+                _aligned(numbers),
+                _aligned(worth),
+                found,
+                loud,
+                length,
+                columns,
+                made,
+                center,
+                standardise,
+                tall,
+                wide,
+                long,
+                num_warps=8 if tall * wide > 4096 else 4,
+                **_PLAIN,
+            )
+    return found, loud > 0
+
+
+_PLAIN = {"enable_fp_fusion": False}
+
+
+def _shape(columns: int) -> tuple[int, int]:
+    """How many numbers a program takes at once, and by how many warps."""
+    block = min(_PIECE, max(_power(columns), 32))
+    return block, min(8, max(1, block // 512))
+
+
+def _power(number: int) -> int:
+    return 1 << max(0, number - 1).bit_length()
+
+
+def _torch() -> Any:
+    import torch  # type: ignore[import-not-found,unused-ignore]
+
+    return torch
