@@ -51,10 +51,15 @@ def like(constant: Any, rows: Array) -> Array:
     kept = _moved.get()
     if kept is not None and (found := kept.get(id(constant))) is not None:
         return found[1]
-    moved = array_namespace(rows).asarray(constant, device=device_of(rows))
+    moved = beside(constant, rows)
     if kept is not None:
         kept[id(constant)] = constant, moved  # with the constant itself, so that nothing else gets its id
     return moved
+
+
+def beside(array: Any, rows: Array) -> Array:
+    """A NumPy array in the namespace of the rows and on their device; not for constants, and not kept."""
+    return np.asarray(array) if on_host(rows) else array_namespace(rows).asarray(array, device=device_of(rows))
 
 
 def to_numpy(vector: Array) -> Floats:

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, issparse
 
 from zerosum.arrays import Array
 from zerosum.errors import BadData
-from zerosum.kernel.devices import HOST, ahead, check_device, like, on_host, room, to_device, to_host, to_numpy
+from zerosum.kernel.devices import HOST, ahead, beside, check_device, on_host, room, to_device, to_host, to_numpy
 from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
 from zerosum.kernel.missing import refusal
 
@@ -53,13 +53,13 @@ class Batch:
         return len(self.units)
 
     def of(self, values: Array) -> Array:
-        """Their part of `values` (one row per row of data), units x rows x columns; where they stand together, a view."""
+        """Their part of `values` (one row per row of data), units x rows x columns; a view if they adjoin."""
         xp, begin = array_namespace(values), int(self.begins[0])
         shape = (len(self), self.length, *values.shape[1:])
         if np.array_equal(self.begins, begin + self.length * np.arange(len(self))):
             return xp.reshape(values[begin : begin + len(self) * self.length, ...], shape)
         places = (self.begins[:, None] + np.arange(self.length)).reshape(-1)
-        return xp.reshape(xp.take(values, like(places, values), axis=0), shape)
+        return xp.reshape(xp.take(values, beside(places, values), axis=0), shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +222,7 @@ class Units:
     def _rows_at(self, places: NDArray[np.intp]) -> Array:
         if self.is_sparse:
             return self.rows[places]
-        return array_namespace(self.rows).take(self.rows, like(places, self.rows), axis=0)
+        return array_namespace(self.rows).take(self.rows, beside(places, self.rows), axis=0)
 
     def own_draws(self, *, twins: Literal["together", "apart"] = "together") -> NDArray[np.float64]:
         """A number in [0, 1) for every unit, by a hash of its own rows: the same whenever and with whomever it takes
@@ -291,7 +291,7 @@ class Units:
             order.append(batch.units)
         if len(parts) == 1:
             return parts[0]
-        return xp.take(xp.concat(parts), like(np.argsort(np.concatenate(order)), values), axis=0)
+        return xp.take(xp.concat(parts), beside(np.argsort(np.concatenate(order)), values), axis=0)
 
     def batches(self) -> Iterator[Batch]:
         """Units whose recordings are as long and as fast as each other's, together: where they stand among others is
@@ -384,6 +384,15 @@ def fold(values: Array) -> Array:
     for column in range(1, width):
         total = total + values[:, column, ...]
     return total
+
+
+def pieces(length: int, most: int) -> Iterator[slice]:
+    """So many places from the first to the last, `most` at a time.
+
+    >>> list(pieces(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return (slice(start, min(start + most, length)) for start in range(0, length, most))
 
 
 def rows_at_once(row_bytes: int) -> int:

@@ -20,7 +20,7 @@ from zerosum.errors import BadData
 from zerosum.kernel import coordinates
 from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.kernel.units import Units, pieces
 from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, sized, squares, whole
 from zerosum.statistics.scatter import PerRecording, per_recording_rows, recordings_of
 
@@ -129,8 +129,8 @@ class BandScatter(BoundedStatistic):
                 self.seconds or clock for clock in ([math.nan] * len(runs) if batch.seconds is None else batch.seconds)
             ]
             few = max(1, _BATCH_NUMBERS // (batch.length * max(self.columns, 4 * width)))
-            for start in range(0, len(batch), few):
-                own = recordings_of(rows[start : start + few, ...], batch.runs, self.per_recording)
+            for some in pieces(len(batch), few):
+                own = recordings_of(rows[some, ...], batch.runs, self.per_recording)
                 units, _length, _columns = own.shape
                 flat, _size, norm = sized(doubles(xp.reshape(own, (units, -1))))
                 norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, batch.length)), (-1,))

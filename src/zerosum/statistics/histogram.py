@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadData
-from zerosum.kernel.devices import on_host
+from zerosum.kernel.devices import beside, on_host
 from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics.missing import Filled
@@ -87,7 +87,7 @@ def _observed_share(block: Units, values: Array) -> Array | float:
         xp = array_namespace(values)
         share = block.average(xp.astype(~xp.isnan(values), xp.float64))
         share = xp.where(share > 0, share, xp.ones_like(share))
-        return xp.take(share, like(np.repeat(np.arange(len(block)), sizes), values))
+        return xp.take(share, beside(np.repeat(np.arange(len(block)), sizes), values))
     there = ~np.isnan(values)
     share = np.add.reduceat(there.astype(np.float64), block.offsets[:-1]) / sizes
     return np.repeat(np.where(share > 0, share, 1.0), sizes)

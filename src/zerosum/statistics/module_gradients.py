@@ -124,9 +124,9 @@ def own_device() -> str:
     return chosen
 
 
-def runner(architecture: Architecture, batch: int) -> Runner:
-    """The module on this site's device, with a batch that passed the test."""
-    return _runner(architecture, batch, own_device(), torch_().get_num_threads())
+def runner(architecture: Architecture, batch: int, device: str | None = None) -> Runner:
+    """The module on a device, by default this site's, with a batch that passed the test."""
+    return _runner(architecture, batch, device or own_device(), torch_().get_num_threads())
 
 
 @lru_cache(maxsize=8)

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from zerosum.arrays import Array, Floats
 from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.kernel.units import Units, pieces
 from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, like, one_thread, sized
 from zerosum.statistics.scaled_sources import averaged, batch_units, padded, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
@@ -154,14 +154,14 @@ class RotationScore(BoundedStatistic):
     # ---- the same on a device ----------------------------------------------------------------------------------------
 
     def _batched(self, block: Units) -> Array:
-        """Units of one shape are taken together, in batches padded to a number of them that their length fixes: products
+        """Units of one shape are taken together, in batches padded to as many as their length fixes: products
         in single precision round before the last decision, and a library chooses how by the shape of a batch."""
         total = 0.0
         for batch in block.batches():
             rows = batch.of(block.rows)
             few = batch_units(rows, batch.length * self.columns, batch.length * self.sources)
-            for start in range(0, len(batch), few):
-                y, loud = scaled_sources(rows[start : start + few, ...], self._exact, batch.runs, self.per_recording)
+            for some in pieces(len(batch), few):
+                y, loud = scaled_sources(rows[some, ...], self._exact, batch.runs, self.per_recording)
                 total = total + self._sum(padded(y, few), padded(loud, few), batch.runs)
         return total
 

@@ -36,9 +36,9 @@ from threadpoolctl import ThreadpoolController
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter
+from zerosum.kernel.devices import beside, on_host
 from zerosum.kernel.devices import like as like
-from zerosum.kernel.devices import on_host
-from zerosum.kernel.units import Units
+from zerosum.kernel.units import Units, pieces
 from zerosum.kernel.units import fold as fold
 from zerosum.statistics import fused
 
@@ -83,16 +83,15 @@ def _averages(units: Units, rows: Array, made: Callable[[Array], Array], at_once
     xp, parts, order = array_namespace(rows), [], []
     for batch in units.batches():
         own, few = batch.of(rows), max(1, _TOGETHER // max(1, min(at_once, batch.length)))
-        for begin in range(0, len(batch), few):
-            some = own[begin : begin + few, ...]
+        for some in pieces(len(batch), few):
             total = 0.0
-            for start in range(0, batch.length, at_once):
-                part = some[:, start : start + at_once, ...]
+            for few_rows in pieces(batch.length, at_once):
+                part = own[some, few_rows, ...]
                 flat = made(xp.reshape(part, (-1, *rows.shape[1:])))
                 total = total + fold(xp.reshape(flat, (part.shape[0], part.shape[1], *flat.shape[1:])))
             parts.append(total / batch.length)
         order.append(batch.units)
-    return xp.take(xp.concat(parts), like(np.argsort(np.concatenate(order)), rows), axis=0)
+    return xp.take(xp.concat(parts), beside(np.argsort(np.concatenate(order)), rows), axis=0)
 
 
 def squares(rows: Array) -> Array:

@@ -23,7 +23,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.devices import on_host
 from zerosum.kernel.grid import summation_slack
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
-from zerosum.kernel.units import Units
+from zerosum.kernel.units import Units, pieces
 from zerosum.statistics import fused
 from zerosum.statistics.missing import Filled
 from zerosum.statistics.rows import BITS, INSIDE, Exact, doubles, fold, gram, like, sized, squares, whole
@@ -149,8 +149,8 @@ class UnitMoment(Filled):
         for batch in units.batches():
             xp, rows = array_namespace(units.rows), batch.of(units.rows)
             few = max(1, _BATCH_NUMBERS // (batch.length * max(self.columns, self.width)))
-            for start in range(0, len(batch), few):
-                own = recordings_of(rows[start : start + few, ...], batch.runs, self.per_recording)
+            for some in pieces(len(batch), few):
+                own = recordings_of(rows[some, ...], batch.runs, self.per_recording)
                 if self.lift is not None:
                     own = xp.concat([own, xp.full_like(own[:, :, :1], self.lift)], axis=2)
                 yield self._people(own)
