@@ -68,7 +68,7 @@ def entered(
             x = _placed(rows, center, scale, row, start + places, columns, CENTER, SCALE) / divisor
             again += x * x
         square = tl.sum(again, axis=0)
-    norm = tl.sqrt_rn(square)
+    norm = tl.sqrt(square)
     nothing = bad | (norm == 0)
     factor = tl.where(nothing, 0.0, _WHOLE / (tl.where(nothing, 1.0, norm) * _INSIDE))
     entering = tl.zeros((BLOCK,), dtype=tl.float64)
@@ -106,7 +106,7 @@ def recording(
             x = tl.load(rows + base + row[:, None] * columns + column[None, :], mask=here, other=0.0).to(tl.float64)
             x = tl.where(here, x - mean[None, :], 0.0)
             total += x * x
-        spread = tl.sqrt_rn(tl.sum(total, axis=0) / (last - first).to(tl.float64))
+        spread = tl.sqrt(tl.sum(total, axis=0) / (last - first).to(tl.float64))
         spread = tl.where(spread > 0, spread, 1.0)
     for start in range(first, last, TALL):
         row = start + places
@@ -143,7 +143,7 @@ def sources(
     if CENTER:
         x = tl.where(here, x - (tl.sum(x, axis=0) / length.to(tl.float64))[None, :], 0.0)
     if STANDARDISE:
-        spread = tl.sqrt_rn(tl.sum(x * x, axis=0) / length.to(tl.float64))
+        spread = tl.sqrt(tl.sum(x * x, axis=0) / length.to(tl.float64))
         x = x / tl.where(spread > 0, spread, 1.0)[None, :]
     high = tl.abs(x)
     bad = tl.sum(tl.sum(tl.where(high <= _LARGEST, 0, 1), axis=1), axis=0) > 0
@@ -154,7 +154,7 @@ def sources(
         if most > 0:
             x = x / most
         square = tl.sum(tl.sum(x * x, axis=1), axis=0)
-    norm = tl.sqrt_rn(square)
+    norm = tl.sqrt(square)
     factor = tl.where(norm > 0, _WHOLE / (tl.where(norm > 0, norm, 1.0) * _INSIDE), 0.0)
     x = (x * factor + _EVEN) - _EVEN
     inside = (column < columns)[:, None] & (source < made)[None, :]
@@ -164,7 +164,7 @@ def sources(
     left = tl.max(tl.max(tl.abs(y), axis=1), axis=0) > tl.load(worth + made)
     y = tl.where(left, y, 0.0)
     power = tl.sum(y * y, axis=0)
-    scale = tl.sqrt_rn(length.to(tl.float64) / tl.where(power > 0, power, 1.0))
+    scale = tl.sqrt(length.to(tl.float64) / tl.where(power > 0, power, 1.0))
     at = unit * length * made + row[:, None] * made + source[None, :]
     tl.store(found + at, (y * scale[None, :]).to(tl.float32), mask=(row < length)[:, None] & (source < made)[None, :])
     tl.store(loud + unit * made + source, power, mask=source < made)
