@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from statistic_cases import SMALL, WIDE, Case, with_holes
 from zerosum.kernel import devices
-from zerosum.kernel.devices import like, parameters_kept, to_numpy
+from zerosum.kernel.devices import like, release, to_numpy
 from zerosum.kernel.grid import BLOCK_ROWS, MAX_UNITS, rows_allowed, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Runs, Units

@@ -6,6 +6,7 @@ blocks are as long as the device's memory allows. Nothing here looks at values.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from zerosum.errors import BadParameter
 HOST = "cpu"
 
 _moved: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
+_terms: ContextVar[int | None] = ContextVar("_terms", default=None)
+_PINNED = 1 << 20  # bytes from which a copy goes by way of memory that the device reads itself
 
 
 def on_host(rows: Array) -> bool:
@@ -35,13 +38,19 @@ def is_gpu(rows: Array) -> bool:
 
 
 @contextmanager
-def parameters_kept() -> Iterator[None]:
-    """As long as this lasts, what `like` moves is moved once."""
-    token = _moved.set({})
+def release(terms: int) -> Iterator[None]:
+    """As long as this lasts, what `like` moves is moved once, and so many rows may be added up in any order."""
+    moved, allowed = _moved.set({}), _terms.set(terms)
     try:
         yield
     finally:
-        _moved.reset(token)
+        _moved.reset(moved)
+        _terms.reset(allowed)
+
+
+def terms() -> int | None:
+    """How many rows may be added up in any order in this release; None outside of one."""
+    return _terms.get()
 
 
 def like(constant: Any, rows: Array) -> Array:
@@ -59,7 +68,11 @@ def like(constant: Any, rows: Array) -> Array:
 
 def beside(array: Any, rows: Array) -> Array:
     """A NumPy array in the namespace of the rows and on their device; not for constants, and not kept."""
-    return np.asarray(array) if on_host(rows) else array_namespace(rows).asarray(array, device=device_of(rows))
+    if on_host(rows):
+        return np.asarray(array)
+    if is_torch_array(rows) and rows.device.type == "cuda" and array.nbytes >= _PINNED:
+        return to_device(array, rows.device)
+    return array_namespace(rows).asarray(array, device=device_of(rows))
 
 
 def to_numpy(vector: Array) -> Floats:
@@ -74,13 +87,20 @@ def to_host(array: Array) -> Any:
     if is_numpy_array(array):
         return np.asarray(array)
     if is_torch_array(array):
-        return array.detach().cpu().numpy()
+        return _from_torch(array.detach())
     if is_cupy_array(array):
         return array.get()
     xp = array_namespace(array)
     if hasattr(xp, "Device"):  # array-api-strict: its second device says no to NumPy
         array = xp.asarray(array, device=xp.Device("CPU_DEVICE"))
     return np.from_dlpack(array)
+
+
+def _from_torch(tensor: Any) -> Any:
+    if tensor.device.type != "cuda" or tensor.nbytes < _PINNED:
+        return tensor.cpu().numpy()
+    pinned = _torch().empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return pinned.copy_(tensor).numpy()
 
 
 def check_device(name: str) -> str:
@@ -96,7 +116,7 @@ def check_device(name: str) -> str:
     return name
 
 
-def to_device(rows: Any, device: str) -> Array:
+def to_device(rows: Any, device: Any) -> Array:
     """Rows of the host as a tensor on a device, by way of memory that the device can read while others compute."""
     torch = _torch()
     table = np.ascontiguousarray(rows)
@@ -105,8 +125,10 @@ def to_device(rows: Any, device: str) -> Array:
     where = torch.device(device)
     if where.type != "cuda":
         return torch.from_numpy(table).to(where)
-    pinned = torch.empty(table.shape, dtype=torch.from_numpy(table[:0]).dtype, pin_memory=True)
-    np.copyto(pinned.numpy(), table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a mapped file cannot be written to
+        given = torch.from_numpy(table)
+    pinned = torch.empty(given.shape, dtype=given.dtype, pin_memory=True).copy_(given)
     stream = torch.cuda.Stream(where)
     with torch.cuda.stream(stream):
         moved = pinned.to(where, non_blocking=True)

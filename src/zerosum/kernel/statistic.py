@@ -22,8 +22,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadData, BadParameter, first_fault
-from zerosum.kernel.devices import no_memory, on_host, parameters_kept, works
+from zerosum.kernel.devices import no_memory, on_host, release, works
 from zerosum.kernel.devices import to_numpy as to_numpy
+from zerosum.kernel.grid import rows_allowed
 from zerosum.kernel.units import Units
 
 _log = logging.getLogger(__name__)  # stays at the site
@@ -60,6 +61,7 @@ class BoundedStatistic(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str]
     takes_sparse: ClassVar[bool] = False  # whether `sum_block` takes sparse rows as they are
+    adds_in_pieces: ClassVar[bool] = False  # whether it adds up by `rows.added`, `products` and so on alone
 
     columns: int
 
@@ -115,8 +117,8 @@ class BoundedStatistic(BaseModel, ABC):
 
         Blocks are added up in double precision where their rows are, and what comes back from a device is the sum."""
         running = Running(self.size)
-        with parameters_kept():
-            for block in self.entering(units).blocks(row_bytes=self.row_bytes):
+        with release(rows_allowed(len(units))):
+            for block in self.entering(units).blocks(row_bytes=self.row_bytes, longer=self.adds_in_pieces):
                 running.add(self._part(block if self.takes_sparse else block.dense()))
         return running.total()
 
@@ -174,7 +176,7 @@ class BoundedMap(BoundedStatistic):
     @np.errstate(all="ignore")
     def rows(self, units: Units) -> Floats:
         """One row for every unit, as a NumPy table. Whatever a unit holds, this does not fail."""
-        with parameters_kept():
+        with release(rows_allowed(len(units))):
             parts = [self._rows(block.dense()) for block in self.entering(units).blocks(row_bytes=self.row_bytes)]
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 

@@ -173,15 +173,17 @@ class Units:
             return Units(to_device(self.rows, device), self.offsets, self.runs)
         return Units(self.rows, self.offsets, self.runs, device)
 
-    def blocks(self, row_bytes: int | None = None) -> Iterator[Units]:
+    def blocks(self, row_bytes: int | None = None, *, longer: bool = False) -> Iterator[Units]:
         """The units in order, in blocks whose working memory (`row_bytes` a row) stays bounded: by a processor's cache,
-        or by the memory of the device."""
+        or by the memory of the device. There, blocks are no longer than what may be added up in any order
+        (`grid.rows_allowed`), unless whoever asks takes care of that."""
         size = row_bytes or 8 * self.columns
         where = room(self.rows if self.device is None else self.device)
         if where is None:
             at_most = rows_at_once(size)
         else:
-            at_most = min(rows_allowed(len(self)), max(1, where // (size + 16 * self.columns)))
+            at_most = max(1, where // (size + 16 * self.columns))
+            at_most = at_most if longer else min(rows_allowed(len(self)), at_most)
         cut = self._cut(at_most)
         if self.device is None:
             return cut
@@ -302,13 +304,14 @@ class Units:
         lengths = np.diff(runs)
         clocks = np.zeros(len(lengths)) if self.runs is None else self.runs.seconds
         alike: dict[bytes, list[int]] = {}
+        members: list[NDArray[np.int64]] = []
         if len(first) > 1 and np.all(np.diff(first) == 1) and np.all(lengths == lengths[0]) and np.ptp(clocks) == 0:
-            alike[b""] = list(range(len(first) - 1))
+            members.append(np.arange(len(first) - 1))
         else:
             for unit, (a, b) in enumerate(itertools.pairwise(first.tolist())):
                 alike.setdefault(lengths[a:b].tobytes() + clocks[a:b].tobytes(), []).append(unit)
-        for members in alike.values():
-            units = np.array(members, dtype=np.int64)
+            members += [np.array(each, dtype=np.int64) for each in alike.values()]
+        for units in members:
             a, b = first[units[0]], first[units[0] + 1]
             seconds = None if self.runs is None else clocks[a:b]
             yield Batch(units, int(runs[b] - runs[a]), ends[units], runs[a : b + 1] - runs[a], seconds)

@@ -21,7 +21,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
 from zerosum.kernel.units import Units, pieces
-from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, sized, squares, whole
+from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, sized, squares, whole
 from zerosum.statistics.scatter import PerRecording, per_recording_rows, recordings_of
 
 _BATCH_NUMBERS = 1 << 28  # of units that are taken together on a device
@@ -41,6 +41,7 @@ class BandScatter(BoundedStatistic):
     """
 
     name: ClassVar[str] = "band_scatter"
+    adds_in_pieces: ClassVar[bool] = True
     columns: int = Field(gt=0)
     projection: FloatArray
     edges: FloatArray
@@ -157,7 +158,7 @@ class BandScatter(BoundedStatistic):
                 together = xp.stack(moments, axis=1)
                 size = xp.sqrt(squares(xp.reshape(together, (units, -1)))) * INSIDE
                 size = xp.where(size > 0, size, xp.ones_like(size))
-                total = total + xp.sum(together / size[:, None, None, None], axis=0)
+                total = total + added(together / size[:, None, None, None])
         return xp.concat([coordinates.packed(total[band, ...]) for band in range(self.bands)])
 
     def split(self, value: Floats) -> Floats:

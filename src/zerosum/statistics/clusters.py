@@ -18,7 +18,7 @@ from zerosum.arrays import Array, Floats
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import BITS, Exact, clip_rows, like, rounded, whole
+from zerosum.statistics.rows import BITS, Exact, added, clip_rows, like, products, rounded, whole
 
 
 class ClusterSums(Ranged):
@@ -34,6 +34,7 @@ class ClusterSums(Ranged):
     """
 
     name: ClassVar[str] = "cluster_sums"
+    adds_in_pieces: ClassVar[bool] = True
     centers: FloatArray
 
     @model_validator(mode="after")
@@ -81,6 +82,6 @@ class ClusterSums(Ranged):
         member = xp.astype(self._nearest(rows)[:, None] == places[None, :], rows.dtype)
         if block.offsets is not None:
             member = member * block.row_weights(rows)[:, None]
-        counts = xp.sum(member, axis=0)
-        sums = xp.matmul(xp.matrix_transpose(member), rows) / self.clip
+        counts = added(member)
+        sums = products(member, rows) / self.clip
         return xp.concat([counts, xp.reshape(sums, (-1,))])

@@ -31,6 +31,7 @@ class FitHistogram(Residuals):
     """
 
     name: ClassVar[str] = "fit_histogram"
+    adds_in_pieces: ClassVar[bool] = True
     edges: FloatArray
 
     @model_validator(mode="after")

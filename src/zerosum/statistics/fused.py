@@ -21,7 +21,8 @@ from zerosum.arrays import Array
 from zerosum.kernel.units import fold
 
 _PIECE = 4096  # numbers that one program adds up or rounds
-_TILE = 16384  # numbers of a unit that one program holds at once
+_TALL = 64  # rows of a unit that one program holds at once
+_WIDEST = 64  # and their columns, at most
 
 
 @cache
@@ -125,9 +126,9 @@ def recordings(rows: Array, runs: list[tuple[int, int]], standardise: bool) -> A
     return found
 
 
-def holds(length: int, columns: int, sources: int) -> bool:
-    """Whether one program can hold a unit of so many rows and columns."""
-    return max(_power(length), 16) * max(_power(max(columns, sources)), 16) <= _TILE
+def holds(columns: int, sources: int) -> bool:
+    """Whether one program can hold some rows of a unit with so many columns, and what is made of them."""
+    return max(columns, sources) <= _WIDEST
 
 
 def sources(rows: Array, numbers: Array, worth: Array, *, center: bool, standardise: bool) -> tuple[Array, Array]:
@@ -141,7 +142,7 @@ def sources(rows: Array, numbers: Array, worth: Array, *, center: bool, standard
     found = torch.empty(count, length, made, dtype=torch.float32, device=rows.device)
     loud = torch.empty(count, made, dtype=torch.float64, device=rows.device)
     if count:
-        tall, wide, long = (max(_power(each), 16) for each in (length, columns, made))
+        wide, long = (max(_power(each), 16) for each in (columns, made))
         with torch.cuda.device(rows.device):
             _kernels().sources[(count,)](
                 rows,
@@ -154,13 +155,41 @@ def sources(rows: Array, numbers: Array, worth: Array, *, center: bool, standard
                 made,
                 center,
                 standardise,
-                tall,
+                _TALL,
                 wide,
                 long,
-                num_warps=8 if tall * wide > 4096 else 4,
+                num_warps=4,
                 **_PLAIN,
             )
     return found, loud > 0
+
+
+def scores(y: Array, window: int | None, least: float) -> tuple[Array, Array, Array]:
+    """Of units x rows x sources, one recording each: the sum over rows of psi(y) y', of psi(y)^2 and of the divisor,
+    where psi(y) is y times the divisor, one over the mean of y^2 over the `window` rows around (1 - `least` of it, and
+    `least`), or tanh y where there is no window. Products are added up in double precision."""
+    torch = _torch()
+    y = _aligned(y)
+    count, length, made = y.shape
+    products = torch.empty(count, made, made, dtype=torch.float64, device=y.device)
+    sums = torch.empty(count, 2, made, dtype=torch.float64, device=y.device)
+    if count:
+        with torch.cuda.device(y.device):
+            _kernels().scores[(count,)](
+                y,
+                products,
+                sums,
+                length,
+                made,
+                min(window or 1, length),
+                least,
+                window is None,
+                _TALL,
+                max(_power(made), 16),
+                num_warps=4,
+                **_PLAIN,
+            )
+    return products, sums[:, 0, :], sums[:, 1, :]
 
 
 _PLAIN = {"enable_fp_fusion": False}

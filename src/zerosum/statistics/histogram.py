@@ -35,6 +35,7 @@ class Histogram(Filled):
     """
 
     name: ClassVar[str] = "histogram"
+    adds_in_pieces: ClassVar[bool] = True
     columns: int = Field(default=1, ge=1, le=1)
     bins: int = Field(gt=0, le=10_000_000)
     edges: FloatArray | None = None

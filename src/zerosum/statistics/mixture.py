@@ -22,7 +22,19 @@ from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
 from zerosum.kernel.units import Units, rows_at_once
 from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import INSIDE, Exact, averages, clip_rows, exponential, fold, gram, like, sized
+from zerosum.statistics.rows import (
+    INSIDE,
+    Exact,
+    added,
+    averages,
+    clip_rows,
+    exponential,
+    fold,
+    gram,
+    like,
+    products,
+    sized,
+)
 from zerosum.statistics.scatter import Scatter
 
 _FAR = 1e6  # times what a clip reaches: farther rows are drawn in to there first, so that nothing overflows
@@ -42,6 +54,7 @@ class AugmentedScatter(Scatter):
     """
 
     name: ClassVar[str] = "augmented_scatter"
+    adds_in_pieces: ClassVar[bool] = True
     normalise: bool = False
     constant: float = Field(default=0.3, ge=1e-3, le=1)
     count: bool = False
@@ -113,6 +126,7 @@ class ThirdMoment(Placed):
     """
 
     name: ClassVar[str] = "third_moment"
+    adds_in_pieces: ClassVar[bool] = True
     projection: FloatArray
     correction: FloatArray
     constant: float = Field(default=0.0, ge=0, le=1e6)
@@ -179,7 +193,7 @@ class ThirdMoment(Placed):
 
     def sum_block(self, block: Units) -> Array:
         means = averages(block, self.white(block), self.tensors, rows_at_once(self.row_bytes))
-        return array_namespace(means).sum(clip_rows(means, 1.0), axis=0)
+        return added(clip_rows(means, 1.0))
 
     def split(self, release: Floats) -> Floats:
         """A release as the sum of tensors, width x width x width."""
@@ -209,6 +223,7 @@ class MixtureSums(Placed):
     """
 
     name: ClassVar[str] = "mixture_sums"
+    adds_in_pieces: ClassVar[bool] = True
     means: FloatArray
     variances: FloatArray
     radii: FloatArray
@@ -276,9 +291,9 @@ class MixtureSums(Placed):
             square = fold(apart * apart)
             outside = square * INSIDE > 1.0
             factor = xp.where(outside, 1.0 / (xp.sqrt(xp.where(outside, square, 1.0 + 0.0 * square)) * INSIDE), 1.0)
-            sums.append(xp.matmul((shares[:, k] * factor)[None, :], apart)[0, :])
-            spreads.append(xp.sum(shares[:, k] * xp.where(outside, 0.0 * square, 1.0 - square)))
-        return xp.concat([xp.sum(shares, axis=0), xp.reshape(xp.stack(sums), (-1,)), xp.stack(spreads)])
+            sums.append(products((shares[:, k] * factor)[:, None], apart)[0, :])
+            spreads.append(added(shares[:, k] * xp.where(outside, 0.0 * square, 1.0 - square)))
+        return xp.concat([added(shares), xp.reshape(xp.stack(sums), (-1,)), xp.stack(spreads)])
 
     @cached_property
     def _places(self) -> Floats:

@@ -16,7 +16,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import SMALLEST, Adjacency
 from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import clip_rows, gram
+from zerosum.statistics.rows import added, clip_rows, gram
 
 
 class SecondMoment(Ranged):
@@ -32,6 +32,7 @@ class SecondMoment(Ranged):
     """
 
     name: ClassVar[str] = "second_moment"
+    adds_in_pieces: ClassVar[bool] = True
     mean_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     count: bool = False
 
@@ -65,7 +66,7 @@ class SecondMoment(Ranged):
         parts = [coordinates.packed(gram(root))]
         if self.mean_weight > 0:
             weighted = rows if block.offsets is None else rows * block.row_weights(rows)[:, None]
-            parts.append(math.sqrt(2) * self.mean_weight * xp.sum(weighted, axis=0))
+            parts.append(math.sqrt(2) * self.mean_weight * added(weighted))
         if self.count:
             parts.append(xp.full_like(parts[0][:1], self.mean_weight**2 * len(block)))
         return xp.concat(parts)

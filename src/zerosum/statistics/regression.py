@@ -48,7 +48,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
 from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import clip_factors, exponential, fold, gram, like
+from zerosum.statistics.rows import added, clip_factors, exponential, fold, gram, like, products
 
 Family = Literal["linear", "logistic", "poisson"]
 
@@ -66,6 +66,7 @@ class ColumnMoments(Ranged):
     """
 
     name: ClassVar[str] = "column_moments"
+    adds_in_pieces: ClassVar[bool] = True
     clip: Positive = 1.0
     count: bool = False
 
@@ -85,7 +86,7 @@ class ColumnMoments(Ranged):
         xp = array_namespace(rows)
         rows = xp.clip(rows, -1.0, 1.0)
         weights = block.row_weights(rows) / math.sqrt(self.columns)
-        sums = xp.matmul(weights[None, :], xp.concat([rows, SQUARE * rows * rows], axis=1))[0, :]
+        sums = products(weights[:, None], xp.concat([rows, SQUARE * rows * rows], axis=1))[0, :]
         return counted(sums, block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, Floats]:
@@ -239,6 +240,7 @@ class ResidualGradient(Residuals):
     """
 
     name: ClassVar[str] = "residual_gradient"
+    adds_in_pieces: ClassVar[bool] = True
 
     @property
     def size(self) -> int:
@@ -252,8 +254,8 @@ class ResidualGradient(Residuals):
         r, _expected = self.residuals(rows)
         xp = array_namespace(r)
         weighted = r * rows.weight
-        gradient = xp.matmul(weighted[None, :], rows.x)[0, :]
-        size = SQUARE * xp.sum(weighted * r, keepdims=True)
+        gradient = products(weighted[:, None], rows.x)[0, :]
+        size = SQUARE * xp.reshape(added(weighted * r), (1,))
         return counted(xp.concat([gradient, size]), block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, float]:
@@ -274,6 +276,7 @@ class ResidualMoment(Residuals):
     """
 
     name: ClassVar[str] = "residual_moment"
+    adds_in_pieces: ClassVar[bool] = True
     response_weight: float = Field(default=1.0, ge=0.01, le=1)
     family: Literal["linear"] = "linear"
 
@@ -329,6 +332,7 @@ class NewtonStep(Residuals):
     """
 
     name: ClassVar[str] = "newton_step"
+    adds_in_pieces: ClassVar[bool] = True
     family: Literal["logistic", "poisson"] = "logistic"
     curvature: float = Field(default=CURVATURE, gt=0.01, le=CURVATURE)
     rate_bound: Positive = 1.0
@@ -352,7 +356,7 @@ class NewtonStep(Residuals):
             bent = 4.0 * expected * (1.0 - expected)
         else:
             bent = xp.clip(expected / self.rate_bound, 0.0, 1.0)
-        gradient = xp.matmul((r * weights)[None, :], x)[0, :]
+        gradient = products((r * weights)[:, None], x)[0, :]
         root = x * xp.sqrt(self.curvature * bent * weights)[:, None]
         return counted(xp.concat([gradient, coordinates.packed(gram(root))]), block, self.count)
 

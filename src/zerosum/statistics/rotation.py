@@ -20,7 +20,8 @@ from zerosum.arrays import Array, Floats
 from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
 from zerosum.kernel.units import Units, pieces
-from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, like, one_thread, sized
+from zerosum.statistics import fused
+from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, like, one_thread, sized
 from zerosum.statistics.scaled_sources import averaged, batch_units, padded, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
@@ -48,6 +49,7 @@ class RotationScore(BoundedStatistic):
     """
 
     name: ClassVar[str] = "rotation_score"
+    adds_in_pieces: ClassVar[bool] = True
     columns: int = Field(gt=0)
     unmixing: FloatArray
     signs: FloatArray | None = None
@@ -167,16 +169,21 @@ class RotationScore(BoundedStatistic):
 
     def _sum(self, y: Array, loud: Array, runs: NDArray[np.int64]) -> Array:
         xp, (units, length, R) = array_namespace(y), y.shape
-        if self.nonlinearity == "tanh":
-            psi = xp.tanh(y)
-            slope = length - fold(psi * psi)
+        window = None if self.nonlinearity == "tanh" else self.window
+        if len(runs) == 2 and fused.serves(y) and fused.holds(R, R):
+            F, squared, size = fused.scores(y, window, float(_LEAST))
         else:
-            size = 1 / (averaged(y * y, runs, self.window) * float(1 - _LEAST) + float(_LEAST))
-            psi = y * size
-            slope = fold(size) - float((1 - _LEAST) * np.float32(2 / self.window)) * fold(psi * psi)
-        F = xp.astype(xp.matmul(xp.matrix_transpose(psi), y), xp.float64) / length  # a product for each unit
-        slopes = xp.astype(slope, xp.float64) / length
-        slopes = xp.where(loud, slopes, xp.zeros_like(slopes))
+            if window is None:
+                psi, size = xp.tanh(y), y[:, 0, :]
+            else:
+                divisor = 1 / (averaged(y * y, runs, window) * float(1 - _LEAST) + float(_LEAST))
+                psi = y * divisor
+                size = xp.astype(fold(divisor), xp.float64)
+            F = xp.astype(xp.matmul(xp.matrix_transpose(psi), y), xp.float64)  # a product for each unit
+            squared = xp.astype(fold(psi * psi), xp.float64)
+        part = float((1 - _LEAST) * np.float32(2 / self.window))  # of its size a row is this part, twice over
+        slopes = (length - squared if window is None else size - part * squared) / length
+        slopes, F = xp.where(loud, slopes, xp.zeros_like(slopes)), F / length
         if self.signs is not None:
             signs = like(self.signs, F)
             F, slopes = F * signs[None, :, None], slopes * signs[None, :]
@@ -186,7 +193,7 @@ class RotationScore(BoundedStatistic):
         turns = xp.concat([turns, self.diagonal * (slopes - xp.take(flat, along, axis=1))], axis=1)
         scaled, _size, norms = sized(turns)
         norms = norms * INSIDE
-        return xp.sum(scaled / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None], axis=0)
+        return added(scaled / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None])
 
     def split(self, value: Floats) -> tuple[Floats, Floats]:
         """A released sum as a skew-symmetric matrix (of F - F', halved) and the diagonal."""

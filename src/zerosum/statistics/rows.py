@@ -36,14 +36,17 @@ from threadpoolctl import ThreadpoolController
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter
-from zerosum.kernel.devices import beside, on_host
+from zerosum.kernel.devices import beside, on_host, terms
 from zerosum.kernel.devices import like as like
+from zerosum.kernel.grid import BLOCK_ROWS
 from zerosum.kernel.units import Units, pieces
 from zerosum.kernel.units import fold as fold
 from zerosum.statistics import fused
 
 BITS = 26  # of a whole number that stands for a norm of 1: a product has 52, and rounding its factors adds less than 1
 _TOGETHER = 1 << 14  # rows of many units that are taken at once on a device
+_TOGETHER_NUMBERS = 1 << 26  # numbers of partial sums that are held at once
+_DEPTH = 64  # additions that are left for the sum of partial sums
 _WORTH_CUTTING = 384  # columns from which half a product is worth several calls
 INSIDE = 1 + 2.0**-46  # norms are computed to less than this, so that what is divided by them stays inside its bound
 
@@ -99,13 +102,47 @@ def squares(rows: Array) -> Array:
     return fused.squares(rows) if fused.serves(rows) else fold(rows * rows)
 
 
+# ---- sums over units, after the last decision about any of them ------------------------------------------------------
+
+
+def added(values: Array) -> Array:
+    """The sum over rows. On a device, where blocks are long, over as many at a time as may be added up in any order,
+    and then by `fold`, whose depth is that of a tree: the planned rounding holds (`grid.rows_allowed`)."""
+    xp, most = array_namespace(values), _most(values)
+    if most is None:
+        return xp.sum(values, axis=0)
+    head, rest = values.shape[0] - values.shape[0] % most, values.shape[1:]
+    parts = xp.sum(xp.reshape(values[:head, ...], (-1, most, *rest)), axis=1)
+    if head < values.shape[0]:
+        parts = xp.concat([parts, xp.sum(values[head:, ...], axis=0)[None, ...]], axis=0)
+    return fold(parts[None, ...])[0, ...]
+
+
+def products(left: Array, right: Array) -> Array:
+    """left' right, a sum over rows, likewise."""
+    xp, most = array_namespace(left), _most(left)
+    if most is None:
+        return xp.matmul(xp.matrix_transpose(left), right)
+    count = left.shape[0] // most
+    if count * left.shape[1] * right.shape[1] > _TOGETHER_NUMBERS:
+        return _compensated(products(left[some, ...], right[some, ...]) for some in pieces(left.shape[0], most))
+    head = count * most
+    tall, wide = (xp.reshape(each[:head, ...], (count, most, -1)) for each in (left, right))
+    parts = xp.matmul(xp.matrix_transpose(tall), wide)
+    if head < left.shape[0]:
+        last = xp.matmul(xp.matrix_transpose(left[head:, ...]), right[head:, ...])
+        parts = xp.concat([parts, last[None, ...]], axis=0)
+    return fold(parts[None, ...])[0, ...]
+
+
 def gram(rows: Array) -> Array:
-    """Rows times their own transpose, columns x columns, after the last decision about any of them. A processor's
-    library computes half of it and mirrors that; on a device it is cut into blocks, and those below the diagonal are
-    mirrored."""
+    """Rows times their own transpose, columns x columns, likewise. A processor's library computes half of it and
+    mirrors that; on a device a wide one is cut into blocks, and those below the diagonal are mirrored."""
     xp, width = array_namespace(rows), rows.shape[1]
     if on_host(rows) or width < _WORTH_CUTTING:
-        return xp.matmul(xp.matrix_transpose(rows), rows)
+        return products(rows, rows)
+    if (most := _most(rows)) is not None:
+        return _compensated(gram(rows[some, ...]) for some in pieces(rows.shape[0], most))
     half = width // 2
     left, right = rows[:, :half], rows[:, half:]
     across = xp.matmul(xp.matrix_transpose(left), right)
@@ -114,14 +151,46 @@ def gram(rows: Array) -> Array:
 
 
 def counts(places: Array, weights: Array, size: int) -> Array:
-    """How much weight lies at each of `size` places."""
+    """How much weight lies at each of `size` places, likewise."""
     if on_host(places):
         return np.bincount(places, weights=weights, minlength=size)
+    xp, most = array_namespace(places), _most(places)
+    if most is not None:
+        count = -(-places.shape[0] // most)
+        if count * size > _TOGETHER_NUMBERS:
+            parts = pieces(places.shape[0], most)
+            return _compensated(counts(places[some], weights[some], size) for some in parts)
+        which = xp.arange(places.shape[0], device=device_of(places)) // most
+        return fold(xp.reshape(_counts(places + which * size, weights, count * size), (1, count, size)))[0, ...]
+    return _counts(places, weights, size)
+
+
+def _counts(places: Array, weights: Array, size: int) -> Array:
     xp = array_namespace(places)
     if hasattr(xp, "bincount"):
         return xp.bincount(places, weights=weights, minlength=size)
     hits = places[:, None] == xp.arange(size, device=device_of(places))[None, :]
     return xp.sum(xp.where(hits, weights[:, None], xp.zeros_like(weights)[:, None]), axis=0)
+
+
+def _most(rows: Array) -> int | None:
+    """How many rows are added up at a time, if these are more."""
+    if on_host(rows):
+        return None
+    most = (terms() or BLOCK_ROWS) - _DEPTH
+    return most if rows.shape[0] > most else None
+
+
+def _compensated(parts: Iterator[Array]) -> Array:
+    total = lost = None
+    for part in parts:
+        if total is None:
+            total, lost = part, part * 0.0
+            continue
+        more = part + lost
+        raised = total + more
+        total, lost = raised, more - (raised - total)
+    return total
 
 
 def sized(rows: Array) -> tuple[Array, Array, Array]:

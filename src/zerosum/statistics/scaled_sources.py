@@ -46,7 +46,7 @@ def scaled_sources(
     of them are not silent. Up to the scale everything is computed in double precision, and nothing of it depends on the
     other units: `rows` says why."""
     xp, (units, length, columns) = array_namespace(rows), rows.shape
-    if len(runs) == 2 and fused.serves(rows) and fused.holds(length, columns, unmixing.numbers.shape[1]):
+    if len(runs) == 2 and fused.serves(rows) and fused.holds(columns, unmixing.numbers.shape[1]):
         return fused.sources(
             rows,
             like(unmixing.numbers, rows),

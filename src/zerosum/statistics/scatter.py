@@ -26,7 +26,7 @@ from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
 from zerosum.kernel.units import Units, pieces
 from zerosum.statistics import fused
 from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import BITS, INSIDE, Exact, doubles, fold, gram, like, sized, squares, whole
+from zerosum.statistics.rows import BITS, INSIDE, Exact, doubles, fold, gram, like, products, sized, squares, whole
 
 PerRecording = Literal["none", "center", "standardise"]
 
@@ -183,8 +183,8 @@ class UnitMoment(Filled):
             size = size * again
         numbers = xp.reshape(whole(flat, norm), (units, count, -1))
         turned = xp.matrix_transpose(numbers)
-        products = xp.matmul(turned, numbers) if count > self.width else xp.matmul(numbers, turned)  # exact
-        norms = xp.sqrt(squares(xp.reshape(products, (units, -1)))) / count
+        moment = xp.matmul(turned, numbers) if count > self.width else xp.matmul(numbers, turned)  # exact
+        norms = xp.sqrt(squares(xp.reshape(moment, (units, -1)))) / count
         return Measured(xp.reshape(numbers, (units * count, -1)), norms, size * (norm * 2.0**-BITS), count)
 
 
@@ -229,6 +229,7 @@ class Scatter(UnitMoment):
     """
 
     name: ClassVar[str] = "scatter"
+    adds_in_pieces: ClassVar[bool] = True
     clip: Positive = 1.0
     normalise: bool = True
 
@@ -308,7 +309,7 @@ class ScatterProduct(Scatter):
         for rows, weights, _measured in self._bounded(block):
             xp = array_namespace(rows)
             seen = basis.product(rows) * like(basis.unit, rows)[None, :] * weights[:, None]
-            total = total + xp.reshape(xp.matmul(xp.matrix_transpose(rows), seen), (-1,))
+            total = total + xp.reshape(products(rows, seen), (-1,))
         return total
 
 
@@ -321,6 +322,7 @@ class ScatterNorms(UnitMoment):
     """
 
     name: ClassVar[str] = "scatter_norms"
+    adds_in_pieces: ClassVar[bool] = True
     lowest: Positive
     highest: Positive
     bins: int = Field(gt=1, le=10_000)
@@ -348,7 +350,7 @@ class ScatterNorms(UnitMoment):
             above = roots[:, None] >= like(self._roots, roots)[None, :]
             bins = xp.sum(xp.astype(above, xp.float64), axis=1)
             hits = bins[:, None] == xp.arange(self.bins, dtype=xp.float64, device=device_of(bins))[None, :]
-            total = total + xp.sum(xp.astype(hits, xp.float64), axis=0)
+            total = total + xp.sum(xp.astype(hits, xp.float64), axis=0)  # whole numbers: exact
         return total
 
     @cached_property

@@ -32,7 +32,20 @@ from zerosum.kernel.units import Units
 from zerosum.statistics.features import FeatureMap, ModuleFeatures, build, find
 from zerosum.statistics.holdout import Part, chosen
 from zerosum.statistics.predictions import PredictionHistogram, class_of
-from zerosum.statistics.rows import INSIDE, Exact, clip_rows, doubles, exponential, fold, gram, like, rounded, sized
+from zerosum.statistics.rows import (
+    INSIDE,
+    Exact,
+    added,
+    clip_rows,
+    doubles,
+    exponential,
+    fold,
+    gram,
+    like,
+    products,
+    rounded,
+    sized,
+)
 
 BIAS = 0.15  # the constant feature, beside features of norm 1
 _BITS = 22  # of a row's whole numbers: single floats hold 24
@@ -97,6 +110,7 @@ class FeatureMoments(Featured):
     """
 
     name: ClassVar[str] = "feature_moments"
+    adds_in_pieces: ClassVar[bool] = True
     count: bool = False
 
     @property
@@ -122,7 +136,7 @@ class FeatureMoments(Featured):
         weights = block.row_weights(rows)
         root = rows if block.offsets is None else rows * xp.sqrt(weights)[:, None]
         second = coordinates.packed(gram(root)) / 2
-        first = xp.matmul(weights[None, :], rows)[0, :] / math.sqrt(2)
+        first = products(weights[:, None], rows)[0, :] / math.sqrt(2)
         return xp.concat([second, first, *([xp.full_like(first[:1], len(block) / 2)] if self.count else [])])
 
     def split(self, release: Floats) -> tuple[Floats, Floats, float | None]:
@@ -218,6 +232,7 @@ class SoftmaxGradient(Whitened):
     """
 
     name: ClassVar[str] = "softmax_gradient"
+    adds_in_pieces: ClassVar[bool] = True
     clip: Positive
 
     @property
@@ -235,8 +250,8 @@ class SoftmaxGradient(Whitened):
         r = clip_rows(expected - xp.astype(true, xp.float64), self.clip / (math.sqrt(1 + self.bias**2) * INSIDE))
         r = r * block.row_weights(r)[:, None]
         numbers = doubles(block.rows[:, :-1])
-        gradient = xp.matmul(xp.matrix_transpose(numbers), r) * self._unit
-        return xp.concat([xp.reshape(gradient, (-1,)), self.bias * xp.sum(r, axis=0)])
+        gradient = products(numbers, r) * self._unit
+        return xp.concat([xp.reshape(gradient, (-1,)), self.bias * added(r)])
 
 
 class SoftmaxPredictions(Whitened, PredictionHistogram):

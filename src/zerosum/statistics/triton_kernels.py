@@ -72,13 +72,20 @@ def entered(
     nothing = bad | (norm == 0)
     factor = tl.where(nothing, 0.0, _WHOLE / (tl.where(nothing, 1.0, norm) * _INSIDE))
     entering = tl.zeros((BLOCK,), dtype=tl.float64)
-    for start in range(0, columns, BLOCK):
-        at = start + places
-        x = _placed(rows, center, scale, row, at, columns, CENTER, SCALE)
-        x = tl.where(nothing, 0.0, x / divisor)
-        x = (x * factor + _EVEN) - _EVEN
-        entering += x * x
-        tl.store(numbers + row * columns + at, x, mask=at < columns)
+    if nothing | (divisor != 1.0):
+        for start in range(0, columns, BLOCK):
+            at = start + places
+            x = _placed(rows, center, scale, row, at, columns, CENTER, SCALE)
+            x = (tl.where(nothing, 0.0, x / divisor) * factor + _EVEN) - _EVEN
+            entering += x * x
+            tl.store(numbers + row * columns + at, x, mask=at < columns)
+    else:
+        for start in range(0, columns, BLOCK):
+            at = start + places
+            x = _placed(rows, center, scale, row, at, columns, CENTER, SCALE)
+            x = (x * factor + _EVEN) - _EVEN
+            entering += x * x
+            tl.store(numbers + row * columns + at, x, mask=at < columns)
     tl.store(size + row, tl.sum(entering, axis=0))
     tl.store(worth + row, tl.where(nothing, 0.0, divisor * (norm * (1 / _WHOLE))))
 
@@ -119,6 +126,17 @@ def recording(
         tl.store(found + at, x, mask=here)
 
 
+@triton.jit
+def _own(rows, base, row, column, length, columns, mean, spread, STANDARDISE: tl.constexpr):
+    """Some rows of a unit, less the means of its columns and over their spread; zeros beyond its end."""
+    here = (row < length)[:, None] & (column < columns)[None, :]
+    x = tl.load(rows + base + row[:, None] * columns + column[None, :], mask=here, other=0.0).to(tl.float64)
+    x = tl.where(here, x - mean[None, :], 0.0)
+    if STANDARDISE:
+        x = x / spread[None, :]
+    return x
+
+
 @triton.jit(do_not_specialize=["length"])
 def sources(
     rows,
@@ -136,35 +154,118 @@ def sources(
     LONG: tl.constexpr,
 ):
     unit = tl.program_id(0).to(tl.int64)
-    row, column, source = tl.arange(0, TALL), tl.arange(0, WIDE), tl.arange(0, LONG)
-    here = (row < length)[:, None] & (column < columns)[None, :]
-    x = tl.load(rows + unit * length * columns + row[:, None] * columns + column[None, :], mask=here, other=0.0)
-    x = x.to(tl.float64)
+    base = unit * length * columns
+    places, column, source = tl.arange(0, TALL), tl.arange(0, WIDE), tl.arange(0, LONG)
+    mean = tl.zeros((WIDE,), dtype=tl.float64)
+    spread = mean + 1.0
     if CENTER:
-        x = tl.where(here, x - (tl.sum(x, axis=0) / length.to(tl.float64))[None, :], 0.0)
+        total = tl.zeros((TALL, WIDE), dtype=tl.float64)
+        for start in range(0, length, TALL):
+            total += _own(rows, base, start + places, column, length, columns, mean, spread, False)
+        mean = tl.sum(total, axis=0) / length.to(tl.float64)
     if STANDARDISE:
-        spread = tl.sqrt(tl.sum(x * x, axis=0) / length.to(tl.float64))
-        x = x / tl.where(spread > 0, spread, 1.0)[None, :]
-    high = tl.abs(x)
-    bad = tl.sum(tl.sum(tl.where(high <= _LARGEST, 0, 1), axis=1), axis=0) > 0
-    x = tl.where(bad, 0.0, x)
-    square = tl.sum(tl.sum(x * x, axis=1), axis=0)
+        total = tl.zeros((TALL, WIDE), dtype=tl.float64)
+        for start in range(0, length, TALL):
+            x = _own(rows, base, start + places, column, length, columns, mean, spread, False)
+            total += x * x
+        spread = tl.sqrt(tl.sum(total, axis=0) / length.to(tl.float64))
+        spread = tl.where(spread > 0, spread, 1.0)
+    total = tl.zeros((TALL, WIDE), dtype=tl.float64)
+    highest = tl.zeros((TALL, WIDE), dtype=tl.float64)
+    unsound = tl.zeros((TALL, WIDE), dtype=tl.int32)
+    for start in range(0, length, TALL):
+        x = _own(rows, base, start + places, column, length, columns, mean, spread, STANDARDISE)
+        high = tl.abs(x)
+        sound = high <= _LARGEST
+        total += x * x
+        unsound += tl.where(sound, 0, 1)
+        highest = tl.maximum(highest, tl.where(sound, high, 0.0))
+    square = tl.sum(tl.sum(total, axis=1), axis=0)
+    most = tl.max(tl.max(highest, axis=1), axis=0)
+    bad = tl.sum(tl.sum(unsound, axis=1), axis=0) > 0
+    divisor = most * 0.0 + 1.0
     if (square <= 1e-200) | (square >= 1e200):
-        most = tl.max(tl.max(tl.abs(x), axis=1), axis=0)
         if most > 0:
-            x = x / most
-        square = tl.sum(tl.sum(x * x, axis=1), axis=0)
+            divisor = most
+        again = tl.zeros((TALL, WIDE), dtype=tl.float64)
+        for start in range(0, length, TALL):
+            x = _own(rows, base, start + places, column, length, columns, mean, spread, STANDARDISE) / divisor
+            again += x * x
+        square = tl.sum(tl.sum(again, axis=1), axis=0)
     norm = tl.sqrt(square)
-    factor = tl.where(norm > 0, _WHOLE / (tl.where(norm > 0, norm, 1.0) * _INSIDE), 0.0)
-    x = (x * factor + _EVEN) - _EVEN
+    nothing = bad | (norm == 0)
+    factor = tl.where(nothing, 0.0, _WHOLE / (tl.where(nothing, 1.0, norm) * _INSIDE))
     inside = (column < columns)[:, None] & (source < made)[None, :]
     weights = tl.load(numbers + column[:, None] * made + source[None, :], mask=inside, other=0.0)
-    y = tl.dot(x, weights, out_dtype=tl.float64)  # of whole numbers: exact, in any order
-    y = y * tl.load(worth + source, mask=source < made, other=0.0)[None, :]
-    left = tl.max(tl.max(tl.abs(y), axis=1), axis=0) > tl.load(worth + made)
-    y = tl.where(left, y, 0.0)
-    power = tl.sum(y * y, axis=0)
-    scale = tl.sqrt(length.to(tl.float64) / tl.where(power > 0, power, 1.0))
-    at = unit * length * made + row[:, None] * made + source[None, :]
-    tl.store(found + at, (y * scale[None, :]).to(tl.float32), mask=(row < length)[:, None] & (source < made)[None, :])
-    tl.store(loud + unit * made + source, power, mask=source < made)
+    value = tl.load(worth + source, mask=source < made, other=0.0)
+    power = tl.zeros((TALL, LONG), dtype=tl.float64)
+    largest = tl.zeros((TALL, LONG), dtype=tl.float64)
+    for start in range(0, length, TALL):
+        x = _own(rows, base, start + places, column, length, columns, mean, spread, STANDARDISE)
+        if divisor != 1.0:
+            x = x / divisor
+        x = (tl.where(nothing, 0.0, x) * factor + _EVEN) - _EVEN
+        y = tl.dot(x, weights, out_dtype=tl.float64) * value[None, :]  # of whole numbers: exact, in any order
+        power += y * y
+        largest = tl.maximum(largest, tl.abs(y))
+    left = tl.max(tl.max(largest, axis=1), axis=0) > tl.load(worth + made)
+    loudness = tl.where(left, tl.sum(power, axis=0), 0.0)
+    scale = tl.sqrt(length.to(tl.float64) / tl.where(loudness > 0, loudness, 1.0))
+    scale = tl.where(left, value * scale, 0.0)
+    for start in range(0, length, TALL):
+        row = start + places
+        x = _own(rows, base, row, column, length, columns, mean, spread, STANDARDISE)
+        if divisor != 1.0:
+            x = x / divisor
+        x = (tl.where(nothing, 0.0, x) * factor + _EVEN) - _EVEN
+        y = tl.dot(x, weights, out_dtype=tl.float64) * scale[None, :]
+        at = unit * length * made + row[:, None] * made + source[None, :]
+        tl.store(found + at, y.to(tl.float32), mask=(row < length)[:, None] & (source < made)[None, :])
+    tl.store(loud + unit * made + source, loudness, mask=source < made)
+
+
+@triton.jit(do_not_specialize=["length", "window"])
+def scores(
+    sources,
+    products,
+    slopes,
+    length,
+    made,
+    window,
+    least,
+    TANH: tl.constexpr,
+    TALL: tl.constexpr,
+    LONG: tl.constexpr,
+):
+    unit = tl.program_id(0).to(tl.int64)
+    base = unit * length * made
+    places, source = tl.arange(0, TALL), tl.arange(0, LONG)
+    total = tl.zeros((LONG, LONG), dtype=tl.float64)
+    first = tl.zeros((TALL, LONG), dtype=tl.float32)
+    second = tl.zeros((TALL, LONG), dtype=tl.float32)
+    for start in range(0, length, TALL):
+        row = start + places
+        here = (row < length)[:, None] & (source < made)[None, :]
+        y = tl.load(sources + base + row[:, None] * made + source[None, :], mask=here, other=0.0)
+        if TANH:
+            grown = tl.exp(-2.0 * tl.abs(y))
+            psi = (1.0 - grown) / (1.0 + grown)
+            psi = tl.where(y < 0, -psi, psi)
+        else:
+            from_row = tl.minimum(tl.maximum(row - window // 2, 0), length - window)
+            around = tl.zeros((TALL, LONG), dtype=tl.float32)
+            for step in range(0, window):
+                near = tl.load(
+                    sources + base + (from_row + step)[:, None] * made + source[None, :], mask=here, other=0.0
+                )
+                around += near * near
+            size = 1.0 / ((around / window.to(tl.float32)) * (1.0 - least) + least)
+            size = tl.where(here, size, 0.0)
+            psi = y * size
+            second += size
+        first += psi * psi
+        total += tl.dot(tl.trans(psi.to(tl.float64)), y.to(tl.float64), out_dtype=tl.float64)
+    inside = (source < made)[:, None] & (source < made)[None, :]
+    tl.store(products + unit * made * made + source[:, None] * made + source[None, :], total, mask=inside)
+    tl.store(slopes + unit * 2 * made + source, tl.sum(first, axis=0).to(tl.float64), mask=source < made)
+    tl.store(slopes + unit * 2 * made + made + source, tl.sum(second, axis=0).to(tl.float64), mask=source < made)
