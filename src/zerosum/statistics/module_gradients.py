@@ -32,6 +32,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,29 @@ def deterministic() -> Iterator[None]:
             filling.fill_uninitialized_memory = before[2]
 
 
+def _unfold(module: Any) -> bool:
+    """Have plain convolutions compute a matrix product of their own for every example: a library's convolution over
+    many images may cut their rounding differently. Whether there is any."""
+    nn, found = torch_().nn, False
+    for layer in module.modules():
+        plain = isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
+        if plain and not isinstance(layer.padding, str):
+            layer.forward = MethodType(_unfolded, layer)
+            found = True
+    return found
+
+
+def _unfolded(layer: Any, x: Tensor) -> Tensor:
+    """What a convolution computes, of columns of pixels times its weights."""
+    size = zip(x.shape[-2:], layer.kernel_size, layer.dilation, layer.padding, layer.stride, strict=True)
+    height, width = ((n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k, dilation, pad, stride in size)
+    columns = torch_().nn.functional.unfold(x, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+    out = layer.weight.flatten(1) @ columns
+    if layer.bias is not None:
+        out = out + layer.bias[:, None]
+    return out.reshape(*x.shape[:-3], -1, height, width)
+
+
 class Runner:
     """A module on a device, its parameters as one flat vector."""
 
@@ -169,6 +193,12 @@ class Runner:
         self.size = sum(size for _name, _shape, size in self._sizes)
         self._check_outputs()
         self.batch = self._promised(batch)
+        if self.batch < batch and self.device.type != "cpu" and _unfold(self.module):
+            self.batch = self._promised(batch)
+        if self.batch < batch:
+            _log.warning(
+                "%s goes in batches of %d: in larger ones rounding depends on places", self.architecture, self.batch
+            )
 
     # ---- one batch -------------------------------------------------------------------------------------------------
 
@@ -268,10 +298,6 @@ class Runner:
                     f"the module {self.architecture.module!r} computes the same example differently each time on "
                     f"{self.device}: it cannot be used for private data"
                 )
-        if tried < batch:
-            _log.warning(
-                "%s goes in batches of %d: in larger ones rounding depends on places", self.architecture, tried
-            )
         return tried
 
     def _keeps(self, batch: int) -> bool:
