@@ -204,12 +204,15 @@ class Running:
     are, on the host or on a device."""
 
     def __init__(self, size: int) -> None:
-        self._total, self._lost = np.zeros(size), np.zeros(size)
+        self._size = size
+        self._here: tuple[Floats, Floats] | None = None  # the total and what it lost
         self._there: tuple[Array, Array] | None = None  # the same on a device
 
     def add(self, part: Array) -> None:
         if on_host(part):
-            total, lost = self._total, self._lost
+            if self._here is None:
+                self._here = np.zeros(self._size), np.zeros(self._size)
+            total, lost = self._here
             for start in range(0, len(total), _PIECE):  # so that a long sum is held three times and no more
                 here = slice(start, start + _PIECE)
                 total[here], lost[here] = _compensated(total[here], lost[here], part[here])
@@ -219,7 +222,8 @@ class Running:
             self._there = _compensated(*self._there, part)
 
     def total(self) -> Floats:
-        return self._total if self._there is None else self._total + to_numpy(self._there[0])
+        parts = [to_numpy(each[0]) for each in (self._here, self._there) if each is not None]
+        return sum(parts[1:], parts[0]) if parts else np.zeros(self._size)
 
 
 def _compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:

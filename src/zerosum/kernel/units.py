@@ -299,19 +299,18 @@ class Units:
         """Units whose recordings are as long and as fast as each other's, together: where they stand among others is
         all that a batch depends on, and it is looked at with public shapes only."""
         ends = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
+        if self.runs is None and len(ends) > 1 and np.all(np.diff(ends) == ends[1]):
+            yield Batch(np.arange(len(ends) - 1), int(ends[1]), ends[:-1], ends[:2], None)
+            return
         runs = ends if self.runs is None else self.runs.offsets
         first = np.searchsorted(runs, ends)
         lengths = np.diff(runs)
         clocks = np.zeros(len(lengths)) if self.runs is None else self.runs.seconds
         alike: dict[bytes, list[int]] = {}
-        members: list[NDArray[np.int64]] = []
-        if len(first) > 1 and np.all(np.diff(first) == 1) and np.all(lengths == lengths[0]) and np.ptp(clocks) == 0:
-            members.append(np.arange(len(first) - 1))
-        else:
-            for unit, (a, b) in enumerate(itertools.pairwise(first.tolist())):
-                alike.setdefault(lengths[a:b].tobytes() + clocks[a:b].tobytes(), []).append(unit)
-            members += [np.array(each, dtype=np.int64) for each in alike.values()]
-        for units in members:
+        for unit, (a, b) in enumerate(itertools.pairwise(first.tolist())):
+            alike.setdefault(lengths[a:b].tobytes() + clocks[a:b].tobytes(), []).append(unit)
+        for members in alike.values():
+            units = np.array(members, dtype=np.int64)
             a, b = first[units[0]], first[units[0] + 1]
             seconds = None if self.runs is None else clocks[a:b]
             yield Batch(units, int(runs[b] - runs[a]), ends[units], runs[a : b + 1] - runs[a], seconds)

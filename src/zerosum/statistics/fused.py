@@ -20,9 +20,8 @@ from array_api_compat import is_torch_array
 from zerosum.arrays import Array
 from zerosum.kernel.units import fold
 
-_PIECE = 4096  # numbers that one program adds up or rounds
-_TALL = 64  # rows of a unit that one program holds at once
-_WIDEST = 64  # and their columns, at most
+_PIECE = 1024  # numbers that one program adds up or rounds
+_WIDEST = 64  # sources of a unit that one program holds
 
 
 @cache
@@ -126,38 +125,31 @@ def recordings(rows: Array, runs: list[tuple[int, int]], standardise: bool) -> A
     return found
 
 
-def holds(columns: int, sources: int) -> bool:
-    """Whether one program can hold some rows of a unit with so many columns, and what is made of them."""
-    return max(columns, sources) <= _WIDEST
+def holds(sources: int) -> bool:
+    """Whether one program can hold some rows of a unit with so many sources."""
+    return sources <= _WIDEST
 
 
-def sources(rows: Array, numbers: Array, worth: Array, *, center: bool, standardise: bool) -> tuple[Array, Array]:
-    """Of units x rows x columns, one recording each, their sources: the rows in whole numbers times `numbers` (exact)
-    times `worth`, each source over the unit's rows scaled to mean square 1 and then rounded to single precision; and
-    which sources are not silent. A unit of which nothing is left but the last number of `worth` has none."""
+def scaled(products: Array, worth: Array) -> tuple[Array, Array]:
+    """Units x rows x sources times `worth` (one for each source), each source over its unit's rows scaled to mean square
+    1 and rounded to single precision, and which of them are not silent. A unit of which nothing is left but the last
+    number of `worth`, what rounding may come to, has none."""
     torch = _torch()
-    rows = _aligned(rows)
-    count, length, columns = rows.shape
-    made = numbers.shape[1]
-    found = torch.empty(count, length, made, dtype=torch.float32, device=rows.device)
-    loud = torch.empty(count, made, dtype=torch.float64, device=rows.device)
+    products = _aligned(products)
+    count, length, made = products.shape
+    found = torch.empty(products.shape, dtype=torch.float32, device=products.device)
+    loud = torch.empty(count, made, dtype=torch.float64, device=products.device)
     if count:
-        wide, long = (max(_power(each), 16) for each in (columns, made))
-        with torch.cuda.device(rows.device):
-            _kernels().sources[(count,)](
-                rows,
-                _aligned(numbers),
+        with torch.cuda.device(products.device):
+            _kernels().scaled[(count,)](
+                products,
                 _aligned(worth),
                 found,
                 loud,
                 length,
-                columns,
                 made,
-                center,
-                standardise,
-                _TALL,
-                wide,
-                long,
+                32,
+                max(_power(made), 16),
                 num_warps=4,
                 **_PLAIN,
             )
@@ -184,7 +176,7 @@ def scores(y: Array, window: int | None, least: float) -> tuple[Array, Array, Ar
                 min(window or 1, length),
                 least,
                 window is None,
-                _TALL,
+                16,
                 max(_power(made), 16),
                 num_warps=4,
                 **_PLAIN,
@@ -198,7 +190,7 @@ _PLAIN = {"enable_fp_fusion": False}
 def _shape(columns: int) -> tuple[int, int]:
     """How many numbers a program takes at once, and by how many warps."""
     block = min(_PIECE, max(_power(columns), 32))
-    return block, min(8, max(1, block // 512))
+    return block, min(8, max(1, block // 128))
 
 
 def _power(number: int) -> int:

@@ -150,7 +150,7 @@ class ModuleGradient(ModuleExamples):
                     mean += row / size
                     left -= 1
                     if left == 0:
-                        factor, sound = self._factors(torch.linalg.vector_norm(mean)[None])
+                        factor, sound = self._factors(run.norms(mean[None, :]))
                         if bool(sound):
                             total += factor * mean
                         mean.zero_()

@@ -40,6 +40,7 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, Refused
 from zerosum.statistics.module_registry import find_module
+from zerosum.statistics.rows import squares
 
 Tensor = Any  # torch ships with its own types, but need not be here
 
@@ -253,7 +254,12 @@ class Runner:
             for each in gradients:
                 rows[:, at : at + each.shape[1]] = each[own]
                 at += each.shape[1]
-            yield own, rows, torch.linalg.vector_norm(rows, dim=1)
+            yield own, rows, self.norms(rows)
+
+    def norms(self, rows: Tensor) -> Tensor:
+        """Of rows of doubles. A GPU's own reduction adds up a row in an order that depends on where it begins."""
+        torch = torch_()
+        return torch.linalg.vector_norm(rows, dim=1) if self.device.type == "cpu" else torch.sqrt(squares(rows))
 
     def batches(self, x: Tensor, y: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Examples in batches of the one shape: how many are real, and the batch, padded with zeros."""

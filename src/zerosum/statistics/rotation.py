@@ -170,7 +170,7 @@ class RotationScore(BoundedStatistic):
     def _sum(self, y: Array, loud: Array, runs: NDArray[np.int64]) -> Array:
         xp, (units, length, R) = array_namespace(y), y.shape
         window = None if self.nonlinearity == "tanh" else self.window
-        if len(runs) == 2 and fused.serves(y) and fused.holds(R, R):
+        if len(runs) == 2 and fused.serves(y) and fused.holds(R):
             F, squared, size = fused.scores(y, window, float(_LEAST))
         else:
             if window is None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from zerosum.arrays import Array
 from zerosum.kernel.devices import is_gpu, like
 from zerosum.statistics import fused
-from zerosum.statistics.rows import Exact, doubles, fold, sized
+from zerosum.statistics.rows import Exact, doubles, fold, sized, whole
 from zerosum.statistics.scatter import PerRecording, recordings_of
 
 _TOGETHER = 1 << 27  # numbers of the sources of a batch on a GPU
@@ -46,19 +46,13 @@ def scaled_sources(
     of them are not silent. Up to the scale everything is computed in double precision, and nothing of it depends on the
     other units: `rows` says why."""
     xp, (units, length, columns) = array_namespace(rows), rows.shape
-    if len(runs) == 2 and fused.serves(rows) and fused.holds(columns, unmixing.numbers.shape[1]):
-        return fused.sources(
-            rows,
-            like(unmixing.numbers, rows),
-            like(unmixing.worth, rows),
-            center=per_recording != "none",
-            standardise=per_recording == "standardise",
-        )
     own = doubles(recordings_of(rows, runs, per_recording))
     flat, _size, norm = sized(xp.reshape(own, (units, -1)))
-    norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, length)), (-1,))
-    seen = unmixing.seen(xp.reshape(flat, (-1, columns)), norms)
-    y = xp.reshape(unmixing.valid(xp.reshape(seen, (units, -1))), (units, length, -1))
+    products = xp.reshape(unmixing.product(xp.reshape(whole(flat, norm), (-1, columns))), (units, length, -1))
+    if fused.serves(products) and fused.holds(products.shape[2]):
+        return fused.scaled(products, like(unmixing.worth, rows))
+    seen = products * like(unmixing.worth[:-1], rows)[None, None, :]
+    y = xp.reshape(unmixing.valid(xp.reshape(seen, (units, -1))), seen.shape)
     power = fold(y * y)
     scale = xp.sqrt(length / xp.where(power > 0, power, xp.ones_like(power)))
     return xp.astype(y * scale[:, None, :], xp.float32), power > 0

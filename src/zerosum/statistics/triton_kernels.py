@@ -126,86 +126,18 @@ def recording(
         tl.store(found + at, x, mask=here)
 
 
-@triton.jit
-def _own(rows, base, row, column, length, columns, mean, spread, STANDARDISE: tl.constexpr):
-    """Some rows of a unit, less the means of its columns and over their spread; zeros beyond its end."""
-    here = (row < length)[:, None] & (column < columns)[None, :]
-    x = tl.load(rows + base + row[:, None] * columns + column[None, :], mask=here, other=0.0).to(tl.float64)
-    x = tl.where(here, x - mean[None, :], 0.0)
-    if STANDARDISE:
-        x = x / spread[None, :]
-    return x
-
-
 @triton.jit(do_not_specialize=["length"])
-def sources(
-    rows,
-    numbers,
-    worth,
-    found,
-    loud,
-    length,
-    columns,
-    made,
-    CENTER: tl.constexpr,
-    STANDARDISE: tl.constexpr,
-    TALL: tl.constexpr,
-    WIDE: tl.constexpr,
-    LONG: tl.constexpr,
-):
+def scaled(products, worth, found, loud, length, made, TALL: tl.constexpr, LONG: tl.constexpr):
     unit = tl.program_id(0).to(tl.int64)
-    base = unit * length * columns
-    places, column, source = tl.arange(0, TALL), tl.arange(0, WIDE), tl.arange(0, LONG)
-    mean = tl.zeros((WIDE,), dtype=tl.float64)
-    spread = mean + 1.0
-    if CENTER:
-        total = tl.zeros((TALL, WIDE), dtype=tl.float64)
-        for start in range(0, length, TALL):
-            total += _own(rows, base, start + places, column, length, columns, mean, spread, False)
-        mean = tl.sum(total, axis=0) / length.to(tl.float64)
-    if STANDARDISE:
-        total = tl.zeros((TALL, WIDE), dtype=tl.float64)
-        for start in range(0, length, TALL):
-            x = _own(rows, base, start + places, column, length, columns, mean, spread, False)
-            total += x * x
-        spread = tl.sqrt(tl.sum(total, axis=0) / length.to(tl.float64))
-        spread = tl.where(spread > 0, spread, 1.0)
-    total = tl.zeros((TALL, WIDE), dtype=tl.float64)
-    highest = tl.zeros((TALL, WIDE), dtype=tl.float64)
-    unsound = tl.zeros((TALL, WIDE), dtype=tl.int32)
-    for start in range(0, length, TALL):
-        x = _own(rows, base, start + places, column, length, columns, mean, spread, STANDARDISE)
-        high = tl.abs(x)
-        sound = high <= _LARGEST
-        total += x * x
-        unsound += tl.where(sound, 0, 1)
-        highest = tl.maximum(highest, tl.where(sound, high, 0.0))
-    square = tl.sum(tl.sum(total, axis=1), axis=0)
-    most = tl.max(tl.max(highest, axis=1), axis=0)
-    bad = tl.sum(tl.sum(unsound, axis=1), axis=0) > 0
-    divisor = most * 0.0 + 1.0
-    if (square <= 1e-200) | (square >= 1e200):
-        if most > 0:
-            divisor = most
-        again = tl.zeros((TALL, WIDE), dtype=tl.float64)
-        for start in range(0, length, TALL):
-            x = _own(rows, base, start + places, column, length, columns, mean, spread, STANDARDISE) / divisor
-            again += x * x
-        square = tl.sum(tl.sum(again, axis=1), axis=0)
-    norm = tl.sqrt(square)
-    nothing = bad | (norm == 0)
-    factor = tl.where(nothing, 0.0, _WHOLE / (tl.where(nothing, 1.0, norm) * _INSIDE))
-    inside = (column < columns)[:, None] & (source < made)[None, :]
-    weights = tl.load(numbers + column[:, None] * made + source[None, :], mask=inside, other=0.0)
+    base = unit * length * made
+    places, source = tl.arange(0, TALL), tl.arange(0, LONG)
     value = tl.load(worth + source, mask=source < made, other=0.0)
     power = tl.zeros((TALL, LONG), dtype=tl.float64)
     largest = tl.zeros((TALL, LONG), dtype=tl.float64)
     for start in range(0, length, TALL):
-        x = _own(rows, base, start + places, column, length, columns, mean, spread, STANDARDISE)
-        if divisor != 1.0:
-            x = x / divisor
-        x = (tl.where(nothing, 0.0, x) * factor + _EVEN) - _EVEN
-        y = tl.dot(x, weights, out_dtype=tl.float64) * value[None, :]  # of whole numbers: exact, in any order
+        row = start + places
+        here = (row < length)[:, None] & (source < made)[None, :]
+        y = tl.load(products + base + row[:, None] * made + source[None, :], mask=here, other=0.0) * value[None, :]
         power += y * y
         largest = tl.maximum(largest, tl.abs(y))
     left = tl.max(tl.max(largest, axis=1), axis=0) > tl.load(worth + made)
@@ -214,13 +146,10 @@ def sources(
     scale = tl.where(left, value * scale, 0.0)
     for start in range(0, length, TALL):
         row = start + places
-        x = _own(rows, base, row, column, length, columns, mean, spread, STANDARDISE)
-        if divisor != 1.0:
-            x = x / divisor
-        x = (tl.where(nothing, 0.0, x) * factor + _EVEN) - _EVEN
-        y = tl.dot(x, weights, out_dtype=tl.float64) * scale[None, :]
-        at = unit * length * made + row[:, None] * made + source[None, :]
-        tl.store(found + at, y.to(tl.float32), mask=(row < length)[:, None] & (source < made)[None, :])
+        here = (row < length)[:, None] & (source < made)[None, :]
+        at = base + row[:, None] * made + source[None, :]
+        y = tl.load(products + at, mask=here, other=0.0) * scale[None, :]
+        tl.store(found + at, y.to(tl.float32), mask=here)
     tl.store(loud + unit * made + source, loudness, mask=source < made)
 
 
