@@ -43,6 +43,8 @@ def namespaces() -> dict[str, Callable[[Floats], Any]]:
         import torch  # type: ignore[import-not-found,unused-ignore]
 
         known["torch"] = torch.from_numpy
+        if torch.cuda.is_available():
+            known["cuda"] = lambda rows: torch.from_numpy(np.ascontiguousarray(rows)).cuda()
     return known
 
 

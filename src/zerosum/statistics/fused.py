@@ -57,9 +57,9 @@ def squares(rows: Array) -> Array:
     torch = _torch()
     rows = _aligned(rows)
     count, columns = rows.shape
-    pieces = -(-columns // _PIECE)
-    found = torch.empty(count, pieces, dtype=torch.float64, device=rows.device)
     block, warps = _shape(columns)
+    pieces = -(-columns // block)
+    found = torch.empty(count, pieces, dtype=torch.float64, device=rows.device)
     if count:
         with torch.cuda.device(rows.device):
             _kernels().squares[(count, pieces)](rows, found, columns, pieces, block, num_warps=warps, **_PLAIN)
@@ -75,7 +75,7 @@ def whole(rows: Array, factor: Array) -> Array:
     block, warps = _shape(columns)
     if count:
         with torch.cuda.device(rows.device):
-            _kernels().whole[(count, -(-columns // _PIECE))](
+            _kernels().whole[(count, -(-columns // block))](
                 rows, _aligned(factor), found, columns, block, num_warps=warps, **_PLAIN
             )
     return found
@@ -131,7 +131,7 @@ def holds(sources: int) -> bool:
 
 
 def scaled(products: Array, worth: Array) -> tuple[Array, Array]:
-    """Units x rows x sources times `worth` (one for each source), each source over its unit's rows scaled to mean square
+    """Units x rows x sources times `worth` (one a source), each source over its unit's rows scaled to mean square
     1 and rounded to single precision, and which of them are not silent. A unit of which nothing is left but the last
     number of `worth`, what rounding may come to, has none."""
     torch = _torch()
@@ -189,7 +189,7 @@ _PLAIN = {"enable_fp_fusion": False}
 
 def _shape(columns: int) -> tuple[int, int]:
     """How many numbers a program takes at once, and by how many warps."""
-    block = min(_PIECE, max(_power(columns), 32))
+    block = min(_PIECE if columns <= 1 << 25 else 8 * _PIECE, max(_power(columns), 32))  # at most 2^16 pieces
     return block, min(8, max(1, block // 128))
 
 

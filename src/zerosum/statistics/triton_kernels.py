@@ -96,7 +96,7 @@ def recording(
 ):
     unit = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * WIDE + tl.arange(0, WIDE)
-    places = tl.arange(0, TALL)
+    places = tl.arange(0, TALL).to(tl.int64)
     base = unit * length * columns
     total = tl.zeros((TALL, WIDE), dtype=tl.float64)
     for start in range(first, last, TALL):

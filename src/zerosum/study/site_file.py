@@ -14,12 +14,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from zerosum.errors import BadStudy, first_fault
+from zerosum.kernel.devices import HOST
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
 from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
 
-_PRIVATE = ("data", "policy", "unit_column", "delimiter", "encoding", "labels")
+_PRIVATE = ("data", "policy", "unit_column", "delimiter", "encoding", "labels", "device")
 
 
 class _Table(BaseModel):
@@ -56,6 +57,7 @@ class SiteFile(_Table):
     policy: Path | dict[str, Any] | None = None
     identity: Path = Path("identity.key")
     state: Path = Path("state")
+    device: str = Field(default=HOST, pattern=r"^(cpu|cuda(:\d+)?)$")  # where sums over its units are computed
     files: tuple[Path, ...] = ()  # public ones that studies stand on: masks, atlases; found by their digests
     kit: Path | None = None  # of NVIDIA FLARE, for monitors
     consent: ConsentTable = ConsentTable()

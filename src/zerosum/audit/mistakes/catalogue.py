@@ -251,8 +251,8 @@ _KERNEL = [
         (
             Edit(
                 "statistics.rows:sized",
-                "plain = (squares > 1e-200) & (squares < 1e200)",
-                "plain = xp.full_like(squares, bool(xp.all((squares > 1e-200) & (squares < 1e200))), dtype=xp.bool)",
+                "plain = (size > 1e-200) & (size < 1e200)",
+                "plain = xp.full_like(size, bool(xp.all((size > 1e-200) & (size < 1e200))), dtype=xp.bool)",
             ),
         ),
     ),
@@ -275,7 +275,7 @@ _KERNEL = [
     Fault(
         "refusal-by-data",
         "a contribution that fails for one unit ends the study after consent",
-        (Edit("kernel.statistic:BoundedStatistic._part", "except Exception:", "except ZeroDivisionError:"),),
+        (Edit("kernel.statistic:BoundedStatistic._part", "except Exception as error:", "except ZeroDivisionError as error:"),),
     ),
     Fault(
         "rows-for-people",
