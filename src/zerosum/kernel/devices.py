@@ -6,6 +6,7 @@ blocks are as long as the device's memory allows. Nothing here looks at values.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -70,8 +71,8 @@ def beside(array: Any, rows: Array) -> Array:
     """A NumPy array in the namespace of the rows and on their device; not for constants, and not kept."""
     if on_host(rows):
         return np.asarray(array)
-    if is_torch_array(rows) and rows.device.type == "cuda" and array.nbytes >= _PINNED:
-        return to_device(array, rows.device)
+    if is_torch_array(rows) and rows.device.type == "cuda":  # else whoever asks waits for the device
+        return _pinned(np.ascontiguousarray(array)).to(rows.device, non_blocking=True)
     return array_namespace(rows).asarray(array, device=device_of(rows))
 
 
@@ -125,34 +126,42 @@ def to_device(rows: Any, device: Any) -> Array:
     where = torch.device(device)
     if where.type != "cuda":
         return torch.from_numpy(table).to(where)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a mapped file cannot be written to
-        given = torch.from_numpy(table)
-    pinned = torch.empty(given.shape, dtype=given.dtype, pin_memory=True).copy_(given)
     stream = torch.cuda.Stream(where)
     with torch.cuda.stream(stream):
-        moved = pinned.to(where, non_blocking=True)
+        moved = _pinned(table).to(where, non_blocking=True)
     stream.synchronize()
     moved.record_stream(torch.cuda.default_stream(where))
     return moved
 
 
-def room(rows: Array | str) -> int | None:
-    """How many bytes a pass over rows may take beside them on their device (rows, or its name); None on the host."""
+def _pinned(table: Any) -> Any:
+    """A copy in memory that the device reads itself."""
+    torch = _torch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a mapped file cannot be written to
+        given = torch.from_numpy(table)
+    return torch.empty(given.shape, dtype=given.dtype, pin_memory=True).copy_(given)
+
+
+def room(rows: Array | str, wanted: float = math.inf) -> int | None:
+    """How many bytes a pass over rows may take beside them on their device (rows, or its name), or more than are
+    `wanted`; None on the host."""
     if isinstance(rows, str):
-        return None if rows == HOST else _cuda_room(_torch().device(rows))
+        return None if rows == HOST else _cuda_room(_torch().device(rows), wanted)
     if is_torch_array(rows) and rows.device.type == "cuda":
-        return _cuda_room(rows.device)
+        return _cuda_room(rows.device, wanted)
     if is_cupy_array(rows):
         xp = array_namespace(rows)
         return int(xp.cuda.Device().mem_info[0] + xp.get_default_memory_pool().free_bytes()) // 2
     return None
 
 
-def _cuda_room(device: Any) -> int:
+def _cuda_room(device: Any, wanted: float) -> int:
     cuda = _torch().cuda
-    kept = cuda.memory_reserved(device) - cuda.memory_allocated(device)  # by PyTorch, for whatever comes next
-    return int(cuda.mem_get_info(device)[0] + kept) * 2 // 3
+    free = int(cuda.mem_get_info(device)[0])
+    if free * 2 // 3 < wanted:
+        free += cuda.memory_reserved(device) - cuda.memory_allocated(device)  # kept by PyTorch for whatever comes next
+    return free * 2 // 3
 
 
 def ahead(blocks: Iterator[Any]) -> Iterator[Any]:

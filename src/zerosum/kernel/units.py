@@ -178,7 +178,8 @@ class Units:
         or by the memory of the device. There, blocks are no longer than what may be added up in any order
         (`grid.rows_allowed`), unless whoever asks takes care of that."""
         size = row_bytes or 8 * self.columns
-        where = room(self.rows if self.device is None else self.device)
+        wanted = self.rows.shape[0] * (size + 16 * self.columns)
+        where = room(self.rows if self.device is None else self.device, wanted)
         if where is None:
             at_most = rows_at_once(size)
         else:

@@ -159,16 +159,14 @@ def deterministic() -> Iterator[None]:
             filling.fill_uninitialized_memory = before[2]
 
 
-def _unfold(module: Any) -> bool:
-    """Have plain convolutions compute a matrix product of their own for every example: a library's convolution over
-    many images may cut their rounding differently. Whether there is any."""
-    nn, found = torch_().nn, False
+def _unfold(module: Any) -> None:
+    """Have plain convolutions compute a matrix product of its own for every example: a GPU's library takes far longer
+    for the gradients of each."""
+    nn = torch_().nn
     for layer in module.modules():
         plain = isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
         if plain and not isinstance(layer.padding, str):
             layer.forward = MethodType(_unfolded, layer)
-            found = True
-    return found
 
 
 def _unfolded(layer: Any, x: Tensor) -> Tensor:
@@ -193,9 +191,9 @@ class Runner:
         self._sizes = [(name, each.shape, each.numel()) for name, each in self.module.named_parameters()]
         self.size = sum(size for _name, _shape, size in self._sizes)
         self._check_outputs()
+        if self.device.type != "cpu":
+            _unfold(self.module)
         self.batch = self._promised(batch)
-        if self.batch < batch and self.device.type != "cpu" and _unfold(self.module):
-            self.batch = self._promised(batch)
         if self.batch < batch:
             _log.warning(
                 "%s goes in batches of %d: in larger ones rounding depends on places", self.architecture, self.batch

@@ -275,7 +275,13 @@ _KERNEL = [
     Fault(
         "refusal-by-data",
         "a contribution that fails for one unit ends the study after consent",
-        (Edit("kernel.statistic:BoundedStatistic._part", "except Exception as error:", "except ZeroDivisionError as error:"),),
+        (
+            Edit(
+                "kernel.statistic:BoundedStatistic._part",
+                "except Exception as error:",
+                "except ZeroDivisionError as error:",
+            ),
+        ),
     ),
     Fault(
         "rows-for-people",
