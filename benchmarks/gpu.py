@@ -313,7 +313,7 @@ def gradients(machine: Machine, small: int) -> None:
              "batch": batch},
         )  # fmt: skip
         run = runner(stat.architecture, batch, None if machine.device.type == "cpu" else str(machine.device))
-        module = run.module
+        module = stat.architecture.built().to(machine.device)  # as its author wrote it
 
         def backward(module: Any = module, batch: int = batch) -> None:
             for own, label in zip(x.split(batch), y.split(batch), strict=True):

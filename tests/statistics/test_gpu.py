@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import array_api_strict
@@ -17,13 +18,13 @@ from array_api_compat import device as device_of
 from numpy.typing import NDArray
 
 from statistic_cases import SMALL, WIDE, Case, with_holes
-from zerosum.kernel import devices
+from zerosum.errors import BadParameter
 from zerosum.kernel.devices import like, release, to_numpy
 from zerosum.kernel.grid import BLOCK_ROWS, MAX_UNITS, rows_allowed, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Runs, Units
 from zerosum.statistics import build, fused
-from zerosum.statistics.rows import counts, gram
+from zerosum.statistics.rows import added, counts, gram, products
 
 Floats = NDArray[np.float64]
 
@@ -87,3 +88,107 @@ def test_a_device_gives_what_the_host_gives(
             sizes.append(float(np.linalg.norm(here)))
     assert max(sizes) > 0
     assert not caplog.records  # no block failed: that would count as units of zeros
+
+
+def test_parameters_move_once_a_release() -> None:
+    constant, rows = np.arange(3.0), elsewhere(np.zeros((2, 3)))
+    assert like(constant, rows) is not like(constant, rows)
+    with release(BLOCK_ROWS):
+        moved = like(constant, rows)
+        assert moved is like(constant, rows)
+        assert device_of(moved) == OTHER
+        assert like(constant.copy(), rows) is not moved
+    assert like(constant, np.zeros(1)) is constant
+
+
+@pytest.mark.parametrize("terms", [100, 130, 5000])
+@pytest.mark.parametrize("width", [3, 400])
+def test_long_sums_are_added_up_in_pieces(terms: int, width: int) -> None:
+    rng = np.random.default_rng(2)
+    rows, weights = rng.normal(size=(700, width)), rng.uniform(size=700)
+    places = rng.integers(0, 5, 700)
+    there, heavy = elsewhere(rows), elsewhere(weights)
+    where = array_api_strict.asarray(places, device=OTHER)
+    with release(terms):
+        np.testing.assert_allclose(to_numpy(added(there)), rows.sum(axis=0), atol=1e-11)
+        np.testing.assert_allclose(to_numpy(added(heavy)), weights.sum(), rtol=1e-14)
+        np.testing.assert_allclose(to_numpy(gram(there)), rows.T @ rows, atol=1e-11)
+        np.testing.assert_allclose(to_numpy(products(heavy[:, None], there)[0, :]), weights @ rows, atol=1e-11)
+        np.testing.assert_allclose(to_numpy(counts(where, heavy, 5)), np.bincount(places, weights), rtol=1e-14)
+
+
+def test_a_sum_in_pieces_rounds_as_little_as_one_of_so_many_rows() -> None:
+    """Large and small numbers that cancel: in one long row what is lost grows with its length, in pieces it does not."""
+    rows = np.ones((1 << 15, 1)) * 0.1
+    with release(BLOCK_ROWS):
+        found = float(to_numpy(added(elsewhere(rows)))[0])
+    assert abs(found - 0.1 * len(rows)) <= summation_slack(units=1) * 0.1 * len(rows) / 2
+
+
+@pytest.mark.parametrize("units", [1, 1000, 200_000, MAX_UNITS, 3 * MAX_UNITS])
+def test_longer_blocks_stay_within_the_planned_rounding(units: int) -> None:
+    rows = rows_allowed(units)
+    assert rows >= BLOCK_ROWS
+    if units <= MAX_UNITS:
+        assert summation_slack(units, rows) <= summation_slack()
+        assert summation_slack(units, rows + max(2, rows // 1000)) > summation_slack()
+
+
+def test_batches_hold_units_of_one_shape_wherever_they_stand() -> None:
+    rows = np.arange(24.0).reshape(12, 2)
+    runs = Runs(np.array([0, 2, 3, 5, 6, 8, 10, 12]), np.array([1.0, 1, 1, 1, 1, 2, 1]))
+    units = Units(rows, np.array([0, 3, 6, 8, 10, 12]), runs)
+    found = [(batch.units.tolist(), batch.length, batch.runs.tolist()) for batch in units.batches()]
+    assert found == [([0, 1], 3, [0, 2, 3]), ([2, 4], 2, [0, 2]), ([3], 2, [0, 2])]
+    own = next(batch for batch in units.batches() if batch.units.tolist() == [2, 4])
+    np.testing.assert_array_equal(own.of(rows), np.stack([rows[6:8], rows[10:12]]))
+
+
+def test_a_failing_unit_counts_as_zeros_on_a_device_too() -> None:
+    stat = build("vector_sum", {"columns": 2, "clip": 1.0})
+    rows = np.array([[0.3, 0.4], [np.nan, 1.0], [0.1, 0.0]])
+    np.testing.assert_allclose(stat.total(Units(elsewhere(rows))), [0.4, 0.4], rtol=1e-15)
+
+
+def test_a_device_that_is_not_here_is_refused() -> None:
+    units = Units(np.zeros((3, 2)))
+    assert units.on("cpu") is units
+    for wrong in ("gpu", "cuda:x", "mps", ""):
+        with pytest.raises(BadParameter, match="device must be"):
+            units.on(wrong)
+    if not has_gpu():
+        with pytest.raises(BadParameter, match="PyTorch"):
+            units.on("cuda")
+
+
+def test_rows_that_do_not_fit_are_streamed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The way to the device is array-api-strict's here: blocks move one by one, and all of them count."""
+    rows = np.random.default_rng(3).normal(size=(1000, 3))
+    np.save(tmp_path / "rows.npy", rows)
+    moved: list[int] = []
+
+    def to_device(block: Floats, device: str) -> Any:
+        moved.append(len(block))
+        return elsewhere(np.asarray(block))
+
+    monkeypatch.setattr("zerosum.kernel.units.to_device", to_device)
+    monkeypatch.setattr("zerosum.kernel.units.room", lambda where, wanted=0: 100 * 200)
+    units = Units(np.load(tmp_path / "rows.npy", mmap_mode="r"), device="elsewhere")
+    stat = build("scatter", {"columns": 3, "center": [0.1, 0.2, 0.3]})
+    np.testing.assert_allclose(stat.total(units), stat.total(Units(rows)), atol=1e-12)
+    assert len(moved) > 5
+    assert sum(moved) == 1000
+    half = np.arange(1000) % 2 == 0
+    np.testing.assert_allclose(stat.total(units.chosen(half)), stat.total(Units(rows[half])), atol=1e-12)
+
+
+@pytest.mark.parametrize("case", [each for each in SMALL if each[0] in ("scatter", "rotation_score", "vector_sum")])
+@pytest.mark.parametrize("there", [pytest.param(cuda, id="cuda", marks=gpu)])
+def test_kernels_give_what_plain_operations_give(
+    case: Case, there: Callable[[Floats], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat, rng = build(*case), np.random.default_rng(4)
+    units = Units(there(rng.normal(size=(240, stat.columns))), OFFSETS)
+    fast = stat.total(units)
+    monkeypatch.setattr(fused, "serves", lambda rows: False)
+    assert apart(stat, fast, stat.total(units), len(units)) <= ROUNDING.get(stat.name, 1e-7)
