@@ -67,6 +67,10 @@ class Machine:
             taken.append(perf_counter() - began)
         return statistics.median(taken)
 
+    def total(self, stat: BoundedStatistic, units: Units) -> float:
+        """The seconds of a release's sum."""
+        return self.seconds(lambda: stat.total(units))
+
     def normal(self, *shape: int, dtype: Any = torch.float64) -> Tensor:
         return torch.randn(*shape, generator=self.generator, device=self.device, dtype=dtype)
 
@@ -104,14 +108,12 @@ def scatter(machine: Machine, small: int) -> None:
     for what, more in (("", {}), (", centred and scaled", placed)):
         stat = build("scatter", {"columns": columns, **more})
         error = wrong(stat, Units(X), 2000)
-        line(
-            f"1 scatter {n} x {columns}{what}", machine.seconds(lambda s=stat: s.total(Units(X))), bare, "<= 1.2", error
-        )
+        line(f"1 scatter {n} x {columns}{what}", machine.total(stat, Units(X)), bare, "<= 1.2", error)
     Q = np.linalg.qr(rng.normal(size=(columns, min(100, columns // 2))))[0]
     stat, Qt = build("scatter", {"columns": columns, "projection": Q, **placed}), torch.from_numpy(Q).to(X)
     bare = machine.seconds(lambda: (X @ Qt).T @ (X @ Qt))
     error = wrong(stat, Units(X), 2000)
-    line(f"  the same, projected to {Q.shape[1]}", machine.seconds(lambda: stat.total(Units(X))), bare, "", error)
+    line(f"  the same, projected to {Q.shape[1]}", machine.total(stat, Units(X)), bare, "", error)
 
 
 def scatter_people(machine: Machine, small: int) -> None:
@@ -130,7 +132,7 @@ def scatter_people(machine: Machine, small: int) -> None:
         stat = build("scatter", {"columns": columns, "per_recording": "standardise"})
         error = wrong(stat, people(X), 8)
         what = f"1 scatter of people {count} x {length} x {columns}, standardised"
-        line(what, machine.seconds(lambda s=stat, X=X: s.total(people(X))), bare, "<= 1.25", error)
+        line(what, machine.total(stat, people(X)), bare, "<= 1.25", error)
         del X, flat
 
 
@@ -162,7 +164,7 @@ def scatter_product(machine: Machine, small: int) -> None:
     whole = machine.seconds(stored)
     stat = build("scatter_product", {"columns": columns, "basis": Q})
     error = wrong(stat, Units(X), 100)
-    taken = machine.seconds(lambda: stat.total(Units(X)))
+    taken = machine.total(stat, Units(X))
     what = f"2 scatter_product {n} x {columns} singles, 40"
     line(what, taken, whole, "<= 1.4; bare: as doubles, then the products", error)
     line("  against the products alone", taken, bare, "", error)
@@ -177,12 +179,12 @@ def rotation(machine: Machine, small: int) -> None:
             params = {"columns": columns, "unmixing": W, "nonlinearity": nonlinearity, "per_recording": per_recording}
             stat = build("rotation_score", params)
             error = wrong(stat, people(X), 256)
-            taken = machine.seconds(lambda s=stat: s.total(people(X)))
+            taken = machine.total(stat, people(X))
             what = f"3 rotation {count} x {length} x {columns}, {nonlinearity}, {per_recording}"
             line(what, taken, None, "<= 4 ms, goal 0.6 ms", error)
     edges = np.linspace(0, 0.25, 5)
     stat = build("band_scatter", {"columns": columns, "projection": W, "edges": edges, "seconds": 2.0})
-    taken = machine.seconds(lambda: stat.total(people(X)))
+    taken = machine.total(stat, people(X))
     line(f"  band_scatter {count} x {length} x {columns}, 4 bands", taken, None, "", wrong(stat, people(X), 64))
 
 
@@ -194,7 +196,7 @@ def others(machine: Machine, small: int) -> None:
     bare = machine.seconds(lambda: X.T @ X)
     ends = {"clip": 1.0, "lower": np.full(columns, -1.0), "upper": np.full(columns, 1.0)}
     slopes = rng.normal(size=columns) / 10
-    cases = {
+    cases: dict[str, dict[str, Any]] = {
         "vector_sum": ends,
         "second_moment": {"clip": 1.0},
         "cluster_sums": {**ends, "centers": rng.normal(size=(20, columns)) / 10},
@@ -212,10 +214,10 @@ def others(machine: Machine, small: int) -> None:
     for name, more in cases.items():
         stat = build(name, {"columns": columns, **more})
         error = wrong(stat, Units(X), 2000)
-        line(f"  {name} {n} x {columns}", machine.seconds(lambda s=stat: s.total(Units(X))), bare, "bare: X'X", error)
+        line(f"  {name} {n} x {columns}", machine.total(stat, Units(X)), bare, "bare: X'X", error)
     stat = build("histogram", {"bins": 1000, "edges": np.linspace(-1, 1, 1001)})
     column = X[:, :1].contiguous()
-    taken = machine.seconds(lambda: stat.total(Units(column)))
+    taken = machine.total(stat, Units(column))
     line(f"  histogram {n}, 1000 bins", taken, None, "", wrong(stat, Units(column), 2000))
 
 
@@ -312,8 +314,9 @@ def gradients(machine: Machine, small: int) -> None:
             {"columns": 785, "clip": 0.1, "classes": 10, "module": "tanh-cnn", "shape": shape, "weights": weights,
              "batch": batch},
         )  # fmt: skip
-        run = runner(stat.architecture, batch, None if machine.device.type == "cpu" else str(machine.device))
-        module = stat.architecture.built().to(machine.device)  # as its author wrote it
+        architecture = Architecture.of("tanh-cnn", {}, shape, 10, "float32")
+        run = runner(architecture, batch, None if machine.device.type == "cpu" else str(machine.device))
+        module = architecture.built().to(machine.device)  # as its author wrote it
 
         def backward(module: Any = module, batch: int = batch) -> None:
             for own, label in zip(x.split(batch), y.split(batch), strict=True):
@@ -321,7 +324,7 @@ def gradients(machine: Machine, small: int) -> None:
                 torch.nn.functional.cross_entropy(module(own.reshape(-1, *shape)), label).backward()
 
         bare = machine.seconds(backward)
-        taken = machine.seconds(lambda s=stat: s.total(Units(rows)))
+        taken = machine.total(stat, Units(rows))
         part = Units(rows[:200])
         error = float(np.linalg.norm(stat.total(part) - build(stat.name, stat.parameters()).total(
             Units(to_numpy(part.rows))))) / (0.1 * 200)  # fmt: skip
@@ -349,14 +352,14 @@ def noise(machine: Machine, small: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {
-        "scatter": lambda m, s: scatter(m, s),
-        "people": lambda m, s: scatter_people(m, s),
-        "product": lambda m, s: scatter_product(m, s),
-        "rotation": lambda m, s: rotation(m, s),
-        "others": lambda m, s: others(m, s),
-        "gradients": lambda m, s: gradients(m, s),
-        "noise": lambda m, s: noise(m, s),
+    parts: dict[str, Callable[[Machine, int], None]] = {
+        "scatter": scatter,
+        "people": scatter_people,
+        "product": scatter_product,
+        "rotation": rotation,
+        "others": others,
+        "gradients": gradients,
+        "noise": noise,
     }
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true")

@@ -118,7 +118,7 @@ def test_long_sums_are_added_up_in_pieces(terms: int, width: int) -> None:
 
 
 def test_a_sum_in_pieces_rounds_as_little_as_one_of_so_many_rows() -> None:
-    """Large and small numbers that cancel: in one long row what is lost grows with its length, in pieces it does not."""
+    """Within the bound that is planned for pieces, however many of them there are."""
     rows = np.ones((1 << 15, 1)) * 0.1
     with release(BLOCK_ROWS):
         found = float(to_numpy(added(elsewhere(rows)))[0])

@@ -123,7 +123,7 @@ class BandScatter(BoundedStatistic):
         """The same on a device, for many units of one shape together. A device's Fourier transform rounds as the number
         of units says, so that products with cosines and sines take its place, in whole numbers and thus exact."""
         xp, width = array_namespace(block.rows), int(self.projection.shape[1])
-        total = 0.0
+        total: Array = 0.0
         for batch in block.batches():
             rows, runs = batch.of(block.rows), list(pairwise(batch.runs.tolist()))
             clocks = [

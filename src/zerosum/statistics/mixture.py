@@ -70,7 +70,7 @@ class AugmentedScatter(Scatter):
         return bound * (1 + self.constant**2)
 
     def sum_block(self, block: Units) -> Array:
-        total = 0.0
+        total: Array = 0.0
         for rows, weights, measured in self._bounded(block):
             xp = array_namespace(rows)
             constant = self.constant * xp.sqrt(measured.spread(xp.ones_like(measured.norms)))

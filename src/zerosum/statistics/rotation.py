@@ -158,7 +158,7 @@ class RotationScore(BoundedStatistic):
     def _batched(self, block: Units) -> Array:
         """Units of one shape are taken together, in batches padded to as many as their length fixes: products
         in single precision round before the last decision, and a library chooses how by the shape of a batch."""
-        total = 0.0
+        total: Array = 0.0
         for batch in block.batches():
             rows = batch.of(block.rows)
             few = batch_units(rows, batch.length * self.columns, batch.length * self.sources)

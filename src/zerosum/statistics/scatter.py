@@ -241,7 +241,7 @@ class Scatter(UnitMoment):
         return super().sensitivity(adjacency) + (math.sqrt(self.width) - 1) * summation_slack()
 
     def sum_block(self, block: Units) -> Array:
-        total = 0.0
+        total: Array = 0.0
         for rows, weights, _measured in self._bounded(block):
             xp = array_namespace(rows)
             rows *= xp.sqrt(weights)[:, None]  # one array times its own transpose costs half
@@ -343,7 +343,7 @@ class ScatterNorms(UnitMoment):
         return np.geomspace(self.lowest, self.highest, self.bins + 1)
 
     def sum_block(self, block: Units) -> Array:
-        total = 0.0
+        total: Array = 0.0
         for measured in self._measured(block):
             xp = array_namespace(measured.norms)
             roots = xp.sqrt(measured.norms) * measured.sizes  # of the norms of Z: a logarithm need not round the same
