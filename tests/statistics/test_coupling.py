@@ -182,7 +182,9 @@ def near_decisions(
 
 
 @pytest.mark.parametrize("number", range(len(SMALL + WIDE)), ids=lambda number: name((SMALL + WIDE)[number]))
-@pytest.mark.parametrize("namespace", NAMESPACES)
+@pytest.mark.parametrize(
+    "namespace", [pytest.param(each, marks=[pytest.mark.gpu] if each == "cuda" else []) for each in NAMESPACES]
+)
 @pytest.mark.parametrize("count", [1, 2], ids="{}-threads".format)
 def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) -> None:
     stat, rng, as_array = build(*(SMALL + WIDE)[number]), np.random.default_rng(count), NAMESPACES[namespace]

@@ -2,6 +2,8 @@
 
 Rows say where sums over them are computed. Public parameters move there once a release, the sum comes back once, and
 blocks are as long as the device's memory allows. Nothing here looks at values.
+
+Tested in tests/statistics/test_gpu.py.
 """
 
 from __future__ import annotations
