@@ -361,7 +361,7 @@ _KERNEL = [
     Fault(
         "histogram-twice",
         "a histogram counts each value twice",
-        (Edit("statistics.histogram:Histogram.sum_block", "weights=weights", "weights=2 * weights"),),
+        (Edit("statistics.histogram:Histogram.sum_block", "counts(codes, weights,", "counts(codes, 2 * weights,"),),
     ),
 ]
 
