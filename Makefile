@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := .venv-torch
 FLARE := .venv-flare
+BROWSER := .venv-browser
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test lint types docs tests slow test-torch gpu test-flare slow-flare bundle format clean
+.PHONY: demo test lint types docs notebooks tests slow test-torch gpu test-flare slow-flare test-browser bundle format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -24,6 +26,10 @@ types: $(READY)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --quiet --site-dir build/docs
+
+# Runs the notebooks and writes down what they print.
+notebooks: $(READY)
+	$(BIN)/python docsite/notebooks.py
 
 tests: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -43,11 +49,21 @@ gpu:
 
 # A server and four sites over NVIDIA FLARE, with mutual TLS on loopback.
 test-flare: $(FLARE)/.ready
-	$(FLARE)/bin/pytest tests/flare
+	$(FLARE)/bin/pytest -n 2 --dist loadfile tests/flare
 
 # Whole machines that go down, proxies, lines with delay and loss, strangers, large contributions: ten minutes.
 slow-flare: $(FLARE)/.ready
 	$(FLARE)/bin/pytest -m slow tests/flare
+
+# The page of `zerosum watch` in Debian's Chromium: a study from start to result, and what axe-core finds. Where there is no
+# Chromium and this user may not install it, the tests are skipped and say so.
+test-browser: $(BROWSER)/.ready
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null || \
+	      { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; } || true; \
+	  else echo "to install: apt-get install chromium chromium-driver"; fi; }
+	$(BROWSER)/bin/pytest -m browser tests/watch
 
 # Wheels for machines without a network, in build/bundle; deploy/Containerfile is built from them.
 bundle: $(READY)
@@ -77,5 +93,12 @@ $(FLARE)/.ready: pyproject.toml requirements/ci.txt requirements/flare.txt
 	$(FLARE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+$(BROWSER)/.ready: pyproject.toml requirements/ci.txt requirements/browser.txt
+	$(PYTHON) -m venv $(BROWSER)
+	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/ci.txt
+	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/browser.txt
+	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(TORCH) $(FLARE) build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TORCH) $(FLARE) $(BROWSER) build .mypy_cache .ruff_cache .pytest_cache

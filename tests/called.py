@@ -11,9 +11,10 @@ from unittest.mock import patch
 from zerosum.cli import _run, terminal
 
 
-def zerosum(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def zerosum(*arguments: str, cwd: Path, width: int = 200, stdin: str = "") -> subprocess.CompletedProcess[str]:
     out, err = io.StringIO(), io.StringIO()
-    wide = patch.object(terminal.out, "_width", 200), patch.object(terminal.err, "_width", 200)
-    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), wide[0], wide[1]:
+    wide = patch.object(terminal.out, "_width", width), patch.object(terminal.err, "_width", width)
+    answers = patch("sys.stdin", io.StringIO(stdin))
+    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), wide[0], wide[1], answers:
         code = _run(list(arguments))
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())

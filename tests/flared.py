@@ -117,12 +117,13 @@ class Flare:
                 start_new_session=True,
             )
 
-    def job(self, study: Path, *, seconds: float = 30, wait: float = 60) -> Path:
+    def job(self, study: Path, *, seconds: float = 30, wait: float = 60, patience: float = 60) -> Path:
         """Begin a study and write its job, by the command."""
         folder, name = self.deployment.folder, study.stem
         command = ["flare", "job", study, "--state", folder / "studies" / name, "--out", folder / f"{name}-out"]
         job = folder / f"{name}-job"
-        done = zerosum(*command, "--job", job, "--seconds", seconds, "--wait", wait, cwd=folder)
+        times = ["--seconds", seconds, "--wait", wait, "--patience", patience]
+        done = zerosum(*command, "--job", job, *times, cwd=folder)
         assert done.returncode == 0, done.stderr
         return job
 

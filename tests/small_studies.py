@@ -22,6 +22,22 @@ from zerosum.site.site import Site
 from zerosum.study import execute, make_plan, pin
 
 QUESTION = Mean(columns=("a", "b"), clip=1.0)
+VITALS = """
+name = "vitals"
+algorithm = "mean"
+
+[parameters]
+columns = ["age", "pressure"]
+lower = [0, 60]
+upper = [100, 200]
+
+[unit]
+kind = "person"
+
+[privacy]
+epsilon = 1.0
+delta = 1e-5
+"""  # a study file without its sites
 
 
 def make_sites(folder: Path, sizes: tuple[int, ...] = (12, 20, 40, 30), **policy: object) -> list[Site]:

@@ -16,8 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markdown import markdown
 
+from accessible import mended
 from called import zerosum
+from formulas import typeset
 from zerosum import Adjacency, Policy, Study
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.statistics import BUILTIN
@@ -67,8 +70,14 @@ def brains() -> dict[str, Any]:
 
     regions = (np.arange(np.prod(SHAPE)) // 8).reshape(SHAPE)  # 14 of them, and what lies outside
     save(Path("grid/atlas.nii.gz"), regions.astype(np.int16))
-    bids(Path("north"), {f"sub-{at:02}": [("task-rest", 20)] for at in range(3)})
+    bids(Path("north/derivatives/fmriprep"), {f"sub-{at:02}": [("task-rest", 20)] for at in range(3)})
     return {}
+
+
+def a_result() -> dict[str, Any]:
+    from small_studies import carry_out, make, make_sites
+
+    return {"result": carry_out(make(), make_sites(Path()))}
 
 
 def program_parts() -> dict[str, Any]:
@@ -83,6 +92,7 @@ TAKEN: dict[tuple[str, int], Callable[[], dict[str, Any]]] = {
     ("docs/index.md", 0): three_tables,
     ("docs/collaboration.md", 0): images_of_digits,
     ("docs/imaging.md", 0): brains,
+    ("docs/report.md", 0): a_result,
     ("docs/architecture.md", 0): program_parts,
 }
 CODE = [(page, at) for page in PAGES for at in range(len(blocks(page, "python")))]
@@ -118,6 +128,7 @@ REST: dict[tuple[str, int], dict[str, Any]] = {
     ("docs/missing.md", 0): MEAN,
     ("docs/describe.md", 1): TERMS | {"sites": SITES},
     ("docs/mixtures.md", 0): {"sites": SITES},
+    ("docs/pca.md", 0): {"sites": SITES},
     ("docs/topics.md", 0): {"sites": SITES},
     ("docs/regression.md", 1): TERMS
     | {"algorithm": "poisson-regression", "parameters": {"evaluate_share": 0.1}, "sites": SITES},
@@ -125,7 +136,14 @@ REST: dict[tuple[str, int], dict[str, Any]] = {
     ("docs/networks.md", 0): TERMS | {"algorithm": "neural-classifier", "sites": SITES},
 }
 # a site's file and a policy; those of deployments, which tests/flare/test_guide.py and tests/cli/test_keys.py have
-OTHERS = {("docs/study.md", 1), ("docs/study.md", 2), ("docs/deployment.md", 0), ("docs/deployment.md", 2)}
+OTHERS = {
+    ("docs/study.md", 1),
+    ("docs/study.md", 2),
+    ("docs/tutorial.md", 1),
+    ("docs/steward.md", 0),
+    ("docs/deployment.md", 0),
+    ("docs/deployment.md", 2),
+}
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
 
@@ -153,6 +171,9 @@ def test_the_other_files(tmp_path: Path) -> None:
     assert Policy.load(tmp_path / "policy.toml").epsilon == 8.0
     (tmp_path / "site.toml").write_text(blocks("docs/deployment.md", "toml")[0])
     assert SiteFile.load(tmp_path / "site.toml").own_policy().study_epsilon == 2.0
+    for page, at in (("docs/tutorial.md", 1), ("docs/steward.md", 0)):
+        (tmp_path / "policy.toml").write_text(blocks(page, "toml")[at])
+        assert Policy.load(tmp_path / "policy.toml").minimum_units == 100
     roster = tomllib.loads(blocks("docs/deployment.md", "toml")[2])["policy"]["roster"]
     assert list(map(len, roster.values())) == [2]  # the new identity and the old one
 
@@ -161,6 +182,7 @@ def test_the_other_files(tmp_path: Path) -> None:
 
 # run by other tests, or by nobody here, and why
 GUIDE = "docs/deployment.md"  # whose blocks of commands tests/flare/test_guide.py runs
+TUTORIAL = "docs/tutorial.md"  # whose blocks test_the_tutorial_word_for_word runs
 ELSEWHERE = {
     "make demo": "tests/test_demo.py",
     "make test": "what runs this",
@@ -169,7 +191,9 @@ ELSEWHERE = {
     "zerosum site run": "tests/cli/test_sites.py",
     "zerosum site rotate-key": "tests/cli/test_keys.py",
     "zerosum site withdraw": "tests/cli/test_keys.py",
+    "zerosum site report": "tests/cli/test_reports.py",
     "zerosum coordinator": "tests/cli/test_coordinators.py",
+    "zerosum watch": "tests/cli/test_watching.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",
 }
@@ -207,6 +231,46 @@ def test_commands_run_as_printed(page: str, tmp_path: Path) -> None:
         assert done.returncode == 0, (command, done.stdout, done.stderr)
 
 
+BLOCK = re.compile(r"(?:<!-- ([a-z ]+)(?:: (\S+))? -->\n)?```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_tutorial_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are saved as their sentences say, and commands are run in their order; installing is not."""
+    ran, said = [], ""
+    for mark, name, language, text in BLOCK.findall((ROOT / TUTORIAL).read_text()):
+        if mark == "file":
+            assert f"`{name}`" in (ROOT / TUTORIAL).read_text()
+            (tmp_path / name).write_text(text)
+        elif mark != "by hand":
+            assert language == "sh"
+            for line in text.splitlines():
+                command, _, remark = line.partition("  # ")
+                said += run_line(shlex.split(command), tmp_path, monkeypatch, code=2 if remark == "refused" else 0)
+                ran.append(shlex.split(command)[:2])
+    assert [line for line in ran if line[0] == "zerosum"].count(["zerosum", "run"]) == 3
+    assert (tmp_path / "result" / "result.json").exists()
+    assert not (tmp_path / "again").exists()
+    assert (tmp_path / "plan.json").exists()
+    assert "24 × residual_moment" in said  # what is alike stands in one line
+    assert re.search(r"3 to 26 .* 2 to 25 .* residual_moment", said)
+
+
+def run_line(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> str:
+    match words:
+        case ["export", setting]:
+            name, value = setting.split("=")
+            monkeypatch.setenv(name, value.replace("$PWD", str(folder)))
+        case ["python", script]:
+            with chdir(folder):
+                exec(compile((folder / script).read_text(), script, "exec"), {"__name__": "__main__"})
+        case _:
+            assert words[0] == "zerosum"
+            done = zerosum(*words[1:], cwd=folder)
+            assert done.returncode == code, (words, done.stdout, done.stderr)
+            return done.stdout
+    return ""
+
+
 def images_study(folder: Path) -> None:
     """A small data set of derivatives for the study of docs/ica.md: its commands, on images of ours."""
     pytest.importorskip("nilearn")
@@ -237,7 +301,7 @@ def test_nothing_on_a_page_is_forgotten() -> None:
     """Code of other languages is output; every other fence is one of those above."""
     for page in PAGES:
         for language in re.findall(r"^```(\w+)$", (ROOT / page).read_text(), re.MULTILINE):
-            known = {"python", "toml", "json"} | ({"sh"} if page == GUIDE else set())
+            known = {"python", "toml", "json", "text"} | ({"sh"} if page in (GUIDE, TUTORIAL) else set())
             assert language in known, f"{page} has a block of {language!r} that nobody runs"
         for command in commands(page):
             assert command.startswith("zerosum ") or elsewhere(command), f"nobody runs {command!r} of {page}"
@@ -252,3 +316,30 @@ def test_a_policy_may_name_every_statistic() -> None:
         each for each in (ROOT / "docs" / "study.md").read_text().splitlines() if each.startswith("| `statistics` |")
     ]
     assert [name for name in BUILTIN if f"`{name}`" not in line] == []
+
+
+# ---- formulas ------------------------------------------------------------------------------------------------------
+
+
+def drawn(text: str) -> str:
+    settings = {"pymdownx.arithmatex": {"generic": True, "inline_syntax": ["dollar"], "block_syntax": ["dollar"]}}
+    return typeset(markdown(text, extensions=["tables", "fenced_code", *settings], extension_configs=settings))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "$" in (ROOT / page).read_text()])
+def test_formulas_are_typeset(page: str) -> None:
+    text = drawn((ROOT / page).read_text())
+    assert "arithmatex" not in text
+    assert "$" not in re.sub(r"<code.*?</code>", "", text, flags=re.DOTALL), "a dollar that begins no formula"
+
+
+def test_a_formula_is_mathml_and_code_stays_code() -> None:
+    assert re.fullmatch(r"<p><math.*<msqrt>.*</math> and <code>\$x\$</code></p>", drawn(r"$\sqrt{2}$ and `$x$`"))
+    with pytest.raises(ValueError, match="not known"):
+        drawn(r"$\nosuchcommand x$")
+
+
+def test_search_has_a_name_and_keys_can_scroll() -> None:
+    search = '<div class="md-search" data-md-component="search" role="dialog">'
+    assert 'aria-label="Search"' in mended(search)
+    assert mended("<pre><span></span><code>x</code>") == '<pre><span></span><code tabindex="0">x</code>'

@@ -37,5 +37,5 @@ def test_the_licence_is_there_and_is_the_one_that_is_named() -> None:
 
 def test_the_source_distribution_is_said_to_hold_everything() -> None:
     said = (ROOT / "MANIFEST.in").read_text()
-    for folder in ("docs", "examples", "tests", "benchmarks"):
+    for folder in ("docs", "docsite", "examples", "tests", "benchmarks", "deploy"):
         assert re.search(rf"^graft {folder}$", said, re.MULTILINE)

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms import Mean
-from zerosum.data.synthetic import COLUMNS, RANGES, hospitals
-from zerosum.report.record import PrivacyReport
+from zerosum.data.synthetic import COLUMNS, MEASURES, RANGES, hospitals
+from zerosum.report.compose import FILES, write_report
+from zerosum.report.record import PrivacyReport, Result
+from zerosum.secagg.keys import Identity
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, run
 
@@ -40,9 +42,13 @@ class Demo:
     sizes: dict[str, int]
     lines: tuple[Line, ...]
     alone: dict[str, float]
-    report: PrivacyReport
+    result: Result
     truth: NDArray[np.float64]
     estimate: NDArray[np.float64]
+
+    @property
+    def report(self) -> PrivacyReport:
+        return self.result.report
 
     def as_record(self) -> dict[str, Any]:
         return {
@@ -81,6 +87,8 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
                     colluders=COLLUDERS,
                     unit="person",
                     policies=policies,
+                    measured_in=MEASURES,
+                    name="Five measurements in four hospitals",
                 )
                 errors.append((np.asarray(result.estimate["mean"]) - truth) / span)
                 on_step(number * repeats + repeat + 1, len(SCHEMES) * repeats)
@@ -96,12 +104,21 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
                 )
             )
             if scheme == DEFAULT_SCHEME:
-                kept, estimate = result.report, np.asarray(result.estimate["mean"])
+                kept, estimate = result, np.asarray(result.estimate["mean"])
     if kept is None:
         raise RuntimeError("the default scheme must be among those shown")
     sizes = {name: len(rows) for name, rows in data.items()}
     alone = {name: math.sqrt(float(np.mean(((rows.mean(axis=0) - truth) / span) ** 2))) for name, rows in data.items()}
     return Demo(sizes, tuple(lines), alone, kept, truth, estimate)
+
+
+def write_report_of(demo: Demo, folder: Path) -> Path:
+    """The report of the study under the default scheme, in place of that of a demo before; a key of its own signs it,
+    and nothing is left in the user's state folder."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+    demo.result.write(folder)
+    return write_report(folder, result=demo.result, key=Identity())
 
 
 def _policy(hospital: str, folder: Path) -> Policy:

@@ -100,6 +100,26 @@ def test_intervals_hold_what_the_table_without_privacy_says(seed: int, n: int, e
     assert np.mean(held["quantile"]) >= 0.94
 
 
+def test_where_noise_carries_estimates_beyond_what_is_possible_intervals_go_with_them() -> None:
+    """Thirty people at the end of the range, under noise larger than they are: no interval is a point, every one holds
+    its estimate, differences too, and none leaves what is possible."""
+    rows = np.column_stack([np.full(30, 90.0), np.zeros(30), np.arange(30) % 2])
+    rehearsal = Rehearsal(Describe(**QUESTION), 30, 4, 1.0, 1e-5)
+    most = {"mean": (20, 90), "proportion": (0, 1), "difference": (-70, 70), "proportion_difference": (-1, 1)}
+    edge = 0
+    for run in range(100):
+        found = rehearsal.run(Units(rows), run)
+        edge += int(np.sum(np.asarray(found["mean"]) == 90))
+        for name, (low, high) in most.items():
+            value = np.asarray(found[name])
+            for kind in ("interval", "population_interval"):
+                ends = np.asarray(found[f"{name}_{kind}"])
+                assert np.all((ends[..., 0] <= value + 1e-9) & (value - 1e-9 <= ends[..., 1])), name
+                assert np.all(ends[..., 1] - ends[..., 0] > 1e-6 * (high - low)), name
+                assert np.all((low - 1e-9 <= ends) & (ends <= high + 1e-9)), name
+    assert edge > 50  # it is not about something that does not happen
+
+
 def test_whole_numbers_have_whole_quantiles() -> None:
     rng = np.random.default_rng(3)
     ages = np.clip(np.round(rng.normal(55, 15, 5000)), 18, 100)

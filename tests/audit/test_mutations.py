@@ -22,6 +22,9 @@ MOMENTS = "algorithms/test_mixture.py::test_the_bounds_of_moments_are_reached_wi
 SPREADS = "algorithms/test_mixture.py::test_spreads_and_counts_cost_nothing"
 DOCUMENTS = "statistics/test_topic_statistics.py::test_documents_are_as_far_apart_as_is_claimed_and_no_farther"
 BEYOND = "site/test_site.py::test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that"
+QUIET = "site/test_held_budget.py::test_a_study_that_was_quiet_too_long_takes_nothing_that_others_were_promised_since"
+WITHDRAWN = "site/test_service_keys.py::test_a_withdrawn_key_is_refused_at_once_in_the_middle_of_a_study"
+FORMER = "site/test_service_keys.py::test_a_former_key_serves_the_studies_that_pin_it_until_it_is_withdrawn"
 GUARDS = {
     "repeated-draws": "test_guards.py::test_no_draw_serves_two_numbers",
     "repeated-halves": f"{AUDIT}[4-1-secure-sum-100.0]",
@@ -92,14 +95,19 @@ GUARDS = {
     "keys-again": "site/test_resume.py::test_every_attempt_has_keys_of_its_own",
     "published-unasked": "coordinator/test_publication.py::test_a_policy_must_allow_it",
     "published-for-a-sum": "coordinator/test_publication.py::test_a_sum_that_was_planned_is_not_published_instead",
+    "nothing-held": "site/test_held_budget.py::test_consent_holds_budget_back_until_the_study_is_through",
+    "held-unasked": QUIET,
+    "withdrawn-key": WITHDRAWN,
+    "withdrawn-in-the-middle": WITHDRAWN,
+    "former-key-for-ever": FORMER,
     "one-noise-for-all-records": "audit/test_audit.py::test_a_publication_reaches_its_claim_and_no_more[local]",
     "published-order": "coordinator/test_publication.py::test_the_order_of_the_data_is_not_published",
     "published-class": "audit/test_audit.py::test_a_publication_reaches_its_claim_and_no_more[local]",
     "beyond-its-bound": BEYOND,
     "no-cap": "site/test_ledger.py::test_the_cap_may_be_reached_but_not_passed",
-    "counter-stands-still": "site/test_ledger.py::test_an_older_copy_is_refused",
+    "counter-stands-still": "site/test_ledger_damage.py::test_an_older_copy_is_refused",
     "not-on-disk": "site/test_ledger.py::test_a_commit_is_on_the_disk_when_it_returns",
-    "broken-chain": "site/test_ledger.py::test_a_changed_history_is_refused",
+    "broken-chain": "site/test_ledger_damage.py::test_a_changed_history_is_refused",
     "rows-per-person": "site/test_ledger.py::test_a_record_counts_towards_a_person_by_their_rows",
     "largest-distance": "test_guards.py::test_distances_of_several_releases_add_up",
     "unpinned-site": "test_guards.py::test_a_roster_wants_every_identity_pinned",

@@ -12,25 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zerosum.cli import _run
+from small_studies import VITALS
+from zerosum.cli import _run, terminal
 from zerosum.kernel.accountant import epsilon, mu_for
 
-STUDY = """
-name = "vitals"
-algorithm = "mean"
-
-[parameters]
-columns = ["age", "pressure"]
-lower = [0, 60]
-upper = [100, 200]
-
-[unit]
-kind = "person"
-
-[privacy]
-epsilon = 2.0
-delta = 1e-5
-"""
+STUDY = VITALS.replace("epsilon = 1.0", "epsilon = 2.0")
 
 
 def zerosum(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -187,7 +173,9 @@ def test_a_study_is_planned_without_reading_data_then_run_and_recorded(tmp_path:
     assert set(record["versions"]) >= {"zerosum", "numpy"}
     assert sorted(p.name for p in (tmp_path / "result").iterdir()) == [
         "estimate.npz",
-        "privacy.json",
+        "plan.json",
+        "report.html",
+        "report.json",
         "result.json",
     ]
     with np.load(tmp_path / "result" / "estimate.npz") as saved:
@@ -400,6 +388,8 @@ def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
     found = as_json(done)
     for picture in (found["picture"], found["maps_picture"]):
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+    shown = zerosum("verify", found["report"], cwd=tmp_path)
+    assert "unchanged since it was signed: report.html, report.json" in shown.stdout
     assert found["maps"]["people"] == 96
     assert [line["epsilon"] for line in found["maps"]["methods"][:1]] == [None]
     ratios = {line["scheme"]: line["predicted"] for line in found["schemes"]}
@@ -423,6 +413,26 @@ def test_version_and_help(tmp_path: Path) -> None:
     assert zerosum("--help", cwd=tmp_path).returncode == 0
 
 
+def test_a_table_of_many_columns_is_split_and_nothing_of_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is the same in all lines is said once; lines are told apart by their numbers."""
+    monkeypatch.setattr(terminal.out, "_width", 80)
+    headings = ["method", "calibration", "rounds", *(f"quantity {at}" for at in range(9))]
+    lines: list[list[str | float]] = [
+        [f"a method called {at}", "published", 20, *(1234.5 * (at + 1) + 3 * k for k in range(9))] for at in (0, 1)
+    ]
+    with terminal.out.capture() as taken:
+        terminal.show_lines(headings, lines)
+    said = taken.get()
+    assert said.startswith("calibration published; rounds 20 in all lines\n")
+    assert max(map(len, said.splitlines())) <= 80
+    assert said.count("a method called 1") == 2  # in both tables
+    for line in lines:
+        assert all(f"{cell:.4g}" in said for cell in line[3:])
+    with terminal.out.capture() as taken:
+        terminal.show_lines(["method", "error"], [])
+    assert "method" in taken.get()
+
+
 def test_a_figure_is_reproduced_and_an_unknown_one_refused(tmp_path: Path) -> None:
     assert_refused(zerosum("reproduce", "pca-moon", "--json", cwd=tmp_path), "unknown figure")
     assert_refused(zerosum("reproduce", "pca-epsilon", "--data", "mnist", "--json", cwd=tmp_path), "mnist")
@@ -435,3 +445,22 @@ def test_a_figure_is_reproduced_and_an_unknown_one_refused(tmp_path: Path) -> No
     assert (tmp_path / "here" / "accountants.csv").exists()
     assert (tmp_path / "reproduced" / "pca-delta-synthetic.png").read_bytes().startswith(b"\x89PNG")
     assert not (tmp_path / "state").exists()
+
+
+def test_what_a_regressions_fit_was_bought_for_is_shown(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("a", "b", "c"):
+        ages = rng.uniform(20, 80, 60)
+        sick = rng.random(60) < ages / 100
+        lines = [f"{age:.1f},{int(ill)}" for age, ill in zip(ages, sick, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["age,sick", *lines]) + "\n")
+    sites = "".join(f'\n[[sites]]\nname = "{name}"\ndata = "{name}.csv"\n' for name in ("a", "b", "c"))
+    (tmp_path / "study.toml").write_text(
+        'name = "ill"\nalgorithm = "logistic-regression"\n[parameters]\nevaluate_share = 0.2\n[unit]\nkind = "person"\n'
+        '[design]\nresponse = "sick"\n[design.ranges]\nage = [20, 80]\n[design.levels]\nsick = [0, 1]\n'
+        "[privacy]\nepsilon = 2.0\ndelta = 1e-5\n" + sites
+    )
+    done = zerosum("run", "study.toml", "--out", "result", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for word in ("age", "intercept", "auc", "deviance", "standard error"):
+        assert word in done.stdout

@@ -21,7 +21,7 @@ from zerosum.engines.in_process import InProcess, Loses
 from zerosum.errors import Abandoned, BadInput, BadStudy, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_message
-from zerosum.protocol.messages import Message, Secure
+from zerosum.protocol.messages import Contribute, Message, Secure
 from zerosum.report.record import Result, write_whole
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
@@ -312,3 +312,32 @@ def test_a_site_that_restarted_with_the_coordinator_costs_an_attempt(deployment:
     for each in NAMES:
         spent = deployment.spent(each)[before[each] :]
         assert sorted((round, attempt) for _, round, attempt in spent) == [(0, 0), (0, 1)], plan.study
+
+
+def test_a_study_that_was_killed_goes_on_without_a_site_that_stays_away(deployment: Deployment) -> None:
+    """Within L, and bit for bit as if the site had been lost in that round; it joins the next study."""
+    folder, name = deployment.folder, "alone"
+    study = deployment.study("k-means", name=name, parameters="n_clusters = 2\nrounds = 4")
+    plan = begin(settings(deployment, study, name).model_copy(update={"patience": 0.2}), folder / name)
+    with pytest.raises(Gone):
+        coordinate(folder / name, lambda sites: None, connect=ending(folder / name, "contribute", 3))
+    deployment.kill("east")
+    seen: list[Mapping[str, str]] = []
+    try:
+        result = coordinate(folder / name, seen.append)
+    finally:
+        deployment.start("east")
+    rest = ("north", "south", "west")
+    assert seen == [dict.fromkeys(NAMES, "agreed") | {"east": "absent"}]
+    assert result.participants == (NAMES,) * 2 + (rest,) * (plan.rounds - 2)
+    for each in NAMES:
+        spent = [(round, attempt) for which, round, attempt in deployment.spent(each) if which == plan.study]
+        assert sorted(spent) == [(round, 0) for round in range(plan.rounds if each in rest else 2)]
+
+    def loses(site: str, message: Message) -> bool:
+        return site == "east" and isinstance(message, Contribute) and message.round >= 2
+
+    assert same(estimate(folder / f"{name}-out"), in_process(deployment, study, folder / name, loses))
+    following = deployment.study(name="after-alone")
+    begin(settings(deployment, following, "after-alone"), folder / "after-alone")
+    assert coordinate(folder / "after-alone", lambda sites: None).participants == (NAMES,)

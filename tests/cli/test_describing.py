@@ -66,6 +66,25 @@ def test_data_files_become_a_table_that_fits_80_columns(tmp_path: Path) -> None:
     assert len(list((tmp_path / "state" / "ledgers").glob("*.sqlite"))) == 2
 
 
+def test_files_with_semicolons_and_in_other_encodings_are_described(tmp_path: Path) -> None:
+    """As hospitals send them: one as it should be, one from a spreadsheet, one with tabs."""
+    write_sites(tmp_path)
+    north = (tmp_path / "north.csv").read_text().replace("age,", "größe,age,", 1).replace("\n", "\n1,")[:-2]
+    (tmp_path / "east.csv").write_text(north.replace(",", ";"), encoding="latin-1")
+    (tmp_path / "west.csv").write_text(north.replace(",", "\t"))
+    files = ("north.csv", "east.csv", "west.csv")
+    assert_refused(zerosum("describe", *files, *QUESTION, "--json", cwd=tmp_path), "--encoding")
+    latin = ("--encoding", "east=latin-1")
+    assert_refused(zerosum("describe", *files, *QUESTION, *latin, "--json", cwd=tmp_path), "--delimiter")
+    said = (*latin, "--delimiter", "east=;", "--delimiter", "west=tab")
+    assert as_json(zerosum("describe", *files, *QUESTION, *said, "--json", cwd=tmp_path))["table"]["mean"]
+    wrong = ("--delimiter", "est=;")
+    assert_refused(zerosum("describe", *files, *QUESTION, *wrong, "--json", cwd=tmp_path), "no site is called 'est'")
+    both = ("--delimiter", ";", "--delimiter", "west=tab", "--encoding", "latin-1")
+    spread = zerosum("describe", "east.csv", "west.csv", *QUESTION, *both, "--json", cwd=tmp_path)
+    assert as_json(spread)["table"]["mean"]
+
+
 def test_json_has_every_number(tmp_path: Path) -> None:
     write_sites(tmp_path)
     record = as_json(zerosum("describe", "a=north.csv", "b=south.csv", *QUESTION, "--json", cwd=tmp_path))

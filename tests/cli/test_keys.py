@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from zerosum.cli import _run
+from killed import in_a_child
+from zerosum.cli import _run, sites
 from zerosum.errors import BadInput
+from zerosum.site import identity
+from zerosum.site.identity import Rotation, rotate_identity
 from zerosum.study import SiteFile
 
 
@@ -72,3 +80,76 @@ def test_without_flare_requests_say_what_is_missing(site: Path, monkeypatch: pyt
     assert run("site", "request", "--site", site) == 2
     assert run("site", "kit", site, "--fingerprint", "SHA256:00", "--site", site) == 2
     assert not (site.parent / "kit").exists()
+
+
+def test_a_key_that_is_withdrawn_vouches_for_no_other(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As after a rotation of a lost key that was killed, and went on without saying that it is lost."""
+    old = SiteFile.load(site).keep_identity()
+    (site.parent / "identity.key.new").write_bytes(bytes(32))
+    (site.parent / "identity.key.new").chmod(0o600)
+    assert run("site", "withdraw", old.public.hex(), "--site", site) == 0
+    capsys.readouterr()
+    assert run("site", "rotate-key", "--site", site) == 2
+    assert "rotate-key --lost" in capsys.readouterr().err
+    assert not list(site.parent.glob("rotation-*"))
+    assert run("site", "rotate-key", "--lost", "--site", site) == 0
+    assert SiteFile.load(site).keep_identity().private not in (old.private, bytes(32))
+
+
+DISK = {"link", "fsync", "replace", "unlink", "write"}
+
+
+def rotate_and_die(site: Path, lost: list[str], n: int) -> None:
+    """Dies right before the n-th time that something happens to the disk."""
+    left = count(n, -1)
+
+    def look(frame: object, event: str, argument: object) -> None:
+        touched = event == "c_call" and getattr(argument, "__name__", "") in DISK
+        if touched and next(left) <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched(*arguments: Any, **more: Any) -> Any:
+        sys.setprofile(look)
+        try:
+            return rotate_identity(*arguments, **more)
+        finally:
+            sys.setprofile(None)
+
+    identity.rotate_identity = watched  # in a child of its own
+    run("site", "rotate-key", *lost, "--site", site, "--json")
+
+
+@pytest.mark.parametrize("lost", [[], ["--lost"]])
+def test_a_rotation_that_is_killed_anywhere_is_done_or_goes_on_with_the_same_key(
+    lost: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is a key at every moment; the new one is in place only when its statement is there, or the old one is
+    withdrawn: nobody is left with a key that no one vouches for, or with a lost one that still counts."""
+    ends = {"before": 0, "after": 0}
+    for n in count():
+        site = tmp_path / f"{n}" / "site.toml"
+        sites.site_init(site.parent, json_=True)
+        old = SiteFile.load(site).keep_identity().public.hex()
+        done = in_a_child(lambda: rotate_and_die(site, lost, n))  # noqa: B023
+        new = SiteFile.load(site).keep_identity().public.hex()
+        ends["before" if new == old else "after"] += not done
+        if new == old:
+            half = site.parent / "identity.key.new"
+            begun = half.read_bytes() if half.exists() else None
+            assert run("site", "rotate-key", *lost, "--site", site) == 0
+            assert lost or begun in (None, (site.parent / "identity.key").read_bytes())
+            new = SiteFile.load(site).keep_identity().public.hex()
+        capsys.readouterr()
+        assert new != old
+        log = (site.parent / "state" / "audit.jsonl").read_text()
+        assert f"a new key {new} takes the place of {old}" in log
+        if lost:
+            assert (site.parent / "state" / "withdrawn" / old).exists()
+        else:
+            told = Rotation.from_json((site.parent / f"rotation-{new[:8]}.json").read_bytes())
+            assert (told.old, told.new) == (old, new)
+            assert old in [each.public.hex() for each in SiteFile.load(site).former_identities()]
+        if done:
+            break
+    assert ends["before"] > 5
+    assert ends["after"] > 0

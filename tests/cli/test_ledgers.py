@@ -58,12 +58,34 @@ def test_without_a_path_the_ledgers_that_were_spent_on_are_found(spent: Path) ->
     assert "sound, 1 entries" in zerosum("ledger", "verify", cwd=spent).stdout
     assert as_json(zerosum("ledger", "verify", "--policy", "policy.toml", "--json", cwd=spent))["sound"]
     place = "ledgers/cohort-7.sqlite"
-    assert_refused(zerosum("ledger", "show", place, "--json", cwd=spent), "counter")
     counter = ("--counter", "counters/cohort-7.counter")
-    assert as_json(zerosum("ledger", "show", place, *counter, "--json", cwd=spent))["entries"]
+    for said in ((), counter):  # it is known where the counter lies
+        record = as_json(zerosum("ledger", "show", place, *said, "--json", cwd=spent))
+        assert record["entries"]
+        assert record["newest"]
+    assert_refused(zerosum("ledger", "show", place, "--counter", "nowhere", "--json", cwd=spent), "no counter")
+    (spent / "counters" / "cohort-7.counter").unlink()
+    assert_refused(zerosum("ledger", "show", place, "--json", cwd=spent), "bring back the counter")
     assert_refused(zerosum("ledger", "show", *counter, "--json", cwd=spent), "name that too")
     assert_refused(zerosum("ledger", "show", "--csv", "--json", cwd=spent), "not both")
     assert_refused(zerosum("ledger", "show", "--delta", "2", "--json", cwd=spent), "delta")
+
+
+def test_an_auditors_copy_is_read_without_its_counter_writable_or_not(spent: Path) -> None:
+    """A ledger that is spent on is not: without its counter an older one could take its place."""
+    (spent / "auditor").mkdir()
+    copy = Path(shutil.copy(spent / "ledgers" / "cohort-7.sqlite", spent / "auditor" / "copy.sqlite"))
+    before = copy.read_bytes()
+    verified = as_json(zerosum("ledger", "verify", "auditor/copy.sqlite", "--json", cwd=spent))
+    assert verified["sound"]
+    assert "newest copy" in verified["note"]
+    assert as_json(zerosum("ledger", "show", "auditor/copy.sqlite", "--json", cwd=spent))["newest"] is None
+    witnessed = ("--counter", "counters/cohort-7.counter")
+    assert as_json(zerosum("ledger", "show", "auditor/copy.sqlite", *witnessed, "--json", cwd=spent))["newest"]
+    assert copy.read_bytes() == before
+    assert [path.name for path in copy.parent.iterdir()] == ["copy.sqlite"]
+    copy.write_bytes(before.replace(b"vitals", b"vitalz"))
+    assert zerosum("ledger", "verify", "auditor/copy.sqlite", cwd=spent).returncode == 4
 
 
 def test_as_csv(spent: Path) -> None:

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_cli import STUDY, as_json, assert_refused, write_study
 
 from called import zerosum
+from small_studies import make
+from zerosum.coordinator.journal import Journal
 
 ROUNDS = STUDY.replace('"mean"', '"k-means"').replace("[unit]", "n_clusters = 2\nrounds = 4\n\n[unit]")
 
@@ -34,11 +37,55 @@ def test_results_are_listed_shown_and_written_again(tmp_path: Path) -> None:
     assert "60 to 200" in table
     again = as_json(zerosum("results", "export", line["id"], "--out", "again", "--json", cwd=tmp_path))
     assert again == {"folder": "again", "complete": True, "maps": []}
-    for name in ("result.json", "privacy.json", "estimate.npz"):
+    for name in ("result.json", "plan.json", "estimate.npz"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "result" / name).read_bytes()
     assert_refused(zerosum("results", "export", line["id"], "--out", "again", "--json", cwd=tmp_path), "exists already")
     assert_refused(zerosum("results", "show", "nosuch", "--json", cwd=tmp_path), "no result kept")
     assert len(as_json(zerosum("ledger", "show", "--json", cwd=tmp_path))[0]["entries"]) == 1
+
+
+def test_nothing_of_a_list_of_results_is_cut_on_a_narrow_terminal(tmp_path: Path) -> None:
+    write_study(tmp_path, STUDY.replace('"vitals"', '"vitals of three hospitals and of nobody else at all"'))
+    done = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
+    listed = zerosum("results", cwd=tmp_path, width=80).stdout
+    for whole in (done["kept"], done["study"], "mean", "1 of 1 rounds", "epsilon 2.0000", "done"):
+        assert whole in " ".join(listed.split())
+    shown = zerosum("ledger", "show", cwd=tmp_path, width=80).stdout
+    assert "…" not in listed + shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_result_is_removed_after_a_yes_and_its_ledgers_stay(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    first, second = (
+        as_json(zerosum("run", "study.toml", "--out", out, "--json", cwd=tmp_path))["kept"] for out in ("a", "b")
+    )
+    ledgers = {path: path.read_bytes() for path in (tmp_path / "state" / "ledgers").iterdir()}
+    assert_refused(zerosum("results", "remove", first, "--json", cwd=tmp_path), "nothing was removed")
+    assert zerosum("results", "remove", first, cwd=tmp_path, stdin="n\n").returncode == 2
+    assert zerosum("results", "remove", first, cwd=tmp_path, stdin="").returncode == 2
+    assert_refused(zerosum("results", "remove", "--json", cwd=tmp_path), "name one result")
+    assert len(as_json(zerosum("results", "--json", cwd=tmp_path))) == 2
+    assert "ledgers stay" in zerosum("results", "remove", first, cwd=tmp_path, stdin="y\n").stdout
+    assert as_json(zerosum("results", "remove", second[:8], "--yes", "--json", cwd=tmp_path)) == {"removed": [second]}
+    assert as_json(zerosum("results", "--json", cwd=tmp_path)) == []
+    assert not list((tmp_path / "state" / "results").iterdir())
+    assert as_json(zerosum("results", "remove", "--not-begun", "--json", cwd=tmp_path)) == {"removed": []}
+    assert {path: path.read_bytes() for path in (tmp_path / "state" / "ledgers").iterdir()} == ledgers
+    assert len(as_json(zerosum("ledger", "show", "--json", cwd=tmp_path))[0]["entries"]) == 2
+
+
+def test_studies_that_did_not_begin_are_removed_and_one_that_begins_just_now_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "results"
+    about: dict[str, Any] = {"study": "never", "journal": None, "program": None, "ledgers": {}}
+    for n, id in enumerate("abc"):
+        (folder / id).mkdir(parents=True)
+        (folder / id / "about.json").write_text(json.dumps(about | {"began": f"2026-01-0{n + 1}"}))
+    with Journal.create(folder / "b", make()):
+        done = as_json(zerosum("results", "remove", "--not-begun", "--yes", "--json", cwd=tmp_path))
+        assert done == {"removed": ["a", "c"]}
+        assert_refused(zerosum("results", "remove", "b", "--yes", "--json", cwd=tmp_path), "being run")
+    assert [path.name for path in folder.iterdir()] == ["b"]
 
 
 def test_the_place_for_a_result_is_tried_before_anything_is_spent(tmp_path: Path) -> None:

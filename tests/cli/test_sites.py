@@ -101,3 +101,5 @@ def test_the_steward_approves_on_the_command_line(tmp_path: Path) -> None:
         "stopped",
     ]
     assert zerosum("site", "approve", "abc", cwd=home).returncode == 2
+    done = zerosum("site", "refuse", plan.digest(), "--reason", "not this year", cwd=home)
+    assert done.stdout.split() == f"the steward refused the plan {plan.digest()}: not this year".split()

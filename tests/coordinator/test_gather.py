@@ -8,7 +8,7 @@ import pytest
 
 from small_studies import make
 from zerosum.coordinator.gather import gather
-from zerosum.errors import Abandoned, AwaitingConsent, PolicyRefused
+from zerosum.errors import Abandoned, AwaitingConsent, LedgerRefused, PolicyRefused
 from zerosum.protocol.codec import encode
 from zerosum.protocol.messages import Consent, Refusal
 
@@ -56,3 +56,21 @@ def test_a_refusal_ends_it_and_so_does_the_time_out() -> None:
     waits = Scripted({**others, "s1": [encode(Refusal("s1", WAITS))]})
     with pytest.raises(Abandoned, match=r"'s1' \(waits for its steward\)"):
         gather(make("local"), waits, lambda sites: None, seconds=0.01, every=0.002)
+
+
+@pytest.mark.parametrize(("seconds", "patience"), [(60.0, 0.1), (0.1, 60.0)])
+def test_a_study_that_goes_on_waits_only_so_long_for_sites_that_it_can_do_without(
+    seconds: float, patience: float
+) -> None:
+    whole = encode(Refusal("s2", LedgerRefused("study 'x' is in the ledger already, whole")))
+    for lost in (None, whole):
+        engine = Scripted({"s0": [agrees("s0")], "s1": [agrees("s1")], "s2": [lost], "s3": [agrees("s3")]})
+        seen: list[Mapping[str, str]] = []
+        gather(make("local"), engine, seen.append, every=0.01, spare=1, seconds=seconds, patience=patience)
+        assert [sites["s2"] for sites in seen] == ["absent" if lost is None else "cannot go on"]
+        assert engine.asked["s2"] > 1
+    with pytest.raises(LedgerRefused):  # a study begins with everybody
+        gather(make("local"), engine, lambda sites: None, every=0.01, seconds=seconds)
+    engine = Scripted({"s0": [None], "s1": [agrees("s1")], "s2": [None], "s3": [agrees("s3")]})
+    with pytest.raises(Abandoned, match="did not go on, and nothing more was released"):
+        gather(make("local"), engine, lambda sites: None, seconds=0.1, every=0.01, spare=1)

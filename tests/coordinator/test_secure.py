@@ -45,6 +45,5 @@ def test_it_has_an_attempt_for_every_round(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan = pin(make("secure-sum"), sites)
     sums = SecureSums(plan, lambda messages: iter(()))
-    with pytest.raises(Abandoned):
-        sums.advertised()  # nobody answers
+    assert sums.advertised() is None  # nobody answers
     assert np.isfinite(plan.rounds)

@@ -52,6 +52,45 @@ def test_what_is_missing_needs_a_rule() -> None:
     assert np.isnan(np.asarray(units.rows)[1]).all()
 
 
+def test_nothing_of_pandas_that_is_missing_is_compared() -> None:
+    frame = pandas.DataFrame({"age": pandas.array([40, None], dtype="Int64"), "sex": pandas.array(["f", pandas.NA])})
+    units = units_of(frame, "it", columns=["age", "sex"], categories={"sex": ["f"]}, missing=["age", "sex"])
+    assert np.isnan(np.asarray(units.rows)).tolist() == [[False, False], [True, True]]
+
+
+def described(frame: Any) -> Any:
+    levels = {"sex": ["f", "m"]}
+    return zerosum.Describe(
+        ranges={"age": (20, 90)}, levels=levels, by="sex", missing="observed", random_state=0, data="synthetic"
+    ).fit({"a": frame, "b": frame, "c": frame})
+
+
+@pytest.mark.parametrize("library", ["pandas", "pyarrow", "polars"])
+def test_tables_are_described_whatever_frame_they_are_in(library: str) -> None:
+    """With words, and what each library calls missing."""
+    there = pytest.importorskip(library)
+    many = 20
+    columns = {"note": ["x"] * 4 * many, "age": [40, None, 60, 50] * many, "sex": ["f", "m", None, "m"] * many}
+    if library == "pandas":
+        frame = pandas.DataFrame(columns).astype({"age": "Int64", "sex": "string"})
+    else:
+        frame = there.table(columns) if library == "pyarrow" else there.DataFrame(columns)
+    plain = pandas.DataFrame({name: pandas.Series(each, dtype=object) for name, each in columns.items()})
+    assert np.array_equal(described(frame).mean_, described(plain).mean_)
+    with pytest.raises(BadData, match="there is no column 'sex'"):
+        described(frame[["age"]] if library != "pyarrow" else frame.select(["age"]))
+
+
+def test_a_lazy_frame_is_asked_to_be_collected() -> None:
+    polars = pytest.importorskip("polars")
+    lazy = polars.DataFrame(COLUMNS).lazy()
+    with pytest.raises(BadData, match=r"collect\(\)"):
+        units_of(lazy, "it", columns=["age"])
+    for estimator in (zerosum.Mean(lower=0, upper=1), zerosum.Quantiles(ranges={"age": (0, 99)})):
+        with pytest.raises(BadData, match=r"collect\(\)"):
+            estimator.set_params(data="synthetic").fit({"a": lazy, "b": lazy, "c": lazy})
+
+
 def test_studies_take_frames_and_text() -> None:
     rng = np.random.default_rng(0)
     terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "unit": "person"}

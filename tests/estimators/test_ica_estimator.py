@@ -279,11 +279,15 @@ def test_a_private_run_spends_and_a_cap_holds(tmp_path: Path) -> None:
     ica = ICA(n_components=2, rounds=3, policies=policies).fit(three())
     assert ica.privacy_.private
     assert ica.privacy_.worst_epsilon <= 1.0
-    assert ica.above_noise_ < 2
-    assert ica.notes_[0].endswith("the rest of the space is noise, whatever stability_ says")
     assert len(ledgers(tmp_path)) == 3
     with pytest.raises(BudgetExceeded):
         ica.fit(three())
+
+
+def test_noise_that_drowns_the_maps_is_told() -> None:
+    ica = seeded(n_components=2, epsilon=1.0, rounds=3).fit(three())
+    assert ica.above_noise_ < 2
+    assert any(note.endswith("the rest of the space is noise, whatever stability_ says") for note in ica.notes_)
 
 
 def test_parameters_are_stored_and_cloned() -> None:

@@ -9,9 +9,12 @@ import pytest
 
 from deployed import Deployment
 from zerosum.cli import _run
-from zerosum.errors import BadInput, BadParameter
+from zerosum.coordinator.journal import Journal
+from zerosum.errors import BadInput, BadParameter, Refused
 from zerosum.flare.jobs import harden, keep_in, write_job
 from zerosum.flare.provision import project, provision
+from zerosum.study import Study
+from zerosum.study.coordinating import Settings, begin, fewest
 
 
 def make_kit(folder: Path) -> Path:
@@ -86,6 +89,48 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "job" / "meta.json").read_text())["min_clients"] == 4
     assert _run([str(word) for word in (*command, "--job", tmp_path / "job")]) == 2
     assert _run(["flare", "harden", str(make_kit(tmp_path / "kit"))]) == 0
+
+
+def test_a_job_that_goes_on_without_sites_is_for_studies_that_are_under_way(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    plan = Study.load(deployment.study()).plan()
+    with pytest.raises(BadInput, match="did not begin"):
+        fewest(tmp_path / "kept")
+    with Journal.create(tmp_path / "kept", plan) as journal:
+        with pytest.raises(Refused, match="nothing was asked yet"):
+            fewest(tmp_path / "kept")
+        journal.set_up(b"everybody's public keys")
+        journal.asked(0, 0, "c0ffee")
+        job = tmp_path / "job"
+        assert _run(["flare", "resume", "--state", str(tmp_path / "kept"), "--job", str(job)]) == 0
+    assert json.loads((job / "meta.json").read_text())["min_clients"] == 3
+    assert json.loads((job / "app" / "config" / "config_fed_server.json").read_text())["workflows"][0]["args"] == {
+        "study": "kept"
+    }
+
+
+def test_only_a_missing_variable_is_called_a_missing_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-flare")
+    from zerosum.flare import controller
+
+    class Heard(controller.Coordinator):
+        said = ""
+
+        def system_panic(self, reason: str, fl_ctx: object) -> None:
+            self.said = reason
+
+    monkeypatch.delenv("ZEROSUM_COORDINATOR", raising=False)
+    heard = Heard("vitals")
+    heard.control_flow(None, None)
+    assert "ZEROSUM_COORDINATOR is not set" in heard.said
+    monkeypatch.setenv("ZEROSUM_COORDINATOR", str(tmp_path))
+    heard.control_flow(None, None)
+    assert "no coordinator's state folder" in heard.said
+    deployment = Deployment(tmp_path)
+    begin(Settings(study=deployment.study(), out=tmp_path / "out"), tmp_path / "vitals")
+    monkeypatch.setattr(controller, "coordinate", lambda *arguments, **more: dict[str, str]()["north"])
+    with pytest.raises(KeyError, match="north"):  # FLARE logs it, with where it came from
+        heard.control_flow(None, None)
 
 
 def test_a_project_has_everybody_and_refuses_names_that_flare_would_not_take(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from deployed import NAMES, Deployment
+from deployed import NAMES, Deployment, zerosum
 from flared import LEAD, Flare, wait_for_rounds
 from zerosum.coordinator.journal import Journal
 from zerosum.protocol.codec import encode
@@ -146,6 +146,40 @@ def test_a_client_and_then_the_whole_server_go_down(flare: Flare) -> None:
     found = each_round_once(flare, "down")
     assert [found[name] for name in NAMES if name != "east"] == [60] * 3
     assert found["east"] < 60
+
+
+def test_a_study_goes_on_without_a_machine_that_stays_away(flare: Flare) -> None:
+    """A whole site and then the server go down; the server comes back, the site does not. FLARE would hold the study's
+    own job back until it does."""
+    deployment, folder = flare.deployment, flare.deployment.folder
+    parameters = "n_clusters = 2\nrounds = 30"
+    study = deployment.study("k-means", name="alone", attempts=1, parameters=parameters, seed=None)
+    job, state = flare.job(study, patience=2), folder / "studies" / "alone"
+    submitted = flare.submit(job)
+    wait_for_rounds(state, 3)
+    flare.kill("east")
+    deployment.kill("east")
+    flare.kill("server")
+    submitted.kill()
+    submitted.communicate()
+    try:
+        flare.start("server")
+        done = zerosum("flare", "resume", "--state", state, "--job", folder / "alone-again", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        again = flare.submit(folder / "alone-again", clients=3)
+        assert flare.ended(again) == ["FINISHED:COMPLETED"], flare.log("server")[-4000:]
+    finally:
+        deployment.start("east")
+        flare.start("east")
+    took = taken_part(flare, "alone")
+    assert len(took) == 30
+    assert "east" in took[0]
+    assert "east" not in took[-1]
+    for name in NAMES:  # an attempt more, if the others had been told that the lost one is in the sum
+        spent = [(round, attempt) for which, round, attempt in deployment.spent(name) if which.startswith("alone")]
+        assert len(set(spent)) == len(spent)
+        assert name == "east" or {round for round, _ in spent} == set(range(30))
+        assert sum(attempt for _, attempt in spent) <= (name != "east")
 
 
 def test_a_site_behind_a_proxy_works_and_cut_off_it_is_lost(flare: Flare, proxy: Proxy) -> None:

@@ -47,12 +47,15 @@ def test_a_replaced_key_stays_beside_the_new_one_and_a_lost_one_does_not(tmp_pat
 def test_a_rotation_cut_off_before_its_end_leaves_the_old_key_and_can_be_repeated(tmp_path: Path) -> None:
     path = tmp_path / "identity.key"
     first = keep_identity(path)
-    (tmp_path / "identity.key.new").write_bytes(Identity().private)  # as a kill in the middle leaves it
+    begun = keep_identity(tmp_path / "identity.key.new")  # as a kill in the middle leaves it
     (tmp_path / f"identity.key.former-{first.public.hex()[:8]}").hardlink_to(path)
     assert keep_identity(path).public == first.public
     _, new = rotate_identity(path)
-    assert keep_identity(path).public == new.public
+    assert keep_identity(path).public == new.public == begun.public
     assert [each.public for each in former_identities(path)] == [first.public]
+    keep_identity(tmp_path / "identity.key.new")
+    begun = keep_identity(tmp_path / "identity.key.new")
+    assert rotate_identity(path, lost=True)[1].public != begun.public  # whoever read one key may have read the other
 
 
 def test_a_statement_holds_only_as_both_keys_signed_it() -> None:

@@ -123,7 +123,7 @@ def test_from_the_command_line(tmp_path: Path, kind: str, imaging: str, solver: 
 def test_as_many_components_as_regions_are_still_maps(tmp_path: Path) -> None:
     path = write(tmp_path, 'atlas = "grid/atlas.nii.gz"', kind="volatile")
     study = Study.load(path)
-    written = study.write_maps(study.run(), tmp_path / "out")
+    written = study.write(study.run(), tmp_path / "out")
     assert [each.name for each in written] == ["maps.nii.gz", "maps.png", "maps.json", "dataset_description.json"]
 
 

@@ -93,12 +93,12 @@ def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
     found = result.estimate["components"]
     assert found.shape == (2, len(study.space.columns))
     assert abs(found[0] @ expected) / np.linalg.norm(expected) > 0.95
-    written = study.write_maps(result, tmp_path / "out")
+    written = study.write(result, tmp_path / "out")
     assert [path.name for path in written] == [*MAPS, *TOLD]
     told = json.loads((tmp_path / "out" / "components.json").read_text())
     assert (told["Algorithm"], told["Epsilon"]) == ("pca", study.privacy.epsilon)
     assert told["Preprocessing"]["detrend"] is True
-    assert told["Grid"] == {"Kind": kind, "SHA256": study.space.digest}
+    assert told["Grid"] == {"Kind": kind, "SHA256": study.plan().question.files[kind]}  # as plans and ledgers say it
     described = json.loads((tmp_path / "out" / "dataset_description.json").read_text())
     assert (described["DatasetType"], described["GeneratedBy"][0]["Name"]) == ("derivative", "zerosum")
     values = nib.load(written[0]).get_fdata()[..., 0]
@@ -199,5 +199,5 @@ def test_from_the_command_line(tmp_path: Path) -> None:
         done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["maps"] == [*MAPS, *TOLD]
-    names = [*MAPS, *TOLD, "estimate.npz", "privacy.json", "result.json"]
+    names = [*MAPS, *TOLD, "estimate.npz", "plan.json", "report.html", "report.json", "result.json"]
     assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == sorted(names)

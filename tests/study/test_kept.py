@@ -21,7 +21,8 @@ import pytest
 from killed import Killer, in_a_child
 from zerosum import Policy, run
 from zerosum.algorithms import KMeans, Mean
-from zerosum.errors import BadInput, ZerosumError
+from zerosum.coordinator.journal import Journal
+from zerosum.errors import BadInput, Refused, ZerosumError
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.record import Result, read_estimate
 from zerosum.site.ledger import Ledger
@@ -217,6 +218,82 @@ def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tm
     with pytest.raises(BadInput, match="cannot be read"):
         Kept.load("0123")
     assert sorted(each.id for each in Kept.all()) == sorted(["0123", kept.id])
+
+
+def test_what_is_removed_gives_its_room_back_and_no_ledger_goes_with_it(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        study(tmp_path, stop_after(1))
+    (kept,) = Kept.all()
+    (kept.folder / "notes.txt").write_text("a steward's own")
+    running = Journal.open(kept.folder)
+    assert running is not None
+    with running, pytest.raises(Refused, match="being run"):
+        kept.remove()
+    about: dict[str, Any] = dict(kept.about)
+    inside = about | {"ledgers": {"s0": [str(kept.folder / "result" / "l.sqlite"), "elsewhere"]}}
+    with pytest.raises(Refused, match="a ledger lies in"):
+        Kept(kept.id, kept.folder, inside).remove()
+    kept.remove()
+    assert Kept.all() == []
+    assert [path.name for path in kept.folder.iterdir()] == ["notes.txt"]
+    assert all(Path(path).exists() for pair in about["ledgers"].values() for path in pair)
+
+
+def test_what_never_began_and_what_is_damaged_can_be_removed(tmp_path: Path) -> None:
+    hurt = study(tmp_path).kept
+    (results_folder() / hurt / "about.json").write_text("{")
+    (results_folder() / "0123").mkdir()
+    (results_folder() / "0123" / "room").write_bytes(bytes(1 << 18))
+    about: dict[str, Any] = {"study": "never", "began": "", "journal": None, "program": None, "ledgers": {}}
+    (results_folder() / "0123" / "about.json").write_text(json.dumps(about))
+    assert Kept.load("0123").as_record()["state"] == "not begun"
+    for id in (hurt, "0123"):
+        Kept.load(id, damaged=True).remove()
+    assert not list(results_folder().iterdir())
+
+
+def test_nothing_that_lies_elsewhere_is_removed_by_way_of_a_link(tmp_path: Path) -> None:
+    kept = Kept.load(study(tmp_path).kept)
+    moved = kept.folder.rename(tmp_path / "elsewhere")
+    kept.folder.symlink_to(moved)
+    before = sorted(moved.rglob("*"))
+    with pytest.raises(Refused, match="lies elsewhere"):
+        Kept.load(kept.id).remove()
+    assert sorted(moved.rglob("*")) == before
+    kept.folder.unlink()
+    moved.rename(kept.folder)
+    (tmp_path / "link").symlink_to(kept.folder)
+    for ledger in (tmp_path / "link" / "result" / "l.sqlite", kept.folder.parent / "x" / ".." / kept.id / "l.sqlite"):
+        inside = dict(kept.about) | {"ledgers": {"s0": [str(ledger), "elsewhere"]}}
+        with pytest.raises(Refused, match="a ledger lies in"):
+            Kept(kept.id, kept.folder, inside).remove()
+    assert (kept.folder / "result" / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    "changed", [{"ledgers": {"s0": 3}}, {"ledgers": {"s0": ["one"]}}, {"journal": 3}, {"study": None}, {"began": []}]
+)
+def test_a_record_with_other_kinds_of_values_is_a_damaged_one(changed: dict[str, Any], tmp_path: Path) -> None:
+    id = study(tmp_path).kept
+    path = results_folder() / id / "about.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changed))
+    assert charged_ledgers() == []
+    with pytest.raises(BadInput, match="cannot be read"):
+        Kept.load(id)
+    Kept.load(id, damaged=True).remove()
+    assert Kept.all() == []
+
+
+@pytest.mark.parametrize("hurt", ["journal", "about.json"])
+def test_what_may_have_spent_is_not_taken_for_a_study_that_did_not_begin(hurt: str, tmp_path: Path) -> None:
+    """`results remove --not-begun` takes all of those away: a damaged journal, with ledgers out of reach, is none."""
+    with pytest.raises(Stopped):
+        study(tmp_path / "ledgers", stop_after(1), checkpoint=None if hurt == "journal" else tmp_path / "kept")
+    (kept,) = Kept.all()
+    (kept.folder / hurt).write_bytes(b"{")
+    (tmp_path / "ledgers").rename(tmp_path / "unmounted")
+    (kept,) = Kept.all()
+    assert kept.as_record()["state"] == "unreadable"
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,9 @@ class FeatureClassifier(FeatureAlgorithm):
     name: ClassVar[str] = "feature-classifier"
 
     directions: int = Field(default=400, ge=1)
+    """At most so many directions of the features are kept."""
     whiten_share: float = Field(default=0.06, gt=0, lt=1)
+    """What the features' mean and second moments cost, as a share of the budget."""
     evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
     hold_out: float = Field(default=0.1, ge=0, le=0.9)
     rounds: int | None = Field(default=None, ge=1, le=10_000)

@@ -65,7 +65,9 @@ class DataCollaboration(FeatureAlgorithm):
     n_components: int | None = Field(default=None, ge=1)
     label_weight: float | None = Field(default=None, ge=1e-3, le=1e3)
     center: FloatArray | None = None
+    """With `reduction = "random"`, what is taken off the features, public."""
     seed: int = Field(default=0, ge=0)
+    """Of the public random projection, nothing else."""
     keep_records: bool = False
 
     @model_validator(mode="after")

@@ -22,8 +22,11 @@ class CustomStatistic(Algorithm):
 
     name: ClassVar[str] = "statistic"
     statistic: str
+    """The name under which every site registered it."""
     clip: float = Field(gt=0, allow_inf_nan=False)
+    """Bound on the L2 norm of what a unit contributes."""
     options: dict[str, float] = Field(default_factory=dict)
+    """Numbers that are handed to it."""
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         params = {"columns": len(self.columns), "clip": self.clip, "options": self.options}

@@ -14,7 +14,7 @@ from pydantic import model_validator
 
 from zerosum.algorithms.groups import shown
 from zerosum.algorithms.histogram import nearest_probabilities
-from zerosum.algorithms.intervals import Z, difference_interval, ratio_interval, widened
+from zerosum.algorithms.intervals import Z, difference_interval, ratio_interval, widened, within
 from zerosum.algorithms.program import Estimate, Program, PublicFacts
 from zerosum.algorithms.quantiles import ENDS, QuantileAlgorithm
 from zerosum.arrays import Floats
@@ -151,9 +151,11 @@ class Describe(QuantileAlgorithm):
         found = {
             "observed": Quantity(counts, "count", axes, np.sqrt(count_var)),
             "mean": Quantity(middle + half * mean, "mean", axes, half * np.sqrt(mean_var)),
-            "mean_interval": _ends(middle[:, None] + half[:, None] * np.clip(ends, -1, 1), axes),
+            "mean_interval": _ends(middle[:, None] + half[:, None] * within(ends, raw, mean, -1, 1), axes),
             "mean_population_std": Quantity(half * np.sqrt(mean_var + sampled / divisor), "diagnostic", axes),
-            "mean_population_interval": _ends(middle[:, None] + half[:, None] * np.clip(population, -1, 1), axes),
+            "mean_population_interval": _ends(
+                middle[:, None] + half[:, None] * within(population, raw, mean, -1, 1), axes
+            ),
             "sd": Quantity(half * np.sqrt(sampled), "scale", axes),
             "sd_interval": _ends((half * scale)[..., None] * np.sqrt(spread), axes),
         }
@@ -161,8 +163,8 @@ class Describe(QuantileAlgorithm):
             apart = (self.difference_axis, axis)
             found |= {
                 "difference": _differences(mean * half, apart, found["mean"].std),
-                "difference_interval": _difference_ends(raw, ends, 2 * half, apart, half),
-                "difference_population_interval": _difference_ends(raw, population, 2 * half, apart, half),
+                "difference_interval": _difference_ends(raw, ends, mean, 2, apart, half),
+                "difference_population_interval": _difference_ends(raw, population, mean, 2, apart, half),
             }
         return found
 
@@ -203,16 +205,16 @@ class Describe(QuantileAlgorithm):
         axes = (self.group_axis, axis)
         found |= {
             "proportion": Quantity(share, "share", axes, std),
-            "proportion_interval": _ends(np.clip(ends, 0, 1), axes),
-            "proportion_population_interval": _ends(np.clip(population, 0, 1), axes),
+            "proportion_interval": _ends(within(ends, raw, np.clip(raw, 0, 1), 0, 1), axes),
+            "proportion_population_interval": _ends(within(population, raw, np.clip(raw, 0, 1), 0, 1), axes),
             "proportion_observed": Quantity(observed, "count", axes),
         }
         if self.groups > 1:
-            apart, one = (self.difference_axis, axis), np.ones(len(labels))
+            apart = (self.difference_axis, axis)
             found |= {
                 "proportion_difference": _differences(share, apart, std),
-                "proportion_difference_interval": _difference_ends(raw, ends, one, apart),
-                "proportion_difference_population_interval": _difference_ends(raw, population, one, apart),
+                "proportion_difference_interval": _difference_ends(raw, ends, share, 1, apart),
+                "proportion_difference_population_interval": _difference_ends(raw, population, share, 1, apart),
             }
         return found
 
@@ -246,8 +248,10 @@ def _differences(value: Floats, axes: tuple[Axis, ...], std: Floats | float | No
 
 
 def _difference_ends(
-    raw: Floats, ends: Floats, most: Floats, axes: tuple[Axis, ...], unit: Floats | float = 1.0
+    raw: Floats, ends: Floats, value: Floats, most: float, axes: tuple[Axis, ...], unit: Floats | float = 1.0
 ) -> Quantity:
-    """From what each group's estimate and interval are before they are brought to what is possible; `most` is that."""
-    apart = difference_interval(raw[2:], ends[2:], raw[1], ends[1]) * np.asarray(unit * np.ones_like(most))[:, None]
-    return _ends(np.clip(apart, -most[:, None], most[:, None]), axes)
+    """From what each group's estimate and interval are before they are brought to what is possible: to hold the
+    difference of the estimates, and no more than `most` of the unit."""
+    apart = difference_interval(raw[2:], ends[2:], raw[1], ends[1])
+    held = within(apart, raw[2:] - raw[1], value[2:] - value[1], -most, most)
+    return _ends(held * np.broadcast_to(unit, raw.shape[1:])[:, None], axes)

@@ -38,8 +38,11 @@ class PolynomialLoss(Regression):
 
     name: ClassVar[str] = "polynomial-loss"
     table: FloatArray
+    """The loss: entry [j][k] multiplies the j-th power of x.w and the k-th of the response, mapped to -1 to 1."""
     ridge: float = Field(default=_RIDGE, ge=0, allow_inf_nan=False)
+    """How much of the known noise is added to the quadratic part."""
     largest: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Beyond degree 2, how far from the origin the minimum is sought."""
 
     @model_validator(mode="after")
     def _table_fits(self) -> Self:

@@ -50,7 +50,9 @@ class NewtonRegression(Regression):
 
     family: ClassVar[Family]
     rounds: Literal[3, 8] | None = None
+    """Newton rounds, by default the planner's choice."""
     room: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Rows are clipped where their squared length is this many times the average, by default the planner's choice."""
 
     @property
     def describe(self) -> str:
@@ -167,6 +169,7 @@ class LogisticRegression(NewtonRegression):
     name: ClassVar[str] = "logistic-regression"
     family: ClassVar[Family] = "logistic"
     method: Literal["auto", "newton", "polynomial"] = "auto"
+    """Newton rounds, or Taylor's quadratic of the loss alone, which ranks better where the budget is small."""
 
     @model_validator(mode="after")
     def _start_fits(self) -> Self:
@@ -262,7 +265,9 @@ class PoissonRegression(NewtonRegression):
     name: ClassVar[str] = "poisson-regression"
     family: ClassVar[Family] = "poisson"
     residual_clip: float = Field(default=3.0, gt=0, allow_inf_nan=False)
+    """Residuals are clipped at so many standard deviations of a count of the mean."""
     tails: float | None = Field(default=None, ge=1, allow_inf_nan=False)
+    """How many times wider residuals and rates may go where noise leaves room, by default the planner's choice."""
     standardise: Literal["auto", "dp", "none"] = "auto"
 
     @model_validator(mode="after")

@@ -33,6 +33,7 @@ class Histogram(MissingAlgorithm):
     name: ClassVar[str] = "histogram"
     columns: tuple[str, ...] = Field(min_length=1, max_length=1)
     values: tuple[str | float | bool, ...] | None = None
+    """The categories, in order; or give `edges`."""
     edges: FloatArray | None = None
 
     words: ClassVar[Mapping[str, str]] = {

@@ -56,17 +56,22 @@ class ICA(Algorithm):
     solver: Literal["auto", "fixed-point", "second-order"] = "auto"
     nonlinearity: Nonlinearity | None = None
     window: int = Field(default=9, gt=0)
+    """Rows over which the size of a source is taken."""
     basis: FloatArray | None = None
     per_recording: PerRecording = "center"
     n_passes: int = Field(default=2, gt=0)
     rounds: int = Field(default=12, gt=2)
     reduction_share: float | None = Field(default=None, gt=0, lt=1)
+    """What finding the space of the components costs, as a share of the budget."""
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     band: tuple[float, float] | None = None
     bands: int = Field(default=4, ge=2)
     subspace_rounds: int | None = Field(default=None, gt=0)
+    """Beyond 2000 dimensions: rounds of the first look, by default the planner's choice."""
     subspace_growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    start: int = 0  # seed of the public first rotation, nothing else
+    """And how much more the last of them gets than the first."""
+    start: int = 0
+    """Seed of the public first rotation, nothing else."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

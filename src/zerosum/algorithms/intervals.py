@@ -53,3 +53,20 @@ def difference_interval(one: Floats, ends: Floats, other: Floats, other_ends: Fl
     below = np.hypot(one - ends[..., 0], other_ends[..., 1] - other)
     above = np.hypot(ends[..., 1] - one, other - other_ends[..., 0])
     return np.stack([gap - below, gap + above], axis=-1)
+
+
+def within(ends: Floats, value: Floats, point: Floats, lower: Floats | float, upper: Floats | float) -> Floats:
+    """An interval around `value`, brought to what is possible along with its estimate.
+
+    Noise may carry a value beyond what is possible, and its estimate is then the nearest `point` that is. The interval
+    is as it was and, beside that, as it would be around the point; of both together, what is possible. So it covers no
+    less than before, holds the estimate, and does not shrink to nothing where all of it lay beyond.
+
+    >>> within(*map(np.array, ([1.1, 1.5], 1.3, 1.0)), -1.0, 1.0).round(3).tolist()
+    [0.8, 1.0]
+    >>> within(*map(np.array, ([0.5, 0.9], 0.7, 0.7)), -1.0, 1.0).tolist()
+    [0.5, 0.9]
+    """
+    moved = ends + (point - value)[..., None]
+    both = np.stack([np.minimum(ends[..., 0], moved[..., 0]), np.maximum(ends[..., 1], moved[..., 1])], axis=-1)
+    return np.asarray(np.clip(both, np.asarray(lower)[..., None], np.asarray(upper)[..., None]))

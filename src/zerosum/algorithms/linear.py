@@ -45,11 +45,17 @@ class LinearRegression(Regression):
 
     name: ClassVar[str] = "linear-regression"
     method: Literal["auto", "moment", "gradient"] = "auto"
+    """What a round releases: joint second moments, or the gradient."""
     rounds: int | None = Field(default=None, gt=1, le=1000)
+    """How many, by default the planner's choice."""
     residual_clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Residuals are bounded at so many of their standard deviations, by default the planner's choice."""
     room: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Rows are clipped where their squared length is this many times the average, by default the planner's choice."""
     learning_rate: float | None = Field(default=None, gt=0, le=2)
-    burn_in: int | None = Field(default=None, ge=0)  # rounds that the final average leaves out
+    """The length of a step of `gradient`, by default the planner's choice."""
+    burn_in: int | None = Field(default=None, ge=0)
+    """Rounds that the final average leaves out."""
 
     @property
     def describe(self) -> str:

@@ -89,11 +89,17 @@ class Mixture(RangedAlgorithm):
     start: Literal["auto", "tensor", "cells"] = "auto"
     rounds: int = Field(default=3, ge=0, le=50)
     mean_share: float = Field(default=0.02, gt=0, lt=1)
+    """What the coarse mean costs, as a share of the budget."""
     clip_share: float = Field(default=0.02, gt=0, lt=1)
+    """What the histogram of norms costs."""
     moment_share: float | None = Field(default=None, gt=0, lt=1)
+    """What second moments cost, by default the planner's choice."""
     start_share: float | None = Field(default=None, gt=0, lt=1)
+    """What the start costs, by default the planner's choice."""
     refine_share: float | None = Field(default=None, gt=0, lt=1)
-    seed: int = Field(default=0, ge=0)  # of public cells and of starts of the decomposition, nothing else
+    """What the rounds before the last cost, by default the planner's choice."""
+    seed: int = Field(default=0, ge=0)
+    """Of public cells and of starts of the decomposition, nothing else."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -86,12 +86,15 @@ class NeuralClassifier(RangedAlgorithm):
     momentum: float = Field(default=_MOMENTUM, ge=0, lt=1)
     optimizer: str = "SGD"
     optimizer_settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """Settings of a PyTorch optimiser."""
     averaging: float = Field(default=_AVERAGED, ge=0, le=1)
     start: int = Field(default=0, ge=0)
     evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
     hold_out: float = Field(default=0.1, ge=0, le=0.9)
     batch: int = Field(default=256, ge=1, le=8192)
+    """Examples whose gradients are computed at once; it changes memory and time, not the result."""
     precision: str = Field(default="float32", pattern="^float(32|64)$")
+    """`float32` or `float64`, of gradients of PyTorch modules."""
 
     @model_validator(mode="before")
     @classmethod

@@ -72,6 +72,7 @@ class PCA(RangedAlgorithm):
     n_components: int = Field(gt=0)
     centering: Literal["auto", "ranges", "none"] = "auto"
     look_share: float | None = Field(default=None, ge=0, le=0.25)
+    """What each of the two small looks that find the centre costs, by default the planner's choice."""
     scaling: Literal["none", "ranges"] = "none"
     shrink: bool = True
     per_recording: Literal["none", "center", "standardise"] = "none"
@@ -81,8 +82,11 @@ class PCA(RangedAlgorithm):
     solver: Literal["auto", "matrix", "subspace"] = "auto"
     rounds: int | None = Field(default=None, gt=0)
     growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Of the subspace solver: how much more the last round gets than the first, by default the planner's choice."""
     extra: int | None = Field(default=None, ge=0)
-    start: int = 0  # seed of the public first basis, nothing else
+    """Of the subspace solver: how many columns the basis has beyond the components, by default the planner's choice."""
+    start: int = 0
+    """Seed of the public first basis, nothing else."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -47,6 +47,7 @@ class Algorithm(BaseModel, ABC):
     rows_of_a_unit: ClassVar[int] = 1  # how many it takes to say something; an audit makes units of so many
 
     columns: tuple[str, ...] = Field(min_length=1)
+    """The columns to read, in this order; with `[imaging]`, `[design]` or a vocabulary they follow from it."""
 
     def __init__(self, /, **parameters: Any) -> None:
         try:
@@ -120,6 +121,8 @@ class MissingAlgorithm(Algorithm):
     """
 
     missing: Rule | dict[str, Rule] | None = None
+    """What is done where a value is missing, for all columns or by column: a value to take instead, `own-rows` or
+    `observed`; by default missing values are refused."""
     words: ClassVar[Mapping[str, str]] = {}  # words that are not taken, and why
 
     @model_validator(mode="after")
@@ -153,8 +156,12 @@ class RangedAlgorithm(MissingAlgorithm):
     """
 
     lower: FloatArray | None = None
+    """Public ranges, with `upper`: values are clamped to them and mapped to [-1, 1], column by column."""
     upper: FloatArray | None = None
+    """See `lower`."""
     clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Bound on the L2 norm of a row after that, by default the square root of the number of columns; required
+    without ranges, and then in the data's own units."""
 
     words: ClassVar[Mapping[str, str]] = {
         OBSERVED: "missing cannot be 'observed' where a row's values are needed together: give a number or 'own-rows'"

@@ -79,16 +79,28 @@ class Regression(RangedAlgorithm):
     """
 
     center: FloatArray | None = None
+    """An ordinary value of each feature, where that is public knowledge."""
     scale: FloatArray | None = None
+    """An ordinary deviation of each feature from it."""
     intercept: bool = True
+    """Whether there is a constant."""
     standardise: Literal["auto", "dp", "none"] = "auto"
+    """How features are brought to one size: `dp` buys their means and sizes, `none` takes ranges or `center` and
+    `scale`, `auto` chooses."""
     standardise_share: float = Field(default=0.05, gt=0, lt=1)
+    """What buying them costs, as a share of the budget."""
     evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
+    """What the histogram that says how well the model fits costs; 0: none is bought."""
     offset: str | None = None
+    """A column, before the response, that is added to the linear predictor as it is."""
     weight: str | None = None
+    """A column, before the response, that says how much a row counts."""
     draw: str | None = None
+    """A column, before the response, that says who is held out; a `[design]` makes it."""
     hold_out: float = Field(default=0.0, ge=0, le=0.5)
+    """The share of units that are left out of the fit, to evaluate it on."""
     measured_in: dict[str, str] = Field(default_factory=dict)
+    """The unit of measurement of columns, for the table of coefficients."""
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Self:

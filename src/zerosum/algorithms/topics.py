@@ -60,10 +60,15 @@ class Topics(Algorithm):
     length: float | None = Field(default=None, gt=0, le=1e6)
     path: Path | Literal["auto"] = "auto"
     word_share: float = Field(default=0.12, gt=0, lt=1)
+    """What finding the words that stand above the noise costs, as a share of the budget."""
     norm_share: float = Field(default=0.04, gt=0, lt=1)
+    """What the histogram of norms costs, on the path `tensor`."""
     pair_share: float | None = Field(default=None, gt=0, lt=1)
+    """What pairs of words cost, by default as the path has it."""
     sum_share: float | None = Field(default=None, gt=0, lt=1)
-    seed: int = Field(default=0, ge=0)  # of starts of decompositions, nothing else
+    """What the sums by topic cost, by default as the path has it."""
+    seed: int = Field(default=0, ge=0)
+    """Of starts of decompositions, nothing else."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

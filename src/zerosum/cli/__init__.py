@@ -10,6 +10,7 @@ import typer
 
 from zerosum.cli import (
     accounts,
+    advising,
     audits,
     coordinators,
     describing,
@@ -17,10 +18,12 @@ from zerosum.cli import (
     flares,
     keys,
     ledgers,
+    reports,
     results,
     sites,
     studies,
     terminal,
+    watching,
 )
 from zerosum.cli.app import app
 from zerosum.errors import ZerosumError
@@ -28,6 +31,7 @@ from zerosum.errors import ZerosumError
 # importing them registers their commands
 __all__ = [
     "accounts",
+    "advising",
     "audits",
     "coordinators",
     "describing",
@@ -36,9 +40,11 @@ __all__ = [
     "keys",
     "ledgers",
     "main",
+    "reports",
     "results",
     "sites",
     "studies",
+    "watching",
 ]
 
 # typer's own base of all usage errors, wherever the installed version keeps it

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from zerosum.cli import terminal
+from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter
 
@@ -20,7 +20,10 @@ from zerosum.errors import BadParameter
 def account(
     scheme: Annotated[
         str,
-        typer.Option(help="pooled, local, cape-published, cape-helper, zero-sum, pairwise or secure-sum."),
+        typer.Option(
+            help="pooled, local, cape-published, cape-helper, zero-sum, pairwise or secure-sum.",
+            autocompletion=complete.noisy_schemes,
+        ),
     ],
     sites: Annotated[int, typer.Option(help="Number of sites S.")],
     colluders: Annotated[int, typer.Option(help="Sites that may collude with the coordinator.")],
@@ -85,7 +88,7 @@ def account(
         table.add_row(name, f"{value:.6g}", "")
     table.add_row("noise of the released sum", f"{cost.noise_std:.6g}", "")
     table.add_row("its variance / pooled at equal mu", f"{cost.variance_ratio:.6f}", "")
-    terminal.out.print(table)
+    terminal.show_table(table)
 
 
 def _number(value: float | None) -> str:

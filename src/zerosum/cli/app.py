@@ -16,7 +16,6 @@ app = typer.Typer(
     help="One joint result from institutions that may not share records, under exactly accounted privacy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 
@@ -46,5 +45,7 @@ app.add_typer(coordinator_app, name="coordinator")
 flare_app = typer.Typer(help="What NVIDIA FLARE is given, where it carries the messages.", no_args_is_help=True)
 app.add_typer(flare_app, name="flare")
 
+Patience = Annotated[float, typer.Option(help="How long, resumed, to wait for sites it can go on without.")]
+StateOption = Annotated[Path, typer.Option("--state", help="The folder of the study.")]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site's file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]

@@ -15,22 +15,29 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from zerosum.cli import terminal
+from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter, CheckFailed
 
 
 @app.command()
 def audit(
-    scheme: Annotated[str, typer.Option(help="A scheme, or all.")] = "all",
-    study: Annotated[Path | None, typer.Option(help="Take the program from this study file instead of a mean.")] = None,
+    scheme: Annotated[str, typer.Option(help="A scheme, or all.", autocompletion=complete.schemes)] = "all",
+    study: Annotated[
+        Path | None,
+        typer.Option(help="Take the program from this study file instead of a mean.", autocompletion=complete.studies),
+    ] = None,
     sites: Annotated[int, typer.Option(help="Number of sites S.")] = 4,
     colluders: Annotated[int, typer.Option(help="Sites that collude with the coordinator.")] = 1,
     dropouts: Annotated[int, typer.Option(help="Sites that are lost in every round.")] = 0,
     mu: Annotated[float, typer.Option(min=1.0, help="What the study is planned to cost; at least 1.")] = 1.5,
     samples: Annotated[int, typer.Option(min=1000, help="How many numbers of noise to look at.")] = 100_000,
     mistake: Annotated[
-        str | None, typer.Option(help="Seed a mistake that the audit must find, such as spectral or repeated-draws.")
+        str | None,
+        typer.Option(
+            help="Seed a mistake that the audit must find, such as spectral or repeated-draws.",
+            autocompletion=complete.mistakes,
+        ),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -83,7 +90,7 @@ def audit(
                 cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
             verdict = Text(finding.verdict, style="" if finding.holds else "bold red")
             table.add_row(finding.name, finding.algorithm, *cells, verdict)
-        terminal.out.print(table)
+        terminal.show_table(table)
         for finding in found:
             for fault in finding.faults:
                 terminal.out.print(f"{finding.name}: {fault}")

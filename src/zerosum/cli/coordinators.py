@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerosum.cli import logs, terminal
-from zerosum.cli.app import Json, coordinator_app
+from zerosum.cli import complete, logs, terminal
+from zerosum.cli.app import Json, Patience, StateOption, coordinator_app
 from zerosum.cli.logs import LogJson
 from zerosum.errors import BadParameter
 from zerosum.kernel.names import visible
@@ -24,12 +24,12 @@ from zerosum.report.record import read_plan
 if TYPE_CHECKING:
     from zerosum.report.record import Result
 
-StateOption = Annotated[Path, typer.Option("--state", help="The folder of the study.")]
-
 
 @coordinator_app.command("run")
 def coordinator_run(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML), its public part.")],
+    study: Annotated[
+        Path, typer.Argument(help="The study file (TOML), its public part.", autocompletion=complete.studies)
+    ],
     state: Annotated[Path, typer.Option(help="A new folder in which the study survives this process.")],
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
     site: Annotated[list[str], typer.Option(help="NAME=SOCKET: where a site listens.")],
@@ -37,18 +37,18 @@ def coordinator_run(
     seconds: Annotated[float, typer.Option(help="How long a site may take for a reply.")] = 600.0,
     wait: Annotated[float, typer.Option(help="How long to wait, in seconds, until every site has agreed.")] = 86400.0,
     every: Annotated[float, typer.Option(help="How long until a site that has not agreed is asked again.")] = 2.0,
+    patience: Patience = 60.0,
     log_json: LogJson = False,
     json_: Json = False,
 ) -> None:
     """Wait until every site has agreed, run the study, and write its result. Stopped or killed, it can be resumed."""
     from zerosum.study.coordinating import Settings, begin
 
-    if not all(0 < each < float("inf") for each in (seconds, wait, every)):
-        raise BadParameter("--seconds, --wait and --every must be positive")
+    times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience}
+    if not all(0 < each < float("inf") for each in times.values()):
+        raise BadParameter("--seconds, --wait, --every and --patience must be positive")
     sites = dict(_parted(each) for each in site)
-    settings = Settings(
-        study=study.absolute(), out=out.absolute(), sites=sites, seconds=seconds, wait=wait, every=every
-    )
+    settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), "sites": sites, **times})
     chosen = begin(settings, state, None if plan is None else read_plan(plan))
     logs.start(log_json)
     logs.say("begun", f"plan {chosen.digest()}", plan=chosen.digest())
@@ -57,7 +57,8 @@ def coordinator_run(
 
 @coordinator_app.command("resume")
 def coordinator_resume(state: StateOption, log_json: LogJson = False, json_: Json = False) -> None:
-    """Go on with a study that was stopped. What was released is not asked again, and nothing is spent twice."""
+    """Go on with a study that was stopped. What was released is not asked again, and nothing is spent twice. Sites that
+    stay away are lost to it, as far as its plan tolerates losses."""
     logs.start(log_json)
     _carry_on(state, json_, log_json)
 

@@ -51,6 +51,12 @@ def describe(
     unit: Annotated[str | None, typer.Option(help="What is protected: person or record.")] = None,
     unit_column: Annotated[str | None, typer.Option(help="Rows with the same label here are one person's.")] = None,
     adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "replace-one",
+    delimiter: Annotated[
+        list[str] | None, typer.Option(help="Between the cells of text files: ';' or tab, or NAME=';' at one site.")
+    ] = None,
+    encoding: Annotated[
+        list[str] | None, typer.Option(help="Of text files: latin-1, or NAME=latin-1 at one site; else UTF-8.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the result and the privacy report.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only say what would be released; spends nothing.")] = False,
     json_: Json = False,
@@ -60,7 +66,8 @@ def describe(
 
     if len(files) == 1 and files[0].endswith(".toml"):
         given = (range_, levels, by, missing, missing_token, quantile, whole, epsilon, unit, unit_column)
-        if any(each is not None for each in given):
+        given_of_files = (delimiter, encoding)
+        if any(each is not None for each in (*given, *given_of_files)):
             raise BadParameter("a study file says all about the question: give its entries there")
         study = Study.load(Path(files[0]))
         if study.algorithm not in _TABLES:
@@ -70,7 +77,8 @@ def describe(
             raise BadParameter("say what the table may cost: --epsilon")
         parameters = _parameters(range_ or (), levels or (), by, missing or (), quantile, whole)
         protected = {"unit": unit, "unit_column": unit_column, "adjacency": adjacency}
-        study = _study(files, parameters, _tokens(missing_token or ()), epsilon, delta, protected)
+        sites = _sites(files, delimiter or (), encoding or ())
+        study = _study(sites, parameters, _tokens(missing_token or ()), epsilon, delta, protected)
     planned = study.plan()
     report, said = privacy_report(planned), resolve(study.build_algorithm(), planned).describe
     if plan:
@@ -89,7 +97,7 @@ def describe(
             if out is not None:
                 observer(Progress("writing", 0, 1))
                 with terminal.kept_anyway(result.kept):
-                    result.write(out)
+                    study.write(result, out)
                 observer(Progress("writing", 1, 1))
         if json_:
             folder = {} if out is None else {"folder": str(out)}
@@ -131,7 +139,7 @@ def _parameters(
 
 
 def _study(
-    files: Sequence[str],
+    sites: Sequence[dict[str, str]],
     parameters: dict[str, Any],
     tokens: Any,
     epsilon: float,
@@ -141,16 +149,11 @@ def _study(
     """A study of these files in this process, each a site under the name of its file."""
     from zerosum.study import Study
 
-    if len(files) < 2:
-        raise BadParameter("give the data of at least two sites, or one study file")
     kind: str | None = protected["unit"] or (None if protected["unit_column"] is None else "person")
     if kind not in ("person", "record"):
         raise BadParameter("say what is protected: --unit person, --unit record, or --unit-column COLUMN")
     if protected["adjacency"] not in ("replace-one", "add-remove"):
         raise BadParameter("--adjacency must be replace-one or add-remove")
-    sites = [_site(each) for each in files]
-    if len({name for name, _ in sites}) < len(sites):
-        raise BadParameter("two sites have the same name: say NAME=FILE")
     column = {} if protected["unit_column"] is None else {"column": protected["unit_column"]}
     record: dict[str, Any] = {
         "name": "describe",
@@ -159,14 +162,45 @@ def _study(
         "missing_tokens": tokens,
         "unit": {"kind": kind, "adjacency": protected["adjacency"]} | column,
         "privacy": {"epsilon": epsilon, "delta": delta},
-        "sites": [{"name": name, "data": path} for name, path in sites],
+        "sites": list(sites),
     }
     return Study(**record)
 
 
-def _site(said: str) -> tuple[str, str]:
+def _sites(files: Sequence[str], delimiters: Sequence[str], encodings: Sequence[str]) -> list[dict[str, str]]:
+    """Each site under the name of its file, and how its text is written."""
+    if len(files) < 2:
+        raise BadParameter("give the data of at least two sites, or one study file")
+    sites = [_site(each) for each in files]
+    names = [site["name"] for site in sites]
+    if len(set(names)) < len(names):
+        raise BadParameter("two sites have the same name: say NAME=FILE")
+    between, written = _by_site("--delimiter", delimiters, names), _by_site("--encoding", encodings, names)
+    for site in sites:
+        if (mark := between.get(site["name"])) is not None:
+            site["delimiter"] = "\t" if mark in ("tab", "\\t") else mark
+        if (encoding := written.get(site["name"])) is not None:
+            site["encoding"] = encoding
+    return sites
+
+
+def _by_site(option: str, said: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """What is said of all sites, and of each by its name."""
+    found: dict[str, str] = {}
+    for each in sorted(said, key=lambda each: each.partition("=")[0] in names):  # of one site after that of all
+        name, separator, value = each.partition("=")
+        if separator and name in names:
+            found[name] = value
+        elif separator and name:
+            raise BadParameter(f"{option}: no site is called {name!r}")
+        else:
+            found |= dict.fromkeys(names, each)
+    return found
+
+
+def _site(said: str) -> dict[str, str]:
     name, separator, path = said.partition("=")
-    return (name, path) if separator else (Path(said).name.split(".")[0], said)
+    return {"name": name, "data": path} if separator else {"name": Path(said).name.split(".")[0], "data": said}
 
 
 def _tokens(said: Sequence[str]) -> Any:

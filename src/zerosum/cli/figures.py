@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from zerosum.cli import terminal
+from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
 
 
@@ -22,7 +21,8 @@ def reproduce(
         typer.Argument(
             help="pca-epsilon, pca-samples, pca-delta, ica-epsilon, ica-subjects, ica-delta, ica-maps, fm-epsilon, "
             "fm-samples, fm-delta, fm-error, nn-epsilon, nn-samples, otd-mog-epsilon, otd-mog-samples, otd-mog-delta, "
-            "dc-mnist, dc-fashion, cape-delta or accountants."
+            "dc-mnist, dc-fashion, cape-delta or accountants.",
+            autocompletion=complete.experiments,
         ),
     ],
     data: Annotated[
@@ -49,9 +49,5 @@ def reproduce(
     if json_:
         terminal.print_json({"figure": name, "data": experiment.dataset(data), "folder": str(out), "rows": lines})
         return
-    table = Table(*experiment.shown)
-    for line in lines:
-        cells = [line[column] for column in experiment.shown.values()]
-        table.add_row(*[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in cells])
-    terminal.out.print(table)
-    terminal.out.print(f"written to {out}")
+    terminal.show_lines(list(experiment.shown), [[line[each] for each in experiment.shown.values()] for line in lines])
+    terminal.out.print(f"written to {out}", soft_wrap=True)

@@ -10,15 +10,17 @@ from typing import Annotated
 
 import typer
 
-from zerosum.cli import terminal
-from zerosum.cli.app import app, flare_app
+from zerosum.cli import complete, terminal
+from zerosum.cli.app import Patience, StateOption, app, flare_app
 from zerosum.errors import BadParameter
 from zerosum.report.record import read_plan
 
 
 @flare_app.command("job")
 def flare_job(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML), its public part.")],
+    study: Annotated[
+        Path, typer.Argument(help="The study file (TOML), its public part.", autocompletion=complete.studies)
+    ],
     state: Annotated[Path, typer.Option(help="A new folder for the study, in the server's $ZEROSUM_COORDINATOR.")],
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
     job: Annotated[Path, typer.Option(help="A new folder for the job, which FLARE's administrator submits.")],
@@ -26,15 +28,16 @@ def flare_job(
     seconds: Annotated[float, typer.Option(help="How long a site may take for a reply.")] = 600.0,
     wait: Annotated[float, typer.Option(help="How long to wait, in seconds, until every site has agreed.")] = 86400.0,
     every: Annotated[float, typer.Option(help="How long until a site that has not agreed is asked again.")] = 2.0,
+    patience: Patience = 60.0,
     ping: Annotated[float, typer.Option(help="How long until a relay that says nothing is lost.")] = 2.0,
 ) -> None:
     """Begin a study on the FLARE server's machine, and write the job that carries it out, or goes on with it."""
     from zerosum.flare.jobs import write_job
     from zerosum.study.coordinating import Settings, begin
 
-    times = {"seconds": seconds, "wait": wait, "every": every, "ping": ping}
+    times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience, "ping": ping}
     if not all(0 < each < float("inf") for each in times.values()):
-        raise BadParameter("--seconds, --wait, --every and --ping must be positive")
+        raise BadParameter("--seconds, --wait, --every, --patience and --ping must be positive")
     settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), **times})
     if job.exists():
         raise BadParameter(f"{job} exists already; choose another place for the job")
@@ -42,6 +45,20 @@ def flare_job(
     write_job(job, state.absolute().name, len(chosen.sites))
     terminal.out.print(f"plan {chosen.digest()}", soft_wrap=True)
     terminal.out.print(f"submit {job}; submitted again, it goes on where the study was", soft_wrap=True)
+
+
+@flare_app.command("resume")
+def flare_resume(
+    state: StateOption,
+    job: Annotated[Path, typer.Option(help="A new folder for the job, which FLARE's administrator submits.")],
+) -> None:
+    """Write a job that goes on with a study while sites stay away, as many as its plan tolerates. FLARE starts a
+    study's first job once every site is connected, and would wait with it until the last is back."""
+    from zerosum.flare.jobs import write_job
+    from zerosum.study.coordinating import fewest
+
+    write_job(job, state.absolute().name, fewest(state))
+    terminal.out.print(f"submit {job}: the study goes on with whoever is connected then", soft_wrap=True)
 
 
 @flare_app.command("harden")
@@ -55,7 +72,9 @@ def flare_harden(kit: Annotated[Path, typer.Argument(help="A FLARE kit, of a sit
 
 @app.command()
 def provision(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML), for its roster.")],
+    study: Annotated[
+        Path, typer.Argument(help="The study file (TOML), for its roster.", autocompletion=complete.studies)
+    ],
     out: Annotated[Path, typer.Option(help="A folder for the project: a new one, or to approve more requests.")],
     server: Annotated[str | None, typer.Option(help="The FLARE server's host name, as sites reach it.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The one port that it listens on.")] = 443,

@@ -12,7 +12,7 @@ import typer
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, SiteOption, site_app
-from zerosum.errors import BadInput
+from zerosum.errors import BadInput, Refused
 from zerosum.kernel.names import visible
 from zerosum.report.record import write_whole
 
@@ -28,20 +28,29 @@ def site_rotate_key(
     """Replace the key this site signs with. The process that serves takes it up when it is started again."""
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.consents import Consents
-    from zerosum.site.identity import Rotation, rotate_identity
+    from zerosum.site.identity import rotate_identity
     from zerosum.study import SiteFile
 
-    loaded = SiteFile.load(site)
-    old, new = rotate_identity(loaded.folder / loaded.identity, lost=lost)
-    fresh, statement = new.public.hex(), None
-    if old is not None and lost:
-        Consents(loaded.state_folder).withdraw(old.public.hex())
-    elif old is not None:
-        statement = loaded.folder / f"rotation-{fresh[:8]}.json"
-        write_whole(statement, Rotation.of(loaded.name, old, new).to_json())
-    how = "is withdrawn here" if lost else "stays for studies that pin it"
-    before = "the one before" if old is None else old.public.hex()
-    AuditLog(loaded.audit_log).write("decided", f"a new key {fresh} takes the place of {before}, which {how}")
+    loaded, statements = SiteFile.load(site), list[Path]()
+    path, consents = loaded.folder / loaded.identity, Consents(loaded.state_folder)
+    if not lost and path.exists() and loaded.keep_identity().public.hex() in consents.withdrawn():
+        raise Refused("this site's key is withdrawn and can vouch for no other: zerosum site rotate-key --lost")
+
+    def before(old: str | None, new: str, statement: bytes) -> None:
+        """What others are told, and what is withdrawn, before the new key is in place: killed in between, the same
+        command goes on with the same key."""
+        if old is not None and lost:
+            consents.withdraw(old)
+        elif old is not None:
+            statements.append(loaded.folder / f"rotation-{new[:8]}.json")
+            statements[0].unlink(missing_ok=True)  # of a call that was killed
+            write_whole(statements[0], statement)
+        how = "is withdrawn here" if lost else "stays for studies that pin it"
+        log = AuditLog(loaded.audit_log)
+        log.write("decided", f"a new key {new} takes the place of {old or 'the one before'}, which {how}")
+
+    old, new = rotate_identity(path, lost=lost, name=loaded.name, before=before)
+    fresh, statement = new.public.hex(), next(iter(statements), None)
     if json_:
         record = {"identity": fresh, "former": None if old is None else old.public.hex()}
         terminal.print_json(record | {"statement": None if statement is None else str(statement)})

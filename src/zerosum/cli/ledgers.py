@@ -45,6 +45,7 @@ class _Place:
     path: Path
     counter: Path | None = None
     cap: Cap | None = None
+    copy: bool = False  # its counter need not be with it
 
 
 @ledger_app.command("show")
@@ -69,7 +70,7 @@ def ledger_show(
         check_delta(delta)
     records = []
     for place in _places(path, policy, counter):
-        with Ledger.inspect(place.path, counter=place.counter) as ledger:
+        with Ledger.inspect(place.path, counter=place.counter, copy=place.copy) as ledger:
             record = statement(ledger, place.cap, delta)
         records.append(record | {"warning": _DOUBTED if record.pop("doubted") else None})
     if csv_:
@@ -104,7 +105,7 @@ def ledger_verify(
     for place in _places(path, policy, counter):
         if not place.path.exists():
             raise BadInput(f"there is no ledger {place.path}")
-        with _checking(), Ledger.inspect(place.path, counter=place.counter) as ledger:
+        with _checking(), Ledger.inspect(place.path, counter=place.counter, copy=place.copy) as ledger:
             note = _UNWITNESSED if ledger.unwitnessed else None
             checked.append({"ledger": str(place.path), "entries": ledger.verify(), "sound": True, "note": note})
     if path is None and policy is None:
@@ -136,16 +137,20 @@ def _places(path: Path | None, policy: Path | None, counter: Path | None) -> lis
     if policy is not None:
         said = Policy.load(policy)
         return [_Place(path or said.ledger_path, counter or said.counter_path, said.cap)]
-    if path is not None:
-        return [_Place(path, counter)]
-    if counter is not None:
+    if path is None and counter is not None:
         raise BadParameter("--counter is of one ledger: name that too")
+    if counter is not None and not counter.is_file():
+        raise BadInput(f"there is no counter {counter}")
     from zerosum.study.kept import charged_ledgers
 
     known = {place.resolve(): _Place(place) for place in sorted(ledger_folder().glob("*.sqlite"))}
     for place, its_counter in charged_ledgers():
         known.setdefault(place.resolve(), _Place(place, its_counter))
-    return list(known.values())
+    if path is None:
+        return list(known.values())
+    if counter is None and path.resolve() in known:  # one that is spent on must have its counter, wherever that lies
+        return [_Place(path, known[path.resolve()].counter)]
+    return [_Place(path, counter, copy=True)]
 
 
 def _gone() -> list[Path]:

@@ -5,15 +5,18 @@ Tested in tests/cli/test_results.py.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column, Table
+from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
+from zerosum.errors import BadParameter, Refused
 from zerosum.kernel.names import visible
+from zerosum.report.compose import write_report
 from zerosum.report.record import read_estimate
 
 _STATES = {
@@ -24,6 +27,7 @@ _STATES = {
     "unreadable": "its journal cannot be read",
     "damaged": "its result cannot be read",
 }
+_SHOWN = 12  # of an id, where the list is narrow
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")]
 
 
@@ -44,20 +48,16 @@ def results(context: typer.Context, json_: Json = False) -> None:
     if not records:
         terminal.out.print("no results yet")
         return
-    table = Table(Column("id", no_wrap=True), Column("began", no_wrap=True), "study", "algorithm", "rounds", "epsilon")
-    table.add_column("state")
     for record in records:
         rounds, spent = record["rounds"], [each for each in record["spent"].values() if each is not None]
-        table.add_row(
-            record["id"],
-            record["began"][:16].replace("T", " "),
-            visible(record["study"]),
+        told = [
             record["algorithm"],
-            f"{rounds['released']} of {rounds['planned']}",
-            f"{max(spent):.4f}" if spent else "",
+            f"{rounds['released']} of {rounds['planned']} rounds" if rounds["planned"] else "",
+            f"epsilon {max(spent):.4f}" if spent else "",
             _STATES[record["state"]],
-        )
-    terminal.out.print(table)
+        ]
+        terminal.titled(record["id"], f"  {record['began'][:16].replace('T', ' ')}  {visible(record['study'])}")
+        terminal.out.print("  " + ", ".join(filter(None, told)), soft_wrap=True)
 
 
 @results_app.command("show")
@@ -84,7 +84,7 @@ def _spent(spent: dict[str, Any]) -> None:
     table = Table("site", "epsilon spent")
     for site, epsilon in spent.items():
         table.add_row(visible(site), "its ledger cannot be read from here" if epsilon is None else f"{epsilon:.4f}")
-    terminal.out.print(table)
+    terminal.show_table(table)
 
 
 @results_app.command("export")
@@ -102,9 +102,62 @@ def results_export(
 
     loaded = None if study is None else Study.load(study)
     whole = Kept.load(id).export(out, None if loaded is None else loaded.build_algorithm())
-    maps = loaded.write_maps_of(out) if whole and loaded is not None else []
+    told = whole and (out / "plan.json").exists()  # results of before reports have none
+    maps = []
+    if told and loaded is not None:
+        maps = loaded.illustrate(out)
+    elif told:
+        write_report(out)
     if json_:
         terminal.print_json({"folder": str(out), "complete": whole, "maps": [path.name for path in maps]})
         return
     what = "the result" if whole else "what was released before the study was stopped"
     terminal.out.print(f"{what} was written to {out}", soft_wrap=True)
+
+
+@results_app.command("remove")
+def results_remove(
+    id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")
+    ] = None,
+    not_begun: Annotated[
+        bool, typer.Option("--not-begun", help="All studies that were stopped before anything was asked or spent.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+    json_: Json = False,
+) -> None:
+    """Remove a result that is kept; it cannot be written again. What was spent stays spent: no ledger is touched."""
+    from zerosum.study.kept import Kept
+
+    if (id is None) != not_begun:
+        raise BadParameter("name one result, or say --not-begun")
+    if not_begun:
+        chosen = [each for each in Kept.all() if each.as_record()["state"] == "not begun"]
+    else:
+        chosen = [Kept.load(str(id), damaged=True)]
+    if not json_:
+        for each in chosen:
+            record = each.as_record()
+            terminal.titled(each.id, f" {visible(record['study'])}: {_STATES[record['state']]}")
+    if chosen and not yes:
+        _confirm(asks=not json_)
+    removed = []
+    for each in chosen:
+        with suppress(*((Refused,) if not_begun else ())):  # one that begins just now stays
+            each.remove()
+            removed.append(each.id)
+    if json_:
+        terminal.print_json({"removed": removed})
+        return
+    terminal.out.print(f"{len(removed)} removed; ledgers stay as they are")
+
+
+def _confirm(*, asks: bool) -> None:
+    """Whoever does not say yes has removed nothing."""
+    question = "Remove this? It cannot be exported again, and what was spent stays spent."
+    try:
+        sure = asks and typer.confirm(question)
+    except typer.Abort:
+        sure = False
+    if not sure:
+        raise BadParameter("nothing was removed: it takes a yes, or --yes")

@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,9 @@ from zerosum.cli.logs import LogJson
 from zerosum.errors import CheckFailed, ZerosumError
 from zerosum.kernel.names import check_name, visible
 from zerosum.report.record import privacy_report, read_plan, write_whole
+
+if TYPE_CHECKING:
+    from zerosum.site.consents import Decision
 
 _TEMPLATE = """\
 # A site of Zerosum. Paths start from the folder of this file. docs/deployment.md explains every entry.
@@ -51,6 +54,7 @@ minimum_honest = 2          # sites that neither collude nor are lost, this one 
 data = "private"            # or "public", "synthetic"
 ledger = "state/ledger.sqlite"
 # counter = "/another/disk/ledger.counter"
+# coordinator = "64 digits" # whose key plans must pin and reports are signed with
 # [policy.roster]           # the only sites to join with, and their identities
 # east = "64 digits in hex" # or several, while a key is being replaced
 
@@ -96,10 +100,11 @@ def site_run(
     """
     from zerosum.cli.asking import Asking
     from zerosum.site.audit_log import AuditLog
-    from zerosum.site.consents import Consents, Decision
+    from zerosum.site.consents import Consents
     from zerosum.site.metrics import Metrics
     from zerosum.site.server import Server, only_one
     from zerosum.site.service import Service
+    from zerosum.site.steward import decide
     from zerosum.study import SiteFile
     from zerosum.study.site_data import load_for
 
@@ -109,9 +114,8 @@ def site_run(
     log = AuditLog(site.audit_log, lambda line: logs.say(**line))
     consents = Consents(site.state_folder, automatic=site.consent.automatic)
 
-    def decide(digest: str, decision: Decision) -> None:
-        consents.decide(digest, decision)
-        log.write("decided", f"the steward {decision} the plan {digest}, on the terminal")
+    def decide_here(digest: str, decision: Decision) -> None:
+        decide(consents, log, digest, decision, where="on the terminal")
 
     with only_one(site.state_folder), ExitStack() as stack:
         service = Service(
@@ -140,7 +144,7 @@ def site_run(
         logs.say("serving", f"site {site.name!r} serves at {site.socket}")
         stack.enter_context(Metrics(site.state_folder, service, consents, every=limits.metrics_seconds))
         if sys.stdin is not None and sys.stdin.isatty() and not consents.automatic:
-            stack.enter_context(Asking(consents, decide))
+            stack.enter_context(Asking(consents, decide_here))
         server.serve()
         log.write("stopped", f"site {site.name!r} was asked to stop, and did")
 
@@ -151,32 +155,30 @@ def site_approve(
     site: SiteOption = Path("site.toml"),
 ) -> None:
     """Let this site take part in the study of one plan."""
-    _decide(site, plan, approve=True)
+    _decide(site, plan, "approved")
 
 
 @site_app.command("refuse")
 def site_refuse(
     plan: Annotated[str, typer.Argument(help="A plan's file, or its digest, or of one that waits the first digits.")],
     site: SiteOption = Path("site.toml"),
+    reason: Annotated[str, typer.Option(help="Why, in a line. The coordinator reads it: nothing about data.")] = "",
 ) -> None:
     """Refuse the study of one plan, at once, even in its middle; what was spent stays spent."""
-    _decide(site, plan, approve=False)
+    _decide(site, plan, "refused", reason)
 
 
-def _decide(path: Path, plan: str, *, approve: bool) -> None:
+def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None:
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.consents import Consents
+    from zerosum.site.steward import decide
     from zerosum.study import SiteFile
 
     site = SiteFile.load(path)
     consents = Consents(site.state_folder)
     read = read_plan(Path(plan)) if Path(plan).is_file() else None
     whole = consents.find(plan) if read is None else read.digest()
-    consents.decide(whole, "approved" if approve else "refused")
-    if approve and read is not None:
-        consents.remember(read)
-    words = f"the steward {'approved' if approve else 'refused'} the plan {whole}"
-    AuditLog(site.audit_log).write("decided", words)
+    words = decide(consents, AuditLog(site.audit_log), whole, decision, plan=read, reason=reason)
     terminal.out.print(words, soft_wrap=True)
 
 

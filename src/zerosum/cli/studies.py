@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from zerosum.cli import terminal
+from zerosum.cli import advising, complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed
 from zerosum.protocol.progress import Progress
+from zerosum.report.compose import PAGE
 from zerosum.report.record import finite, privacy_report, read_plan, try_target, versions, write_whole
 
 
@@ -37,10 +38,13 @@ def demo(
     picture, maps_picture = out / "accuracy.png", out / "maps.png"
     module.draw(found, picture)
     demo_maps.draw(maps, maps_picture)
+    report = module.write_report_of(found, out / "report")
     record = found.as_record() | {"maps": maps.as_record()}
     (out / "demo.json").write_text(json.dumps(finite(record), indent=2) + "\n")
     if json_:
-        terminal.print_json(record | {"picture": str(picture), "maps_picture": str(maps_picture)})
+        terminal.print_json(
+            record | {"picture": str(picture), "maps_picture": str(maps_picture), "report": str(report)}
+        )
         return
     hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
     terminal.titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
@@ -57,26 +61,56 @@ def demo(
             ratio,
             spent,
         )
-    terminal.out.print(table)
+    terminal.show_table(table)
     terminal.show_report(found.report)
     terminal.titled("\nBrain maps", f" ({maps.says}).\n")
     table = Table("maps", "epsilon", "with reduction", "correlation", "Amari index")
     for each in maps.lines:
         costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
         table.add_row(each.heading, *costs, f"{each.correlation:.3f}", f"{each.amari_index:.3f}")
-    terminal.out.print(table)
-    terminal.out.print(f"\npictures: {picture}, {maps_picture}")
+    terminal.show_table(table)
+    terminal.out.print(f"\npictures: {picture}, {maps_picture}", soft_wrap=True)
+    terminal.out.print("\nThe study of the four hospitals as a report, to open in a browser and show to a colleague:")
+    terminal.titled(f"{report}", "")
 
 
 @app.command()
 def plan(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
-    out: Annotated[Path | None, typer.Option(help="Write the plan to this file, to be approved and run.")] = None,
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the plan to this file, to be approved and run; with --what-if, the picture (.svg)."),
+    ] = None,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="The accuracy to expect, against epsilon, people, sites and colluders.")
+    ] = False,
+    target_error: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --what-if: the smallest epsilon with which privacy adds no more; NUMBER or NAME=NUMBER."
+        ),
+    ] = None,
+    people: advising.People = None,
+    guess: advising.Guess = None,
+    like: advising.Like = None,
+    spectrum: advising.SpectrumOption = "power:1",
+    r_squared: advising.RSquared = 0.3,
+    separation: advising.Separation = 6.0,
+    runs: Annotated[int, typer.Option(min=8, help="Rehearsals for the study's own figures.")] = 100,
     json_: Json = False,
 ) -> None:
-    """What a study will release and what that costs each site, before any data is read."""
+    """What a study will release and what that costs each site, before any data is read; with --what-if, how accurate
+    it would be."""
     from zerosum.study import Study, resolve
 
+    if what_if:
+        asked = Study.load(study)
+        guesses = advising.guesses_of(asked, guess, like, spectrum, r_squared, separation)
+        given = target_error or ()
+        advising.advise(asked, out, json_, people=people, guesses=guesses, targets=given, runs=runs)
+        return
+    if target_error or people is not None or guess or like is not None:
+        raise BadParameter("--target-error, --people, --guess and --like are about a forecast: say --what-if")
     loaded = Study.load(study)
     planned = loaded.plan()
     refusals = list(loaded.refusals(planned))
@@ -99,7 +133,7 @@ def plan(
 
 @app.command()
 def check(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
     site: Annotated[
         list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
     ] = None,
@@ -132,7 +166,7 @@ def check(
 
 @app.command()
 def run(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
     plan: Annotated[
         Path | None, typer.Option(help="Run this approved plan; refused if the study is no longer what it was made of.")
@@ -161,25 +195,26 @@ def run(
     approved = None if plan is None else read_plan(plan)
     if digest is not None and (approved is None or approved.proposal_digest != digest):
         raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")
-    try_target(out, room_of(approved or loaded.plan()))
+    planned = approved or loaded.plan()
+    try_target(out, room_of(planned))
     with terminal.interruptible() as over:
         with terminal.observed() as observer:
             result = loaded.run(observer, approved, checkpoint)
             over.append(result.kept)
             observer(Progress("writing", 0, 1))
             with terminal.kept_anyway(result.kept):
-                result.write(out)
-                maps = loaded.write_maps(result, out)
+                maps = loaded.write(result, out)
             observer(Progress("writing", 1, 1))
         if json_:
             terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
             return
-        if describe := resolve(loaded.build_algorithm(), approved or loaded.plan()).describe:
+        if describe := resolve(loaded.build_algorithm(), planned).describe:
             terminal.titled(result.report.algorithm, f": {describe}")
         terminal.show_result(result.estimate, result.as_record())
         terminal.show_warnings(result.warnings)
         terminal.show_report(result.report)
         terminal.out.print(f"\nwritten to {out}{f', kept as {result.kept}' if result.kept else ''}")
+        terminal.out.print(f"its report: {out / PAGE}", soft_wrap=True)
 
 
 @app.command()

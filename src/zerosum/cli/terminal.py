@@ -9,10 +9,17 @@ Tested in tests/cli/test_cli.py.
 from __future__ import annotations
 
 import json
+import math
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import groupby
+from typing import Any, Self
 
+import numpy as np
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
@@ -36,7 +43,12 @@ _STAGES = {
     "writing": "writing",
 }
 
+_NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]?\d+)?|nan|inf|infinite")
+SECONDS = 5.0  # between two lines that say how far something is
+_LINED = 3  # columns that a line and the space beside it take
+_WORD = 8  # of a word that goes on in the next line, the least
 _LINES = 100  # of a table; longer estimates are for files
+_LEVELS = 6  # categories that are listed with a column
 
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -46,27 +58,85 @@ def print_json(record: Any) -> None:
     print(json.dumps(finite(record), indent=2))
 
 
-def _bar() -> Progress:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=err, transient=True)
+class _Bar:
+    """How far something is, on a terminal: a bar with an estimate of the time left, gone when it is over."""
+
+    def __init__(self, what: str) -> None:
+        name = TextColumn("{task.description}", markup=False)
+        columns = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=err, transient=True)
+        self._task = self._bar.add_task(what, total=None)
+        self._what = what
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def at(self, what: str, done: int, planned: int) -> None:
+        if what != self._what:  # a stage has a pace of its own
+            self._bar.reset(self._task, description=what, total=planned)
+            self._what = what
+        self._bar.update(self._task, completed=done, total=planned)
+
+
+class _Lines:
+    """The same where nobody sees a bar, in pipes and logs: a plain line every few seconds, none for what is short."""
+
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._what = clock, what
+        self._began = self._said = clock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def at(self, what: str, done: int, planned: int) -> None:
+        now = self._clock()
+        if what != self._what:
+            self._what, self._began = what, now
+        if now - self._said < SECONDS:
+            return
+        self._said = now
+        left = (now - self._began) / done * (planned - done) if 0 < done < planned else math.nan
+        estimate = f", about {_spell(left)} left" if left > 0 else ""
+        err.print(f"{what}: {done} of {planned}{estimate}", soft_wrap=True)
+
+
+def _spell(seconds: float) -> str:
+    """A time that is left, as roughly as it is known.
+
+    >>> _spell(42), _spell(600), _spell(9000)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _following(what: str) -> _Bar | _Lines:
+    return _Bar(what) if err.is_terminal else _Lines(what)
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    with _bar() as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, planned: bar.update(task, completed=done, total=planned)
+    """For whatever may take longer than a few seconds: what it yields is told how much is done of how much."""
+    with _following(what) as shown:
+        yield lambda done, planned: shown.at(what, done, planned)
 
 
 @contextmanager
 def observed() -> Iterator[Observer]:
-    """A bar that follows a study from stage to stage."""
-    with _bar() as bar:
-        task = bar.add_task("starting", total=None)
+    """The same of a study, from stage to stage."""
+    with _following("starting") as shown:
 
         def follow(seen: Seen) -> None:
             what = _STAGES[seen.stage] + (f" of {visible(seen.site)}" if seen.site and seen.stage == "loading" else "")
-            bar.update(task, description=what, completed=seen.done, total=seen.planned)
+            shown.at(what, seen.done, seen.planned)
 
         yield follow
 
@@ -121,6 +191,7 @@ def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> Non
     """A result as a table of its own kind where there is one, else by name; the record is that of the same result."""
     if "pooled_std" in estimate:
         show_coefficients(CoefficientTable.of(estimate))
+        show_fit(estimate)
     elif sheets := sheets_of(estimate):
         show_sheets(sheets)
     else:
@@ -138,18 +209,58 @@ def show_estimate(record: dict[str, Any]) -> None:
     plain = {shown: a for each in told.values() for axis in each["axes"] for shown, a in _shown(axis)}
     ranges = {shown: bounds[a] for shown, a in plain.items() if a in bounds}
     for (axis, *labels), names in tables.items():
-        known = axis == "column" and any(label in ranges for label in labels)
-        table = Table(axis, *names, *(["range"] if known else []))
-        for at, label in enumerate(labels):
-            cells = [short(estimate[name][at]) for name in names]
-            table.add_row(visible(label), *cells, *([ranges.get(label, "")] if known else []))
-        out.print(table)
+        columns = {name: [short(estimate[name][at]) for at in range(len(labels))] for name in names}
+        if axis == "column" and any(label in ranges for label in labels):
+            columns["range"] = [ranges.get(label, "") for label in labels]
+        _show_columns(axis, [visible(label) for label in labels], columns)
     for name, quantity in told.items():
         if not any(name in names for names in tables.values()):
             of = " by ".join(axis["name"] for axis in quantity["axes"])
             titled(name, f"{f' ({of})' if of else ''}: {short(estimate[name])}")
             if quantity["axes"] and len(quantity["axes"][-1]["labels"]) <= _LINES:
                 out.print("  " + ", ".join(map(visible, _places(quantity["axes"][-1])[1:])), style="dim")
+
+
+def show_table(table: Table) -> None:
+    """A table within the width of the terminal. Numbers stay whole, and long words go on in the next line. Lines
+    between columns, and last of all whole numbers, give way where there are too many columns."""
+    least = _fit(table)
+    if least + _LINED * len(table.columns) + 1 > out.width:
+        table.box, table.padding = box.SIMPLE_HEAD, (0, 0, 0, 0)
+        if least + len(table.columns) + 1 > out.width:
+            for column in table.columns:
+                column.min_width = None
+    out.print(table)
+
+
+def _fit(table: Table) -> int:
+    """Keep numbers whole, let words go on; returns the least width of all columns."""
+    least = 0
+    for column in table.columns:
+        column.overflow = "fold"
+        cells = [str(cell) for cell in column.cells]
+        longest = max((cell_len(word) for word in str(column.header).split()), default=0)
+        if column.no_wrap or all(_NUMBER.fullmatch(cell) for cell in cells):
+            column.min_width = max(min(longest, _WORD), *map(cell_len, cells), 0)
+            least += column.min_width
+        else:
+            least += max(
+                min(longest, _WORD), *(min(cell_len(word), _WORD) for cell in cells for word in cell.split()), 0
+            )
+    return least
+
+
+def _show_columns(axis: str, labels: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
+    """One column for each of these beside the labels: in several tables where one would be too wide."""
+    table = Table(axis, *columns)
+    for at, label in enumerate(labels):
+        table.add_row(label, *(cells[at] for cells in columns.values()))
+    names = list(columns)
+    if len(names) > 1 and _fit(table) + _LINED * (1 + len(names)) + 1 > out.width:
+        for part in (names[: len(names) // 2], names[len(names) // 2 :]):
+            _show_columns(axis, labels, {name: columns[name] for name in part})
+        return
+    show_table(table)
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
@@ -172,6 +283,14 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
     """The public range of every column, where there is one."""
     lower, upper = (question["parameters"].get(name) for name in ("lower", "upper"))
     columns = question["columns"]
+    if isinstance(ranges := question["parameters"].get("ranges"), dict):  # of descriptions
+        levels = question["parameters"].get("levels") or {}
+        categories = {
+            name: ", ".join(x if isinstance(x, str) else short(x) for x in each)
+            for name, each in levels.items()
+            if len(each) <= _LEVELS
+        }
+        return categories | {name: f"{short(a)} to {short(b)}" for name, (a, b) in ranges.items()}
     if not (isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == len(columns)):
         return {}
     return {name: f"{short(a)} to {short(b)}" for name, a, b in zip(columns, lower, upper, strict=True)}
@@ -192,24 +311,30 @@ def show_check(record: dict[str, Any]) -> None:
 
 def show_report(report: PrivacyReport) -> None:
     table = Table("release", "numbers", "sensitivity", "share of mu²", "noise", "mu")
-    for line in report.releases:
-        cells = (
+    lines = [
+        (
+            line.statistic,
             f"{line.size}",
             f"{line.sensitivity:.4g}",
             f"{line.share:.3g}",
             f"{line.noise_std:.4g}",
             f"{line.mu:.4g}",
         )
-        table.add_row(line.statistic, *cells)
-    out.print(table)
+        for line in report.releases
+    ]
+    for (statistic, *cells), alike in groupby(lines):
+        times = len(list(alike))
+        table.add_row(f"{times} × {statistic}" if times > 1 else statistic, *cells)
+    show_table(table)
     dealt = any(site.helper_epsilon is not None for site in report.per_site)
-    headings = ("site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon")
+    published = any(site.published_epsilon is not None for site in report.per_site)
+    headings = ("site", "mu", f"epsilon at delta {report.delta:g}", *(["published epsilon"] if published else []))
     table = Table(*headings, *(["epsilon against the dealer"] if dealt else []))
     for site in report.per_site:
-        others = (site.published_epsilon, *([site.helper_epsilon] if dealt else []))
+        others = [*([site.published_epsilon] if published else []), *([site.helper_epsilon] if dealt else [])]
         shown = ["" if value is None else f"{value:.4f}" for value in others]
         table.add_row(site.site, f"{site.mu:.4f}", f"{site.epsilon:.4f}", *shown)
-    out.print(table)
+    show_table(table)
     out.print(f"public digest {report.public_digest}")
     out.print(
         f"{report.rounds} round{'s' if report.rounds > 1 else ''} of {report.exchanges} exchange"
@@ -226,7 +351,48 @@ def show_coefficients(coefficients: CoefficientTable) -> None:
     table = Table("coefficient", "estimate", "95 % pooled data", "95 % population", "")
     for line in coefficients.lines():
         table.add_row(visible(line[0]), *line[1:])
-    out.print(table)
+    show_table(table)
+
+
+def show_fit(estimate: Mapping[str, Quantity]) -> None:
+    """What is known of how well a regression fits, where it was bought: single numbers, each with its error."""
+    found = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
+    if not found:
+        return
+    table = Table("fit", "estimate", "standard error")
+    for name, each in found.items():
+        std = None if each.std is None else float(np.ravel(each.std)[0])
+        table.add_row(name, short(float(np.ravel(each.value)[0])), short(std))
+    show_table(table)
+
+
+def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) -> None:
+    """A table of many columns. What is the same in all lines is said once, above it; what does not fit on the terminal
+    beside the rest follows in a table of its own, under the same numbers of lines."""
+    cells = [[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in line] for line in lines]
+    columns = dict(zip(headings, zip(*cells, strict=True), strict=True)) if cells else {}
+    alike = {heading: column[0] for heading, column in columns.items() if len(column) > 1 and len(set(column)) == 1}
+    if alike:
+        out.print("; ".join(f"{heading} {cell}" for heading, cell in alike.items()) + " in all lines")
+    rest = [heading for heading in headings if heading not in alike] or list(headings[:1])
+    widths = {heading: max(map(len, (*heading.split(), *columns.get(heading, ())))) for heading in rest}
+    parts, room = [rest[:1]], 0  # the first column names the line
+    for heading in rest[1:]:
+        if len(parts[-1]) > 1 and room < widths[heading] + 3:
+            parts.append(rest[:1])
+        if len(parts[-1]) == 1:
+            room = out.width - len(str(len(cells))) - widths[rest[0]] - 7
+        parts[-1] = [*parts[-1], heading]
+        room -= widths[heading] + 3
+    for part in parts:
+        numbers = ["#"] if len(parts) > 1 else []
+        table = Table(
+            *(Column(each, overflow="fold") for each in (*numbers, *part)), box=box.SIMPLE_HEAD, pad_edge=False
+        )
+        table.columns[len(numbers)].no_wrap = widths[part[0]] <= out.width // 2
+        for at in range(len(cells)):
+            table.add_row(*([str(at + 1)] if numbers else []), *(columns[heading][at] for heading in part))
+        out.print(table)
 
 
 def show_sheets(sheets: Iterable[Sheet]) -> None:
@@ -247,6 +413,10 @@ def _asked_columns(asked: dict[str, Any]) -> str:
     return ", ".join(f"{name} ({ranges[name]})" if name in ranges else name for name in names)
 
 
+def _span(first: int, last: int) -> str:
+    return str(first) if last == first else f"{first} to {last}"
+
+
 def show_ledger(record: dict[str, Any]) -> None:
     population, cap = visible(record["account"]["population"]), record["cap"]
     title = f"{population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
@@ -264,22 +434,27 @@ def show_ledger(record: dict[str, Any]) -> None:
             visible(_asked_columns(asked)),
             f"{line['epsilon']:.4f}",
         )
-    out.print(studies)
+    show_table(studies)
     doubted = ["guarantee"] if record["warning"] else []
     headings = ("study", "round", "statistic", "mu", "steps", *doubted)
     table = Table("#", Column("recorded", no_wrap=True), *headings)
-    for entry in record["entries"]:
+
+    def told(entry: dict[str, Any]) -> tuple[str, ...]:
         spend = entry["spend"]
-        table.add_row(
-            str(entry["number"]),
-            entry["recorded"][:19],
+        return (
             visible(spend["study"]),
-            str(spend["round"] + 1) + (f", attempt {spend['attempt'] + 1}" if spend["attempt"] else ""),
+            f", attempt {spend['attempt'] + 1}" if spend["attempt"] else "",
             visible(spend["statistic"]),
             f"{entry['charged_mu']:.4f}",
             f"{entry['drawn']} of {spend['steps']}" if spend["steps"] > 1 else "",
             *(entry[key] or "" for key in doubted),
         )
-    out.print(table)
+
+    for (study, attempt, *cells), alike in groupby(record["entries"], told):
+        first, *others = alike
+        last = others[-1] if others else first
+        rounds = _span(first["spend"]["round"] + 1, last["spend"]["round"] + 1) + attempt
+        table.add_row(_span(first["number"], last["number"]), first["recorded"][:19], study, rounds, *cells)
+    show_table(table)
     if record["warning"]:
         out.print(record["warning"])

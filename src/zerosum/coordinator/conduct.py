@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +13,19 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.coordinator.journal import Journal
 from zerosum.coordinator.mixing import Mixer, noise_std
-from zerosum.coordinator.secure import SecureSums, sound
+from zerosum.coordinator.secure import LOST_IN_SET_UP, SecureSums, sound
 from zerosum.engines.base import Engine
-from zerosum.errors import Abandoned, BadInput, BadMessage, NotAgreed, OutsidePlan, Refused
+from zerosum.errors import (
+    Abandoned,
+    AwaitingConsent,
+    BadInput,
+    BadMessage,
+    LedgerRefused,
+    NotAgreed,
+    OutsidePlan,
+    Refused,
+    ZerosumError,
+)
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.schemes import NoiseMechanism
@@ -25,6 +36,7 @@ from zerosum.protocol.messages import (
     Consent,
     Contribute,
     Contribution,
+    Dismiss,
     DrawSum,
     Lost,
     Message,
@@ -64,7 +76,8 @@ def conduct(
 
     With a journal, the program is first given what is written there, and sites are asked from where it ends. A round
     that was under way goes on where its sum is masked and all sites have their keys still, which say again what they
-    said; else it is tried again as the next attempt. A study that is over asks nobody.
+    said; else it is tried again as the next attempt. Sites that are away then, or have lost their keys, are lost to the
+    study as they would be in a round, within what the plan tolerates. A study that is over asks nobody.
     """
     if journal is not None and journal.plan.digest() != plan.digest():
         raise Refused(f"the journal {journal.path} is of another plan")
@@ -103,6 +116,7 @@ class _Coordinator:
     def __init__(self, plan: Plan, engine: Engine, observer: Observer, journal: Journal | None) -> None:
         self._plan, self._engine, self._observer, self._journal = plan, engine, observer, journal
         self._agreed = False
+        self._out: set[str] = set()  # sites that are not asked: they were away when the study was resumed
         self._continued = False  # under the keys that the sites had before this process
         self._extra = 0 if journal is None else journal.extra  # attempts beyond the first, in the whole study
         self._index = {site.name: s for s, site in enumerate(plan.sites)}
@@ -119,33 +133,79 @@ class _Coordinator:
         self._agreed = True
 
     def _propose(self) -> None:
-        """Every site must agree before any contributes; one refusal ends the study, with nothing released."""
-        kept = None if self._journal is None else self._journal.session
-        self._consent(keep=kept is not None)
+        """Every site must agree before any contributes; one refusal ends the study, with nothing released. Once rounds
+        were asked, sites may be away: who agreed before agreed to be lost, and to what the others then release."""
+        journal = self._journal
+        kept = None if journal is None or journal.session is None else journal.keys()
+        resumed = journal is not None and journal.rounds > 0
+        self._consent(keep=journal is not None and journal.session is not None, spare=resumed)
         if self._secure is None:
             return
         self._observer(Progress("set-up", 0, 1))
-        session = self._secure.advertised()
-        self._continued = session == kept
-        if kept is not None and not self._continued:  # somebody restarted: new keys for everybody
-            self._consent(keep=False)
-            self._secure = SecureSums(self._plan, self._exchange)
-            session = self._secure.advertised()
-        self._secure.set_up()
-        if self._journal is not None:
-            self._journal.set_up(session)
+        keys = self._secure.advertised()
+        alone = resumed and kept is not None and keys != kept and (keys is None or self._last_attempt())
+        if not (alone and kept is not None and self._go_on(kept)):
+            self._set_up(keys)
         self._observer(Progress("set-up", 1, 1))
 
-    def _consent(self, *, keep: bool) -> None:
-        lost, agreed = [], 0
-        for reply in self._exchange(dict.fromkeys(self._index, Propose(self._plan, keep))):
+    def _set_up(self, keys: bytes | None) -> None:
+        """The secure sum, with everybody: under the keys they have told, or, where these are other ones than before
+        since somebody restarted, under new ones."""
+        journal, secure = self._journal, self._secured()
+        if keys is None and self._out:
+            raise Abandoned(f"{_names(self._out)} is away and others have restarted: resume when everybody is there")
+        if keys is None:
+            raise Abandoned(LOST_IN_SET_UP)
+        known = None if journal is None else journal.session
+        self._continued = hashlib.sha256(keys).hexdigest() == known
+        if known is not None and not self._continued:
+            self._consent(keep=False)
+            secure = self._secure = SecureSums(self._plan, self._exchange)
+            keys = secure.advertised()
+            if keys is None:
+                raise Abandoned(LOST_IN_SET_UP)
+        secure.set_up()
+        if journal is not None:
+            journal.set_up(keys)
+
+    def _go_on(self, keys: bytes) -> bool:
+        """Without the sites that are away or have lost their keys, if the plan tolerates that many losses. All shared
+        their secrets when these keys were made, so the others open what masks them, as in a round that loses them."""
+        there = self._secured().go_on(keys)
+        gone = [name for name in self._index if name not in there]
+        if len(gone) > self._plan.coalition.dropouts:
+            return False
+        restarted = set(gone) - self._out
+        for _ in self._exchange(dict.fromkeys(restarted, Dismiss())):  # they hold budget back for nothing
+            pass
+        self._out, self._continued = set(gone), True
+        return True
+
+    def _last_attempt(self) -> bool:
+        """Whether a round is under way that could not be tried again under other keys."""
+        journal = self._journal
+        if journal is None or not journal.rounds or self._extra < self._plan.attempts:
+            return False
+        return journal.in_flight(journal.rounds - 1) and journal.same_keys(journal.rounds - 1)
+
+    def _consent(self, *, keep: bool, spare: bool = False) -> None:
+        lost, agreed, most = dict[str, str](), 0, self._plan.coalition.dropouts
+        gone: tuple[type[ZerosumError], ...] = (NotAgreed,)
+        if spare and most:  # busy or undecided since it restarted, or its ledger has the study whole
+            gone = NotAgreed, AwaitingConsent, LedgerRefused
+        for reply in self._exchange(dict.fromkeys(self._index, Propose(self._plan, keep)), gone):
             if isinstance(reply, Consent):
                 agreed += 1
                 self._count(reply)
                 self._observer(Progress("consent", agreed, len(self._index), reply.site))
             else:
-                lost.append(reply.site)
-        if lost:
+                lost[reply.site] = reply.why if isinstance(reply, Lost) else ""
+        if spare and len(lost) <= most:
+            self._out.update(lost)
+        elif spare:
+            names = ", ".join(f"{name!r} ({why})" if why else repr(name) for name, why in lost.items())
+            raise Abandoned(f"no answer from {names}, and the plan tolerates {most} losses: resume when they are back")
+        elif lost:
             raise Abandoned(f"no answer from {_names(lost)}; the study did not start and nothing was released")
 
     def _count(self, consent: Consent) -> None:
@@ -312,15 +372,18 @@ class _Coordinator:
         if lost > most:
             raise Abandoned(f"{lost} of {len(self._index)} sites were lost, the plan tolerates {most}")
 
-    def _exchange(self, messages: Mapping[str, Message]) -> Iterable[Reply | Lost]:
+    def _exchange(
+        self, messages: Mapping[str, Message], gone: tuple[type[ZerosumError], ...] = (NotAgreed,)
+    ) -> Iterable[Reply | Lost]:
         """Replies as they arrive; one that cannot be read, or speaks for another site, is a loss, and so is a site that
         restarted and knows nothing of the study."""
         known: dict[int, bytes] = {}  # a message to all is written once
-        frames = {name: known.get(id(m)) or known.setdefault(id(m), encode(m)) for name, m in messages.items()}
+        asked = {name: m for name, m in messages.items() if name not in self._out}
+        frames = {name: known.get(id(m)) or known.setdefault(id(m), encode(m)) for name, m in asked.items()}
         for name, frame in self._engine.exchange(frames):
             reply: Reply | Lost = Lost(name) if frame is None else _read(name, frame)
-            if isinstance(reply, Refusal) and isinstance(reply.error, NotAgreed):
-                reply = Lost(name)
+            if isinstance(reply, Refusal) and isinstance(reply.error, gone):
+                reply = Lost(name, str(reply.error))
             if isinstance(reply, Refusal):
                 error = reply.error if isinstance(reply.error, BadInput | Refused) else Refused(str(reply.error))
                 raise error.about(f"site {reply.site!r}") from reply.error

@@ -12,32 +12,45 @@ from contextlib import suppress
 from typing import Literal
 
 from zerosum.engines.base import Engine
-from zerosum.errors import Abandoned, AwaitingConsent, BadMessage, Busy
+from zerosum.errors import Abandoned, AwaitingConsent, BadMessage, Busy, LedgerRefused
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_reply, encode
 from zerosum.protocol.messages import Consent, Dismiss, Propose, Refusal
 
-Attendance = Literal["absent", "waits for its steward", "busy with other studies", "agreed"]
+Attendance = Literal["absent", "waits for its steward", "busy with other studies", "cannot go on", "agreed"]
 OnAttendance = Callable[[Mapping[str, Attendance]], None]
 
 
-def gather(plan: Plan, engine: Engine, on_change: OnAttendance, *, seconds: float, every: float = 2.0) -> None:
-    """Return once every site of a plan has agreed to it. A refusal ends the study, and so does the time-out."""
+def gather(
+    plan: Plan,
+    engine: Engine,
+    on_change: OnAttendance,
+    *,
+    seconds: float,
+    every: float = 2.0,
+    spare: int = 0,
+    patience: float = 60.0,
+) -> None:
+    """Return once every site of a plan has agreed to it. A refusal ends the study, and so does the time-out.
+
+    A study that goes on can do without `spare` sites: they are waited for no longer than `patience` seconds."""
     found: dict[str, Attendance] = {site.name: "absent" for site in plan.sites}
     told: dict[str, Attendance] = {}
-    end, frame = time.monotonic() + seconds, encode(Propose(plan, keep=True))
+    begun, frame = time.monotonic(), encode(Propose(plan, keep=True))
+    end, enough = begun + seconds, begun + min(patience, seconds - every)
     while True:
         for name, reply in engine.exchange({name: frame for name, how in found.items() if how != "agreed"}):
-            found[name] = _attendance(name, reply)
+            found[name] = _attendance(name, reply, resumed=spare > 0)
         if found != told:
             told = dict(found)
             on_change(told)
         missing = [name for name, how in found.items() if how != "agreed"]
-        if not missing:
+        if not missing or (len(missing) <= spare and time.monotonic() >= enough):
             return
         if time.monotonic() + every > end:
             names = ", ".join(f"{name!r} ({found[name]})" for name in missing)
-            raise Abandoned(f"no agreement from {names}; the study did not start and nothing was released")
+            how = "did not go on, and nothing more was" if spare else "did not start and nothing was"
+            raise Abandoned(f"no agreement from {names}; the study {how} released")
         time.sleep(every)
 
 
@@ -49,7 +62,7 @@ def dismiss(engine: Engine, names: Iterable[str]) -> None:
             pass
 
 
-def _attendance(name: str, frame: Frame | None) -> Attendance:
+def _attendance(name: str, frame: Frame | None, *, resumed: bool) -> Attendance:
     if frame is None:
         return "absent"
     try:
@@ -61,5 +74,7 @@ def _attendance(name: str, frame: Frame | None) -> Attendance:
             return "busy with other studies"
         if isinstance(reply.error, AwaitingConsent):
             return "waits for its steward"
+        if resumed and isinstance(reply.error, LedgerRefused):  # it restarted after its last round
+            return "cannot go on"
         raise reply.error.about(f"site {name!r}")
     return "agreed" if isinstance(reply, Consent) and reply.site == name else "absent"

@@ -2,8 +2,9 @@
 
 A journal is one file that only grows. First the plan; then, for every attempt at a round, a record before anything is
 sent (round, attempt, digest of the request) and one with the release once it is there, before the program sees it; at
-last that the study is over. Before the first round there may be one about sites that are left out, as the plan allows.
-A study that was killed is continued by giving the releases to its program again.
+last that the study is over. The secure sum's public keys are there from when they were shared, so that a study goes on
+with the sites that have theirs still. Before the first round there may be a record about sites that are left out, as
+the plan allows. A study that was killed is continued by giving the releases to its program again.
 
     "zerosum journal 1\\n"
     8 bytes     length of a record
@@ -26,6 +27,7 @@ import os
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.disk import sync_folder
 from zerosum.errors import Abandoned, BadInput, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Release
@@ -68,6 +71,7 @@ class Journal:
         self.path, self.finished, self.extra = path, False, 0
         self._writing, self._numbers, self._created = writing, numbers, plan
         self.session: str | None = None  # digest of the sites' keys in the last set-up that was completed
+        self._keys: tuple[int, int] | None = None  # where in the file they are, and how long
         self._rounds: list[_Round] = []
         self._digest, self._end = _START, 0
         with _refusing(path):
@@ -100,7 +104,8 @@ class Journal:
                 os.link(name, path)
             finally:
                 Path(name).unlink(missing_ok=True)
-            _sync_folder(folder)
+            with suppress(PermissionError):
+                sync_folder(folder)
         return cls(path, numbers=numbers, plan=plan)
 
     @classmethod
@@ -162,6 +167,21 @@ class Journal:
         since, and the study been stopped before it was asked again."""
         return self._rounds[round].session == self.session
 
+    def keys(self) -> bytes | None:
+        """Everybody's public keys of the last set-up; earlier versions kept none."""
+        if self._keys is None:
+            return None
+        with _refusing(self.path):
+            self._file.seek(self._keys[0])
+            return _unpacked(self._file.read(self._keys[1]))[1] or None
+
+    @property
+    def spare(self) -> int:
+        """How many sites the study can go on without: a secure sum needs the keys of those who are away."""
+        if not self._rounds or (self.plan.scheme.facts.secure and self.keys() is None):
+            return 0
+        return self.plan.coalition.dropouts
+
     def listed(self, round: int, attempt: int) -> tuple[str, ...] | None:
         """Whose vectors the sites were told are in the sum of an attempt, if they were told."""
         known = self._rounds[round] if round < len(self._rounds) else None
@@ -205,10 +225,12 @@ class Journal:
         """Before anything is sent."""
         self._write({"kind": "asked", "round": round, "attempt": attempt, "request": request})
 
-    def set_up(self, session: str) -> None:
-        """Once the secure sum is set up, and before any round is asked under its keys."""
-        if session != self.session:
-            self._write({"kind": "session", "session": session})
+    def set_up(self, keys: bytes) -> None:
+        """Once the secure sum is set up, and before any round is asked under everybody's public keys."""
+        session = hashlib.sha256(keys).hexdigest()
+        kept = keys if self.plan.coalition.dropouts else b""  # without losses everybody must be there anyway
+        if session != self.session or (kept and self.keys() is None):
+            self._write({"kind": "session", "session": session}, kept)
 
     def settled_list(self, round: int, attempt: int, names: Sequence[str]) -> None:
         """Before sites are told whose vectors are in a sum: they sign one list and no other."""
@@ -307,7 +329,7 @@ class Journal:
                     known.attempt, known.listed, known.session = fields["attempt"], None, self.session
                 self.extra = max(self.extra, fields["attempt"])
             case "session":
-                self.session = fields["session"]
+                self.session, self._keys = fields["session"], (at, length)
             case "listed":
                 self._rounds[fields["round"]].listed = tuple(fields["names"])
             case "release":
@@ -319,10 +341,14 @@ class Journal:
 
     def _lock(self) -> None:
         if sys.platform != "win32":
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Refused(f"another process is at work with the journal {self.path}") from None
+            for _ in range(10):
+                try:
+                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:  # a monitor holds it for a moment to see whether anybody is at work
+                    time.sleep(0.02)
+                else:
+                    return
+            raise Refused(f"another process is at work with the journal {self.path}")
 
     def _damaged(self, how: str) -> BadInput:
         return BadInput(f"the journal {self.path} is damaged: {how}")
@@ -351,15 +377,6 @@ def _chained(before: bytes, *parts: bytes | memoryview) -> bytes:
     for part in parts:
         chain.update(part)
     return chain.digest()
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(PermissionError):  # not everywhere can a folder be opened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -20,6 +19,7 @@ Settle = Callable[[Sequence[str]], object]
 Exchange = Callable[[Mapping[str, Message]], Iterable[Reply | Lost]]
 Step = Literal["advertise", "share", "receive", "sign", "open"]
 T = TypeVar("T")
+LOST_IN_SET_UP = "a site was lost while the secure sum was set up; nothing was released"
 
 
 def sound(take: Callable[[T], object], data: T) -> bool:
@@ -41,10 +41,14 @@ class SecureSums:
         self._losses = plan.coalition.dropouts
         self._collector = Collector(roster(plan))
 
-    def advertised(self) -> str:
-        """Everybody's keys; the digest of them all, by which a session is known again."""
-        self._everybody("advertise", dict.fromkeys(self._names, b""), self._collector.take_advert)
-        return hashlib.sha256(self._collector.adverts()).hexdigest()
+    def advertised(self) -> bytes | None:
+        """Everybody's keys, if everybody tells theirs."""
+        told = self._ask("advertise", 0, dict.fromkeys(self._names, b""), self._collector.take_advert)
+        return self._collector.adverts() if len(told) == len(self._names) else None
+
+    def go_on(self, adverts: bytes) -> list[str]:
+        """Go on under everybody's keys of a set-up that was completed; returns who has these keys still."""
+        return [self._names[s] for s in self._collector.restore(adverts)]
 
     def set_up(self) -> None:
         """Shares for every planned attempt; every site must take part. Sites that did so before say the same again."""
@@ -56,7 +60,7 @@ class SecureSums:
     def _everybody(self, step: Step, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> None:
         answered = self._ask(step, 0, data, take)
         if len(answered) < len(data):
-            raise Abandoned("a site was lost while the secure sum was set up; nothing was released")
+            raise Abandoned(LOST_IN_SET_UP)
 
     def _ask(self, step: Step, attempt: int, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> list[str]:
         answered = []

@@ -221,7 +221,7 @@ def _csv_table(path: Path, delimiter: str, encoding: str | None) -> Table:
     if len(names) == 1 and (between := [mark for mark in others if mark != delimiter and mark in first]):
         raise BadData(
             f"the first line of {path} has {others[between[0]]} and no {others.get(delimiter, repr(delimiter))}: say "
-            f"delimiter = {json.dumps(between[0])} where the site's data are named"
+            f"delimiter = {json.dumps(between[0])} where the site's data are named (zerosum describe: --delimiter)"
         )
     if not any(names):
         raise BadData(f"{path} is empty, or its first line is")
@@ -255,7 +255,8 @@ def _decodable(path: Path, encoding: str) -> Iterator[None]:
     except UnicodeDecodeError:
         name = "UTF-8" if encoding.startswith("utf-8") else encoding
         raise BadData(
-            f'{path} is not {name} text: say encoding = "latin-1", or what else it is, where the site\'s data are named'
+            f'{path} is not {name} text: say encoding = "latin-1", or what else it is, where the site\'s data are '
+            "named (zerosum describe: --encoding)"
         ) from None
 
 

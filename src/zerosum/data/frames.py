@@ -31,6 +31,8 @@ def is_text(data: object) -> bool:
 
 def frame_table(frame: Any, called: str) -> Table:
     """A frame's columns by their names; a single column without a name is called ''."""
+    if hasattr(frame, "collect") and hasattr(frame, "collect_schema"):
+        raise BadData(f"{called} is a lazy frame: give what its collect() returns")
     if hasattr(frame, "column_names"):  # Arrow
         names = [str(name) for name in frame.column_names]
     elif hasattr(frame, "columns"):
@@ -71,4 +73,4 @@ def _cells(column: Any, called: str) -> Cells:
         if array.dtype.kind in "biuf":
             return array
         column = array.tolist()
-    return ["" if cell is None or cell != cell or str(cell) == "<NA>" else str(cell) for cell in column]
+    return ["" if cell is None or str(cell) in ("<NA>", "NaT") or cell != cell else str(cell) for cell in column]

@@ -20,6 +20,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "cholesterol": (80.0, 400.0),
 }
 
+MEASURES = {"age": "years", "systolic": "mmHg", "bmi": "kg/m²", "glucose": "mg/dL", "cholesterol": "mg/dL"}
+
 _NAMES = ("Northgate", "St. Anne", "Lakeside", "University")
 _MEANS = np.array([58.0, 132.0, 27.5, 108.0, 198.0])
 _SPREADS = np.array([15.0, 18.0, 5.0, 28.0, 38.0])

@@ -310,6 +310,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         """One validated table."""
         if issparse(data):
             raise BadData("sparse data were passed, but dense data is required: use .toarray()")
+        check_collected(data)
         return np.asarray(validate_data(self, data, dtype=np.float64, reset=first, **checks))
 
     def _own_rows(self, X: Any) -> Floats:
@@ -486,3 +487,9 @@ def _chosen(units: Units, which: NDArray[np.intp]) -> Units:
 def _largest_norm(units: Units) -> float:
     norms = (np.linalg.norm(np.nan_to_num(np.asarray(block.rows), nan=0.0), axis=1) for block in units.blocks())
     return max(float(np.max(each)) for each in norms)
+
+
+def check_collected(data: Any) -> None:
+    """A frame that is yet to be computed holds no rows."""
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):
+        raise BadData("it is a lazy frame: give what its collect() returns")

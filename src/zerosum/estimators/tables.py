@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import JointEstimator
+from zerosum.estimators.base import JointEstimator, check_collected
 from zerosum.kernel.units import Units
 from zerosum.report.sheets import Sheet, records_of, sheets_of
 
@@ -67,8 +67,10 @@ class TableEstimator(JointEstimator):
 
     def _table(self, data: Any) -> tuple[NDArray[Any], list[str]]:
         """The rows as objects, and the names of their columns."""
-        if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-            frame = {str(name): np.asarray(data[name], dtype=object) for name in data.columns}
+        check_collected(data)
+        if hasattr(data, "columns") and (hasattr(data, "to_numpy") or hasattr(data, "column_names")):
+            names = getattr(data, "column_names", data.columns)  # Arrow has its own words
+            frame = {str(name): _objects(data[name]) for name in names if str(name) in self._declared}
             if lacking := [name for name in self._declared if name not in frame]:
                 raise BadData(f"there is no column {lacking[0]!r}")
             return np.column_stack([frame[name] for name in self._declared]), list(self._declared)
@@ -83,7 +85,7 @@ class TableEstimator(JointEstimator):
 
     def _numbers(self, values: NDArray[Any], name: str) -> Floats:
         """A column as numbers, its categories as positions in their list; NaN where a value is missing."""
-        gone = np.array([value is None or value == "" or value != value for value in values.tolist()])
+        gone = np.array([_is_gone(value) for value in values.tolist()])
         if np.any(gone) and not self._allows_missing:
             raise BadData(f"column {name!r} has missing values and no rule for them")
         if (known := self._categories.get(name)) is None:
@@ -98,3 +100,16 @@ class TableEstimator(JointEstimator):
         if np.any(found < 0):
             raise BadData(f"some values of column {name!r} are not among its declared levels")
         return found
+
+
+def _objects(column: Any) -> NDArray[Any]:
+    """A column of a frame, value by value; a chunked one of Arrow does not give numbers by itself."""
+    values = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column, dtype=object)
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
+
+
+def _is_gone(value: Any) -> bool:
+    """Whether a value is missing; pandas has one that can be compared with nothing."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value == "" or value != value

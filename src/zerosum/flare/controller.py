@@ -42,8 +42,12 @@ class Coordinator(Controller):  # type: ignore[misc]  # FLARE ships no types
         pass
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        home = os.environ.get("ZEROSUM_COORDINATOR")
+        if not home:
+            self.system_panic("ZEROSUM_COORDINATOR is not set where the server was started", fl_ctx)
+            return
+        folder = Path(home) / self._study
         try:
-            folder = Path(os.environ["ZEROSUM_COORDINATOR"]) / self._study
             settings = Settings.load(folder)
 
             def connect(plan: Plan) -> AbstractContextManager[Engine]:
@@ -56,8 +60,6 @@ class Coordinator(Controller):  # type: ignore[misc]  # FLARE ships no types
             coordinate(folder, self._attended, connect=connect)
         except Interrupted as interruption:
             self.logger.warning(str(interruption))
-        except KeyError:
-            self.system_panic("ZEROSUM_COORDINATOR is not set where the server was started", fl_ctx)
         except ZerosumError as error:
             self.system_panic(f"{type(error).__name__}: {error}", fl_ctx)
 

@@ -1,4 +1,7 @@
-"""Tables in HTML, for notebooks.
+"""HTML in which nothing that came from elsewhere is markup: elements, and the tables of notebooks.
+
+Text becomes part of a page through `element` alone, which escapes whatever is not an element itself and writes out
+characters that do not show, such as those that turn the direction of writing.
 
 Tested in tests/report/test_html.py.
 """
@@ -9,21 +12,58 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from zerosum.kernel.names import visible
 
-def table(headings: Sequence[str], lines: Iterable[Sequence[Any]], title: str = "") -> str:
+_EMPTY = frozenset({"base", "input", "link", "meta"})  # elements of HTML without an end
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def text(child: object) -> Html:
+    """Markup as it is, None as nothing, anything else as text.
+
+    >>> text("<b>")
+    '&lt;b&gt;'
+    """
+    if isinstance(child, Html):
+        return child
+    return Html("" if child is None else escape(visible(str(child))))
+
+
+def element(name: str, /, *children: object, **attributes: object) -> Html:
+    """An element. Children that are not elements are text. Of attributes, None and False are left out, True is bare,
+    and `class_` is `class`.
+
+    >>> element("p", "a < b", element("b", "c"), class_="x", hidden=True)
+    '<p class="x" hidden>a &lt; b<b>c</b></p>'
+    """
+    told = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(str(value))}"')
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    inside = "" if name in _EMPTY else f"{''.join(map(text, children))}</{name}>"
+    return Html(f"<{name}{told}>{inside}")
+
+
+def table(headings: Sequence[str], lines: Iterable[Sequence[Any]], title: str = "") -> Html:
     """A table; everything in it is text, whatever it looks like.
 
     >>> table(["a"], [["<b>"]])
     '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
     """
-    head = "".join(f"<th>{escape(each)}</th>" for each in headings)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(_shown(cell))}</td>' for cell in line)}</tr>" for line in lines)
-    said = f"<caption>{escape(title)}</caption>" if title else ""
-    return f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    head = element("thead", element("tr", *(element("th", each) for each in headings)))
+    body = [element("tr", *(element("td", _shown(cell)) for cell in line)) for line in lines]
+    said = [element("caption", title)] if title else []
+    return element("table", *said, head, element("tbody", *body))
 
 
-def paragraphs(sentences: Iterable[str]) -> str:
-    return "".join(f"<p>{escape(each)}</p>" for each in sentences)
+def paragraphs(sentences: Iterable[str]) -> Html:
+    return Html("".join(element("p", each) for each in sentences))
 
 
 def _shown(cell: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from zerosum.errors import BadParameter
@@ -21,6 +22,12 @@ def check_name(what: str, name: str) -> None:
         raise BadParameter(f"the name of {what} has more than {MOST} characters")
     if any(unicodedata.category(character) in _UNSEEN for character in name):
         raise BadParameter(f"the name of {what} has characters that cannot be seen")
+
+
+def check_identity(what: str, identity: str) -> None:
+    """Refuse what is not the public half of a signing key."""
+    if not re.fullmatch("[0-9a-f]{64}", identity):
+        raise BadParameter(f"{what} must be 32 bytes in hex")
 
 
 def visible(text: str) -> str:

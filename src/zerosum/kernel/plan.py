@@ -361,8 +361,8 @@ class Plan(Terms):
 
     @property
     def _unsaid(self) -> set[str]:
-        """What a plan does not say where it is as ever: plans without attempts and absences keep their digests."""
-        return {name for name in ("attempts", "absences") if not getattr(self, name)}
+        """What a plan does not say where it is as ever: plans without any of these keep their digests."""
+        return {name for name in ("attempts", "absences", "coordinator") if not getattr(self, name)}
 
     @staticmethod
     def from_json(text: bytes) -> Plan:
@@ -382,16 +382,17 @@ class Plan(Terms):
 
     @cached_property
     def proposal_digest(self) -> str:
-        """SHA-256 of the plan without its sites' keys: the digest of the file that was approved, whoever runs it."""
+        """SHA-256 of the plan without anybody's keys: the digest of the file that was approved, whoever runs it."""
         keyless = copy.copy(self)  # as it was checked, and not built again
+        keyless.__dict__["coordinator"] = None
         keyless.__dict__["sites"] = tuple(replace(site, identity=None) for site in self.sites)
         return hashlib.sha256(keyless.to_json()).hexdigest()
 
     @cached_property
     def public_digest(self) -> str:
         """SHA-256 of what is public about the study: the same whenever the same is asked of the same sites on the same
-        terms, whatever the run is called and whichever keys its sites hold."""
-        record = _ADAPTER.dump_python(self, mode="json", exclude=self._unsaid)
+        terms, whatever the run is called and whichever keys they hold."""
+        record = _ADAPTER.dump_python(self, mode="json", exclude=self._unsaid | {"coordinator"})
         del record["study"]
         for site in record["sites"]:
             del site["identity"]

@@ -6,7 +6,6 @@ Tested in tests/kernel/test_plan.py.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pydantic import ConfigDict
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, grid, published
 from zerosum.kernel.events import Sampling
-from zerosum.kernel.names import check_name
+from zerosum.kernel.names import check_identity, check_name
 from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.view import Coalition, calibrate
@@ -48,8 +47,8 @@ class PlannedSite:
 
     def __post_init__(self) -> None:
         _ = self.shape  # refuses what makes no sense
-        if self.identity is not None and not re.fullmatch("[0-9a-f]{64}", self.identity):
-            raise BadParameter("a site's identity must be 32 bytes in hex")
+        if self.identity is not None:
+            check_identity("a site's identity", self.identity)
 
     @property
     def shape(self) -> SiteShape:
@@ -115,8 +114,11 @@ class Terms:
     seed: int | None = None
     attempts: int = 0  # how many rounds, in all, may be tried once more; paid for, whether used or not
     absences: int = 0  # how many sites may be left out before anything is released; those that stay bear the noise
+    coordinator: str | None = None  # the public half of the key that reports are signed with, in hex, pinned
 
     def __post_init__(self) -> None:
+        if self.coordinator is not None:
+            check_identity("a coordinator's identity", self.coordinator)
         amounts.check_epsilon(self.epsilon)
         amounts.check_delta(self.delta)
         self.coalition.honest(len(self.sites))

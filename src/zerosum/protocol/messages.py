@@ -145,9 +145,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Lost:
-    """No reply from this site; made by an engine, never sent."""
+    """No reply from this site, or one that comes to the same; made by an engine or the coordinator, never sent."""
 
     site: str
+    why: str = ""
 
 
 Reply = Consent | Prepared | Secured | Contribution | Dismissed | Refusal

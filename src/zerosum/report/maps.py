@@ -18,7 +18,7 @@ from zerosum.data.nifti import is_nifti, nibabel
 from zerosum.errors import BadInput, BadParameter
 from zerosum.version import VERSION
 
-_PLANES = ((0, "x"), (1, "y"), (2, "z"))  # the axis a slice is cut across, by what it is called
+PLANES = ((0, "x"), (1, "y"), (2, "z"))  # the axis a slice is cut across, by what it is called
 _MOST_ROWS = 10  # components below each other in a picture; more stand beside them
 
 
@@ -66,7 +66,7 @@ def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[st
     names = [f"{at + 1}" for at in range(len(values))] if labels is None else list(labels)
     if len(names) != len(values):
         raise BadParameter(f"there are {len(values)} maps, but {len(names)} labels")
-    volumes, inside, affine = _upright(space.inverse_transform(values), space)
+    volumes, inside, affine = upright(space.inverse_transform(values), space)
     zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
     blocks = -(-len(values) // _MOST_ROWS)
     rows = -(-len(values) // blocks)
@@ -88,7 +88,7 @@ def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats)
     peak = np.unravel_index(int(np.argmax(np.abs(np.where(inside, volume, 0)))), volume.shape)
     largest = float(np.abs(volume[peak])) or 1.0
     place = affine @ [*peak, 1]
-    for axis, (cut, called) in zip(axes, _PLANES, strict=True):
+    for axis, (cut, called) in zip(axes, PLANES, strict=True):
         within = np.take(inside, peak[cut], axis=cut).T
         shown = np.ma.masked_where(~within, np.take(volume, peak[cut], axis=cut).T)
         across, up = (zooms[at] for at in range(3) if at != cut)
@@ -102,7 +102,7 @@ def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats)
         axis.set_title(f"{called} = {place[cut]:.0f} mm", fontsize=6, color="0.3", pad=2)
 
 
-def _upright(volumes: Floats, space: Masker) -> tuple[Floats, Any, Floats]:
+def upright(volumes: Floats, space: Masker) -> tuple[Floats, Any, Floats]:
     """Turned so that the axes point right, to the front and up, as nearly as the grid allows."""
     library = nibabel()
     image = library.as_closest_canonical(library.Nifti1Image(volumes, space.affine))

@@ -14,12 +14,14 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from zerosum.disk import sync_folder
 from zerosum.errors import BadInput
 from zerosum.kernel import markup, published
 from zerosum.kernel.plan import Plan
@@ -118,12 +120,12 @@ class PrivacyReport:
         loss = f", even if {self.dropouts} further sites drop out," if self.dropouts else ""
         return [
             f"If one {self.unit} of one site is {change}, what {who} sees of the whole study{loss} changes by no more "
-            f"than epsilon {_up(self.worst_epsilon)} at delta {self.delta:g}.",
+            f"than epsilon {rounded_up(self.worst_epsilon)} at delta {self.delta:g}.",
             *(note[0].upper() + note[1:] + "." for note in self.notes),
         ]
 
 
-def _up(value: float) -> str:
+def rounded_up(value: float) -> str:
     """Four digits, rounded up: a stated epsilon is never below the true one."""
     if not np.isfinite(value) or value <= 0:
         return f"{value:g}"
@@ -217,7 +219,7 @@ def _notes(plan: Plan) -> list[str]:
         worst = max(plan.coordinator_epsilon(s) for s in range(len(plan.sites)))
         notes.append(
             "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
-            f"could reach epsilon {_up(worst)} at delta {plan.delta:g}"
+            f"could reach epsilon {rounded_up(worst)} at delta {plan.delta:g}"
         )
     notes += [_published(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
     if plan.attempts:
@@ -263,11 +265,16 @@ class Result:
     """One study's result: the estimate, what it cost, and who took part."""
 
     estimate: Mapping[str, Quantity]
-    report: PrivacyReport
+    plan: Plan
     participants: tuple[tuple[str, ...], ...]
     versions: Mapping[str, str]
     kept: str = ""  # under which `zerosum results` has it; nothing where nothing was spent
     warnings: tuple[str, ...] = ()  # what the releases themselves say about the question
+
+    @cached_property
+    def report(self) -> PrivacyReport:
+        """What was promised to whom, and what it cost."""
+        return privacy_report(self.plan)
 
     def _repr_html_(self) -> str:
         """For notebooks: every estimate by name, what the releases warn of, and what was promised."""
@@ -303,10 +310,21 @@ class Result:
         return record
 
     def write(self, folder: Path) -> None:
-        """Write result.json, estimate.npz and privacy.json; the folder appears whole and synced, or not at all."""
+        """Write result.json, estimate.npz and plan.json; the folder appears whole and synced, or not at all."""
         values = {key: quantity.value for key, quantity in self.estimate.items()}
-        records = {"result.json": self.as_record(), "privacy.json": self.report.as_record()}
-        self.place(folder, records, {"estimate.npz": values})
+        plan = {"plan.json": self.plan.to_json()}
+        self.place(folder, {"result.json": self.as_record()}, {"estimate.npz": values}, plan)
+
+    @classmethod
+    def read(cls, folder: Path) -> Result:
+        """A result that was written to a folder."""
+        estimate, plan = read_estimate(folder), read_plan(folder / "plan.json")
+        try:
+            told = json.loads((folder / "result.json").read_bytes())
+            rounds = tuple(tuple(names) for names in told["participants"])
+            return cls(estimate, plan, rounds, told["versions"], told["kept"], tuple(told["warnings"]))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 
     @staticmethod
     def place(
@@ -332,11 +350,11 @@ class Result:
                         file.flush()
                         os.fsync(file.fileno())
                 partial.chmod(0o755)
-                sync_folder(partial)
+                keep_folder(partial)
                 if folder.exists():
                     folder.rmdir()
                 partial.replace(folder)
-                sync_folder(folder.parent)
+                keep_folder(folder.parent)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
         except OSError as error:
@@ -392,14 +410,10 @@ def make_room(path: Path, size: int) -> None:
         os.fsync(file.fileno())
 
 
-def sync_folder(folder: Path) -> None:
-    """What was renamed or made in a folder stays so, whatever happens."""
-    with suppress(PermissionError):  # not everywhere can a folder be opened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def keep_folder(folder: Path) -> None:
+    """What was made or renamed in a folder stays so, where this user may read it."""
+    with suppress(PermissionError):
+        sync_folder(folder)
 
 
 def try_target(folder: Path, size: int) -> None:

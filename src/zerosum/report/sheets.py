@@ -107,7 +107,7 @@ def _means(estimate: Estimate) -> Iterator[Sheet]:
             number(estimate["mean"][g, j]),
             interval(estimate["mean_interval"][g, j]),
             interval(estimate["mean_population_interval"][g, j]),
-            number(estimate["sd"][g, j]),
+            _spread(estimate["sd"][g, j], estimate["sd_interval"][g, j]),
         )
         for j, column in enumerate(columns.labels)
         for g in range(len(groups.labels))
@@ -245,6 +245,11 @@ def _named(groups: tuple[str, ...]) -> int:
 def number(value: float) -> str:
     """Four digits; what is not known is a dash."""
     return f"{value:.4g}" if np.isfinite(value) else "-"
+
+
+def _spread(value: float, ends: Any) -> str:
+    """A standard deviation, or what it is below where noise leaves nothing of it."""
+    return number(value) if value != 0 or ends[1] == 0 else f"< {number(ends[1])}"
 
 
 def interval(ends: Any) -> str:

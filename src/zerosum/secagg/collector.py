@@ -58,6 +58,16 @@ class Collector:
         self._adverts = Adverts.read(self._roster, ordered)
         return self._say(Kind.ADVERTS, 0, wire.pack(ordered))
 
+    def restore(self, adverts: bytes) -> list[int]:
+        """Go on under the keys of a set-up that every site completed: `adverts` as it was then. Returns the sites that
+        have advertised the same again: they have their half still."""
+        asked, self._raw = self._raw, {}
+        for advert in wire.unpack(self._roster.take(adverts, Kind.ADVERTS, 0).body, self._roster.sites):
+            self.take_advert(bytes(advert))
+        self.adverts()
+        self._shared, self._mail = set(self._raw), {}
+        return [site for site, raw in self._raw.items() if asked.get(site) == raw]
+
     def take_shares(self, data: bytes) -> None:
         message = self._roster.take(data, Kind.SHARES, 0)
         peers = self._known().neighbours[message.sender]

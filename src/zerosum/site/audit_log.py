@@ -1,8 +1,9 @@
 """A site's audit log: JSON lines that say in words what was asked and what left. It stays at the site.
 
-Every line has `time`, `event` and `words`; lines about a study also `study` and `plan`, the digest. The ledger is what
-counts; the log is what people read. Refusals, and repetitions that cost nothing, can come as fast as somebody sends
-frames: of one kind the first are written, then every time their number has doubled.
+Every line has `time`, `event` and `words`; lines about a study also `study` and `plan`, the digest; an agreement says
+how many `rounds` were planned, a release the `round` it was. The ledger is what counts; the log is what people
+read. Refusals, and repetitions that cost nothing, can come as fast as somebody sends frames: of one kind the first are
+written, then every time their number has doubled.
 
 Tested in tests/site/test_service.py.
 """
@@ -62,9 +63,9 @@ class AuditLog:
         more = {"detail": error.detail} if error.detail else {}
         self._write_some("refused", str(error), plan, error.code, code=error.code, **more)
 
-    def again(self, event: Event, words: str, plan: Plan) -> None:
+    def again(self, event: Event, words: str, plan: Plan, **more: Any) -> None:
         """What a coordinator may have said as often as it likes: an agreement, or what left before."""
-        self._write_some(event, words, plan, event)
+        self._write_some(event, words, plan, event, **more)
 
     def _write_some(self, event: Event, words: str, plan: Plan | None, kind: str, **more: Any) -> None:
         key = (None if plan is None else plan.digest(), kind)

@@ -1,7 +1,8 @@
 """What a site's steward has decided, plan by plan, in files that another process may write: `zerosum site approve`.
 
     proposals/DIGEST.json   a plan that waits for a decision, as it came
-    decisions/DIGEST        "approved" or "refused", and when
+    plans/DIGEST.json       the same, once it was decided about
+    decisions/DIGEST        "approved" or "refused", and when; on a second line why, where the steward said so
     approved/STUDY.json     a plan that was approved and allows sites to be left out, by its study's name
     withdrawn/IDENTITY      a key, of this site or of another, that takes part in nothing from now on
 
@@ -23,12 +24,14 @@ from typing import Literal
 
 import numpy as np
 
-from zerosum.errors import BadInput, Refused
+from zerosum.errors import BadInput, BadParameter, Refused
+from zerosum.kernel.names import visible
 from zerosum.kernel.plan import Plan
 
 Decision = Literal["approved", "refused"]
 
 MOST_WAITING = 100  # plans nobody has decided about
+MOST_REASON = 300  # characters of why a plan was refused
 
 
 class Consents:
@@ -36,29 +39,47 @@ class Consents:
 
     def __init__(self, folder: Path, *, automatic: bool = False) -> None:
         self.automatic = automatic
-        self._proposals, self._decisions = folder / "proposals", folder / "decisions"
+        self._proposals, self._plans, self._decisions = folder / "proposals", folder / "plans", folder / "decisions"
         self._withdrawn, self._approved = folder / "withdrawn", folder / "approved"
         self._covered: dict[str, str] = {}  # plans that follow from another one, and from which: that does not change
 
     def decision(self, digest: str) -> Decision | None:
-        try:
-            said = (self._decisions / _checked(digest)).read_text().split()
-        except FileNotFoundError:
+        said = self._said(digest)
+        if said is None:
             return None
-        except OSError as error:
-            raise Refused("this site cannot read what its steward decided", detail=str(error)) from error
-        match said:
+        match said.split():
             case ["approved", *_]:
                 return "approved"
             case _:
                 return "refused"  # whatever else stands there is no approval
 
-    def decide(self, digest: str, decision: Decision) -> None:
-        """Durable on return. The last decision holds."""
-        write_file(self._decisions / _checked(digest), f"{decision} {datetime.now(UTC).isoformat()}\n".encode())
+    def reason(self, digest: str) -> str:
+        """Why a plan was refused, if the steward said so."""
+        if self.decision(digest) != "refused":
+            return ""
+        return visible((self._said(digest) or "").partition("\n")[2].strip()[:MOST_REASON])
+
+    def _said(self, digest: str) -> str | None:
+        try:
+            return (self._decisions / _checked(digest)).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Refused("this site cannot read what its steward decided", detail=str(error)) from error
+
+    def decide(self, digest: str, decision: Decision, reason: str = "") -> None:
+        """Durable on return. The last decision holds. The coordinator is told the reason of a refusal."""
+        reason = _one_line(reason)
+        if reason and decision == "approved":
+            raise BadParameter("a reason is for a refusal")
+        said = f"{decision} {datetime.now(UTC).isoformat()}\n" + (f"{reason}\n" if reason else "")
+        write_file(self._decisions / _checked(digest), said.encode())
         if decision == "approved":
             with suppress(BadInput):  # it did not come yet
                 self.remember(self.proposal(digest))
+        with suppress(OSError):  # it did not come yet, or stays where it is: the decision is what counts
+            self._plans.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._proposals / f"{digest}.json").replace(self._plans / f"{digest}.json")
         (self._proposals / f"{digest}.json").unlink(missing_ok=True)
 
     def remember(self, plan: Plan) -> None:
@@ -131,6 +152,16 @@ class Consents:
         except OSError:
             raise BadInput("no such plan waits here") from None
 
+    def plan(self, digest: str) -> Plan:
+        """A plan that waits, or that waited here until it was decided about."""
+        for folder in (self._proposals, self._plans, self._proposals):  # again: it may just have been decided about
+            with suppress(OSError):
+                found = Plan.from_json((folder / f"{_checked(digest)}.json").read_bytes())
+                if found.digest() != digest:
+                    raise BadInput("what is kept here under that digest is another plan")
+                return found
+        raise BadInput("no such plan waits here, and none that was decided about is kept")
+
 
 def _dearer(plan: Plan, whole: Plan) -> bool:
     """Whether a release costs some site more under a plan than under the one with more sites that it follows from."""
@@ -138,6 +169,16 @@ def _dearer(plan: Plan, whole: Plan) -> bool:
     same = [places[site.name] for site in plan.sites]
     firsts = [plan.first_round(release) for release in range(len(plan.releases))]
     return any(bool(np.any(plan.mus(round) > whole.mus(round)[same] * (1 + 1e-9))) for round in firsts)
+
+
+def _one_line(reason: str) -> str:
+    """A reason as it is written down and told: one line that shows as it is."""
+    line = " ".join(reason.split())
+    if len(line) > MOST_REASON:
+        raise BadParameter(f"a reason has {MOST_REASON} characters at most")
+    if visible(line) != line:
+        raise BadParameter("the reason has characters that cannot be seen")
+    return line
 
 
 def _hashed(study: str) -> str:

@@ -11,11 +11,13 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from zerosum.disk import sync_folder
 from zerosum.errors import BadInput, Forged
 from zerosum.secagg.keys import KEY_BYTES, Identity, check_signature
 
@@ -35,10 +37,17 @@ def former_identities(path: Path) -> list[Identity]:
     return [_read(each) for each in sorted(path.parent.glob(f"{path.name}.former-*"))]
 
 
-def rotate_identity(path: Path, *, lost: bool = False) -> tuple[Identity | None, Identity]:
+def rotate_identity(
+    path: Path, *, lost: bool = False, name: str = "", before: Callable[[str | None, str, bytes], object] | None = None
+) -> tuple[Identity | None, Identity]:
     """A new key takes the file's place, and the old one is kept beside it, unless it is `lost`: gone, damaged, or known
-    to others. Killed on the way, the file holds either."""
-    new, old = Identity(), None
+    to others. `before` hears of the two identities, and the statement that both sign of the site of this `name` (none
+    of a lost key), when everything else is done.
+
+    Killed on the way, the file holds the old key, and the next call goes on with the new one that is kept beside it,
+    so that what `before` has told of it holds; or it holds the new key, and nothing is left to do.
+    """
+    old = None
     if not lost:
         old = _read(path)
     else:
@@ -46,13 +55,17 @@ def rotate_identity(path: Path, *, lost: bool = False) -> tuple[Identity | None,
             old = _read(path, others=True)
     fresh = path.with_name(f"{path.name}.new")
     try:
-        fresh.unlink(missing_ok=True)
-        _write(fresh, new)
+        if lost:  # whoever read the old one may have read this
+            fresh.unlink(missing_ok=True)
+        new = keep_identity(fresh)
         if old is not None and not lost:
             with suppress(FileExistsError):
                 os.link(path, path.with_name(f"{path.name}.former-{old.public.hex()[:8]}"))
+        if before is not None:
+            statement = b"" if old is None or lost else Rotation.of(name, old, new).to_json()
+            before(None if old is None else old.public.hex(), new.public.hex(), statement)
         fresh.replace(path)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise BadInput(f"the identity {path} cannot be replaced: {error.strerror or error}") from error
     return old, new
@@ -128,17 +141,8 @@ def _write(path: Path, identity: Identity) -> None:
             os.link(name, path)
         finally:
             Path(name).unlink(missing_ok=True)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except FileExistsError:
         raise
     except OSError as error:
         raise BadInput(f"the identity {path} cannot be used: {error.strerror or error}") from error
-
-
-def _sync(folder: Path) -> None:
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -25,16 +25,12 @@ answered, and under which plan they were paid for.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
-import shutil
-import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,125 +38,22 @@ from typing import Any, Self
 
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
 from zerosum.site.account import Account, Cap, Draw, Entry, Spend, Standing, Total, rounded_up
+from zerosum.site.ledger_file import (
+    START,
+    as_json,
+    beside,
+    chained,
+    connect,
+    copy_file,
+    create_file,
+    make_folder,
+    read_counter,
+    refusing,
+    write_counter,
+)
 from zerosum.version import VERSION
 
-_START = "0" * 64  # the digest before row 0
-_COUNTER = re.compile(rb"zerosum-counter 1 (0|[1-9][0-9]{0,15}) ([0-9a-f]{64})\n")
 _ROUNDING = 1e-12  # the shares of a cap, squared and added up again, may pass it by this fraction
-_FAULTS = {
-    sqlite3.SQLITE_FULL: "the disk is full; make room and try again",
-    sqlite3.SQLITE_IOERR: "the disk failed to read or write; check it for space and faults",
-    sqlite3.SQLITE_READONLY: "it is read-only; let this user write the file and its folder",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; let this user write the file and its folder",
-    sqlite3.SQLITE_BUSY: "another process holds it; try again when that one is done",
-    sqlite3.SQLITE_CORRUPT: "it is damaged; bring back its newest copy",
-    sqlite3.SQLITE_NOTADB: "it is damaged or no ledger; check the path or bring back its newest copy",
-}
-
-
-# ---- files -------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    """Whatever the disk or SQLite has to say becomes one sentence."""
-    try:
-        yield
-    except OSError as error:
-        place = f" at {error.filename}" if error.filename else ""
-        reason = f"{error.strerror or error}{place}; check the disk and who may write there"
-        raise LedgerRefused(f"the ledger {path} cannot be used: {reason}") from error
-    except (sqlite3.Error, UnicodeError) as error:
-        reason = _FAULTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, str(error))
-        raise LedgerRefused(f"the ledger {path} cannot be used: {reason}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _sync_folder(folder.parent)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Never creates a file. Threads are kept apart by the ledger's own lock."""
-    address = f"{path.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA wal_autocheckpoint=100")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _create(path: Path, account: Account) -> None:
-    """Make the file under another name and link it into place: it appears whole, never over another one."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600, as its log will be
-    os.close(handle)
-    fields = asdict(account) | {"format": 1}
-    del fields["rows_per_unit"]
-    body = _json(fields)
-    try:
-        with closing(_connect(Path(name))) as connection:
-            connection.execute("PRAGMA page_size=1024")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("CREATE TABLE chain (number INTEGER PRIMARY KEY, body TEXT, digest TEXT)")
-            connection.execute("INSERT INTO chain VALUES (0, ?, ?)", (body, _digest(_START, body)))
-            connection.execute("COMMIT")
-        with suppress(FileExistsError):  # another process was faster
-            os.link(name, path)
-    finally:
-        for each in (name, f"{name}-wal", f"{name}-shm"):
-            Path(each).unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _copy(path: Path, own: Path) -> None:
-    """The file and its log, which may hold the newest entries, as they are at one moment."""
-    for _ in range(10):
-        parts = [part for ending in ("", "-wal") if (part := _beside(path, ending)).exists()]
-        before = [part.stat().st_mtime_ns for part in parts]
-        for part in parts:
-            shutil.copyfile(part, own.with_name(part.name))
-        if [part.stat().st_mtime_ns for part in parts] == before:
-            return
-
-
-def _read_counter(path: Path) -> tuple[int, str] | None:
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    if found := _COUNTER.fullmatch(text):
-        return int(found[1]), found[2].decode()
-    raise LedgerRefused(f"the counter {path} is damaged ({len(text)} bytes): bring back its newest copy")
-
-
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
-
-
-def _json(fields: dict[str, Any]) -> str:
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _digest(previous: str, body: object) -> str:
-    return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
-
-
-# ---- the ledger --------------------------------------------------------------------------------------------
 
 
 class Ledger:
@@ -175,17 +68,24 @@ class Ledger:
 
     account: Account
 
-    def __init__(self, path: Path, counter: Path, account: Account | None, called: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        counter: Path,
+        account: Account | None,
+        called: Path | None = None,
+        witness: tuple[int, str] | None = None,
+    ) -> None:
         """For `open` and `inspect`: connect to a file that exists; without an account, only to read, and of a copy in
-        passing, `called` by the original's name, once."""
+        passing, `called` by the original's name, once. The `witness` is what the counter said before it was copied."""
         self.path, self.counter, self._opener, self._passing = called or path, counter, account, called is not None
-        self.unwitnessed = called is not None and not counter.exists()
+        self._witness, self.unwitnessed = witness, called is not None and witness is None
         self._closed = False
         self._mutex, self._process = threading.RLock(), os.getpid()
-        with _refusing(path):
+        with refusing(path):
             if path.stat().st_size == 0:  # SQLite would take it for a new database and drop its log
                 raise self._damaged("the file is empty")
-            self._connection = _connect(path)
+            self._connection = connect(path)
         try:
             self.verify()
         except BaseException:
@@ -195,11 +95,11 @@ class Ledger:
     @classmethod
     def open(cls, path: Path, account: Account, *, counter: Path | None = None, create: bool = True) -> Self:
         """The account's ledger, verified; a new one if there is none, unless its counter or log knows one."""
-        counter, log = counter or _beside(path, ".counter"), _beside(path, "-wal")
-        with _refusing(path):
+        counter, log = counter or beside(path, ".counter"), beside(path, "-wal")
+        with refusing(path):
             # The file is there before its log, and the log before a counter above 0: looked at in reverse,
             # another process at work is not mistaken for a loss.
-            known, logged, exists = _read_counter(counter), log.exists(), path.exists()
+            known, logged, exists = read_counter(counter), log.exists(), path.exists()
             if not exists and (logged or (known and known[0])):
                 raise LedgerRefused(
                     f"the ledger {path} is missing, but {log if logged else counter} is there: bring back its"
@@ -208,27 +108,29 @@ class Ledger:
             if not exists:
                 if not create:
                     raise LedgerRefused(f"there is no ledger at {path}: check the path")
-                _make_folder(path.parent)
-                _create(path, account)
-            _make_folder(counter.parent)
+                make_folder(path.parent)
+                create_file(path, account)
+            make_folder(counter.parent)
         return cls(path, counter, account)
 
     @classmethod
-    def inspect(cls, path: Path, *, counter: Path | None = None) -> Self:
+    def inspect(cls, path: Path, *, counter: Path | None = None, copy: bool = False) -> Self:
         """Any ledger, verified, to read: its account stands in the file, and the counter is left as it is.
 
-        A copy that cannot be written, as auditors have them, is read from a copy of one's own; where its counter is not
-        with it, nobody can tell whether it is the newest, and the ledger is `unwitnessed`.
+        A `copy`, as auditors have them, and whatever cannot be written is read from a copy of one's own; where its
+        counter is not with it, nobody can tell whether it is the newest, and the ledger is `unwitnessed`.
         """
-        with _refusing(path):
+        with refusing(path):
             if not path.is_file():
                 raise LedgerRefused(f"there is no ledger at {path}: check the path")
-            if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-                return cls(path, counter or _beside(path, ".counter"), None)
+            if not copy and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+                return cls(path, counter or beside(path, ".counter"), None)
+            counter = counter or beside(path, ".counter")
+            witness = read_counter(counter)  # before the copy, which can only be newer
             with tempfile.TemporaryDirectory(prefix="zerosum-ledger-") as folder:
                 own = Path(folder) / path.name
-                _copy(path, own)
-                found = cls(own, counter or _beside(path, ".counter"), None, called=path)
+                copy_file(path, own)
+                found = cls(own, counter, None, path, witness)
                 found.close()  # everything was read
             return found
 
@@ -238,7 +140,7 @@ class Ledger:
         return os.getpid() == self._process
 
     def close(self) -> None:
-        with self._mutex, _refusing(self.path):
+        with self._mutex, refusing(self.path):
             self._closed = True
             self._connection.close()
 
@@ -289,8 +191,8 @@ class Ledger:
 
     def _append(self, fields: dict[str, Any]) -> int:
         number, recorded = len(self._digests), datetime.now(UTC).isoformat(timespec="milliseconds")
-        body = _json(fields | {"version": VERSION, "number": number, "recorded": recorded})
-        row = number, body, _digest(self._digests[-1], body)
+        body = as_json(fields | {"version": VERSION, "number": number, "recorded": recorded})
+        row = number, body, chained(self._digests[-1], body)
         self._connection.execute("INSERT INTO chain VALUES (?, ?, ?)", row)
         return number
 
@@ -383,10 +285,11 @@ class Ledger:
         if self._passing and self._closed:  # it was read and verified whole, and cannot change
             yield
             return
-        with self._mutex, _refusing(self.path):
+        with self._mutex, refusing(self.path):
             self._connection.execute(f"BEGIN {kind}")
             try:
-                known = _read_counter(self.counter)  # before the first row, so the ledger can only be newer
+                # before the first row, so the ledger can only be newer
+                known = self._witness if self._passing else read_counter(self.counter)
                 self._absorb()
                 self._compare(known)
                 yield
@@ -402,8 +305,8 @@ class Ledger:
         if not rows:
             raise self._damaged(f"row {last} is missing")
         for expected, (number, body, digest) in enumerate(rows, start=last):
-            previous = self._digests[expected - 1] if expected else _START
-            if number != expected or digest != _digest(previous, body):
+            previous = self._digests[expected - 1] if expected else START
+            if number != expected or digest != chained(previous, body):
                 raise self._damaged(f"row {expected} does not match its digest")
             if expected < len(self._digests):
                 if digest != self._digests[expected]:
@@ -470,15 +373,9 @@ class Ledger:
     def _advance(self) -> None:
         """Bring the counter up to the newest entry. Only inside a write transaction."""
         head = len(self._digests) - 1, self._digests[-1]
-        if _read_counter(self.counter) == head:
+        if read_counter(self.counter) == head:
             return
-        fresh = _beside(self.counter, ".new")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(f"zerosum-counter 1 {head[0]} {head[1]}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.counter)
-        _sync_folder(self.counter.parent)
+        write_counter(self.counter, *head)
 
     def _fit(self, spends: Sequence[Spend], cap: Cap, held: Sequence[Spend] = ()) -> list[float]:
         """What each of these is charged; refused if one is known already or if together, and with what is held back for

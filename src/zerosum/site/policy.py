@@ -36,24 +36,47 @@ class Policy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     population: str
+    """Whose data these are: the same people in two studies share one ledger."""
     unit: Literal["person", "record"] = "person"
+    """What the ledger protects."""
     adjacency: Adjacency = Adjacency.REPLACE_ONE
+    """The ledger's neighbours; a study must use the same."""
     epsilon: float = Field(10.0, strict=True)
+    """With `delta`, the lifetime cap of the population."""
     delta: float = Field(1e-5, strict=True)
-    study_epsilon: float | None = Field(None, strict=True)  # the most that one study may cost, at its own delta
-    statistics: tuple[str, ...] | None = None  # None: every built-in one, no registered one
-    columns: tuple[str, ...] | None = None  # the only columns that may be asked about; None: any
+    """See `epsilon`."""
+    study_epsilon: float | None = Field(None, strict=True)
+    """The most that one study may cost, at its own delta, which must not be above the policy's."""
+    statistics: tuple[str, ...] | None = None
+    """What may be computed, by the names of statistics: by default every built-in one, and none that was registered."""
+    columns: tuple[str, ...] | None = None
+    """The only columns, as plans name them, that may be asked about; by default any."""
     minimum_units: int = Field(10, ge=1, strict=True)
+    """Fewer units than this are refused."""
     minimum_colluders: int = Field(1, ge=0, strict=True)
-    minimum_honest: int = Field(1, ge=1, strict=True)  # sites that neither collude nor are lost, this one included
+    """Studies that plan for fewer colluders than this are refused, except `pooled` and `non-private` ones, which do
+    not protect against the coordinator at all."""
+    minimum_honest: int = Field(1, ge=1, strict=True)
+    """Studies with fewer sites that neither collude nor are lost, this one included, are refused."""
     rows_per_unit: int | None = Field(None, ge=1, strict=True)
+    """The most records a person has: a record-level study is then charged to the person as mu times this; without
+    it such a study is refused."""
     data: Literal["private", "public", "synthetic"] = "private"
+    """Whose they are: private data refuse `non-private`, `published` and seeds."""
     trusted_coordinator: bool = Field(False, strict=True)
-    publications: bool = Field(False, strict=True)  # of noisy records, one for every unit
-    roster: dict[str, str | tuple[str, ...]] | None = None  # the only sites to join with, and their identities in hex
-    # (several while a key is being replaced); None: any
+    """Whether private data may go to `pooled`, where the coordinator sees sums without noise, and to `cape-helper`,
+    where it deals the noise that hides them."""
+    publications: bool = Field(False, strict=True)
+    """Whether a noisy record of every unit may be published; sums need no such leave."""
+    roster: dict[str, str | tuple[str, ...]] | None = None
+    """The only sites to join with, and the identities they must have in hex, several while a key is being replaced;
+    by default any."""
+    coordinator: str | tuple[str, ...] | None = None
+    """Whose key a plan must pin, in hex, or several; by default anybody's, or none."""
     ledger: Path | None = None
+    """The ledger's file, made if it does not exist; by default in the state folder, named after the population."""
     counter: Path | None = None
+    """The counter that unmasks an old copy of the ledger, by default beside it; best on another disk."""
 
     @field_validator("population")
     @classmethod
@@ -75,10 +98,22 @@ class Policy(BaseModel):
     @classmethod
     def _check_roster(cls, roster: dict[str, str | tuple[str, ...]] | None) -> dict[str, str | tuple[str, ...]] | None:
         for name, known in (roster or {}).items():
-            for identity in (known,) if isinstance(known, str) else known:
+            for identity in _keys(known):
                 if not re.fullmatch("[0-9a-f]{64}", identity):
                     raise ValueError(f"the identity of {name!r} must be 64 digits in hex")
         return roster
+
+    @field_validator("coordinator")
+    @classmethod
+    def _check_coordinator(cls, coordinator: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        if not all(re.fullmatch("[0-9a-f]{64}", identity) for identity in _keys(coordinator)):
+            raise ValueError("a coordinator's identity must be 64 digits in hex")
+        return coordinator
+
+    @property
+    def coordinators(self) -> tuple[str, ...]:
+        """The keys of coordinators that this site works with; none where any will do."""
+        return _keys(self.coordinator)
 
     @field_validator("delta")
     @classmethod
@@ -210,15 +245,17 @@ class Policy(BaseModel):
                 )
 
     def _review_roster(self, plan: Plan) -> Iterator[PolicyRefused]:
-        """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites."""
+        """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites. And one
+        whose coordinator has another key, or none, where this policy says whose reports it would believe."""
+        if self.coordinators and plan.coordinator not in self.coordinators:
+            yield PolicyRefused("the plan does not pin the coordinator's identity that this site's policy does")
         if self.roster is None:
             return
         for site in plan.sites:
             if site.name not in self.roster:
                 yield PolicyRefused(f"this site's policy has no site named {site.name!r} on its roster")
                 continue
-            known = self.roster[site.name]
-            if site.identity not in ((known,) if isinstance(known, str) else known):
+            if site.identity not in _keys(self.roster[site.name]):
                 yield PolicyRefused(f"the plan pins another identity for {site.name!r} than this site's policy does")
 
     def _review_private(self, plan: Plan) -> Iterator[PolicyRefused]:
@@ -240,6 +277,10 @@ class Policy(BaseModel):
             yield PolicyRefused(f"{only} be released under the calibration {plan.calibration!r}: choose 'exact'")
         if plan.seed is not None:
             yield PolicyRefused(f"{only} be used with noise that a seed predicts: take the seed out of the study")
+
+
+def _keys(known: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (known,) if isinstance(known, str) else known or ()
 
 
 def _first(error: ValidationError) -> str:

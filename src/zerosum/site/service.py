@@ -126,7 +126,8 @@ class Service:
         decision = self._consents.decision(digest)
         if decision == "refused":
             self._drop(digest)
-            raise PolicyRefused("the steward of this site refused this study")
+            why = self._consents.reason(digest)
+            raise PolicyRefused(f"the steward of this site refused this study{f': {why}' if why else ''}")
         plan = message.plan if isinstance(message, Propose) else self._find(digest).plan
         self._check_keys(plan)
         if decision is None and not isinstance(message, Propose) and not self._unasked(plan):
@@ -266,7 +267,7 @@ class Service:
         if isinstance(reply, Consent):
             if not (isinstance(message, Propose) and message.keep and session.consented):
                 session.released.clear()
-                self._log.again("consented", consent_in_words(plan, position), plan)
+                self._log.again("consented", consent_in_words(plan, position), plan, rounds=plan.rounds)
             session.consented = True
         elif isinstance(reply, Contribution) and isinstance(message, Contribute):
             key = message.round, message.attempt
@@ -274,7 +275,7 @@ class Service:
             if key in session.released:
                 self._log.again("repeated", words, plan)
             else:
-                self._log.write("released", words, plan)
+                self._log.write("released", words, plan, round=message.round + 1, rounds=plan.rounds)
             session.released.add(key)
 
 

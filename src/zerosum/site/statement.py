@@ -23,7 +23,7 @@ _DELTA = 1e-5  # where nobody says which
 def in_words(plan: Plan) -> dict[str, Any]:
     """What a ledger writes down of a study: everything in it is in the plan, and public, but for the local user."""
     question = plan.question
-    known = {"lower", "upper", "clip", "edges", "values"}
+    known = {"lower", "upper", "clip", "edges", "values", "ranges", "levels", "by", "events", "groups"}
     few = question.n_columns <= _LISTED
     columns = list(question.columns) if few else [question.columns[0], question.columns[-1]]
     return {

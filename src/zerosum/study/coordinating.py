@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -26,7 +27,9 @@ from zerosum.engines.sockets import FRAME_BYTES, Sockets
 from zerosum.errors import BadInput, BadStudy, Refused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, Progress, nobody
+from zerosum.report.compose import PAGE
 from zerosum.report.record import Result, check_target, write_whole
+from zerosum.report.signature import coordinator_key, key_place
 from zerosum.study.planning import resolve
 from zerosum.study.running import execute
 from zerosum.study.schema import Study
@@ -46,8 +49,10 @@ class Settings(BaseModel):
     seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)  # for each reply
     wait: float = Field(default=86400.0, gt=0, allow_inf_nan=False)  # until everybody has agreed
     every: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # how long until a site that has not is asked again
+    patience: float = Field(default=60.0, gt=0, allow_inf_nan=False)  # for sites that are away, once it was under way
     ping: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # over FLARE: until a relay that is silent is lost
     frame_bytes: int = Field(default=FRAME_BYTES, gt=0)
+    key: Path | None = None  # that its report is signed with, wherever it is carried out; None: this user's
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -78,7 +83,9 @@ def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
     fresh = study.plan()
     if plan is not None and plan.public_digest != fresh.public_digest:
         raise Refused("the plan is of another study: make it again, or bring back the study file it was made of")
-    chosen = plan or fresh
+    settings = settings.model_copy(update={"key": settings.key or key_place().absolute()})
+    identity = coordinator_key(plan or fresh, settings.key)
+    chosen = plan or replace(fresh, coordinator=identity.public.hex())
     if unknown := [site.name for site in chosen.sites if site.identity is None]:
         raise BadStudy(f"the roster has no identity for {', '.join(map(repr, unknown))}: zerosum site init prints it")
     if settings.sites and (missing := [site.name for site in chosen.sites if site.name not in settings.sites]):
@@ -93,6 +100,17 @@ def leave_out(folder: Path, names: Sequence[str]) -> Plan:
     with _journal(folder) as journal:
         journal.leave_out(names)
         return journal.plan
+
+
+def fewest(folder: Path) -> int:
+    """With how many sites the study of a folder can go on."""
+    journal = Journal.inspect(folder)
+    if journal is None:
+        raise BadInput(f"there is nothing to resume in {folder}: the study did not begin")
+    with journal:
+        if not journal.rounds:
+            raise Refused("nothing was asked yet: a study begins with everybody, or leaves sites out by its plan")
+        return len(journal.plan.sites) - journal.spare
 
 
 def _journal(folder: Path) -> Journal:
@@ -111,6 +129,7 @@ def coordinate(
     study = Study.load(settings.study)
     with _journal(folder) as journal:
         plan = journal.plan
+        identity = coordinator_key(plan, settings.key)  # refuses another's, before anything is asked
         if study.plan().public_digest != journal.original.public_digest:
             raise Refused(f"the study file {settings.study} has changed since the plan was made of it")
         algorithm = resolve(study.build_algorithm(), journal.original)  # as planned, whoever was left out since
@@ -129,7 +148,8 @@ def coordinate(
                 counted, over = Counted(engine, status.traffic), journal.finished
                 try:
                     if not over:
-                        gather(plan, counted, attended, seconds=settings.wait, every=settings.every)
+                        times = {"seconds": settings.wait, "every": settings.every, "patience": settings.patience}
+                        gather(plan, counted, attended, spare=journal.spare, **times)
                     result = execute(plan, algorithm, counted, progressed, journal)
                 except ZerosumError:
                     if not journal.rounds:  # else it may be resumed under the keys that sites have
@@ -139,7 +159,8 @@ def coordinate(
                     dismiss(engine, result.participants[-1] if result.participants else ())
             if not (settings.out / "result.json").exists():
                 result.write(settings.out)
-                study.write_maps(result, settings.out)
+            if not (settings.out / PAGE).exists():
+                study.illustrate(settings.out, result, identity)
         except BaseException as error:
             status.end(f"{type(error).__name__}: {error}" if isinstance(error, ZerosumError) else "stopped")
             raise

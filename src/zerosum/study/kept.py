@@ -30,7 +30,7 @@ from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import NAME, Journal
 from zerosum.errors import BadInput, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
-from zerosum.report.record import Result, make_room, privacy_report, sync_folder, write_whole
+from zerosum.report.record import Result, keep_folder, make_room, privacy_report, write_whole
 from zerosum.site.account import Total
 from zerosum.site.ledger import Ledger
 from zerosum.site.policy import state_folder
@@ -108,7 +108,7 @@ class Keeping:
                 except BaseException:
                     self.journal.close()
                     raise
-            sync_folder(self.folder)
+            keep_folder(self.folder)
         except (OSError, BadInput) as error:
             self._forget()
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
@@ -160,13 +160,13 @@ class Kept:
     about: Mapping[str, Any]
 
     @classmethod
-    def load(cls, id: str) -> Self:
-        """By its id, or by so much of it that there is one."""
+    def load(cls, id: str, *, damaged: bool = False) -> Self:
+        """By its id, or by so much of it that there is one; one that cannot be read only where `damaged` will do."""
         found = [path for path in _folders() if path.name.startswith(id)] if id else []
         if len(found) != 1:
             which = "no result" if not found else "several results"
             raise BadInput(f"there is {which} kept under {id!r}: 'zerosum results' lists them")
-        return cls._read(found[0])
+        return next(each for each in cls.all() if each.folder == found[0]) if damaged else cls._read(found[0])
 
     @classmethod
     def all(cls) -> list[Self]:
@@ -176,14 +176,14 @@ class Kept:
             try:
                 found.append(cls._read(folder))
             except BadInput:
-                found.append(cls(folder.name, folder, {"id": folder.name} | _UNKNOWN))
+                found.append(cls(folder.name, folder, {"id": folder.name, "damaged": True} | _UNKNOWN))
         return sorted(found, key=lambda each: str(each.about["began"]))
 
     @classmethod
     def _read(cls, folder: Path) -> Self:
         try:
             about = json.loads((folder / "about.json").read_bytes())
-            if not (isinstance(about, dict) and about.keys() >= _UNKNOWN.keys() and isinstance(about[_LEDGERS], dict)):
+            if not (isinstance(about, dict) and about.keys() >= _UNKNOWN.keys() and _readable(about)):
                 raise ValueError("about.json is not as it was written")
             return cls(folder.name, folder, about)
         except (OSError, ValueError) as error:
@@ -248,12 +248,19 @@ class Kept:
                 plan, released = journal.plan, len(journal.released_rounds())
                 rounds = {"asked": journal.rounds, "released": released, "planned": plan.rounds}
         except BadInput as error:  # it was stopped before anything was asked, or its journal is gone or damaged
-            begun = any(self.spent().values()) or self.about["journal"] is not None
-            state = "unreadable" if begun else "not begun"
+            state = "unreadable" if self._may_have_begun() else "not begun"
             return record | {"state": state, "algorithm": "", "rounds": nothing, "fault": str(error)}
         state = "released" if released == plan.rounds else "stopped" if rounds["asked"] else "not begun"
         report = privacy_report(plan).as_record()
         return record | {"state": state, "algorithm": plan.algorithm, "rounds": rounds, "privacy": report}
+
+    def _may_have_begun(self) -> bool:
+        """Whether a study whose journal cannot be read may have spent: nothing is spent before there is one."""
+        if "damaged" in self.about or self.about["journal"] is not None or (self.folder / NAME).exists():
+            return True
+        spent = self.spent()
+        there = [site for site, paths in self.about[_LEDGERS].items() if any(Path(each).exists() for each in paths)]
+        return any(spent[site] != 0 for site in there)
 
     def told(self) -> str:
         """What is on record, in a sentence."""
@@ -281,6 +288,36 @@ class Kept:
         Result.place(out, {"record.json": self.as_record()}, {"releases.npz": arrays})
         return False
 
+    def remove(self) -> None:
+        """Take the study out of the state folder, and the room it holds with it. Refused while it is being run.
+
+        Only what `Keeping` wrote is removed, what says that it is kept last: a removal that is cut short can be made
+        again. Ledgers stay as they are, and so does a checkpoint.
+        """
+        if self.folder.is_symlink():
+            raise Refused(f"{self.folder} is a link, and what is kept lies elsewhere: nothing was removed")
+        ledgers = [Path(path).resolve() for pair in self.about[_LEDGERS].values() for path in pair]
+        if any(path.is_relative_to(self.folder.resolve()) for path in ledgers):
+            raise Refused(f"a ledger lies in {self.folder}: nothing was removed")
+        try:
+            journal = Journal.open(self._journal)  # which only one process can
+        except Refused as error:
+            raise Refused(f"the study {self.id} is being run: nothing was removed") from error
+        except BadInput:
+            journal = None
+        try:
+            if (self.folder / "result").exists():
+                shutil.rmtree(self.folder / "result")
+            for name in ("room", NAME, "about.json"):
+                (self.folder / name).unlink(missing_ok=True)
+            with suppress(OSError):  # something else lies there
+                self.folder.rmdir()
+        except OSError as error:
+            raise BadInput(f"what is kept in {self.folder} could not be removed: {error.strerror}") from error
+        finally:
+            if journal is not None:
+                journal.close()
+
     def _finish(self, algorithm: Algorithm | None) -> None:
         """Compute the result from the releases, where all that the program asks for is there."""
         algorithm = algorithm or _program(self.about["program"])
@@ -296,6 +333,14 @@ class Kept:
                 return
         (self.folder / "room").unlink(missing_ok=True)
         result_of(outcome, self.id).write(self.folder / "result")
+
+
+def _readable(about: Mapping[str, Any]) -> bool:
+    """Whether the values of a record are of the kinds that were written."""
+    texts, ledgers = [about["study"], about["began"], about["journal"] or ""], about[_LEDGERS]
+    if not isinstance(ledgers, dict) or not all(isinstance(e, list) and len(e) == 2 for e in ledgers.values()):
+        return False
+    return all(isinstance(each, str) for each in texts + [path for pair in ledgers.values() for path in pair])
 
 
 class _Nobody:
@@ -337,6 +382,7 @@ def _bytes(plan: Plan) -> Iterator[int]:
     for release in plan.releases:
         yield release.steps * (1024 + 8 * release.size * (units if release.kind == "publication" else 1))
     yield (plan.attempts + 1) * (1024 + 8 * max(release.size for release in plan.releases))
+    yield len(plan.sites) * (256 + 32 * (plan.rounds + plan.attempts))  # public keys of the secure sum
 
 
 def room_of(plan: Plan) -> int:

@@ -21,7 +21,7 @@ from zerosum.kernel.question import Question
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.report.cautions import cautions
-from zerosum.report.record import Result, privacy_report, versions
+from zerosum.report.record import Result, versions
 from zerosum.site.site import Site
 
 
@@ -55,7 +55,7 @@ def result_of(outcome: Outcome[Estimate], kept: str = "") -> Result:
     plan = outcome.plan
     warnings = cautions(outcome.result, plan) if plan.scheme.facts.noisy else ()
     estimate = measured(outcome.result, plan)
-    return Result(estimate, privacy_report(plan), outcome.participants, versions(), kept, warnings)
+    return Result(estimate, plan, outcome.participants, versions(), kept, warnings)
 
 
 def measured(estimate: Estimate, plan: Plan) -> Estimate:

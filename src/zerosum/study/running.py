@@ -76,6 +76,7 @@ def run(
     checkpoint: str | PathLike[str] | None = None,
     measured_in: Mapping[str, str] | None = None,
     budget: Budget | None = None,
+    name: str | None = None,
 ) -> Result:
     """Run a program of `zerosum.algorithms` over sites held in memory. Running again is spending again.
 
@@ -122,6 +123,8 @@ def run(
         The unit of measurement of columns, by name; it goes with the result wherever that goes.
     budget : Budget, optional
         What several studies may cost together; what goes beyond is refused.
+    name : str, optional
+        What the study is called in ledgers and reports; by default as its algorithm is.
 
     Returns
     -------
@@ -144,19 +147,21 @@ def run(
         adjacency = Adjacency(adjacency)
     except ValueError:
         raise BadParameter(f"adjacency must be 'replace-one' or 'add-remove', got {adjacency!r}") from None
-    tables = {name: _units(data, algorithm, name) for name, data in sites.items()}
+    tables = {site: _units(data, algorithm, site) for site, data in sites.items()}
     unit = declared_unit(unit, tables.values(), seeded=random_state is not None)
     kept = None if checkpoint is None else Checkpoint(checkpoint)
     members = []
-    for name, data in sites.items():
-        check_name("a site", name.strip() if isinstance(name, str) else "")
+    for called, data in sites.items():
+        check_name("a site", called.strip() if isinstance(called, str) else "")
         if isinstance(data, Site):
-            if data.name != name:
-                raise BadParameter(f"the site {data.name!r} was given under the name {name!r}")
+            if data.name != called:
+                raise BadParameter(f"the site {data.name!r} was given under the name {called!r}")
             members.append(data)
             continue
-        policy = (policies or {}).get(name) or Policy(population=name, unit=unit, adjacency=adjacency)
-        members.append(Site(name, tables[name], policy, None if kept is None else kept.identity(name, tables[name])))
+        policy = (policies or {}).get(called) or Policy(population=called, unit=unit, adjacency=adjacency)
+        members.append(
+            Site(called, tables[called], policy, None if kept is None else kept.identity(called, tables[called]))
+        )
     counted = adjacency is Adjacency.REPLACE_ONE  # counts are public; otherwise they are data
     shapes = [PlannedSite(site.name, len(site.units) if counted else None) for site in members]
     terms = Terms(
@@ -173,7 +178,7 @@ def run(
         attempts=attempts,
     )
     made_of = MadeOf({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
-    plan = make_plan(algorithm, terms, algorithm.name, made_of)
+    plan = make_plan(algorithm, terms, algorithm.name if name is None else name, made_of)
     if plan.question.missing:  # consent looks at no column then, and whoever calls this holds the data and may be told
         _name_missing(algorithm, members)
     for request in resolve(algorithm, plan).requests(adjacency):

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm, Estimate
@@ -21,24 +20,25 @@ from zerosum.arrays import Floats
 from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
-from zerosum.data.imaging import Masker, OnScan, Preprocessing, Selection, load_images
-from zerosum.data.scans import Strategy
+from zerosum.data.imaging import Masker, OnScan, load_images
 from zerosum.data.tables import load_units
 from zerosum.errors import BadStudy, Refused, ZerosumError
 from zerosum.kernel.devices import check_device
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import PICTURES
-from zerosum.kernel.schemes import DEFAULT_SCHEME, Combine, Scheme
-from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import Calibration, PlannedSite, Terms
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, Progress, nobody
+from zerosum.report.compose import write_report
 from zerosum.report.maps import draw_maps, write_maps, write_sidecars
-from zerosum.report.record import Result, read_estimate
+from zerosum.report.record import Result
+from zerosum.report.signature import check_coordinator
 from zerosum.secagg.keys import Identity
 from zerosum.site.costs import check_budget, refusals
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
+from zerosum.study.entries import CoalitionTable, ImagingTable, PrivacyTable, RosterTable, SchemeTable, Table, UnitTable
 from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, pin
 from zerosum.study.running import execute_here
 from zerosum.study.site_file import SiteFile, digest, parted
@@ -52,106 +52,47 @@ _DESIGNED = {
 }  # parameters that a design stands for
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class UnitTable(_Table):
-    kind: Literal["person", "record"]
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
-
-
-class PrivacyTable(_Table):
-    epsilon: float
-    delta: float
-    calibration: Calibration = "exact"
-    random_state: int | None = None
-    attempts: int = 0
-
-
-class CoalitionTable(_Table):
-    colluders: int | None = None
-    dropouts: int = 0
-    absences: int = 0
-
-
-class SchemeTable(_Table):
-    name: str = DEFAULT_SCHEME
-    ratio: float = 100.0
-    combine: Combine = Combine.SUMS
-
-
-class RosterTable(_Table):
-    """What is public about a site."""
-
-    name: str = Field(min_length=1)
-    units: int | None = Field(default=None, gt=0)
-    scale: float = Field(default=1.0, gt=0, le=1)
-    weight: float | None = Field(default=None, gt=0, le=1)
-    identity: str | None = None  # the public half of its key, which `zerosum site init` prints
-
-
-class ImagingTable(_Table):
-    """Brain images instead of tables: the public grid, which files are meant, and what is done to each run."""
-
-    mask: Path | None = None
-    atlas: Path | None = None
-    task: str | None = None
-    space: str | None = None
-    desc: str | None = None
-    res: str | None = None
-    smoothing_mm: float | None = None
-    detrend: bool = False
-    band: tuple[float, float] | None = None
-    confounds: tuple[str, ...] = ()
-    strategy: Strategy | None = None
-    scrub_mm: float | None = None
-    resample: bool = False
-    standardise: bool = True
-    seconds: float | None = None
-    frequencies: int | None = Field(default=None, gt=0)
-
-    @model_validator(mode="after")
-    def _sound(self) -> Self:
-        if (self.mask is None) == (self.atlas is None):
-            raise ValueError("give either a mask or an atlas")
-        _ = self.preprocessing  # refuses what makes no sense
-        return self
-
-    @property
-    def preprocessing(self) -> Preprocessing:
-        names = [each.name for each in fields(Preprocessing)]
-        return Preprocessing(**{name: getattr(self, name) for name in names})
-
-    @property
-    def selection(self) -> Selection:
-        return Selection(self.task, self.space, self.desc, self.res)
-
-    def load_space(self, folder: Path) -> Masker:
-        return Masker.load(folder / (self.mask or self.atlas or ""), "atlas" if self.mask is None else "mask")
-
-
-class Study(_Table):
+class Study(Table):
     """What is asked, of whom, at what privacy: everything here is public, but for `site_files`.
 
     A file may hold both parts, for rehearsals: then each of its sites also says where its data lie.
     """
 
     name: str = Field(min_length=1)
+    """The study's name; each plan adds a random suffix, since running again is a new study."""
     algorithm: str
+    """Which program runs, one of those whose parameters are listed below."""
     parameters: dict[str, Any] = Field(default_factory=dict)
+    """The algorithm's public parameters."""
     unit: UnitTable
+    """What is protected."""
     privacy: PrivacyTable
+    """What it may cost."""
     coalition: CoalitionTable = CoalitionTable()
+    """Against whom, and how many sites may be lost."""
     scheme: SchemeTable = SchemeTable()
+    """How the sites' noise combines."""
     results_to_sites: bool = True
+    """Whether sites learn results; if so, `colluders` must be at least 1."""
+    coordinator: str | None = None
+    """The public half of the coordinator's key, which `zerosum coordinator init` prints: who signs reports."""
     basis: Path | None = None
+    """A public basis, for algorithms with such a parameter: an `.npy` array with a row for each column, or with
+    `[imaging]` a 4D NIfTI file of maps on the study's grid."""
     vocabulary: Path | None = None
+    """The public words that documents are counted by, one a line: then sites hold documents, and columns are the
+    words."""
     missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
+    """What missing values are written as in files, beside empty cells and NaN, for all columns or by column:
+    `["NA", "?"]`, `{ chol = [0] }`."""
     measured_in: dict[str, str] = Field(default_factory=dict)
+    """The unit of measurement of columns: `{ age = "years" }`; it goes with results, reports and ledgers."""
     imaging: ImagingTable | None = None
+    """Brain images instead of tables."""
     design: Design | None = None
+    """The design of a regression, in place of its columns and ranges."""
     sites: tuple[RosterTable, ...]
+    """The roster, `[[sites]]`: at least two sites with different names."""
     site_files: tuple[SiteFile, ...] = Field(default=(), exclude=True)
     folder: Path = Field(default=Path(), exclude=True)
 
@@ -307,6 +248,7 @@ class Study(_Table):
             seed=self.privacy.random_state,
             attempts=self.privacy.attempts,
             absences=self.coalition.absences,
+            coordinator=self.coordinator,
         )
         return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 
@@ -415,6 +357,7 @@ class Study(_Table):
         a study that was killed goes on where it was, and one that is over gives its result again for nothing.
         """
         fresh = self.plan()
+        check_coordinator(plan or fresh)
         if plan is not None and plan.public_digest != fresh.public_digest:
             raise Refused(
                 f"the plan is of another study: its public digest is {plan.public_digest[:16]}, that of this study "
@@ -430,13 +373,18 @@ class Study(_Table):
         with kept.journal(plan or fresh, sites, approved=approved) as journal:
             return execute_here(journal.plan, self.build_algorithm(), sites, observer, journal)
 
-    def write_maps(self, result: Result, folder: Path) -> list[Path]:
-        """Of an imaging study, every estimate that is a picture: as an image and as a drawing of it."""
-        return self._write_maps(result.estimate, folder)
+    def write(self, result: Result, folder: Path) -> list[Path]:
+        """Write a result to a new folder, then its maps and its report; returns where the maps are."""
+        result.write(folder)
+        return self.illustrate(folder, result)
 
-    def write_maps_of(self, folder: Path) -> list[Path]:
-        """The same of a result that was written to a folder."""
-        return [] if self.space is None else self._write_maps(read_estimate(folder), folder)
+    def illustrate(self, folder: Path, result: Result | None = None, key: Identity | None = None) -> list[Path]:
+        """Beside a result that was written to a folder: of an imaging study every estimate that is a picture, as an
+        image and as a drawing of it, and of any study its report."""
+        found = result or Result.read(folder)
+        maps = [] if self.space is None else self._write_maps(found.estimate, folder)
+        write_report(folder, self.space, found, key)
+        return maps
 
     def _write_maps(self, estimate: Estimate, folder: Path) -> list[Path]:
         if self.space is None:
@@ -453,11 +401,12 @@ class Study(_Table):
     def _told_of_maps(self) -> dict[str, Any]:
         """What the files beside maps say of them, in BIDS's words where it has some."""
         prepared = {} if self.imaging is None else self.imaging.model_dump(exclude={"mask", "atlas"}, exclude_none=True)
+        files = self._made_of().files  # by the digests that plans and ledgers have
         return {
             "Study": self.name,
             "Algorithm": self.algorithm,
             "SpatialReference": None if self.imaging is None else self.imaging.space,
-            "Grid": None if self.space is None else {"Kind": self.space.kind, "SHA256": self.space.digest},
+            "Grid": None if self.space is None else {"Kind": self.space.kind, "SHA256": files[self.space.kind]},
             "Preprocessing": prepared,
             "Protected": self.unit.kind,
             "Epsilon": self.privacy.epsilon,

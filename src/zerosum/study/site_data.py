@@ -19,7 +19,7 @@ from zerosum.errors import BadData, BadParameter, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question
 from zerosum.kernel.units import Units
-from zerosum.study.schema import ImagingTable
+from zerosum.study.entries import ImagingTable
 from zerosum.study.site_file import SiteFile, digest
 
 _CATEGORIES = TypeAdapter(dict[str, tuple[str | float | bool, ...]])

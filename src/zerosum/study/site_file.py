@@ -28,40 +28,62 @@ class _Table(BaseModel):
 
 
 class ConsentTable(_Table):
-    automatic: bool = Field(False, strict=True)  # plans that fit the policy need no steward
+    automatic: bool = Field(False, strict=True)
+    """Whether plans that fit the policy need no steward."""
 
 
 class LimitsTable(_Table):
     """How much a process of its own takes on, and how long it waits."""
 
     frame_bytes: int = Field(1 << 28, gt=0, strict=True)
-    seconds: float = Field(600.0, gt=0, allow_inf_nan=False, strict=True)  # until a silent connection is closed
-    connections: int = Field(64, gt=0, strict=True)  # at once
-    studies: int = Field(8, gt=0, strict=True)  # at once
-    hold_seconds: float = Field(
-        172800.0, gt=0, allow_inf_nan=False, strict=True
-    )  # budget for a study that says nothing
-    settle_seconds: float = Field(600.0, ge=0, allow_inf_nan=False, strict=True)  # the same after its last round
-    metrics_seconds: float = Field(10.0, gt=0, allow_inf_nan=False, strict=True)  # between two writes of them
+    """The longest message that is read."""
+    seconds: float = Field(600.0, gt=0, allow_inf_nan=False, strict=True)
+    """Until a silent connection is closed."""
+    connections: int = Field(64, gt=0, strict=True)
+    """At once."""
+    studies: int = Field(8, gt=0, strict=True)
+    """At once."""
+    hold_seconds: float = Field(172800.0, gt=0, allow_inf_nan=False, strict=True)
+    """For how long budget is held for a study that says nothing."""
+    settle_seconds: float = Field(600.0, ge=0, allow_inf_nan=False, strict=True)
+    """The same after its last round."""
+    metrics_seconds: float = Field(10.0, gt=0, allow_inf_nan=False, strict=True)
+    """Between two writes of the metrics."""
 
 
 class SiteFile(_Table):
     """A site's own file, or its part of a study file."""
 
     name: str = Field(min_length=1)
+    """The site's name, as on the roster."""
     data: Path
+    """Its table, or its folder of images or documents."""
     unit_column: str | None = None
-    delimiter: str | None = Field(default=None, min_length=1, max_length=1)  # of text files
+    """Rows with the same label here belong to one unit; without it every row is one. It goes before `column` in the
+    study's `[unit]`."""
+    delimiter: str | None = Field(default=None, min_length=1, max_length=1)
+    """What separates the cells of its text files, one character; by default commas, in `.tsv` tabs."""
     encoding: str | None = None
-    labels: dict[str, dict[str, str | float | bool]] = Field(default_factory=dict)  # what its own labels mean
+    """Of its text files, by default UTF-8: `"latin-1"`."""
+    labels: dict[str, dict[str, str | float | bool]] = Field(default_factory=dict)
+    """What its own labels of categories mean, by column: `{ sex = { w = "f" } }`."""
     policy: Path | dict[str, Any] | None = None
+    """Its policy, a file or a table; without one, all defaults, with the site's name as population and the study's
+    unit and adjacency."""
     identity: Path = Path("identity.key")
+    """The file with its signing key, where it is a process of its own."""
     state: Path = Path("state")
-    device: str = Field(default=HOST, pattern=r"^(cpu|cuda(:\d+)?)$")  # where sums over its units are computed
-    files: tuple[Path, ...] = ()  # public ones that studies stand on: masks, atlases; found by their digests
-    kit: Path | None = None  # of NVIDIA FLARE, for monitors
+    """The folder of its socket, its audit log and its consents."""
+    device: str = Field(default=HOST, pattern=r"^(cpu|cuda(:\d+)?)$")
+    """Where sums over its units are computed: `"cpu"`, or a GPU of its own, `"cuda"` or `"cuda:1"` and so on."""
+    files: tuple[Path, ...] = ()
+    """Public files that studies stand on, such as masks and atlases; found by their digests."""
+    kit: Path | None = None
+    """The folder of its NVIDIA FLARE kit, for monitors."""
     consent: ConsentTable = ConsentTable()
+    """Who decides about plans."""
     limits: LimitsTable = LimitsTable()
+    """How much its process takes on, and how long it waits."""
     folder: Path = Field(default=Path(), exclude=True)
 
     @classmethod

@@ -43,6 +43,7 @@ class Status:
             "sites": {site.name: "absent" for site in plan.sites},
             "rounds": 0,
             "planned": plan.rounds,
+            "algorithm": plan.algorithm,
             "ended": None,
         }
         self._write()
@@ -78,6 +79,8 @@ def read_status(folder: Path) -> dict[str, Any]:
         record, updated = {"stage": BEGUN, "ended": None, "rounds": 0}, (folder / JOURNAL).stat().st_mtime
     except (OSError, ValueError, TypeError, KeyError):
         raise BadInput(f"{folder / NAME} cannot be read") from None
+    if not running and record["ended"] is None:  # it may have been taken up in between
+        running = _locked(folder / JOURNAL)
     return record | {"running": running, "quiet_seconds": max(time.time() - updated, 0.0)}
 
 

@@ -136,6 +136,55 @@ SITE = [
         (Edit("site.site:Site._fits", "if (kind, sampling) != (planned.kind, planned.sampling):", "if False:"),),
     ),
     Fault(
+        "nothing-held",
+        "what was promised to one study is promised to the next as well",
+        (
+            Edit(
+                "site.service:Service._promised",
+                "if each.plan.scheme.facts.noisy and not self._given_up(each):",
+                "if False:",
+            ),
+        ),
+    ),
+    Fault(
+        "held-unasked",
+        "a study that was quiet for too long goes on with what others were promised since",
+        (Edit("site.service:Service._reserve", "if session.lapsed:", "if False:"),),
+    ),
+    Fault(
+        "withdrawn-key",
+        "a key that was withdrawn takes part as before",
+        (
+            Edit(
+                "site.service:Service._check_keys",
+                "withdrawn = self._consents.withdrawn()",
+                "withdrawn = frozenset[str]()",
+            ),
+        ),
+    ),
+    Fault(
+        "withdrawn-in-the-middle",
+        "a study that began goes on with a key that was withdrawn since",
+        (
+            Edit(
+                "site.service:Service._handle",
+                "self._check_keys(plan)",
+                "isinstance(message, Propose) and self._check_keys(plan)",
+            ),
+        ),
+    ),
+    Fault(
+        "former-key-for-ever",
+        "a key that this site has replaced and withdrawn serves on",
+        (
+            Edit(
+                "site.service:Service._check_keys",
+                "if site.identity in withdrawn]",
+                "if site.identity in withdrawn and site.name != self.name]",
+            ),
+        ),
+    ),
+    Fault(
         "one-noise-for-all-records",
         "all records of a site are published under the same draws",
         (
@@ -176,20 +225,20 @@ SITE = [
         (
             Edit(
                 "site.ledger:Ledger._advance",
-                "if _read_counter(self.counter) == head:",
-                "if _read_counter(self.counter) is not None:",
+                "if read_counter(self.counter) == head:",
+                "if read_counter(self.counter) is not None:",
             ),
         ),
     ),
     Fault(
         "not-on-disk",
         "the ledger does not wait for the disk",
-        (Edit("site.ledger:_connect", "synchronous=FULL", "synchronous=OFF"),),
+        (Edit("site.ledger_file:connect", "synchronous=FULL", "synchronous=OFF"),),
     ),
     Fault(
         "broken-chain",
         "a ledger's digests are not compared",
-        (Edit("site.ledger:Ledger._absorb", "or digest != _digest(previous, body)", ""),),
+        (Edit("site.ledger:Ledger._absorb", "or digest != chained(previous, body)", ""),),
     ),
     Fault(
         "rows-per-person",
@@ -213,8 +262,8 @@ SITE = [
         (
             Edit(
                 "site.policy:Policy._review_roster",
-                "if site.identity not in ((known,) if isinstance(known, str) else known):",
-                "if site.identity not in (None, *((known,) if isinstance(known, str) else known)):",
+                "if site.identity not in _keys(self.roster[site.name]):",
+                "if site.identity not in (None, *_keys(self.roster[site.name])):",
             ),
         ),
     ),

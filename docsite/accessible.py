@@ -1,0 +1,31 @@
+"""What the theme leaves out for those who read by ear or by keyboard: a name for its search, code that keys can scroll.
+
+Tested in tests/test_docs.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MENDED = {
+    'data-md-component="search" role="dialog"': 'data-md-component="search" role="dialog" aria-label="Search"',
+    "<pre><code>": '<pre><code tabindex="0">',
+    "<pre><span></span><code>": '<pre><span></span><code tabindex="0">',
+    "<table>": '<table tabindex="0">',
+}
+
+
+def mended(text: str) -> str:
+    """A page of the site.
+
+    >>> mended("<table><thead>")
+    '<table tabindex="0"><thead>'
+    """
+    for before, after in _MENDED.items():
+        text = text.replace(before, after)
+    return text
+
+
+def on_post_page(text: str, **_: Any) -> str:
+    """Called by MkDocs with every page."""
+    return mended(text)

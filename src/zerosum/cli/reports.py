@@ -1,0 +1,178 @@
+"""Reports: verified, and a site's own copy with what only its steward may read.
+
+Tested in tests/cli/test_reports.py.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zerosum.cli import terminal
+from zerosum.cli.app import Json, SiteOption, app, coordinator_app, site_app
+from zerosum.errors import BadInput, BadStudy, CheckFailed
+from zerosum.kernel.names import check_identity, visible
+from zerosum.report.record import check_target, read_plan, write_whole
+from zerosum.site.policy import Policy
+
+Report = Annotated[Path, typer.Argument(help="report.html, report.json, or the folder of both.")]
+
+
+@app.command()
+def verify(
+    report: Report,
+    key: Annotated[str | None, typer.Option(help="The coordinator's identity: 64 digits in hex.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="The plan that was approved, which may pin the key.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="A policy, or a site's file, that pins the key.")] = None,
+    json_: Json = False,
+) -> None:
+    """Whether a byte of a report was changed since it was signed, and whether the key is the one you know."""
+    from zerosum.report import verify as module
+
+    if key is not None:
+        check_identity("--key", key)
+    found = module.verify(report)
+    pinned: list[str] = []
+    silent: list[str] = []
+    if key is not None:
+        module.check_key(found, key)
+        pinned.append("--key")
+    if plan is not None:
+        if not module.check_plan(found, read_plan(plan)):
+            silent.append("the plan pins no key")
+        elif plan.resolve().parent == (report if report.is_dir() else report.parent).resolve():
+            silent.append("the plan beside a report comes from whoever wrote the report")
+        else:
+            pinned.append("the plan")
+    if policy is not None:
+        if module.check_policy(found, _policy(policy)):
+            pinned.append("the policy")
+        else:
+            silent.append("the policy pins no key")
+    own = found.key == _own_key()
+    if json_:
+        written = {} if found.document is None else {"study": found.document.study, "written": found.document.written}
+        record = {"unchanged": True, "key": found.key, "pinned_by": pinned, "own_key": own, "plan": plan is not None}
+        told = {"site": found.site or None, "redrawn": found.redrawn}
+        terminal.print_json(record | written | told | {"files": list(found.files), "absent": list(found.absent)})
+        return
+    terminal.out.print(f"unchanged since it was signed: {', '.join(map(visible, found.files))}", soft_wrap=True)
+    if found.document is None:
+        gone = f"not here, so not looked at: {visible(found.absent[0])}, and the files of the result, which it names"
+        terminal.out.print(gone, soft_wrap=True)
+    elif found.absent:
+        terminal.out.print(f"not here, so not looked at: {', '.join(map(visible, found.absent))}", soft_wrap=True)
+    if found.redrawn is False:
+        terminal.err.print(
+            "the page is not the one that this version of Zerosum draws from the JSON beside it: another version drew "
+            "it, or it says something else; what is checked here is the JSON",
+            soft_wrap=True,
+        )
+    if plan is not None:
+        terminal.out.print("it is of this plan, and promises what the plan does")
+    terminal.out.print(f"signed with the key {found.key}", soft_wrap=True)
+    if pinned:
+        whose = f" for the site {visible(found.site)!r}" if found.site and pinned != ["--key"] else ""
+        terminal.out.print(f"which is the one that {' and '.join(pinned)} names{whose}", soft_wrap=True)
+    if found.site:
+        terminal.err.print(
+            f"this is the copy of the site {visible(found.site)!r}, which that site signed: whether the coordinator "
+            "wrote what it says about the study, only the coordinator's own report shows",
+            soft_wrap=True,
+        )
+    if pinned:
+        return
+    if own:
+        terminal.out.print("which is this user's own")
+        return
+    terminal.err.print(
+        f"{f'{silent[0]}, so ' if silent else ''}only integrity was checked: nobody here knows whose key "
+        "that is, and anybody could have signed with one of their own; ask the coordinator for theirs by another way "
+        "(zerosum coordinator init prints it) and give it with --key",
+        soft_wrap=True,
+    )
+
+
+def _own_key() -> str | None:
+    """The identity of this user as a coordinator, if there is one; none is made here."""
+    from zerosum.report.signature import coordinator_key, key_place
+
+    try:
+        return coordinator_key().public.hex() if key_place().exists() else None
+    except BadInput:
+        return None
+
+
+def _policy(path: Path) -> Policy:
+    """From a policy's own file, or from a site's."""
+    from zerosum.study import SiteFile
+
+    try:
+        whole = "policy" in tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadStudy(f"the policy {path} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise BadStudy(f"the policy {path} is not a TOML file: {error}") from None
+    return SiteFile.load(path).own_policy() if whole else Policy.load(path)
+
+
+@site_app.command("report")
+def site_report(
+    report: Annotated[Path, typer.Argument(help="The coordinator's report.json, or its folder.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the site's own copy.")],
+    site: SiteOption = Path("site.toml"),
+    json_: Json = False,
+) -> None:
+    """A copy of a report for this site's steward: with what its ledger has spent and what its cap leaves."""
+    from zerosum.report import verify as module
+    from zerosum.report.compose import PAGE, TEXT, at_site, sealed
+    from zerosum.site.ledger import Ledger
+    from zerosum.site.statement import statement
+    from zerosum.study import SiteFile
+
+    loaded = SiteFile.load(site)
+    policy, identity = loaded.own_policy(), loaded.keep_identity()
+    found = module.verify(report)
+    if found.document is None:
+        raise BadInput("a copy is made of report.json: put it beside the page")
+    if found.document.site:
+        raise BadInput("this is a site's copy already: give the coordinator's own report")
+    pinned = module.check_policy(found, policy)
+    check_target(out)
+    with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
+        told = statement(ledger, policy.cap)
+    plans = {line["plan"] for line in told["studies"] if line["study"] == found.document.study}
+    if plans - {found.document.plan_digest, None}:
+        raise CheckFailed("this site's ledger knows the study under another plan than the report does")
+    try:
+        page, text = sealed(at_site(found.document, loaded.name, identity.public.hex(), told), identity)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise BadInput(
+            f"the report cannot be drawn: its numbers do not fit together ({type(error).__name__})"
+        ) from None
+    write_whole(out / TEXT, text)
+    write_whole(out / PAGE, page)
+    if json_:
+        terminal.print_json({"report": str(out / PAGE), "pinned": pinned, "taken_part": bool(plans)})
+        return
+    terminal.out.print(f"written: {out / PAGE}; it is this site's own, and speaks of its other studies", soft_wrap=True)
+    if not plans:
+        terminal.out.print("this site's ledger has no entry of that study")
+    if not pinned:
+        terminal.out.print("the policy pins no coordinator's key: only integrity was checked", soft_wrap=True)
+
+
+@coordinator_app.command("init")
+def coordinator_init(json_: Json = False) -> None:
+    """The identity that this user signs reports with, made if there is none: for study files and sites' policies."""
+    from zerosum.report.signature import coordinator_key
+
+    public = coordinator_key().public.hex()
+    if json_:
+        terminal.print_json({"identity": public})
+        return
+    terminal.out.print("in study files, and in sites' policies:")
+    terminal.out.print(f'coordinator = "{public}"', soft_wrap=True)

@@ -1,0 +1,284 @@
+"""From a result to its report: a document, then a signed page and its JSON.
+
+A report says what whoever asked may know: the plan and what was released. Nothing of a site's own affairs is in it,
+such as what is left under its cap; a site adds that to a copy of its own (`at_site`), which its own key signs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zerosum.data.masker import Masker
+from zerosum.errors import BadInput, BadParameter
+from zerosum.kernel.plan import Plan
+from zerosum.report.document import Bars, Block, Curves, Document, Section, Series, Table, Text, all_known, known
+from zerosum.report.findings import findings
+from zerosum.report.page import render
+from zerosum.report.record import PrivacyReport, Result, rounded_up, write_whole
+from zerosum.report.scales import percent, shown
+from zerosum.report.signature import coordinator_key, sign
+from zerosum.report.words import name_of, promise, question, short, summary
+from zerosum.secagg.keys import Identity
+
+PAGE, TEXT = "report.html", "report.json"
+_RESULT = ("result.json", "estimate.npz", "plan.json")
+FILES = (*_RESULT, PAGE, TEXT)
+_TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)  # the budgets that a reader is shown
+_FEW = (0.5, 1.0, 2.0)  # of sub-sampled phases, whose accounting takes seconds
+_Z95 = 1.959963984540054
+_RELEASES = 14  # bars; of more, those of one statistic are put together
+_SHOWN = 4  # columns of what other budgets would give
+
+
+def write_report(
+    folder: Path, space: Masker | None = None, result: Result | None = None, key: Identity | None = None
+) -> Path:
+    """Write report.html and report.json beside a result that was written to this folder, and return the page's place.
+
+    They are signed with the key of whoever asked (`coordinator_key`, unless another is given), and name the digests of
+    the result's files. A JSON without its page, of a process that was killed in between, is written again.
+    """
+    if (folder / PAGE).exists():
+        raise BadInput(f"{folder / PAGE} exists already; choose another place")
+    result = result or Result.read(folder)
+    identity = key or coordinator_key(result.plan)
+    files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in _RESULT}
+    page, text = sealed(compose(result, files, identity.public.hex(), space), identity)
+    (folder / TEXT).unlink(missing_ok=True)
+    write_whole(folder / TEXT, text)
+    write_whole(folder / PAGE, page)
+    return folder / PAGE
+
+
+def sealed(document: Document, identity: Identity) -> tuple[bytes, bytes]:
+    """The page and the JSON of a document, signed."""
+    text = sign(document.to_json().removesuffix(b"\n}"), "json", identity)
+    page = render(document, hashlib.sha256(text).hexdigest())
+    return sign(page, "html", identity), text
+
+
+def opened(content: bytes) -> Document:
+    """The document that was signed as JSON."""
+    return Document.from_json(content + b"\n}")
+
+
+def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | None = None) -> Document:
+    """The report of a result."""
+    plan, report = result.plan, result.report
+    warned = (Text(result.warnings, "warning"),) if result.warnings else ()
+    sections = (
+        Section("question", "The question", question(plan.question, plan.algorithm)),
+        Section("result", "The result", (*warned, *_found(result, space))),
+        Section("guarantee", "The guarantee", (*promise(report), *_per_site(report))),
+        Section("budget", "The budget", tuple(_budget(result))),
+        Section("participants", "Who took part", tuple(_participants(result))),
+        Section("provenance", "Provenance", tuple(_provenance(result, files))),
+    )
+    return Document(
+        study=plan.study,
+        algorithm=plan.algorithm,
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        title=name_of(plan.study),
+        summary=summary(plan, report),
+        coordinator=key,
+        plan_digest=plan.digest(),
+        proposal_digest=plan.proposal_digest,
+        public_digest=plan.public_digest,
+        files=dict(files),
+        privacy=report.as_record(),
+        participants=result.participants,
+        versions=dict(result.versions),
+        warnings=result.warnings,
+        sections=sections,
+    )
+
+
+def _found(result: Result, space: Masker | None) -> list[Block]:
+    """What was found; where a picture cannot be drawn, the result is not lost with it."""
+    try:
+        return findings(result.estimate, result.plan.question, space)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        why = (
+            f"The result could not be drawn ({type(error).__name__}); its numbers are in result.json and estimate.npz."
+        )
+        return [Text((why,), "warning")]
+
+
+def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any]) -> Document:
+    """A site's own copy: what its ledger has spent and what its cap leaves, for its steward only."""
+    cap, spent = statement["cap"], float(statement["epsilon"])
+    mine = next((each for each in statement["studies"] if each["study"] == document.study), None)
+    cost = "nothing" if mine is None else f"epsilon {rounded_up(float(mine['epsilon']))}"
+    rows = [
+        ("charged for this study", cost),
+        ("spent in all studies so far", f"epsilon {rounded_up(spent)} at delta {statement['delta']:g}"),
+    ]
+    from_here = f"From the ledger of {site}, for its own steward: it speaks of other studies, too."
+    rest = f"The rest is as the coordinator wrote it and signed it with the key {document.coordinator}."
+    blocks: list[Block] = [Text((from_here, rest))]
+    if cap is not None:
+        rows += [
+            ("the cap", f"epsilon {shown(float(cap['epsilon']), 5)} at delta {cap['delta']:g}"),
+            ("what one more study may cost", f"epsilon {math.floor(1e4 * float(statement['left'])) / 1e4:g}"),
+        ]
+        left = max(float(cap["epsilon"]) - spent, 0.0)
+        about = "Spent against the cap, in epsilon. Studies add up to less than their sum."
+        blocks.append(Bars("Under the cap", about, ("spent", "not spent"), (known(spent), known(left))))
+    blocks.append(Table("The ledger", ("what", "how much"), tuple(rows)))
+    own = Section("at-this-site", f"At {site}", tuple(blocks))
+    before = [section for section in document.sections if section.name in ("question", "result", "guarantee")]
+    after = [section for section in document.sections if section not in before]
+    return replace(document, site=site, coordinator=key, sections=(*before, own, *after))
+
+
+# ---- the budget ----------------------------------------------------------------------------------------------------
+
+
+def _per_site(report: PrivacyReport) -> Iterator[Block]:
+    if not report.private:
+        return
+    dealt = any(line.helper_epsilon is not None for line in report.per_site)
+    rows = []
+    for line in report.per_site:
+        more = (rounded_up(line.helper_epsilon or math.inf),) if dealt else ()
+        rows.append((line.site, rounded_up(line.epsilon), shown(line.mu, 5), *more))
+    heading = ("site", f"epsilon at delta {report.delta:g}", "mu", *(["epsilon against the dealer"] if dealt else []))
+    yield Table(f"What the study costs each {report.unit}, exactly", tuple(heading), tuple(rows))
+
+
+def _budget(result: Result) -> Iterator[Block]:
+    report = result.report
+    if result.plan.scheme.facts.noisy:
+        yield from _releases(report)
+    rows = []
+    for line in report.releases:
+        steps = f"{line.steps} of rate {line.rate:g}" if line.rate is not None and line.rate < 1 else str(line.steps)
+        rows.append(
+            (line.statistic, str(line.size), shown(line.sensitivity), percent(line.share), shown(line.noise_std), steps)
+        )
+    heading = ("release", "numbers", "sensitivity", "share of mu²", "noise, standard deviation", "steps")
+    yield Table("Everything that was planned to be released", heading, tuple(rows), folded=len(rows) > _RELEASES)
+    said = [f"{report.attempts} further attempts at rounds are paid for, used or not."] if report.attempts else []
+    if report.extra_delta > 1e-6 * report.delta:
+        said.append(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
+    if said:
+        yield Text(tuple(said))
+    yield from what_if(result)
+
+
+def _releases(report: PrivacyReport) -> Iterator[Block]:
+    names, shares = [line.statistic for line in report.releases], [line.share for line in report.releases]
+    if len(names) > _RELEASES:
+        totals: dict[str, float] = {}
+        for name, share in zip(names, shares, strict=True):
+            totals[name] = totals.get(name, 0.0) + share
+        labels, values = tuple(totals), tuple(totals.values())
+    else:
+        often = {name: names.count(name) for name in names}
+        labels = tuple(f"{at + 1}. {name}" if often[name] > 1 else name for at, name in enumerate(names))
+        values = tuple(shares)
+    if len(labels) <= 2 * _RELEASES:
+        about = "The share of the budget (of mu squared, which adds up) that each release had."
+        yield Bars("The budget by release", about, labels, all_known(values), percent=True, whole=1.0)
+
+
+def what_if(result: Result) -> Iterator[Block]:
+    """What the same releases would carry of noise at other budgets, by the law that the plan draws from."""
+    plan = result.plan
+    if not plan.scheme.facts.noisy:
+        return
+    columns = _scaled(result)
+    rows, points = [], []
+    sampled = any(release.sampled is not None for release in plan.releases)
+    for times in _FEW if sampled else _TIMES:
+        try:
+            ratio = _noise_at(plan, times * plan.epsilon)
+        except BadParameter:  # beyond what can be planned
+            continue
+        cells = [f"± {shown(ratio * half, 3)}" for _, half in columns]
+        this = " (this study)" if times == 1 else ""
+        rows.append((f"{shown(times * plan.epsilon)}{this}", f"{shown(ratio, 3)} times", *cells))
+        points.append((times * plan.epsilon, ratio))
+    yield Text(
+        (
+            "The same study with more or less budget: every released number would carry so many times the noise it "
+            "has. Where a column is named, the 95 % interval of what privacy adds to it. What sampling adds stays.",
+        )
+    )
+    heading = ("epsilon", "noise", *(label for label, _ in columns))
+    yield Table("With more or less budget", heading, tuple(rows))
+    if len(points) > 2:
+        x, y = zip(*points, strict=True)
+        about = "The standard deviation of every release's noise, this study's being 1."
+        yield Curves("Noise against epsilon", about, "epsilon", "noise", (Series("noise", all_known(x), all_known(y)),))
+
+
+def _noise_at(plan: Plan, epsilon: float) -> float:
+    """How much noise the releases would have, times today's: all of them alike, but for sub-sampled phases, of which
+    the largest is told."""
+    if epsilon == plan.epsilon:
+        return 1.0
+    other = replace(plan, epsilon=epsilon)
+    rounds = [plan.first_round(r) for r in range(len(plan.releases))]
+    return max(_deviation(other, at) / _deviation(plan, at) for at in rounds)
+
+
+def _deviation(plan: Plan, round: int) -> float:
+    law = plan.law(round)
+    return float(np.max(law.own / law.factor)) if plan.release(round).kind == "publication" else law.noise_std
+
+
+def _scaled(result: Result) -> list[tuple[str, float]]:
+    """Estimates that are released sums but for constants, so that their noise scales with the sums'."""
+    for name, kinds in (("mean", ("mean",)), ("counts", ("count",))):
+        found = result.estimate.get(name)
+        if found is None or found.kind not in kinds or found.std is None or not found.axes:
+            continue
+        labels, std = found.axes[-1].labels, np.asarray(found.std)
+        std = std.reshape(-1, std.shape[-1])[0]
+        pairs = list(zip(labels, _Z95 * std, strict=True))
+        return [(label, float(half)) for label, half in pairs[:_SHOWN] if math.isfinite(half)]
+    return []
+
+
+# ---- who and what --------------------------------------------------------------------------------------------------
+
+
+def _participants(result: Result) -> Iterator[Block]:
+    plan, rounds = result.plan, result.participants
+    released = [names for names in rounds if names]
+    rows, lost = [], 0
+    for site in plan.sites:
+        there = sum(site.name in names for names in released)
+        missed = len(released) - there
+        lost += missed > 0
+        units = "not public" if site.units is None else str(site.units)
+        rows.append((site.name, units, f"{there} of {len(released)}"))
+    many = f"{len(released)} round{'s were' if len(released) != 1 else ' was'} released, {plan.rounds} planned."
+    loss = "No site was lost." if not lost else f"{lost} of {len(plan.sites)} sites missed a round or more."
+    yield Text((f"{many} {loss}",))
+    yield Table("Sites", ("site", "people" if plan.unit == "person" else "records", "rounds"), tuple(rows))
+
+
+def _provenance(result: Result, files: Mapping[str, str]) -> Iterator[Block]:
+    plan = result.plan
+    pinned = plan.coordinator or "none: whoever verifies has to know the key by another way"
+    rows = [
+        ("study, with the run's random name", plan.study),
+        ("scheme", short(plan.scheme.as_record())),
+        ("digest of the plan that sites agreed to", plan.digest()),
+        ("digest of the plan as approved, without keys", plan.proposal_digest),
+        ("digest of the public question", plan.public_digest),
+        ("coordinator's key that the plan pins", pinned),
+        *((f"SHA-256 of {name}", digest) for name, digest in files.items()),
+        *((f"version of {name}", number) for name, number in result.versions.items()),
+    ]
+    yield Table("Digests and versions", ("what", "value"), tuple(rows))

@@ -1,0 +1,434 @@
+"""The result of a study as tables and pictures that fit it.
+
+Everything here was released: pictures are made of the estimate, its known noise and the public question. What is in an
+estimate decides how it is shown, so algorithms of which this module has never heard are shown too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.data.masker import Masker
+from zerosum.kernel.quantity import Axis, Quantity
+from zerosum.kernel.question import Question
+from zerosum.report.coefficients import CoefficientTable
+from zerosum.report.document import (
+    Bars,
+    Block,
+    Cloud,
+    Clouds,
+    Curves,
+    Grid,
+    Interval,
+    Intervals,
+    Series,
+    Table,
+    Text,
+    all_known,
+    known,
+)
+from zerosum.report.scales import percent, shown
+from zerosum.report.sheets import sheets_of
+from zerosum.report.slices import slices
+
+Estimate = Mapping[str, Quantity]
+_Z95 = 1.959963984540054
+_ROWS = 40  # lines of a picture; what has more stands in a table or in a file
+_FOLDED = 16  # lines of a table, beside a picture of the same
+_CELLS = 14  # columns of a grid
+_MAPS = 12
+_WORDS = 8  # of a topic
+
+
+def findings(estimate: Estimate, question: Question, space: Masker | None = None) -> list[Block]:
+    """What was found, in pictures where one fits, then in tables, then what else is in the files."""
+    blocks: list[Block] = []
+    for fits, show in _KINDS:
+        if fits <= estimate.keys():
+            blocks += list(show(estimate, question, space))
+    return [*blocks, *_numbers(estimate), *_rest(estimate)]
+
+
+# ---- means, histograms, tables -------------------------------------------------------------------------------------
+
+
+def _means(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    mean = estimate["mean"]
+    if len(mean.axes) != 1 or mean.std is None or (space is not None and mean.axes[0].name == "column"):
+        return
+    labels, spread = _labels(mean.axes[0]), _Z95 * np.asarray(mean.std)
+    lower, upper = _ends(question, len(labels))
+    if lower is not None and upper is not None and len(labels) <= _ROWS:
+        rows = tuple(
+            Interval(label, *all_known((value, value - half, value + half, low, high)))
+            for label, value, half, low, high in zip(labels, mean.value, spread, lower, upper, strict=True)
+        )
+        about = "Each on its public range. The bar is the 95 % interval for these data: what privacy's noise adds."
+        yield Intervals("Means", about, rows)
+    if len(labels) <= 100:
+        lines = zip(labels, mean.value, spread, strict=True)
+        rows_ = tuple((label, shown(v), f"{shown(v - h)} to {shown(v + h)}") for label, v, h in lines)
+        yield Table("Means in numbers", ("column", "mean", "95 %, for these data"), rows_)
+
+
+def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    counts = estimate["counts"]
+    if len(counts.axes) != 1 or counts.axes[0].name == "cluster":
+        return
+    labels, values = _labels(counts.axes[0]), counts.value
+    half = np.zeros(len(values)) if counts.std is None else _Z95 * np.asarray(counts.std)
+    if len(labels) <= 2 * _ROWS:
+        column = question.columns[0] if question.columns else ""
+        about = f"Counts of {column}; the lines are 95 % intervals of what privacy adds. Counts below 0 are noise."
+        ends = all_known(values - half), all_known(values + half)
+        yield Bars("How many in each bin", about, labels, all_known(values), *ends, upright=True)
+    if len(labels) <= 100:
+        shares = estimate["shares"].value if "shares" in estimate else np.full(len(values), np.nan)
+        rows = [
+            (a, shown(v, 4), f"± {shown(h, 3)}", percent(s))
+            for a, v, h, s in zip(labels, values, half, shares, strict=True)
+        ]
+        yield Table("Counts in numbers", ("bin", "count", "95 %", "share"), tuple(rows))
+
+
+def _described(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Pictures of descriptions, then their tables."""
+    if "mean_population_interval" in estimate:
+        yield from _grouped(estimate, "mean", "Means")
+    if "proportion_population_interval" in estimate:
+        yield from _grouped(estimate, "proportion", "Proportions")
+    if "difference" in estimate and "difference_population_interval" in estimate:
+        yield from _grouped(estimate, "difference", "Differences of means")
+    if "quantile" in estimate:
+        yield from _quantiles(estimate, question)
+    if "survival" in estimate:
+        yield from _survival(estimate)
+    for sheet in sheets_of(estimate):
+        yield Table(sheet.title, sheet.heading, sheet.rows, sheet.names, folded=len(sheet.rows) > _FOLDED)
+
+
+_ABOUT = (
+    "The thick bar is the 95 % interval for these data (privacy's noise), the thin one for the population they are a "
+    "sample of (sampling too)."
+)
+
+
+def _grouped(estimate: Estimate, name: str, title: str) -> Iterator[Block]:
+    """Estimates by group and column: one axis for the groups of a column."""
+    value, pooled, wide = (estimate[f"{name}{end}"].value for end in ("", "_interval", "_population_interval"))
+    groups, columns = estimate[name].axes
+    rows = []
+    for j, column in enumerate(_labels(columns)):
+        held = [*wide[:, j].ravel(), *([0.0] if name == "difference" else [])]
+        low, high = np.nanmin(held), np.nanmax(held)
+        room = 0.1 * (high - low)
+        for g, group in enumerate(groups.labels):
+            alone = len(groups.labels) == 1 and name != "difference"
+            label = column if alone else f"{columns.labels[j]}, {group}"
+            ends = value[g, j], *pooled[g, j], low - room, high + room, *wide[g, j]
+            rows.append(Interval(label, *all_known(ends)))
+    if len(rows) <= _ROWS:
+        yield Intervals(title, _ABOUT, tuple(rows))
+
+
+def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
+    value, ends = estimate["quantile"].value, estimate["quantile_interval"].value
+    groups, columns, asked = estimate["quantile"].axes
+    if len(asked.labels) < 2 or len(columns.labels) * len(groups.labels) > _ROWS:
+        return
+    ranges = question.parameters.get("ranges")
+    rows = []
+    for j, column in enumerate(columns.labels):
+        given = ranges.get(column) if isinstance(ranges, Mapping) else None
+        start, end = given if isinstance(given, list) else (ends[:, j].min(), ends[:, j].max())
+        for g, group in enumerate(groups.labels):
+            label = _labels(columns)[j] if len(groups.labels) == 1 else f"{column}, {group}"
+            middle = value[g, j, len(asked.labels) // 2]
+            span = middle, value[g, j, 0], value[g, j, -1], start, end, ends[g, j, 0, 0], ends[g, j, -1, 1]
+            rows.append(Interval(label, *all_known(span)))
+    said = asked.labels[0], asked.labels[len(asked.labels) // 2], asked.labels[-1]
+    about = (
+        f"On the public range: the bar from {said[0]} to {said[2]}, the dot at {said[1]}, the line from where the "
+        "lowest 95 % interval begins to where the highest ends."
+    )
+    yield Intervals("Quantiles", about, tuple(rows))
+
+
+def _survival(estimate: Estimate) -> Iterator[Block]:
+    groups, times = estimate["survival"].axes
+    try:
+        places = [float(label) for label in times.labels]
+    except ValueError:
+        return
+    series = []
+    for g, group in enumerate(groups.labels[:6]):
+        ends = estimate["survival_population_interval"].value[g]
+        curve = [1.0, *estimate["survival"].value[g]], [1.0, *ends[:, 0]], [1.0, *ends[:, 1]]
+        y, low, high = map(all_known, curve)
+        series.append(Series(group, all_known([0.0, *places]), y, low, high, "steps"))
+    about = "The share that has not had the event, with 95 % intervals for the population (sampling and privacy)."
+    yield Curves("Survival", about, "time", "survival", tuple(series), percent=True)
+
+
+def _covariance(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    found = estimate["correlation"]
+    labels = found.axes[0].labels if found.axes else ()
+    if 1 < len(labels) <= _CELLS:
+        about = "From -1 to 1; blue columns rise together, orange ones against each other."
+        yield Grid("Correlations", about, labels, labels, tuple(all_known(row) for row in found.value))
+
+
+# ---- regressions ---------------------------------------------------------------------------------------------------
+
+
+def _coefficients(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    table = CoefficientTable.of(estimate)
+    rows = []
+    for each in table.rows:
+        ends = (*each.pooled_95, *each.population_95, 0.0)
+        room = 0.08 * (max(ends) - min(ends))
+        span = each.estimate, *each.pooled_95, min(ends) - room, max(ends) + room, *each.population_95
+        rows.append(Interval(each.called, *all_known(span)))
+    if len(rows) <= _ROWS:
+        about = f"Each on an axis of its own that holds 0 (the mark). {_ABOUT}"
+        yield Intervals("Coefficients", about, tuple(rows))
+    lines = table.lines()
+    wide = 5 if any(line[4] for line in lines) else 4
+    heading = ("coefficient", "estimate", "95 % pooled data", "95 % population", "remark")
+    yield Table("Coefficients in numbers", heading[:wide], tuple(line[:wide] for line in lines))
+
+
+def _residuals(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    yield _bars(
+        estimate["residuals"], "Residuals", "How many people are how far from their prediction; 95 % intervals."
+    )
+
+
+def _scores(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    found = estimate["scores"]
+    if len(found.axes) != 2:
+        return
+    classes, places = found.axes
+    x = tuple(float(at) for at in range(1, len(places.labels) + 1))
+    series = tuple(Series(label, x, all_known(line)) for label, line in zip(classes.labels, found.value, strict=True))
+    about = "How many of each class had which predicted score, from the least to the largest; noisy counts."
+    yield Curves("Scores by class", about, f"{places.name}, bin", "people", series)
+
+
+# ---- classifiers ---------------------------------------------------------------------------------------------------
+
+
+def _quality(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    right, (low, high) = float(estimate["accuracy"][0]), estimate["accuracy_interval_95"].value
+    held = question.parameters.get("hold_out")
+    apart = isinstance(held, int | float) and held > 0
+    whom = "people that it was not fitted to" if apart else "people among whom are those it was fitted to"
+    yield Text((f"It is right {percent(right)} of the time on {whom} (95 %: {percent(low)} to {percent(high)}).",))
+    confusion = estimate["confusion"]
+    true, predicted = confusion.axes
+    if len(true.labels) <= _CELLS:
+        about = f"People by their true class (rows) and the predicted one (columns){_noise_of(confusion)}."
+        yield Grid("Confusion", about, true.labels, predicted.labels, tuple(all_known(row) for row in confusion.value))
+    everybody, hits = estimate["calibration"].value
+    std = estimate["calibration"].std
+    noise = np.zeros(2) if std is None else np.asarray(std)[:, 0]
+    clear = everybody > 4 * noise[0]  # where the noise leaves something of the share
+    middle = (np.arange(len(everybody)) + 0.5) / len(everybody)
+    if np.any(clear):
+        share = np.clip(hits[clear] / everybody[clear], 0, 1)
+        half = _Z95 * np.hypot(noise[1], share * noise[0]) / everybody[clear]
+        ends = all_known(np.clip(share - half, 0, 1)), all_known(np.clip(share + half, 0, 1))
+        series = (
+            Series("how often it was right", all_known(middle[clear]), all_known(share), *ends),
+            Series("as often as it said", (0.0, 1.0), (0.0, 1.0), style="dashed"),
+        )
+        about = "By the probability that it gave its prediction; bands are what privacy adds, bins of noise left out."
+        yield Curves("Calibration", about, "probability of the predicted class", "right", series, percent=True)
+
+
+def _model(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    if "accuracy" not in estimate:
+        yield Text(("How often it is right was not released, so no report can say it.",))
+    weights = estimate["weights"]
+    if len(weights.axes) == 2 and weights.axes[1].name == "class" and weights.shape[0] <= _CELLS:
+        directions, classes = weights.axes
+        about = "What each direction of the public features counts for each class."
+        yield Grid("Weights", about, directions.labels, classes.labels, tuple(all_known(row) for row in weights.value))
+
+
+# ---- components, clusters, topics ----------------------------------------------------------------------------------
+
+
+def _energy(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    values = estimate["eigenvalues"]
+    labels = values.axes[0].labels if values.axes else tuple(str(at + 1) for at in range(len(values)))
+    edge = float(estimate["noise_edge"][0]) if "noise_edge" in estimate else None
+    half = np.zeros(len(values)) if values.std is None else _Z95 * np.asarray(values.std)
+    said = "" if edge is None else f" What is below {shown(edge, 3)} cannot be told from noise."
+    ends = (all_known(values.value - half), all_known(values.value + half)) if values.std is not None else ((), ())
+    if len(labels) <= _ROWS:
+        names = tuple(f"component {label}" for label in labels)
+        yield Bars("Energy of the components", f"Eigenvalues.{said}", names, all_known(values.value), *ends)
+    if "total" in estimate and float(estimate["total"][0]) > 0:
+        share = values.value / float(estimate["total"][0])
+        rows = zip(labels, values.value, share, np.cumsum(share), strict=True)
+        told = tuple((label, shown(v), percent(s), percent(c)) for label, v, s, c in rows)
+        heading = ("component", "eigenvalue", "share of the energy", "with those before it")
+        yield Table("Energy in numbers", heading, told)
+
+
+def _components(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    found = estimate["components"] if "components" in estimate else estimate["maps"]
+    axis, columns = found.axes
+    if space is not None and len(columns.labels) == len(space.columns):
+        yield from slices(found.value[:_MAPS], space, axis.labels)
+        if len(found.value) > _MAPS:
+            yield Text(
+                (f"The first {_MAPS} of {len(found.value)} are drawn; all are in the image beside this report.",)
+            )
+    elif len(columns.labels) <= _CELLS:
+        about = "How much each column counts in each component: blue with it, orange against it."
+        yield Grid("Components", about, axis.labels, columns.labels, tuple(all_known(row) for row in found.value))
+    else:
+        for label, row in list(zip(axis.labels, found.value, strict=True))[:_MAPS]:
+            yield _largest(row, columns.labels, f"Component {label}", "The columns that count most.")
+
+
+def _stability(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    found = estimate["stability"]
+    names = tuple(f"component {at + 1}" for at in range(len(found)))
+    about = "How much of each component would be found again under new noise; 1 is all of it."
+    if found.value.ndim == 1 and len(names) <= _ROWS:
+        yield Bars("Stability", about, names, all_known(found.value), whole=1.0)
+
+
+def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    centres = estimate["centers"] if "centers" in estimate else estimate["means"]
+    axis, columns = centres.axes
+    share, reach = None, np.full((len(axis.labels), len(columns.labels)), np.nan)
+    if "weights" in estimate:
+        share = estimate["weights"].value
+        reach = 2 * np.sqrt(np.maximum(estimate["variances"].value, 0))[:, None] * estimate["scale"].value
+    elif float(np.sum(np.maximum(estimate["counts"].value, 0))) > 0:
+        counts = np.maximum(estimate["counts"].value, 0)
+        share = counts / np.sum(counts)
+    names = _labels(columns)
+    if len(names) >= 2 and len(axis.labels) <= _ROWS:
+        lower, upper = _ends(question, len(names))
+        low = np.min(centres.value - np.nan_to_num(reach), axis=0) if lower is None else lower
+        high = np.max(centres.value + np.nan_to_num(reach), axis=0) if upper is None else upper
+        clouds = tuple(
+            Cloud(label, *all_known((*centres[k, :2], np.nan if share is None else share[k], *reach[k, :2])))
+            for k, label in enumerate(axis.labels)
+        )
+        drawn = "" if len(names) == 2 else f" Of {len(names)} columns, the first two."
+        ring = " The rings hold 86 % of a cluster." if "weights" in estimate else ""
+        spans = (known(low[0]), known(high[0])), (known(low[1]), known(high[1]))
+        about = f"A disc for each, as large as its share.{ring}{drawn}"
+        yield Clouds("Clusters", about, names[0], names[1], *spans, clouds)
+    if len(names) <= _CELLS:
+        rows = [
+            (label, "–" if share is None else percent(float(share[k])), *map(shown, centres.value[k]))
+            for k, label in enumerate(axis.labels)
+        ]
+        yield Table("Centres in numbers", (axis.name, "share", *names), tuple(rows))
+
+
+def _topics(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    found = estimate["topics"]
+    axis, words = found.axes
+    order = estimate["relevance"].value if "relevance" in estimate else found.value
+    weights = estimate["weights"].value if "weights" in estimate else None
+    for k, label in list(enumerate(axis.labels))[:_MAPS]:
+        best = np.argsort(-order[k])[:_WORDS]
+        share = "" if weights is None else f": {percent(float(weights[k]))} of all words"
+        about = "The words that mark it most, and how often they come in it."
+        named = tuple(words.labels[at] for at in best)
+        yield Bars(f"Topic {label}{share}", about, named, all_known(found.value[k, best]), percent=True, small=True)
+
+
+def _largest(row: Floats, labels: tuple[str, ...], title: str, about: str) -> Bars:
+    best = np.argsort(-np.abs(row))[:_WORDS]
+    return Bars(title, about, tuple(labels[at] for at in best), all_known(row[best]), small=True)
+
+
+# ---- whatever else there is ----------------------------------------------------------------------------------------
+
+
+def _bars(found: Quantity, title: str, about: str) -> Bars:
+    labels = _labels(found.axes[0])
+    half = np.zeros(len(labels)) if found.std is None else _Z95 * np.asarray(found.std)
+    ends = all_known(found.value - half), all_known(found.value + half)
+    return Bars(title, about, labels, all_known(found.value), *ends, upright=True)
+
+
+def _numbers(estimate: Estimate) -> Iterator[Block]:
+    """Single numbers by name."""
+    rows = []
+    for name, each in estimate.items():
+        if each.value.size == 1:
+            half = "" if each.std is None else f"± {shown(_Z95 * float(np.ravel(each.std)[0]), 3)}"
+            rows.append((name.replace("_", " "), shown(float(each.value.item())), half))
+    if rows:
+        wide = 3 if any(row[2] for row in rows) else 2
+        yield Table("Single numbers", ("name", "value", "95 % of the noise")[:wide], tuple(r[:wide] for r in rows))
+
+
+def _rest(estimate: Estimate) -> Iterator[Block]:
+    rows = []
+    for name, each in estimate.items():
+        along = " by ".join(axis.name for axis in each.axes)
+        rows.append((name, " x ".join(map(str, each.shape)) or "1", along, each.kind))
+    yield Table(
+        "Everything that was found, in estimate.npz and result.json",
+        ("name", "numbers", "along", "kind"),
+        tuple(rows),
+        folded=True,
+    )
+
+
+def _labels(axis: Axis) -> tuple[str, ...]:
+    """The places of an axis, with what they are measured in."""
+    units = axis.units or ("",) * len(axis.labels)
+    return tuple(f"{label} ({unit})" if unit else label for label, unit in zip(axis.labels, units, strict=True))
+
+
+def _ends(question: Question, count: int) -> tuple[Floats, Floats] | tuple[None, None]:
+    """The public ranges, where there is one for each of so many columns."""
+    lower, upper = question.parameters.get("lower"), question.parameters.get("upper")
+    if isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == count:
+        return np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
+    return None, None
+
+
+def _noise_of(found: Quantity) -> str:
+    return "" if found.std is None else f", each with noise of {shown(float(np.max(np.asarray(found.std))), 3)}"
+
+
+_Show = Callable[[Estimate, Question, Masker | None], Iterator[Block]]
+#: What an estimate must hold to be shown so; every one that fits is used, in this order.
+_KINDS: tuple[tuple[set[str], _Show], ...] = (
+    ({"mean", "noise_std"}, _means),
+    ({"mean", "correlation"}, _means),
+    ({"correlation"}, _covariance),
+    ({"counts", "shares"}, _histogram),
+    ({"mean_population_interval"}, _described),
+    ({"quantile"}, lambda e, q, s: iter(()) if "mean_population_interval" in e else _described(e, q, s)),
+    ({"survival", "survival_population_interval"}, _described),
+    ({"pooled_std"}, _coefficients),
+    ({"residuals"}, _residuals),
+    ({"scores"}, _scores),
+    ({"accuracy", "confusion", "calibration", "accuracy_interval_95"}, _quality),
+    ({"weights", "projection"}, _model),
+    ({"weights", "steps_taken"}, _model),
+    ({"eigenvalues"}, _energy),
+    ({"components"}, _components),
+    ({"maps"}, _components),
+    ({"stability"}, _stability),
+    ({"centers", "counts"}, _clusters),
+    ({"means", "weights", "variances", "scale"}, _clusters),
+    ({"topics"}, _topics),
+)

@@ -1,0 +1,131 @@
+"""A document as one HTML file: no script, nothing fetched, and nothing in it is markup that came from elsewhere."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from zerosum.kernel.markup import Html, element
+from zerosum.report.document import Bars, Block, Document, Section, Table, Text
+from zerosum.report.pictures import draw
+from zerosum.report.style import CSS
+
+_ONE_LINE = 20  # characters
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def render(document: Document, json_digest: str) -> bytes:
+    """The page up to where its signature goes; `json_digest` is the SHA-256 of the JSON it was drawn from."""
+    sections = [_section(section) for section in document.sections]
+    links = [element("li", element("a", each.heading, href=f"#{each.name}")) for each in document.sections]
+    body = [
+        element("a", "To the report", href="#report", class_="skip"),
+        element(
+            "header",
+            element("p", f"Report of a joint study · {document.algorithm}", class_="kind"),
+            element("h1", document.title),
+            element("p", document.summary, class_="summary"),
+        ),
+        element("nav", element("ul", *links), aria_label="Contents"),
+        element("main", *sections, id="report"),
+        _footer(document, json_digest),
+    ]
+    head = "".join(
+        [
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width,initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<meta name="referrer" content="no-referrer">',
+            element("title", f"{document.title}: report"),
+            f"<style>{CSS}</style>",
+        ]
+    )
+    page = f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{"".join(body)}\n'
+    return page.encode("utf-8")
+
+
+def _footer(document: Document, json_digest: str) -> Html:
+    whose = f"site {document.site}" if document.site else "coordinator"
+    return element(
+        "footer",
+        element("p", f"Written {document.written} and signed with the key of the {whose}."),
+        element("p", "Key ", element("code", document.coordinator)),
+        element("p", "SHA-256 of report.json ", element("code", json_digest)),
+        element("p", "Whether a byte was changed since: ", element("code", "zerosum verify report.html")),
+    )
+
+
+def _section(section: Section) -> Html:
+    parts: list[Html] = []
+    numbered = list(enumerate(section.blocks))
+    for small, group in groupby(numbered, lambda each: isinstance(each[1], Bars) and each[1].small):
+        drawn = [_block(block, f"{section.name}-{at}") for at, block in group]
+        parts += [element("div", *drawn, class_="side")] if small else drawn
+    heading = element("h2", section.heading, id=f"{section.name}-heading")
+    return element("section", heading, *parts, id=section.name, aria_labelledby=f"{section.name}-heading")
+
+
+def _block(block: Block, name: str) -> Html:
+    if isinstance(block, Text):
+        return _text(block)
+    if isinstance(block, Table):
+        shown = _table(block, f"{name}-title")
+        if block.folded:
+            return element("details", element("summary", block.title, id=f"{name}-title"), shown)
+        return Html(element("p", block.title, class_="title", id=f"{name}-title") + shown)
+    about = element("span", block.about, class_="about")
+    return element("figure", element("figcaption", block.title, about), draw(block, name))
+
+
+def _text(text: Text) -> Html:
+    if text.tone == "points":
+        return element("ul", *(element("li", each) for each in text.sentences))
+    said = [element("p", each) for each in text.sentences]
+    return element("div", *said, class_=None if text.tone == "plain" else text.tone)
+
+
+def _table(table: Table, title: str) -> Html:
+    """Under its title, in a frame of its own that scrolls where it is too wide, by the keyboard too."""
+    numbers = {
+        at
+        for at in range(table.names, len(table.heading))
+        if table.rows and all(len(row) > at and _is_number(row[at]) for row in table.rows)
+    }
+
+    def kind(at: int) -> str | None:
+        return "number" if at in numbers else None
+
+    heads = [element("th", each, scope="col", class_=kind(at)) for at, each in enumerate(table.heading)]
+    rows = [
+        element(
+            "tr",
+            *(
+                element("th", cell, scope="row", class_=_long(cell))
+                if at < table.names
+                else element("td", cell, class_=kind(at) or _long(cell) or _short(cell))
+                for at, cell in enumerate(row)
+            ),
+        )
+        for row in table.rows
+    ]
+    inside = [element("thead", element("tr", *heads)), element("tbody", *rows)]
+    shown = element("table", *inside, aria_labelledby=title)
+    return element("div", shown, class_="scroll", tabindex=0, role="region", aria_labelledby=title)
+
+
+def _long(cell: str) -> str | None:
+    """Text without a place to break it, such as a digest, is broken anywhere."""
+    return "long" if max(map(len, cell.split()), default=0) > 24 else None
+
+
+def _short(cell: str) -> str | None:
+    """What is short enough stays on one line."""
+    return "short" if len(cell) <= _ONE_LINE else None
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.removesuffix(" %").replace("–", "0").replace("±", ""))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""Numbers and axes of pictures: ticks at round numbers, and how numbers are written.
+
+Tested in tests/report/test_pictures.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_MOST = 1e150  # what is beyond, axes are not made for; it is drawn at their end
+
+
+def shown(value: float | None, digits: int = 4) -> str:
+    """A number in so many digits, without an exponent where that can be.
+
+    >>> shown(123456.0), shown(0.00012345), shown(None), shown(-2.50)
+    ('123456', '0.0001234', '–', '-2.5')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value and not 1e-5 <= abs(value) < 1e7:
+        return f"{value:.{digits}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+    text = f"{value:.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{shown(100 * value, 3)} %"
+
+
+def spread(values: Iterable[float | None]) -> tuple[float, float]:
+    """The least and the largest of what is known; from 0 to 1 where nothing is."""
+    found = [value for value in values if value is not None and abs(value) < _MOST]
+    return (min(found), max(found)) if found else (0.0, 1.0)
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers between two ends, at most so many.
+
+    >>> ticks(0.0, 10.0), ticks(-0.3, 0.31)
+    ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [-0.2, 0.0, 0.2])
+    """
+    if not (math.isfinite(low) and math.isfinite(high) and high > low and math.isfinite(high - low)):
+        return []
+    size = 10.0 ** math.floor(math.log10((high - low) / most))
+    for times in (1, 2, 5, 10, 20):
+        step = size * times
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < most:
+            return [round(at * step, 12) + 0.0 for at in range(first, last + 1)]
+    return []
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From numbers to places on a picture."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def over(cls, values: Iterable[float | None], start: float, end: float, *, zero: bool = False) -> Scale:
+        """An axis that holds all of these, with a little room, and 0 where that is asked for."""
+        low, high = spread(values)
+        if zero:
+            low, high = min(low, 0.0), max(high, 0.0)
+        room = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
+        return cls(low if zero and low == 0 else low - room, high if zero and high == 0 else high + room, start, end)
+
+    def __call__(self, value: float | None) -> float:
+        """What lies beyond the axis is drawn at its end."""
+        if value is None or self.high == self.low:
+            return self.start
+        share = min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+        return round(self.start + share * (self.end - self.start), 2)

@@ -1,0 +1,57 @@
+"""Maps of the brain as cuts of a few levels, for a report's pictures.
+
+Tested in tests/report/test_findings.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.arrays import Floats
+from zerosum.data.masker import Masker
+from zerosum.report.document import Plane, Slices
+from zerosum.report.maps import PLANES, upright
+from zerosum.report.scales import shown
+
+_LEVELS = 5  # on either side of 0
+_MOST = 44  # cells along a side; finer grids are averaged
+
+
+def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slices]:
+    """Of each map (R, columns) the cuts through its strongest place; the right of the body is on the right."""
+    volumes, inside, affine = upright(space.inverse_transform(np.nan_to_num(maps)), space)
+    zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
+    for at, label in enumerate(labels[: len(maps)]):
+        volume = np.where(inside, volumes[..., at], 0.0)
+        peak = np.unravel_index(int(np.argmax(np.abs(volume))), volume.shape)
+        largest = float(np.abs(volume[peak])) or 1.0
+        place = affine @ [*peak, 1]
+        planes = []
+        for cut, called in PLANES:
+            across, up = (float(zooms[each]) for each in range(3) if each != cut)
+            flat = np.take(volume, peak[cut], axis=cut) / largest, np.take(inside, peak[cut], axis=cut)
+            planes.append(Plane(f"{called} = {place[cut]:.0f} mm", _cells(*flat), up / across))
+        about = f"Cuts through the strongest place, {shown(float(volume[peak]), 3)}; blue is positive, orange negative."
+        yield Slices(f"Component {label}", about, tuple(planes))
+
+
+def _cells(values: Floats, inside: NDArray[np.bool_]) -> tuple[tuple[int | None, ...], ...]:
+    """Levels by line, the uppermost first; cells of a fine grid are averages of what is inside."""
+    every = max(1, -(-max(values.shape) // _MOST))
+    count = _pooled(inside.astype(np.float64), every)
+    mean = _pooled(np.where(inside, values, 0.0), every) / np.maximum(count, 1)
+    levels = np.clip(np.rint(_LEVELS * mean), -_LEVELS, _LEVELS).astype(int)
+    lines = zip(levels.T[::-1], (count > 0).T[::-1], strict=True)
+    return tuple(tuple(int(a) if b else None for a, b in zip(*line, strict=True)) for line in lines)
+
+
+def _pooled(values: Floats, every: int) -> Floats:
+    """Sums over squares of so many cells."""
+    if every == 1:
+        return values
+    wide, high = (-(-length // every) * every for length in values.shape)
+    padded = np.pad(values, ((0, wide - values.shape[0]), (0, high - values.shape[1])))
+    return np.asarray(padded.reshape(wide // every, every, high // every, every).sum(axis=(1, 3)))

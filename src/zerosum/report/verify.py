@@ -1,0 +1,175 @@
+"""Whether a report is as it was signed, and by whom: the other half of `signature.py`."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from zerosum.errors import BadInput, CheckFailed
+from zerosum.kernel.plan import Plan
+from zerosum.report.compose import PAGE, TEXT, opened
+from zerosum.report.document import Document
+from zerosum.report.page import render
+from zerosum.report.record import privacy_report
+from zerosum.report.signature import Signed, check, kind_of
+from zerosum.site.policy import Policy
+
+_NAMED = re.compile(rb"<p>SHA-256 of report\.json <code>([0-9a-f]{64})</code></p>")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Files that are as they were signed. Who vouches for the key, the `check_` functions say."""
+
+    key: str
+    files: tuple[str, ...]
+    absent: tuple[str, ...]  # files that the report names and that are not beside it
+    document: Document | None  # where the JSON is there
+    redrawn: bool | None  # whether the page is the one that this version draws from the JSON, where both are there
+
+    @property
+    def site(self) -> str:
+        """Whose copy it is, where it is no coordinator's report but a site's own."""
+        return "" if self.document is None else self.document.site
+
+
+def verify(path: Path) -> Verified:
+    """Look at every byte of a report: the page, its JSON, and what lies beside them of the result. Raises `CheckFailed`
+    where one was changed, or where they do not belong together."""
+    places = _places(path)
+    signed = {kind: _checked(place) for kind, place in places.items()}
+    keys = {each.key for each in signed.values()}
+    if len(keys) > 1:
+        raise CheckFailed("the page and its JSON were signed with different keys")
+    if len(signed) == 2:
+        named = _NAMED.findall(signed["html"].content)
+        if not named or named[-1].decode() != hashlib.sha256(_read(places["json"])).hexdigest():
+            raise CheckFailed("the page was not drawn from the JSON beside it, or one of them was changed")
+    (key,) = keys
+    files, absent = [place.name for place in places.values()], []
+    document, redrawn = None, None
+    if "json" in signed:
+        document = opened(signed["json"].content)
+    else:  # the page names it
+        absent.append(places["html"].with_suffix(".json").name)
+    if document is not None:
+        if document.coordinator != key:
+            raise CheckFailed("the report names another key than the one it is signed with")
+        if "html" in signed:
+            redrawn = _draws(document, hashlib.sha256(_read(places["json"])).hexdigest(), signed["html"].content)
+        for name, digest in document.files.items():
+            beside = next(iter(places.values())).parent / Path(name).name
+            if not beside.is_file():
+                absent.append(name)
+            elif hashlib.sha256(_read(beside)).hexdigest() != digest:
+                raise CheckFailed(f"{beside.name!r} beside the report is not the file that the report is about")
+            else:
+                files.append(name)
+    return Verified(key, tuple(files), tuple(absent), document, redrawn)
+
+
+def _draws(document: Document, digest: str, page: bytes) -> bool:
+    """Whether a page says what its JSON does: whoever signs both could have written two stories."""
+    try:
+        return render(document, digest) == page
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # numbers that do not fit together
+        return False
+
+
+def check_plan(found: Verified, plan: Plan) -> bool:
+    """Hold a report against a plan: that it is of this plan, promises what the plan does, and is signed with the key
+    that the plan pins, for the coordinator or for the site whose copy it is; whether the plan pins one."""
+    document = _json(found, "a plan")
+    if document.plan_digest != plan.digest() and document.proposal_digest != plan.proposal_digest:
+        raise CheckFailed("the report is of another plan")
+    if not _agree(document.privacy, privacy_report(plan).as_record()):
+        raise CheckFailed("the report does not promise what the plan does")
+    pinned = plan.coordinator
+    if found.site:
+        pinned = next((site.identity for site in plan.sites if site.name == found.site), None)
+    return _pinned(found.key, () if pinned is None else (pinned,), "the plan")
+
+
+def check_policy(found: Verified, policy: Policy) -> bool:
+    """Whether a policy pins a key of the coordinator, or of the site whose copy it is; raises where it pins another."""
+    pins = policy.coordinators
+    if found.site:
+        known = (policy.roster or {}).get(found.site, ())
+        pins = (known,) if isinstance(known, str) else tuple(known)
+    return _pinned(found.key, pins, "the policy")
+
+
+def check_key(found: Verified, key: str) -> None:
+    _pinned(found.key, (key,), "--key")
+
+
+def _pinned(key: str, pins: tuple[str, ...], whose: str) -> bool:
+    if pins and key not in pins:
+        raise CheckFailed(f"the report is signed with another key than {whose} says")
+    return bool(pins)
+
+
+def _agree(told: Mapping[str, object], known: Mapping[str, object]) -> bool:
+    """Whether a report's promises are those of the plan: the costs, up to the last digits, and how they are counted."""
+    exact = (
+        "epsilon",
+        "delta",
+        "unit",
+        "adjacency",
+        "colluders",
+        "dropouts",
+        "private",
+        "rounds",
+        "attempts",
+        "scheme",
+    )
+    if any(told.get(name) != known[name] for name in exact):
+        return False
+    theirs, ours = told.get("per_site"), known["per_site"]
+    if not (isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours)):
+        return False
+    for mine, line in zip(ours, theirs, strict=True):
+        if not isinstance(line, Mapping) or line.get("site") != mine["site"]:
+            return False
+        said, true = line.get("epsilon"), mine["epsilon"]
+        if said != true and not (
+            isinstance(said, int | float) and isinstance(true, int | float) and math.isclose(said, true, rel_tol=1e-6)
+        ):
+            return False
+    return True
+
+
+def _json(found: Verified, what: str) -> Document:
+    if found.document is None:
+        raise BadInput(f"to hold a report against {what}, its {TEXT} must lie beside it")
+    return found.document
+
+
+def _places(path: Path) -> dict[str, Path]:
+    """The page and the JSON of a report, as far as they are there, by either of them or by their folder."""
+    if path.is_dir():
+        found = {kind_of(place): place for place in (path / PAGE, path / TEXT) if place.is_file()}
+        if not found:
+            raise BadInput(f"there is no {PAGE} and no {TEXT} in {path}")
+        return found
+    kind = kind_of(path)
+    other = path.with_suffix(".json" if kind == "html" else ".html")
+    return {kind: path} | ({kind_of(other): other} if other.is_file() else {})
+
+
+def _checked(path: Path) -> Signed:
+    try:
+        return check(_read(path), kind_of(path))
+    except CheckFailed as error:
+        raise error.about(path.name) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,223 @@
+"""A study in plain words: what was asked, what is promised to whom, and what is not.
+
+Tested in tests/report/test_compose.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.question import Question
+from zerosum.kernel.schemes import SCHEMES
+from zerosum.report.document import Block, Table, Text
+from zerosum.report.record import PrivacyReport, rounded_up
+from zerosum.report.scales import percent, shown
+
+_ASKED = {
+    "mean": "the mean of every column",
+    "histogram": "how many fall into each bin",
+    "covariance": "means, and how columns vary together",
+    "k-means": "the centres of clusters",
+    "mixture": "a mixture of normal clusters",
+    "topics": "the topics of documents",
+    "pca": "principal components",
+    "ica": "independent components",
+    "linear-regression": "a linear regression",
+    "logistic-regression": "a logistic regression",
+    "poisson-regression": "a Poisson regression",
+    "polynomial-loss": "a regression by a polynomial loss",
+    "feature-classifier": "a classifier on public features",
+    "neural-classifier": "a neural network that classifies",
+    "data-collaboration": "a classifier on published noisy records (Data Collaboration)",
+    "describe": "a table that describes the columns",
+    "quantiles": "quantiles of every column",
+    "survival": "survival curves",
+    "statistic": "the sum of a statistic of the sites' own",
+}
+_LARGE = 5.0  # an epsilon of which a reader is warned
+_LISTED = 60  # columns that have a line of their own
+_OWN = {"lower", "upper", "ranges", "levels", "missing", "measured_in"}  # parameters that stand beside their columns
+
+
+def asked(algorithm: str) -> str:
+    return _ASKED.get(algorithm, algorithm)
+
+
+def name_of(study: str) -> str:
+    """A study's name without the random suffix of the run."""
+    return re.sub(" [0-9a-f]{16}$", "", study) or study
+
+
+def summary(plan: Plan, report: PrivacyReport) -> str:
+    """The report in two sentences."""
+    sites = f"{len(plan.sites)} sites computed {asked(plan.algorithm)} together"
+    if not plan.private:
+        return f"{sites}. The run protects nobody: its data must be public or made up."
+    if any(release.kind == "publication" for release in plan.releases):
+        seen = f", from a noisy record of every {plan.unit} that each published"
+    elif plan.scheme.facts.sees_data:
+        seen = "; the coordinator saw the data"
+    else:
+        seen = " without showing each other a record"
+    return (
+        f"{sites}{seen}. It cost every {plan.unit} an epsilon of at most {rounded_up(report.worst_epsilon)} at delta "
+        f"{plan.delta:g}."
+    )
+
+
+def question(asked_for: Question, algorithm: str) -> tuple[Block, ...]:
+    """What was asked, in public words."""
+    columns = f"{asked_for.n_columns} column{'s' if asked_for.n_columns != 1 else ''}"
+    blocks: list[Block] = [Text((f"What was asked for: {asked(algorithm)}, of {columns}.",))]
+    if rows := _columns(asked_for):
+        used = [at for at in range(4) if at == 0 or any(row[at] for row in rows)]
+        heading = ("column", "range or categories", "measured in", "missing values")
+        blocks.append(
+            Table(
+                "Columns, with what everybody knew of them before",
+                tuple(heading[at] for at in used),
+                tuple(tuple(row[at] for at in used) for row in rows),
+            )
+        )
+    else:
+        first_last = " … ".join(asked_for.columns)
+        blocks.append(Text((f"Columns: {first_last}; their names have the SHA-256 {asked_for.columns_digest}.",)))
+    more = {name: value for name, value in asked_for.parameters.items() if name not in _OWN and value not in (None, {})}
+    for title, entries in (
+        ("Parameters", more),
+        ("Preparation, the same at every site", {k: v for k, v in asked_for.preprocessing.items() if k not in _OWN}),
+        ("Public files", asked_for.files),
+    ):
+        if lines := [(name, short(value)) for name, value in entries.items()]:
+            files = title == "Public files"
+            blocks.append(
+                Table(title, ("for", "SHA-256") if files else ("name", "value"), tuple(lines), folded=not files)
+            )
+    return tuple(blocks)
+
+
+def _columns(asked_for: Question) -> list[tuple[str, str, str, str]]:
+    if asked_for.n_columns > _LISTED or len(asked_for.columns) != asked_for.n_columns:
+        return []
+    given = asked_for.parameters
+    measured = asked_for.preprocessing.get("measured_in") or given.get("measured_in")
+    rows = []
+    for at, name in enumerate(asked_for.columns):
+        unit = measured.get(name, "") if isinstance(measured, Mapping) else ""
+        rows.append((name, _range_of(given, name, at), str(unit), _rule_of(given.get("missing"), name)))
+    return rows
+
+
+def _range_of(given: Mapping[str, Any], name: str, at: int) -> str:
+    lower, upper = given.get("lower"), given.get("upper")
+    if isinstance(lower, list) and isinstance(upper, list) and at < min(len(lower), len(upper)):
+        return f"{short(lower[at])} to {short(upper[at])}"
+    ranges, levels = given.get("ranges"), given.get("levels")
+    if isinstance(ranges, Mapping) and isinstance(ends := ranges.get(name), list) and len(ends) == 2:
+        return f"{short(ends[0])} to {short(ends[1])}"
+    if isinstance(levels, Mapping) and name in levels:
+        return short(levels[name])
+    return ""
+
+
+def _rule_of(rules: Any, name: str) -> str:
+    rule = rules.get(name) if isinstance(rules, Mapping) else rules
+    return "" if rule is None else short(rule)
+
+
+def short(value: Any, most: int = 12) -> str:
+    """A public parameter in a line."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return shown(float(value), 6)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {short(each)}" for key, each in list(value.items())[:most]) + _more(value, most)
+    if isinstance(value, list | tuple):
+        return ", ".join(short(each) for each in value[:most]) + _more(value, most)
+    return "none" if value is None else str(value)
+
+
+def _more(values: Any, most: int) -> str:
+    return f" and {len(values) - most} more" if len(values) > most else ""
+
+
+# ---- the guarantee -------------------------------------------------------------------------------------------------
+
+
+def promise(report: PrivacyReport) -> tuple[Block, ...]:
+    """The guarantee: to whom, against whom, how much; then what it does not cover."""
+    if not report.private:
+        return (Text(tuple(report.sentences()), "warning"),)
+    facts = SCHEMES[report.scheme["name"]]
+    epsilon = report.worst_epsilon
+    times, right = math.exp(min(epsilon, 700.0)), best_guess(epsilon, report.delta)
+    who = "whoever sees the result put" if facts.sees_data else f"{_who(report.colluders)} put"
+    dealt = " but for the noise that the coordinator dealt itself" if facts.deals_noise else ""
+    other = "replaced by that of somebody else" if report.adjacency == "replace-one" else "left out"
+    told = (
+        f"If {who} together all they saw{dealt}, then whatever they conclude about one {report.unit} is at most "
+        f"{shown(times, 3)} times as likely as it would be with that {report.unit}'s data {other} (epsilon "
+        f"{rounded_up(epsilon)}), but for a chance of {chance(report.delta)} (delta {report.delta:g})."
+    )
+    if epsilon > _LARGE:
+        told += " An epsilon this large promises little."
+    guess = (
+        f"Had they to guess between the two on the toss of a coin, they would be right {percent(right)} of the time at "
+        "most; without seeing anything, 50 %."
+    )
+    loss = f" It holds even if {report.dropouts} further sites are lost on the way." if report.dropouts else ""
+    whole = f"It holds for a {report.unit} with all its rows, over the whole study.{loss}"
+    return (
+        Text((told, guess), "promise"),
+        Text((whole, *report.sentences()[1:])),
+        Text(("What is not promised:",)),
+        Text(tuple(_limits(report, facts.sees_data)), "points"),
+        Text((f"In the words of a statistician: {report.sentences()[0]}",)),
+    )
+
+
+def chance(delta: float) -> str:
+    """A small probability in words.
+
+    >>> chance(1e-5), chance(3e-7)
+    ('one in 100,000', 'one in 3,333,333')
+    """
+    return f"one in {math.floor(1 / delta * (1 + 1e-12)):,}"
+
+
+def best_guess(epsilon: float, delta: float) -> float:
+    """How often the best test between two equally likely neighbours is right, at most, under (epsilon, delta).
+
+    Its true and false positive rates obey t <= e^epsilon f + delta and 1 - f <= e^epsilon (1 - t) + delta, so
+    t - f <= (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), and it is right (1 + t - f) / 2 of the time.
+
+    >>> round(best_guess(1.0, 1e-5), 4)
+    0.7311
+    """
+    return (1 + delta * math.exp(-min(epsilon, 700.0))) / (1 + math.exp(-min(epsilon, 700.0)))
+
+
+def _who(colluders: int) -> str:
+    if colluders == 0:
+        return "the coordinator"
+    return f"the coordinator and any {'one site' if colluders == 1 else f'{colluders} sites'}"
+
+
+def _limits(report: PrivacyReport, sees_data: bool) -> list[str]:
+    colluders = report.colluders
+    found = [
+        "What the result says about everybody, it says about each: that smokers fall ill more often is learned of a "
+        "smoker who took no part, too.",
+        "A site knows its own people. The promise is about the others, and about whoever sees the result.",
+        "What other studies have spent on the same people adds up; every site's ledger counts it, and no report of one "
+        "study can.",
+    ]
+    if not sees_data:
+        more = "a site" if colluders == 0 else f"more than {'one site' if colluders == 1 else f'{colluders} sites'}"
+        found.append(f"If {more} worked together with the coordinator, they could learn more.")
+    return found

@@ -1,0 +1,139 @@
+"""The tables of a study file but the study itself: what each entry means stands below it, and docs/entries.md has it.
+
+Tested in tests/study/test_study.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from zerosum.data.imaging import Masker, Preprocessing, Selection
+from zerosum.data.scans import Strategy
+from zerosum.kernel.schemes import DEFAULT_SCHEME, Combine
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import Calibration
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class UnitTable(Table):
+    kind: Literal["person", "record"]
+    """What is protected: `person`, whoever owns the rows of one label in the unit column (without one, of each
+    row), or `record`, each row. May be left out with `[imaging]`, where it is `person`."""
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    """Which data sets are neighbours: one unit replaced, or one added or removed. It must match every site's policy."""
+
+
+class PrivacyTable(Table):
+    epsilon: float
+    """What the whole study may cost anybody, exactly."""
+    delta: float
+    """The delta at which epsilon holds, for the whole study."""
+    calibration: Calibration = "exact"
+    """`published`: noise by the papers' formulas, for `pooled`, `local` and the cape schemes, on public or
+    synthetic data only."""
+    random_state: int | None = None
+    """A seed for reproducible noise, which protects nobody; public or synthetic data only."""
+    attempts: int = 0
+    """How many rounds, in all, may be tried once more after a loss or a kill; paid for in advance, with more noise,
+    used or not."""
+
+
+class CoalitionTable(Table):
+    colluders: int | None = None
+    """C, the sites that may collude with the coordinator; by default max(1, ceil(S/3) - 1)."""
+    dropouts: int = 0
+    """L, the sites that may be lost in a round; C + L < S, and where a secure sum runs (`secure-sum`, `zero-sum`,
+    `cape-published`) C + 2L < S."""
+    absences: int = 0
+    """How many sites may be left out if they are lost before anything is released; the others then bear the noise,
+    for no more than `epsilon`."""
+
+
+class SchemeTable(Table):
+    name: str = DEFAULT_SCHEME
+    """`secure-sum`, `local` or `pooled`, on an integer grid; for comparison, in double precision, `zero-sum`,
+    `pairwise`, `cape-published`, `cape-helper`; or `non-private`."""
+    ratio: float = 100.0
+    """Noise that cancels over noise that stays, for `zero-sum` and `pairwise`; up to 1e10."""
+    combine: Combine = Combine.SUMS
+    """How unequal sites are put together; `means` and `weighted` are the papers', for the cape schemes."""
+
+
+class RosterTable(Table):
+    """What is public about a site."""
+
+    name: str = Field(min_length=1)
+    """The site's name on the roster."""
+    units: int | None = Field(default=None, gt=0)
+    """The number of units, checked by the site; `means` and `weighted` need it; refused under `add-remove`, where
+    counts are data."""
+    scale: float = Field(default=1.0, gt=0, le=1)
+    """Of a site that wants more privacy: its units enjoy `scale` times the mu of the others, and weigh as much less."""
+    weight: float | None = Field(default=None, gt=0, le=1)
+    """The weight of the site's mean, for `weighted`, by default by units; all sites or none, adding up to 1."""
+    identity: str | None = None
+    """The public half of the site's key, 64 digits in hex, as `zerosum site init` prints it; needed between
+    machines."""
+
+
+class ImagingTable(Table):
+    """Brain images instead of tables: the public grid, which files are meant, and what is done to each run."""
+
+    mask: Path | None = None
+    """The public grid: a column for each voxel of this 3D image that is not 0. A mask or an atlas must be given."""
+    atlas: Path | None = None
+    """The public grid: a column for each region of this 3D image of whole numbers."""
+    task: str | None = None
+    """Only files with this task in their BIDS name."""
+    space: str | None = None
+    """Only files with this space in their BIDS name."""
+    desc: str | None = None
+    """Only files with this description in their BIDS name."""
+    res: str | None = None
+    """Only files with this resolution in their BIDS name."""
+    smoothing_mm: float | None = None
+    """A Gaussian over space, its full width at half maximum."""
+    detrend: bool = False
+    """Takes a straight line out of every column of a run."""
+    band: tuple[float, float] | None = None
+    """The lowest and the highest frequency to keep, in Hz."""
+    confounds: tuple[str, ...] = ()
+    """Columns of each run's table of confounds, regressed out."""
+    strategy: Strategy | None = None
+    """Confounds by nilearn's name for a choice of them, in place of `confounds`."""
+    scrub_mm: float | None = None
+    """Volumes whose framewise displacement is above this are left out."""
+    resample: bool = False
+    """Brings runs that lie on another grid, in the same space, to the study's by linear interpolation."""
+    standardise: bool = True
+    """Mean 0 and variance 1 for every column within a run."""
+    seconds: float | None = None
+    """Between volumes, in place of what the files say."""
+    frequencies: int | None = Field(default=None, gt=0)
+    """A public basis: so many of the lowest cosines along each axis of the grid, and their products."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if (self.mask is None) == (self.atlas is None):
+            raise ValueError("give either a mask or an atlas")
+        _ = self.preprocessing  # refuses what makes no sense
+        return self
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        names = [each.name for each in fields(Preprocessing)]
+        return Preprocessing(**{name: getattr(self, name) for name in names})
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(self.task, self.space, self.desc, self.res)
+
+    def load_space(self, folder: Path) -> Masker:
+        return Masker.load(folder / (self.mask or self.atlas or ""), "atlas" if self.mask is None else "mask")

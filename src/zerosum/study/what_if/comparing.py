@@ -1,0 +1,230 @@
+"""One study under every scheme, on public or made-up data: real runs with seeds, which protect and spend nothing.
+
+Tested in tests/study/test_comparing.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.errors import BadParameter, BadStudy, PolicyRefused, ZerosumError
+from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES, SchemeFacts
+from zerosum.kernel.terms import Calibration
+from zerosum.kernel.units import Units
+from zerosum.report.record import Result
+from zerosum.site.policy import Policy
+from zerosum.site.site import Site
+from zerosum.study.entries import SchemeTable
+from zerosum.study.planning import pin
+from zerosum.study.running import execute_here
+from zerosum.study.schema import Study
+from zerosum.study.what_if.forecast import OnStep
+from zerosum.study.what_if.guesses import Guesses
+from zerosum.study.what_if.measures import Measure, measure_of
+from zerosum.study.what_if.settings import Setting, altered, shared_out
+from zerosum.study.what_if.worlds import world_of
+
+ALL = "all"
+SEEDS = 5
+WITHOUT = "non-private"
+_MEMORY = Path("/dev/shm")  # noqa: S108 ledgers that nobody will read need no disk
+_AS_PUBLISHED = ("local", "cape-published")  # whose noise by the papers' formulas is worth a line of its own
+
+
+@dataclass(frozen=True)
+class SchemeLine:
+    """What a scheme came to. An error is the root mean square of what lies between its result and the one without
+    privacy, over the result's numbers; `low` and `high` are the least and the largest of the seeds'."""
+
+    scheme: str
+    calibration: Calibration
+    trusted: str
+    error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    epsilon: float | None = None  # the exact one of the site that fares worst; None: no privacy at all
+    refused: str = ""  # why it cannot run this study
+    hidden: float = 0.0  # of the result's numbers, how many noise hides in a run: errors are of the others
+
+    @property
+    def heading(self) -> str:
+        return f"{self.scheme}, as published" if self.calibration == "published" else self.scheme
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One study under several schemes, each with the same seeds."""
+
+    study: str
+    algorithm: str
+    unit: str
+    data: str
+    seeds: int
+    lines: tuple[SchemeLine, ...]
+    spent = "nothing: the data are public or made up, the noise comes from seeds, and no ledger was charged"
+
+    def as_record(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("study", "algorithm", "unit", "data", "seeds", "spent")}
+        return own | {"schemes": [asdict(line) for line in self.lines]}
+
+
+def compare(
+    study: Study,
+    schemes: Sequence[str] = (ALL,),
+    *,
+    seeds: int = SEEDS,
+    made_up: bool = False,
+    guesses: Guesses | None = None,
+    people: int | None = None,
+    on_step: OnStep = lambda done, planned: None,
+) -> Comparison:
+    """Run a study under each scheme, so many seeds each, on its sites' data, which their policies must call public or
+    synthetic, or on people who are `made_up` from public guesses."""
+    if seeds < 2:
+        raise BadParameter("a spread takes two seeds at least")
+    chosen = _chosen(schemes)
+    algorithm = study.build_algorithm()
+    measure = measure_of(algorithm)
+    if measure is None:
+        raise BadParameter(
+            f"no comparison is offered for the algorithm {study.algorithm!r}: one figure does not say how good it is"
+        )
+    if made_up:
+        study = altered(study, Setting.of(study, people))
+        data, says, anchor = _made_up(study, guesses or Guesses(), people)
+    else:
+        data, says, anchor = _own_data(study), "the sites' own, which their policies call public or synthetic", None
+    planned = len(chosen) * seeds + 1
+    with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+        runner = _Runner(study, data, Path(folder))
+        truth = runner.run(WITHOUT, "exact", 0)
+        if measure.anchor and anchor is None:
+            anchor = truth.estimate[measure.anchor].value
+        read = _Reading(measure, _together(data), anchor)
+        whole = read(truth)
+        lines = []
+        for number, (scheme, calibration) in enumerate(chosen):
+            on_step(1 + number * seeds, planned)
+            facts = SCHEMES[scheme]
+            errors, hidden = [], 0
+            try:
+                for seed in range(seeds if facts.noisy else 1):
+                    result = runner.run(scheme, calibration, seed)
+                    gaps = read(result) - whole
+                    hidden += int(np.sum(np.isnan(gaps) & ~np.isnan(whole)))
+                    if not np.all(np.isnan(gaps)):
+                        errors.append(math.sqrt(float(np.nanmean(gaps**2))))
+                    on_step(2 + number * seeds + seed, planned)
+            except ZerosumError as error:
+                lines.append(SchemeLine(scheme, calibration, trusted(facts), refused=str(error)))
+                continue
+            if not errors:
+                lines.append(SchemeLine(scheme, calibration, trusted(facts), refused="noise hides all of the result"))
+                continue
+            figures = (math.sqrt(float(np.mean(np.square(errors)))), min(errors), max(errors))
+            worst = result.report.worst_epsilon
+            exact = worst if math.isfinite(worst) else None
+            gone = hidden / (seeds if facts.noisy else 1)
+            lines.append(SchemeLine(scheme, calibration, trusted(facts), *figures, epsilon=exact, hidden=gone))
+    return Comparison(study.name, study.algorithm, measure.unit, says, seeds, tuple(lines))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The numbers of a result that count, each on its scale."""
+
+    measure: Measure
+    everybody: Units
+    anchor: Floats | None
+
+    def __call__(self, result: Result) -> Floats:
+        values = self.measure.values(result.estimate, self.everybody, self.anchor)
+        counting = np.array([line.counts for line in self.measure.lines])
+        return np.asarray(values[counting] / [line.scale for line in self.measure.lines if line.counts])
+
+
+def trusted(facts: SchemeFacts) -> str:
+    """Who must be trusted, beside the site itself."""
+    if facts.sees_data:
+        return "coordinator"
+    return "noise dealer" if facts.deals_noise else "no one"
+
+
+def _chosen(schemes: Sequence[str]) -> list[tuple[str, Calibration]]:
+    names = [name for each in schemes for name in each.split(",")]
+    if unknown := [name for name in names if name not in (ALL, *SCHEMES)]:
+        raise BadParameter(f"unknown scheme {unknown[0]!r}; there are {ALL}, {', '.join(SCHEMES)}")
+    if ALL not in names:
+        return [(name, "exact") for name in dict.fromkeys(names)]
+    published: list[tuple[str, Calibration]] = [(name, "published") for name in _AS_PUBLISHED]
+    first = [WITHOUT, "pooled", DEFAULT_SCHEME]
+    return [*((name, "exact") for name in (*first, *(name for name in SCHEMES if name not in first))), *published]
+
+
+def _own_data(study: Study) -> dict[str, Units]:
+    """The sites' data, once every policy is known to call them public or synthetic."""
+    files = {file.name: file for file in study.site_files}
+    if missing := [site.name for site in study.sites if site.name not in files]:
+        raise BadStudy(
+            f"the study says nothing of the data of {', '.join(map(repr, missing))}: give their site files, or compare "
+            "on made-up people (--made-up)"
+        )
+    for file in files.values():
+        if file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
+            raise PolicyRefused(
+                f"site {file.name!r}: its data are private, and a comparison runs without privacy and with seeds: its "
+                "policy must call them public or synthetic, or compare on made-up people (--made-up)"
+            )
+    algorithm = study.build_algorithm()
+    return {site.name: study.read_units(files[site.name], algorithm) for site in study.sites}
+
+
+def _made_up(study: Study, guesses: Guesses, people: int | None) -> tuple[dict[str, Units], str, Floats | None]:
+    world = world_of(study.build_algorithm(), guesses, study.full_design)
+    if world is None:
+        raise BadParameter(f"nobody is made up for the algorithm {study.algorithm!r}: give data that are public")
+    count = Setting.of(study, people).people
+    rows = np.asarray(world.people(count, np.random.default_rng(18)).rows)
+    ends = np.cumsum(shared_out(count, [site.units or 1 for site in study.sites]))[:-1]
+    parts = zip(study.sites, np.split(rows, ends), strict=True)
+    return {site.name: Units(part) for site, part in parts}, f"made up: {world.says}", world.truth
+
+
+def _together(data: dict[str, Units]) -> Units:
+    """Everybody, whoever has how many rows."""
+    rows = np.vstack([np.asarray(units.rows, dtype=np.float64) for units in data.values()])
+    if all(units.offsets is None for units in data.values()):
+        return Units(rows)
+    each = [np.ones(len(u), dtype=np.int64) if u.offsets is None else np.diff(u.offsets) for u in data.values()]
+    return Units(rows, np.concatenate([[0], np.cumsum(np.concatenate(each))]))
+
+
+class _Runner:
+    """Runs of one study on these data, with ledgers that are thrown away."""
+
+    def __init__(self, study: Study, data: dict[str, Units], folder: Path) -> None:
+        self.study, self.data, self.folder, self._count = study, data, folder, 0
+
+    def run(self, scheme: str, calibration: Calibration, seed: int) -> Result:
+        self._count += 1
+        privacy = self.study.privacy.model_copy(update={"calibration": calibration, "random_state": seed})
+        combine = {} if scheme.startswith("cape") else {"combine": SchemeTable().combine}
+        table = self.study.scheme.model_copy(update={"name": scheme, **combine})
+        sites = tuple(site.model_copy(update={"identity": None}) for site in self.study.sites)
+        study = self.study.model_copy(update={"privacy": privacy, "scheme": table, "sites": sites, "site_files": ()})
+        members = list(self._members(study))
+        return execute_here(pin(study.plan(), members), study.build_algorithm(), members)
+
+    def _members(self, study: Study) -> Iterator[Site]:
+        for at, (name, units) in enumerate(self.data.items()):
+            ledger = self.folder / f"{self._count}-{at}.sqlite"
+            settings = {"unit": study.unit.kind, "adjacency": study.unit.adjacency, "delta": study.privacy.delta}
+            yield Site(name, units, Policy.throwaway(name, ledger, **settings))

@@ -1,0 +1,313 @@
+"""How accurate a study would be in a setting: by formula where its noise says all, else by rehearsal on made-up people.
+
+A rehearsal is the study's own program with its plan's noise. Samples of people are made up again and again, and each is
+given to the program several times with noise and once without: what lies between is what privacy adds, and how results
+without noise differ from sample to sample is what sampling adds. More people than a few thousand are stood for by
+fewer, with the noise smaller in proportion.
+
+Tested in tests/study/test_what_if.py.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from zerosum.algorithms import PCA, Algorithm, CustomStatistic, Histogram, Mean
+from zerosum.algorithms.groups import GroupedAlgorithm
+from zerosum.arrays import Floats
+from zerosum.errors import BadParameter
+from zerosum.kernel.missing import OBSERVED
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.units import Units
+from zerosum.study.entries import SchemeTable
+from zerosum.study.rehearsal import Rehearsed
+from zerosum.study.schema import Study
+from zerosum.study.what_if.guesses import Guesses
+from zerosum.study.what_if.measures import Line, Measure, in_order, measure_of
+from zerosum.study.what_if.settings import Setting, altered, shared_out
+from zerosum.study.what_if.worlds import World, world_of
+
+_PEOPLE, _MORE = 2000, 10_000  # that stand for everybody in a rehearsal, and where histograms are read closely
+_NUMBERS = 4_000_000  # of made-up data, at most, where there are many columns
+_SAMPLE = 20_000  # for standard deviations that need no rehearsal
+_AGAIN = 4  # draws of noise on the same people
+RUNS = 100
+_SELDOM = 0.05
+
+OnStep = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class LineForecast:
+    """What is expected of one number of a result, in its own unit."""
+
+    label: str
+    noise: float  # the standard deviation that privacy adds, on the same people
+    bias: float  # how far off it puts the number on average
+    privacy: float  # the root of the mean square of all that privacy adds
+    sampling: float  # what another sample of people would change; not a number where nothing is known
+    scale: float
+    counts: bool
+    missing: float = 0.0  # in which share of rehearsals noise hides it: it is not in the result then
+
+    @property
+    def together(self) -> float:
+        return math.hypot(self.privacy, self.sampling)
+
+    def as_record(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("label", "noise", "bias", "privacy", "sampling", "together")}
+        return own | {"scale": self.scale, "missing": self.missing}
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is expected in a setting. `runs` rehearsals tell it; none where a formula does."""
+
+    setting: Setting
+    lines: tuple[LineForecast, ...]
+    runs: int
+
+    def _figure(self, name: str) -> float:
+        counted = [getattr(line, name) / line.scale for line in self.lines if line.counts]
+        known = [each for each in counted if math.isfinite(each)]
+        return math.sqrt(float(np.mean(np.square(known)))) if known else math.nan
+
+    @property
+    def privacy(self) -> float:
+        """The one figure: root mean square over the result's numbers, each on its scale, as far as they are there."""
+        return self._figure("privacy")
+
+    @property
+    def hidden(self) -> tuple[LineForecast, ...]:
+        """Numbers that count, and that noise hides more often than now and then."""
+        return tuple(line for line in self.lines if line.counts and line.missing > _SELDOM)
+
+    @property
+    def sampling(self) -> float:
+        return self._figure("sampling")
+
+    @property
+    def together(self) -> float:
+        return self._figure("together")
+
+    def scaled(self, privacy: float, sampling: float) -> Forecast:
+        """The same with both kinds of errors multiplied."""
+        lines = [
+            replace(
+                line,
+                noise=line.noise * privacy,
+                bias=line.bias * privacy,
+                privacy=line.privacy * privacy,
+                sampling=line.sampling * sampling,
+            )
+            for line in self.lines
+        ]
+        return replace(self, lines=tuple(lines))
+
+    def as_record(self) -> dict[str, Any]:
+        figures = {name: getattr(self, name) for name in ("privacy", "sampling", "together")}
+        lines = [line.as_record() for line in self.lines]
+        hidden = [line.label for line in self.hidden]
+        return self.setting.as_record() | figures | {"runs": self.runs, "hidden": hidden, "lines": lines}
+
+
+class Advisor:
+    """Forecasts of one study, from public guesses. Nothing of any site's private part is read."""
+
+    def __init__(self, study: Study, guesses: Guesses | None = None, people: int | None = None) -> None:
+        self.study = study.model_copy(update={"site_files": ()})
+        self.guesses = guesses or Guesses()
+        self.own = Setting.of(study, people)
+        if not Scheme(study.scheme.name).facts.noisy:
+            raise BadParameter("without privacy there is no noise to forecast: give the study another scheme")
+        if study.imaging is not None or study.vocabulary is not None:
+            raise BadParameter(_nothing(study.algorithm))
+        algorithm = study.build_algorithm()
+        self._measure = _custom(algorithm) if isinstance(algorithm, CustomStatistic) else measure_of(algorithm)
+        self._world = world_of(algorithm, self.guesses, study.full_design)
+        if self._measure is None or (self._world is None and not isinstance(algorithm, CustomStatistic)):
+            raise BadParameter(_nothing(study.algorithm))
+        self._free: dict[tuple[int, int, int], Floats] = {}
+
+    @property
+    def unit(self) -> str:
+        """What the one figure is measured in."""
+        return "" if self._measure is None else self._measure.unit
+
+    @property
+    def says(self) -> str:
+        """What was taken for granted about the people."""
+        return "nothing" if self._world is None else self._world.says
+
+    def at(self, setting: Setting, runs: int = RUNS, on_step: OnStep = lambda done, planned: None) -> Forecast:
+        """What is expected in this setting."""
+        if runs < 2:
+            raise BadParameter("a spread takes two rehearsals at least")
+        study = altered(self.study, setting)
+        plan, algorithm = study.plan(), study.build_algorithm()
+        if isinstance(algorithm, CustomStatistic):
+            assert self._measure is not None  # noqa: S101
+            noise = plan.law(0).noise_std / _counted(plan, setting.people)
+            return Forecast(setting, (_line(self._measure.lines[0], noise, math.nan),), 0)
+        measure = measure_of(algorithm)  # the lines of another roster may be others
+        world = world_of(algorithm, self.guesses, study.full_design)
+        assert measure is not None and world is not None  # noqa: S101, PT018
+        if isinstance(algorithm, Mean) and OBSERVED not in algorithm.rules.values():
+            return self._mean(setting, algorithm, plan, measure, world)
+        if isinstance(algorithm, Histogram) and OBSERVED not in algorithm.rules.values():
+            return self._histogram(setting, algorithm, plan, measure, world)
+        return self._rehearsed(setting, study, plan, measure, world, runs, on_step)
+
+    def takes_rehearsals(self) -> bool:
+        """Whether forecasts of this study take time."""
+        algorithm = self.study.build_algorithm()
+        exact = isinstance(algorithm, Mean | Histogram) and OBSERVED not in algorithm.rules.values()
+        return not (exact or isinstance(algorithm, CustomStatistic))
+
+    # ---- by formula ------------------------------------------------------------------------------------------------
+
+    def _mean(self, setting: Setting, algorithm: Mean, plan: Plan, measure: Measure, world: World) -> Forecast:
+        """What a run says of its own noise at a sample that has none; the spread of clamped people for the sampling."""
+        people = world.people(min(setting.people, _SAMPLE), _drawing(0))
+        fewer = setting.people / len(people)
+        quiet = Rehearsed(algorithm, plan, fewer).quietly(_sites(people, plan, setting))
+        rows = np.asarray(people.rows)
+        if algorithm.lower is not None:
+            rows = np.clip(rows, algorithm.lower, algorithm.upper)
+        sampling = np.std(rows, axis=0) / math.sqrt(_effective(plan, setting.people))
+        noise = np.asarray(quiet["mean"].std)
+        figures = zip(measure.lines, noise, sampling, strict=True)
+        return Forecast(setting, tuple(_line(line, float(n), float(s)) for line, n, s in figures), 0)
+
+    def _histogram(
+        self, setting: Setting, algorithm: Histogram, plan: Plan, measure: Measure, world: World
+    ) -> Forecast:
+        people = world.people(min(setting.people, _SAMPLE), _drawing(0))
+        quiet = Rehearsed(algorithm, plan).quietly(people)
+        share = np.asarray(quiet["counts"].value) / len(people)
+        noise = plan.law(0).noise_std / _counted(plan, setting.people)
+        sampling = np.sqrt(share * (1 - share) / _effective(plan, setting.people))
+        lines = tuple(_line(line, noise, float(s)) for line, s in zip(measure.lines, sampling, strict=True))
+        return Forecast(setting, lines, 0)
+
+    # ---- by rehearsal ----------------------------------------------------------------------------------------------
+
+    def _rehearsed(
+        self, setting: Setting, study: Study, plan: Plan, measure: Measure, world: World, runs: int, on_step: OnStep
+    ) -> Forecast:
+        algorithm = study.build_algorithm()
+        if any(release.kind == "publication" or release.sampled for release in plan.releases):
+            raise BadParameter(_nothing(study.algorithm))
+        if measure.loss:
+            runs = max(runs // 4, 8)
+        count = min(setting.people, _most(algorithm))
+        private = Rehearsed(algorithm, plan, setting.people / count)
+        without = study.model_copy(
+            update={
+                "scheme": SchemeTable(name="non-private"),
+                "privacy": study.privacy.model_copy(update={"calibration": "exact", "attempts": 0}),
+            }
+        )
+        free = Rehearsed(without.build_algorithm(), without.plan())
+        effects = setting.sites if study.design is not None and study.design.site_effects else 0
+        loud = max(runs // _AGAIN, 2)
+        samples = max(runs // 2, loud)
+        noisy, quiet = [], []
+        anchor = world.truth
+        for sample in range(samples):
+            people = world.people(count, _drawing(sample))
+            key = (count, sample, effects)
+            if anchor is None and measure.anchor:
+                anchor = in_order(free.run(people, 0)[measure.anchor].value)
+            if key not in self._free:
+                self._free[key] = measure.values(free.run(people, 0), people, anchor)
+            quiet.append(self._free[key])
+            if sample < loud:
+                sites = _sites(people, plan, setting)
+                draws = private.runs(sites, range(_AGAIN * sample, _AGAIN * (sample + 1)))
+                noisy.append([measure.values(each, people, anchor) for each in draws])
+            on_step(sample + 1, samples)
+        drawn, base = np.array(noisy), np.array(quiet)  # samples x draws x lines, samples x lines
+        added = drawn - base[: len(drawn), None, :]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of lines that are never there
+            noise = np.sqrt(np.nanmean(np.nanvar(drawn, axis=1, ddof=1), axis=0))
+            bias, total = np.nanmean(added, axis=(0, 1)), np.sqrt(np.nanmean(added**2, axis=(0, 1)))
+            sampling = np.nanstd(base, axis=0, ddof=1) * math.sqrt(count / setting.people) * (not measure.loss)
+        there = np.isfinite(base[: len(drawn), None, :]) & np.ones_like(drawn, dtype=bool)
+        missing = np.sum(there & ~np.isfinite(drawn), axis=(0, 1)) / np.maximum(np.sum(there, axis=(0, 1)), 1)
+        figures = zip(measure.lines, noise, bias, total, sampling, missing, strict=True)
+        lines = tuple(
+            LineForecast(line.label, float(n), float(b), float(t), float(s), line.scale, line.counts, float(m))
+            for line, n, b, t, s, m in figures
+            if math.isfinite(s) and (math.isfinite(n) or m > 0)
+        )
+        if not any(math.isfinite(line.privacy) for line in lines):
+            raise BadParameter("nothing of the result would be left of the noise: ask for more epsilon or people")
+        return Forecast(setting, lines, runs)
+
+
+def _line(line: Line, noise: float, sampling: float) -> LineForecast:
+    return LineForecast(line.label, noise, 0.0, noise, sampling, line.scale, line.counts)
+
+
+def _custom(algorithm: CustomStatistic) -> Measure:
+    lines = (Line("each number of the mean", algorithm.clip),)
+    return Measure(lines, "of the clip", lambda estimate, data, anchor: np.zeros(1))
+
+
+def _most(algorithm: Algorithm) -> int:
+    """How many made-up people stand for everybody."""
+    columns = len(algorithm.columns)
+    if isinstance(algorithm, PCA):
+        return max(_PEOPLE, min(40 * columns, _NUMBERS // columns))
+    if isinstance(algorithm, GroupedAlgorithm):  # fewer would lie unevenly between the edges
+        return _MORE
+    return max(_PEOPLE, min(20 * columns, _NUMBERS // columns))
+
+
+def _drawing(run: int) -> np.random.Generator:
+    return np.random.default_rng([18, run])
+
+
+def _weights(plan: Plan) -> Floats:
+    law = plan.law(0)
+    return np.asarray(law.weight * law.factor)
+
+
+def _shares(plan: Plan, people: int) -> Floats:
+    return shared_out(people, [site.units or 1 for site in plan.sites]).astype(np.float64)
+
+
+def _counted(plan: Plan, people: int) -> float:
+    """What sums are divided by."""
+    return float(np.sum(_weights(plan) * _shares(plan, people)))
+
+
+def _effective(plan: Plan, people: int) -> float:
+    """How many equally weighed people tell as much."""
+    weights, shares = _weights(plan), _shares(plan, people)
+    return float(np.sum(weights * shares) ** 2 / np.sum(weights**2 * shares))
+
+
+def _sites(people: Units, plan: Plan, setting: Setting) -> Units | list[Units]:
+    """People by site where sites weigh differently, else all together."""
+    if np.all(_weights(plan) == 1):
+        return people
+    ends = np.cumsum(shared_out(len(people), [site.units or 1 for site in plan.sites]))
+    rows = np.asarray(people.rows)
+    return [Units(part) for part in np.split(rows, ends[:-1])]
+
+
+def _nothing(algorithm: str) -> str:
+    return (
+        f"no forecast is offered for the algorithm {algorithm!r}: how well it does hangs on data that no public range "
+        "describes; run it on public data of the same kind to see"
+    )

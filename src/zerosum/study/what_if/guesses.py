@@ -1,0 +1,185 @@
+"""Public guesses about data that nobody has looked at: how columns may lie, of which kind a spectrum is.
+
+Tested in tests/study/test_what_if.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.data.tables import load_units
+from zerosum.errors import BadParameter, PolicyRefused
+from zerosum.kernel.units import Units
+from zerosum.study.schema import Study
+
+_SHAPES = "uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE:..."
+_SPECTRA = "flat, power:EXPONENT, exponential:RATIO, or a file of eigenvalues"
+_WIDE = 6.0  # standard deviations in a range, where nothing is said of a column that cannot be uniform
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a column may lie within its public range, or how its levels share everybody."""
+
+    kind: str = "uniform"
+    numbers: tuple[float, ...] = ()
+
+    @classmethod
+    def parse(cls, said: str) -> Shape:
+        """From the words of an option.
+
+        >>> Shape.parse("normal:60:15")
+        Shape(kind='normal', numbers=(60.0, 15.0))
+        """
+        kind, *rest = said.strip().split(":")
+        try:
+            numbers = tuple(float(each) for each in rest)
+        except ValueError:
+            raise BadParameter(f"a guess must be one of {_SHAPES}, got {said!r}") from None
+        wanted = {"uniform": 0, "normal": 2, "skewed": 2, "shares": max(len(numbers), 2)}
+        if wanted.get(kind) != len(numbers) or not all(map(math.isfinite, numbers)):
+            raise BadParameter(f"a guess must be one of {_SHAPES}, got {said!r}")
+        if kind == "normal" and not numbers[1] > 0:
+            raise BadParameter("the standard deviation of a guess must be positive")
+        if kind == "skewed" and not (numbers[0] > 0 and numbers[1] > 1):
+            raise BadParameter(
+                "a skewed guess has a positive median, and a factor above 1: its middle two thirds lie "
+                "between the median over the factor and the median times it"
+            )
+        if kind == "shares" and not (min(numbers) >= 0 and sum(numbers) > 0):
+            raise BadParameter("shares of a guess must not be negative")
+        return cls(kind, numbers)
+
+    def numbers_in(self, low: float, high: float, count: int, rng: np.random.Generator) -> Floats:
+        """So many values of a column of numbers, within its range."""
+        if self.kind == "shares":
+            raise BadParameter("shares are guessed for columns of categories, and this one has a range")
+        if self.kind == "uniform":
+            return rng.uniform(low, high, count)
+        a, b = self.numbers
+        found = rng.normal(a, b, count) if self.kind == "normal" else a * b ** rng.normal(size=count)
+        return np.clip(found, low, high)
+
+    def levels_of(self, levels: int, count: int, rng: np.random.Generator) -> Floats:
+        """So many values of a column of categories, as their positions."""
+        if self.kind not in ("uniform", "shares") or (self.numbers and len(self.numbers) != levels):
+            raise BadParameter(f"a column of {levels} categories is guessed as uniform, or by {levels} shares")
+        shares = np.array(self.numbers or [1.0] * levels)
+        return rng.choice(levels, count, p=shares / shares.sum()).astype(np.float64)
+
+    def told(self) -> str:
+        return ":".join([self.kind, *(f"{each:g}" for each in self.numbers)])
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The eigenvalues of a covariance, up to their size: of a kind, or as a public file has them."""
+
+    said: str
+    values: Callable[[int], Floats]
+
+    @classmethod
+    def parse(cls, said: str, folder: Path = Path()) -> Spectrum:
+        """From the words of an option.
+
+        >>> Spectrum.parse("power:1.0").values(4).tolist()
+        [1.0, 0.5, 0.3333333333333333, 0.25]
+        """
+        kind, _, number = said.partition(":")
+        try:
+            amount = float(number) if number else math.nan
+        except ValueError:
+            amount = math.nan
+        if kind == "flat" and not number:
+            return cls(said, np.ones)
+        if kind == "power" and 0 <= amount <= 20:
+            return cls(said, lambda count: np.arange(1.0, count + 1) ** np.float64(-amount))
+        if kind == "exponential" and 0 < amount <= 1:
+            return cls(said, lambda count: np.maximum(amount ** np.arange(count), 1e-12))
+        path = folder / said
+        if not path.is_file():
+            raise BadParameter(f"the spectrum must be {_SPECTRA}; got {said!r}")
+        return cls(said, _read(path))
+
+
+def _read(path: Path) -> Callable[[int], Floats]:
+    try:
+        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=None)
+    except (OSError, ValueError):
+        raise BadParameter(f"the spectrum {path} holds no plain list of numbers") from None
+    known = np.sort(np.asarray(found, dtype=np.float64).ravel())[::-1]
+    if not known.size or not np.all(np.isfinite(known)) or known[-1] < 0 or known[0] <= 0:
+        raise BadParameter(f"the spectrum {path} must hold eigenvalues: finite, none negative, one positive")
+
+    def values(count: int) -> Floats:
+        if known.size < count:
+            raise BadParameter(f"the spectrum {path} has {known.size} eigenvalues, and the study {count} columns")
+        return known[:count]
+
+    return values
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """What is taken for granted about data that nobody has looked at; everything here is public.
+
+    `columns` says how columns lie, by name: without a word uniform over the range, levels alike. `like` are public or
+    made-up people with the study's columns, to draw from instead. `spectrum` is for principal components, `r_squared`
+    how much of a response its features explain, `separation` how far neighbouring clusters are apart, in standard
+    deviations within one.
+    """
+
+    columns: Mapping[str, Shape] = field(default_factory=dict)
+    like: Units | None = None
+    spectrum: Spectrum = field(default_factory=lambda: Spectrum.parse("power:1"))
+    r_squared: float = 0.3
+    separation: float = 6.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.r_squared <= 0.99:
+            raise BadParameter(f"r_squared must lie between 0 and 0.99, got {self.r_squared:g}")
+        if not 0 < self.separation <= 1000:
+            raise BadParameter(f"separation must be positive, and at most 1000, got {self.separation:g}")
+
+    def shape(self, name: str) -> Shape:
+        return self.columns.get(name, Shape())
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse guesses about columns that the study does not have."""
+        for name in self.columns:
+            if name not in names:
+                raise BadParameter(f"there is a guess about {name!r}, which is not one of the study's columns")
+
+    def response(self, name: str, low: float, high: float) -> tuple[float, float]:
+        """Mean and standard deviation of a response, which cannot be uniform."""
+        shape = self.columns.get(name)
+        if shape is None:
+            return (low + high) / 2, (high - low) / _WIDE
+        if shape.kind != "normal":
+            raise BadParameter(f"the response {name!r} is guessed by its mean and spread: normal:MEAN:SD")
+        return shape.numbers[0], shape.numbers[1]
+
+
+def read_like(study: Study, path: Path) -> Units:
+    """Public or made-up people with the study's columns. A file of a site whose policy does not call it public or
+    synthetic is refused before it is read."""
+    for file in study.site_files:
+        same = file.path.exists() and path.exists() and file.path.samefile(path)
+        if same and file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
+            raise PolicyRefused(
+                f"{path} holds the private data of site {file.name!r}: forecasts are made from public or made-up data"
+            )
+    algorithm, design = study.build_algorithm(), study.full_design
+    return load_units(
+        path,
+        columns=algorithm.columns if design is None else design.read,
+        categories=algorithm.categories if design is None else design.levels,
+        missing=algorithm.rules if design is None else design.missing,
+        missing_tokens=study.missing_tokens,
+    ).units

@@ -1,0 +1,330 @@
+"""Made-up people for a study's question, by public guesses: every draw of a world is a new sample of the same people.
+
+Tested in tests/study/test_what_if.py.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from zerosum.algorithms import (
+    PCA,
+    Algorithm,
+    Histogram,
+    KMeans,
+    LogisticRegression,
+    Mixture,
+    PoissonRegression,
+    Survival,
+)
+from zerosum.algorithms.groups import GroupedAlgorithm
+from zerosum.algorithms.program import RangedAlgorithm
+from zerosum.algorithms.regression import Regression
+from zerosum.arrays import Floats
+from zerosum.data.design import Design
+from zerosum.errors import BadParameter
+from zerosum.kernel.units import Units
+from zerosum.study.what_if.guesses import Guesses, Shape
+
+_INSIDE = 0.6  # of the ranges, where centres of clusters lie
+_NARROW = 0.12  # of half a range, the widest that a cluster is
+_REACH = 4.0  # standard deviations of the widest column that fit into its range
+_STAY = 0.3  # of people who are followed to the end, where nothing is said of times
+
+
+class World(ABC):
+    """Where a study's people come from."""
+
+    truth: Floats | None = None  # the centres of clusters, where there are some
+    says: str = ""  # what was taken for granted
+
+    @abstractmethod
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        """A sample of so many, as the study's statistics take them."""
+
+
+def world_of(algorithm: Algorithm, guesses: Guesses, design: Design | None = None) -> World | None:
+    """The world that a question is about; None where nothing that is public describes one."""
+    if guesses.like is not None:
+        return Public(guesses.like, design)
+    if isinstance(algorithm, Regression):
+        return Explained(algorithm, guesses, design)
+    if isinstance(algorithm, Mixture | KMeans):
+        return Clustered(algorithm, guesses)
+    if isinstance(algorithm, PCA):
+        return Spectral(algorithm, guesses) if algorithm.per_recording == "none" else None
+    if isinstance(algorithm, Survival):
+        return Followed(algorithm, guesses)
+    if isinstance(algorithm, GroupedAlgorithm | Histogram | RangedAlgorithm):
+        return Plain(algorithm, guesses)
+    return None
+
+
+class Public(World):
+    """People in a public file, drawn with replacement; every row is one of them."""
+
+    def __init__(self, units: Units, design: Design | None) -> None:
+        self.rows, self.design = np.asarray(units.rows, dtype=np.float64), design
+        self.says = f"{len(self.rows)} public people, drawn with replacement"
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        picked = self.rows[rng.integers(len(self.rows), size=count)]
+        return Units(picked if self.design is None else _expanded(picked, self.design))
+
+
+def _expanded(rows: Floats, design: Design) -> Floats:
+    """Rows as a design reads them, as they enter: shared out among the sites, where these have effects."""
+    sites = design.sites if design.site_effects and design.sites else ("",)
+    ends = np.linspace(0, len(rows), len(sites) + 1).astype(int)
+    parts = [Units(rows[a:b]) for a, b in pairwise(ends)]
+    return np.vstack([np.asarray(design.expand(part, site).rows) for part, site in zip(parts, sites, strict=True)])
+
+
+class Plain(World):
+    """Columns that lie as guessed, each by itself."""
+
+    def __init__(self, algorithm: Algorithm, guesses: Guesses) -> None:
+        self.guesses, self.columns = guesses, algorithm.columns
+        self.levels = {name: len(known) for name, known in algorithm.categories.items()}
+        self.ranges = ranges_of(algorithm)
+        self.ordinary = 1.0  # where only norms are bounded: an ordinary row has half the bound
+        if isinstance(algorithm, RangedAlgorithm):
+            self.ordinary = algorithm.radius / (2 * math.sqrt(len(algorithm.columns)))
+        guesses.check(self.columns)
+        self.says = told(guesses, self.columns)
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        return Units(np.column_stack([self.column(name, count, rng) for name in self.columns]))
+
+    def column(self, name: str, count: int, rng: np.random.Generator) -> Floats:
+        shape = self.guesses.shape(name)
+        if name in self.levels:
+            return shape.levels_of(self.levels[name], count, rng)
+        if name in self.ranges:
+            return shape.numbers_in(*self.ranges[name], count, rng)
+        if name not in self.guesses.columns:
+            return rng.normal(0.0, self.ordinary, count)
+        if shape.kind == "uniform":
+            raise BadParameter(f"column {name!r} has no range in which it could be uniform")
+        return shape.numbers_in(-math.inf, math.inf, count, rng)
+
+
+def told(guesses: Guesses, columns: tuple[str, ...]) -> str:
+    """What is guessed about columns, in a sentence."""
+    said = [f"{name} {guesses.columns[name].told()}" for name in columns if name in guesses.columns]
+    if len(said) < len(columns):
+        said.append("the others uniform over their ranges" if said else "every column uniform over its range")
+    return ", ".join(said) or "nothing of columns"
+
+
+def _no_columns(guesses: Guesses, why: str) -> None:
+    """Refuse guesses that would not be heard."""
+    if guesses.columns:
+        raise BadParameter(f"{why}, and guesses about columns would not count: leave them out, or draw from a file")
+
+
+def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
+    """The public range of every column of numbers."""
+    if isinstance(algorithm, GroupedAlgorithm):
+        return dict(algorithm.ranges)
+    if isinstance(algorithm, Histogram):
+        edges = algorithm.edges
+        return {} if edges is None else {algorithm.columns[0]: (float(edges[0]), float(edges[-1]))}
+    if isinstance(algorithm, RangedAlgorithm) and algorithm.lower is not None and algorithm.upper is not None:
+        return dict(
+            zip(algorithm.columns, zip(algorithm.lower.tolist(), algorithm.upper.tolist(), strict=True), strict=True)
+        )
+    return {}
+
+
+class Clustered(World):
+    """Spherical clusters of equal weight, far apart within the ranges; their centres are the same in every sample."""
+
+    def __init__(self, algorithm: Mixture | KMeans, guesses: Guesses) -> None:
+        _no_columns(guesses, "clusters are made up by how far they are apart")
+        count = algorithm.n_components if isinstance(algorithm, Mixture) else algorithm.n_clusters
+        ones = np.ones(len(algorithm.columns))
+        self.scale = algorithm.scale if isinstance(algorithm, Mixture) else algorithm.half
+        reach = algorithm.half if algorithm.lower is not None else ones * algorithm.radius / math.sqrt(len(ones))
+        rng = np.random.default_rng(0)
+        candidates = rng.uniform(-1, 1, (200 * count, len(ones))) * _INSIDE * reach / self.scale
+        chosen = [candidates[np.argmax(np.sum(candidates**2, axis=1))]]
+        distance = np.full(len(candidates), np.inf)
+        while len(chosen) < count:
+            distance = np.minimum(distance, np.sum((candidates - chosen[-1]) ** 2, axis=1))
+            chosen.append(candidates[int(np.argmax(distance))])
+        centers = np.array(chosen)
+        apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(centers) for b in centers[:i]]
+        widest = _NARROW * float(np.min(reach / self.scale))  # so that ranges cut nothing off
+        self.spread = min(min(apart, default=math.inf) / guesses.separation, widest)
+        self.truth = algorithm.middle + self.scale * centers
+        self.low, self.high = algorithm.lower, algorithm.upper
+        self.says = f"{count} clusters of equal size, neighbours {self.separation:.3g} standard deviations apart"
+
+    @property
+    def separation(self) -> float:
+        """How far neighbouring clusters are apart: as guessed, or farther where a range is too narrow for that."""
+        assert self.truth is not None  # noqa: S101
+        at = self.truth / self.scale
+        apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(at) for b in at[:i]]
+        return min(apart, default=math.inf) / self.spread
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        assert self.truth is not None  # noqa: S101
+        which = rng.integers(len(self.truth), size=count)
+        rows = self.truth[which] + self.scale * self.spread * rng.normal(size=(count, self.truth.shape[1]))
+        return Units(rows if self.low is None else np.clip(rows, self.low, self.high))
+
+
+class Spectral(World):
+    """Normal rows whose covariance, as it enters, has the guessed spectrum along directions chosen at random, the same
+    in every sample; so wide that four standard deviations of the widest column fill its range."""
+
+    def __init__(self, algorithm: PCA, guesses: Guesses) -> None:
+        _no_columns(guesses, "rows for principal components are made up by their spectrum")
+        columns = len(algorithm.columns)
+        if columns > 5000:
+            raise BadParameter(f"a forecast makes up 5000 columns at most, and the study has {columns}")
+        values = guesses.spectrum.values(columns)
+        rng = np.random.default_rng(0)
+        directions = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
+        root = directions * np.sqrt(values / values[0])
+        if algorithm.lower is None:
+            size = algorithm.radius / 2 / math.sqrt(float(np.sum(root**2)))
+        else:
+            widest = np.sqrt(np.sum(root**2, axis=1)) * algorithm.scale / algorithm.half
+            size = 1 / (_REACH * float(np.max(widest)))
+        self.root, self.center = size * root * algorithm.scale[:, None], algorithm.middle
+        self.says = f"normal rows with a spectrum {guesses.spectrum.said}"
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        return Units(self.center + rng.normal(size=(count, self.root.shape[1])) @ self.root.T)
+
+
+class Explained(World):
+    """A response that features explain as far as guessed, all of them alike."""
+
+    def __init__(self, algorithm: Regression, guesses: Guesses, design: Design | None) -> None:
+        self.algorithm, self.guesses, self.design = algorithm, guesses, design
+        names = algorithm.columns if design is None else design.read
+        guesses.check(names)
+        self.response = names[-1]
+        self.says = f"{told(guesses, names[:-1])}; features explain {100 * guesses.r_squared:g} % of the response"
+        if self.response in guesses.columns:
+            self.says += f", which is {self._response_told(guesses.columns[self.response])}"
+
+    def _response_told(self, shape: Shape) -> str:
+        """A guess about the response in words, if it can be one."""
+        if isinstance(self.algorithm, LogisticRegression):
+            if shape.kind not in ("uniform", "shares") or len(shape.numbers) not in (0, 2):
+                raise BadParameter(
+                    f"the response {self.response!r} is guessed by two shares, of no and of yes: shares:9:1"
+                )
+        elif isinstance(self.algorithm, PoissonRegression):
+            if shape.kind != "normal" or not shape.numbers[0] > 0:
+                raise BadParameter(
+                    f"the response {self.response!r} counts, and is guessed by a positive mean: normal:MEAN:SD"
+                )
+            return f"{shape.numbers[0]:g} on average, and spread as counts are"
+        return shape.told()
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        rows = self._features(count, rng)
+        features = rows[:, : self.algorithm.features]
+        spread = np.std(features, axis=0)
+        use = spread > 1e-12 * np.maximum(np.max(np.abs(features), axis=0, initial=0.0), 1e-300)
+        scores = np.sum((features[:, use] - np.mean(features[:, use], axis=0)) / spread[use], axis=1)
+        size = float(np.std(scores))
+        rows[:, -1] = self._explained(scores / size if size > 0 else scores, rng)
+        return Units(rows)
+
+    def _features(self, count: int, rng: np.random.Generator) -> Floats:
+        if self.design is None:
+            plain = Plain(self.algorithm, _without(self.guesses, self.response))
+            return np.column_stack(
+                [
+                    rng.random(count) if name == self.algorithm.draw else plain.column(name, count, rng)
+                    for name in self.algorithm.columns
+                ]
+            )
+        drawn = [self._raw(name, count, rng) for name in self.design.read[:-1]]
+        return _expanded(np.column_stack([*drawn, np.zeros(count)]), self.design)
+
+    def _raw(self, name: str, count: int, rng: np.random.Generator) -> Floats:
+        assert self.design is not None  # noqa: S101
+        shape = self.guesses.shape(name)
+        if name in self.design.levels:
+            return shape.levels_of(len(self.design.levels[name]), count, rng)
+        return shape.numbers_in(*self.design.ranges[name], count, rng)
+
+    def _explained(self, scores: Floats, rng: np.random.Generator) -> Floats:
+        """From scores of mean 0 and variance 1."""
+        share, name, algorithm = self.guesses.r_squared, self.response, self.algorithm
+        low, high = ranges_of(algorithm)[algorithm.columns[-1]]
+        if isinstance(algorithm, LogisticRegression):
+            shape = self.guesses.shape(name)
+            some = shape.numbers[1] / sum(shape.numbers) if shape.kind == "shares" and len(shape.numbers) == 2 else 0.5
+            slope = math.sqrt(share / (1 - share) * math.pi**2 / 3)
+            chance = 1 / (1 + np.exp(-(_between(scores * slope, some) + slope * scores)))
+            return np.where(rng.random(len(scores)) < chance, high, low)
+        mean, spread = self.guesses.response(name, low, high)
+        if isinstance(algorithm, PoissonRegression):
+            slope = math.sqrt(math.log1p(share))
+            mean = self.guesses.columns[name].numbers[0] if name in self.guesses.columns else high / 6
+            return np.clip(rng.poisson(mean * np.exp(slope * scores - slope**2 / 2)), low, high).astype(np.float64)
+        rest = rng.normal(size=len(scores))
+        return np.clip(mean + spread * (math.sqrt(share) * scores + math.sqrt(1 - share) * rest), low, high)
+
+
+def _between(scores: Floats, share: float) -> float:
+    """The constant with which logistic scores give this share of events."""
+    low, high = -40.0, 40.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if float(np.mean(1 / (1 + np.exp(-(middle + scores))))) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _without(guesses: Guesses, name: str) -> Guesses:
+    return replace(guesses, columns={each: shape for each, shape in guesses.columns.items() if each != name})
+
+
+class Followed(World):
+    """Exponential times to an event, at which three of ten are still there at the last edge, and uniform censoring."""
+
+    def __init__(self, algorithm: Survival, guesses: Guesses) -> None:
+        guesses.check(algorithm.columns)
+        time, event, *group = algorithm.columns
+        if event in guesses.columns:
+            raise BadParameter(
+                f"when events happen is guessed about {time!r}, and a guess about {event!r} would not count"
+            )
+        self.algorithm, self.guesses = algorithm, guesses
+        when = "a constant rate of events, after which 3 of 10 are there at the last edge"
+        if time in guesses.columns:
+            when = f"{time} until the event {guesses.columns[time].told()}"
+        of = "".join(f", {name} {guesses.columns[name].told()}" for name in group if name in guesses.columns)
+        self.says = f"{when}; half of everybody followed to the last edge, the others lost evenly before{of}"
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        edges = self.algorithm.edges
+        first, last = float(edges[0]), float(edges[-1])
+        name = self.algorithm.columns[0]
+        if name in self.guesses.columns:
+            event = self.guesses.shape(name).numbers_in(first, last, count, rng)
+        else:
+            event = first + rng.exponential((last - first) / -math.log(_STAY), count)
+        gone = first + rng.uniform(0, 2 * (last - first), count)
+        rows = [np.minimum(np.minimum(event, gone), last), (event <= np.minimum(gone, last)).astype(np.float64)]
+        if len(self.algorithm.columns) == 3:
+            shape = self.guesses.shape(self.algorithm.columns[2])
+            rows.append(shape.levels_of(len(self.algorithm.groups), count, rng))
+        return Units(np.column_stack(rows))

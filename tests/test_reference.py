@@ -1,0 +1,80 @@
+"""The reference that docsite/reference.py makes: nothing of the code is missing on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel, Field
+
+import reference
+from called import zerosum
+from zerosum import Policy, Study
+from zerosum.algorithms import ALGORITHMS
+from zerosum.study import SiteFile
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@cache
+def sections(of: Callable[[], str], mark: str) -> dict[str, str]:
+    """A page's parts by what stands in their headings."""
+    parts = re.split(rf"^{mark} ", of(), flags=re.MULTILINE)
+    return dict(part.split("\n", 1) for part in parts if part)
+
+
+def tables(kind: Any) -> Iterator[type[BaseModel]]:
+    """Every model that a file's entries are made of."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+        for field in kind.model_fields.values():
+            yield from tables(field.annotation)
+    for inner in get_args(kind):
+        yield from tables(inner)
+
+
+def test_every_table_of_a_file_is_on_the_page_with_every_entry() -> None:
+    page = reference.fill((DOCS / "entries.md").read_text())
+    known = {kind for file in (Study, SiteFile, Policy) for kind in tables(file)}
+    assert {kind.__name__ for kind in known} == set(reference.MODELS)
+    asked = re.findall(r"<!-- code: entries (\w+) -->", (DOCS / "entries.md").read_text())
+    assert sorted(asked) == sorted(reference.MODELS)
+    for entry in ("`epsilon`", "`minimum_colluders`", "`unit_column`", "`hold_seconds`", "`smoothing_mm`", "`formula`"):
+        assert f"| {entry} |" in page
+    assert "| `folder` |" not in page
+    assert "<!-- code" not in page
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_parameter_of_an_algorithm_is_on_the_page(name: str) -> None:
+    text = sections(reference.parameters, "###")[name]
+    for parameter in ALGORITHMS[name].model_fields:
+        assert re.search(rf"^\| `{parameter}` \| .+ \| .+ \| \S.+ \|$", text, re.MULTILINE)
+
+
+def test_types_defaults_and_bounds_are_said() -> None:
+    assert "| `minimum_units` | whole number, at least 1 | `10` |" in reference.entries("Policy")
+    assert "| `adjacency` | `replace-one`, `add-remove` | `replace-one` |" in reference.entries("UnitTable")
+    assert "| `name` | text | required |" in reference.entries("RosterTable")
+
+
+class Dumb(BaseModel):
+    entry: int = Field(default=0)
+
+
+def test_an_entry_without_a_meaning_is_a_fault() -> None:
+    with pytest.raises(LookupError, match=r"Dumb\.entry has no meaning"):
+        reference._meaning(Dumb, "entry")
+
+
+@pytest.mark.parametrize("words", reference.every_command())
+def test_every_option_that_help_shows_is_on_the_page(words: str, tmp_path: Path) -> None:
+    shown = zerosum(*words.split(), "--help", cwd=tmp_path)
+    assert shown.returncode == 0
+    text = sections(reference.commands, "##")[f"zerosum {words}"]
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", shown.stdout.split("Options")[-1])) - {"--help"}
+    assert [option for option in sorted(options) if f"| `{option}" not in text] == []

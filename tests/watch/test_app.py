@@ -1,0 +1,246 @@
+"""The page over a socket: who is let in, what acts, and streams that end whichever side goes away."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from small_studies import make
+from watched import HOSTILE, Stream, Visitor, coordinated, parsed, served, wait_for
+from zerosum.cli import sites
+from zerosum.kernel.markup import Html
+from zerosum.site.consents import Consents
+from zerosum.study import SiteFile
+from zerosum.watch.app import MOST_FORM, MOST_STREAMS
+from zerosum.watch.coordinator_board import CoordinatorBoard
+from zerosum.watch.gate import HEADERS
+from zerosum.watch.layout import event
+from zerosum.watch.markup import Page, Section
+from zerosum.watch.site_board import SiteBoard
+
+PLAN = make("local", study=HOSTILE)
+WAITING = f"study/{PLAN.digest()}"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    sites.site_init(tmp_path / "s0", json_=True)
+    Consents(tmp_path / "s0" / "state").keep(PLAN)
+    return tmp_path / "s0"
+
+
+@pytest.fixture
+def visitor(home: Path) -> Iterator[Visitor]:
+    with served(SiteBoard(home / "site.toml")) as found:
+        yield found
+
+
+def decision(home: Path) -> str | None:
+    return Consents(home / "state").decision(PLAN.digest())
+
+
+def test_the_token_lets_a_browser_in_and_nothing_else_does(visitor: Visitor) -> None:
+    entered = visitor.ask(f"/?token={visitor.gate.token}", cookie=False)
+    assert entered.status == 200
+    assert visitor.root in entered.text  # by a page of ours, so that the cookie is sent along
+    cookie = entered.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert visitor.ask(visitor.root, {"Cookie": cookie.partition(";")[0]}).status == 200
+    for path in ("/", "/?token=", f"/?token={visitor.gate.session}", visitor.root, f"{visitor.root}live?of="):
+        refused = visitor.ask(path, cookie=False)
+        assert refused.status == 403
+        assert "set-cookie" not in refused.headers
+        assert visitor.gate.room not in refused.text
+    for path in ("/another/", "/static/../app.py", "/static/app.py", "/favicon.ico"):
+        assert visitor.ask(path).status in (403, 404)
+
+
+def test_every_answer_has_the_headers(visitor: Visitor) -> None:
+    paths = ["/", f"/?token={visitor.gate.token}", visitor.root, f"{visitor.root}{WAITING}", "/static/watch.js", "/x/y"]
+    for path in paths:
+        answer = visitor.ask(path)
+        for name, value in HEADERS.items():
+            assert answer.headers[name.lower()] == value, path
+        assert "server" not in answer.headers
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_name_that_was_bound_to_loopback_reads_nothing(visitor: Visitor) -> None:
+    for host in ("evil.example", f"evil.example:{visitor.port}", "127.0.0.1.evil.example"):
+        for path in (visitor.root, f"/?token={visitor.gate.token}", "/static/watch.js"):
+            answer = visitor.ask(path, {"Host": host})
+            assert answer.status == 421
+            assert "set-cookie" not in answer.headers
+    assert visitor.ask(visitor.root, {"Host": f"localhost:{visitor.port}"}).status == 200
+    forwarded = {"X-Forwarded-Host": "127.0.0.1", "X-Forwarded-For": "127.0.0.1", "Host": "evil.example"}
+    assert visitor.ask(visitor.root, forwarded).status == 421
+
+
+def test_a_steward_decides_and_nobody_else(visitor: Visitor, home: Path) -> None:
+    evil: list[dict[str, str]] = [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": ""},
+        {"Origin": f"http://127.0.0.1:{visitor.port + 1}"},  # another server of this very host
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "multipart/form-data"},
+    ]
+    for headers in evil:
+        assert visitor.decide(WAITING, "approved", headers=headers).status == 403
+    assert visitor.decide(WAITING, "approved", headers={"Cookie": "zerosum=x"}).status == 403
+    address, form = f"{visitor.root}{WAITING}/decision", {"Content-Type": "application/x-www-form-urlencoded"}
+    for fields in ({}, {"form": "x"}, {"form": visitor.gate.token}):
+        body = urlencode({"decision": "approved", **fields}).encode()
+        assert visitor.ask(address, form | {"Origin": visitor.origin}, "POST", body).status == 403
+    right = urlencode({"form": visitor.gate.form, "decision": "approved"}).encode()
+    assert visitor.ask(address, form, "POST", right).status == 403  # without an origin
+    assert visitor.ask(address + "?" + right.decode()).status in (403, 404)  # nothing is decided by an address
+    assert decision(home) is None
+    approved = visitor.decide(WAITING, "approved")
+    assert approved.status == 200
+    assert decision(home) == "approved"
+    assert "The steward approved the plan" in parsed(approved.text).words
+    assert "The steward approved the plan" not in visitor.page(WAITING)  # said once
+    again = visitor.decide(WAITING, "approved")
+    assert again.status == 409
+    assert "That did not work" in again.text
+    refused = visitor.decide(WAITING, "refused", f"not {HOSTILE}")
+    assert refused.status == 200
+    assert Consents(home / "state").reason(PLAN.digest()) == f"not {HOSTILE}"
+    assert parsed(refused.text).tags.count("script") == 1
+    assert "img" not in parsed(refused.text).tags
+
+
+def test_wrong_forms_decide_nothing(visitor: Visitor, home: Path) -> None:
+    assert visitor.decide(WAITING, "refused", "x" * 301).status == 409
+    assert visitor.decide(WAITING, "refused", "a\x1bb").status == 409
+    assert visitor.decide(WAITING, "perhaps").status == 409
+    assert visitor.decide(WAITING, "refused", "x" * MOST_FORM).status == 403
+    assert visitor.decide("study/zzz", "refused").status == 404
+    address = f"{visitor.root}{WAITING}/decision"
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": visitor.origin}
+    twice = f"form={visitor.gate.form}&decision=approved&decision=refused".encode()
+    assert visitor.ask(address, headers, "POST", twice).status == 409
+    for body in (b"\xff\xfe", b"=" * 100, b"&" * 5000):
+        assert visitor.ask(address, headers, "POST", body).status == 403
+    assert visitor.ask(address, headers, "DELETE").status in (404, 405)
+    assert decision(home) is None
+
+
+def test_where_nothing_can_be_written_the_page_says_so(visitor: Visitor, home: Path) -> None:
+    (home / "state" / "decisions").write_text("in the way")
+    answer = visitor.decide(WAITING, "approved")
+    assert answer.status == 409
+    assert "cannot write to its state folder" in answer.text
+    (home / "state" / "decisions").unlink()
+    assert decision(home) is None
+
+
+def test_a_decision_that_is_not_in_the_log_holds_and_says_so(visitor: Visitor, home: Path) -> None:
+    log = SiteFile.load(home / "site.toml").audit_log
+    log.mkdir(parents=True)
+    answer = visitor.decide(WAITING, "approved")
+    assert decision(home) == "approved"
+    assert answer.status == 404  # nothing here tells of that study any more
+    assert "and that holds; but this site cannot write its audit log" in answer.text
+
+
+def test_a_stream_tells_what_changes_and_only_that(tmp_path: Path) -> None:
+    status = coordinated(tmp_path / "vitals", make("local", study="vitals"))
+    assert status is not None
+    board = CoordinatorBoard([tmp_path])
+    with served(board) as visitor:
+        key = board._all()[0].key
+        stream = Stream(visitor, f"study/{key}")
+        events = iter(stream)
+        first = next(events)
+        assert [each["id"] for each in first["sections"]] == ["state", "sites", "plan"]
+        status.attended({"s0": "agreed", "s1": "absent", "s2": "absent", "s3": "absent"})
+        second = next(events)
+        assert "sites" in [each["id"] for each in second["sections"]]
+        assert "plan" not in [each["id"] for each in second["sections"]]
+        shutil.rmtree(tmp_path / "vitals")
+        assert list(events)[-1] == {"said": "This study is no longer here."}
+        stream.close()
+        assert visitor.ask(f"{visitor.root}study/{key}").status == 404
+        wait_for(lambda: visitor.watch.streams == 0)
+
+
+def test_whoever_goes_away_in_the_middle_of_a_stream_leaves_nothing_behind(visitor: Visitor) -> None:
+    streams = [Stream(visitor, "") for _ in range(5)]
+    for each in streams:
+        next(iter(each))
+    assert visitor.watch.streams == 5
+    for each in streams:
+        each.connection.sock.shutdown(socket.SHUT_RDWR)
+        each.close()
+    wait_for(lambda: visitor.watch.streams == 0)
+    assert visitor.ask(visitor.root).status == 200
+
+
+def test_more_streams_than_that_are_refused(visitor: Visitor) -> None:
+    visitor.watch.streams = MOST_STREAMS
+    assert visitor.ask(f"{visitor.root}live?of=").status == 503
+    visitor.watch.streams = 0
+
+
+def test_streams_end_when_it_is_asked_to_stop(home: Path) -> None:
+    with served(SiteBoard(home / "site.toml")) as visitor:
+        stream = Stream(visitor, "")
+        next(iter(stream))
+    assert visitor.watch.streams == 0
+    list(stream)  # the end came
+    stream.close()
+
+
+def test_a_board_that_breaks_tells_nothing_of_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = SiteBoard(home / "site.toml")
+    with served(board) as visitor:
+        monkeypatch.setattr(board, "page", lambda *_: 1 / 0)
+        answer = visitor.ask(visitor.root)
+        assert answer.status == 500
+        assert "ZeroDivision" not in answer.text
+        assert answer.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
+        monkeypatch.undo()
+        assert visitor.ask(visitor.root).status == 200
+
+
+def test_noise_on_the_socket_ends_nothing(visitor: Visitor) -> None:
+    for junk in (b"\0" * 4000, b"GET / HTTP/9.9\r\n\r\n", b"POST " + b"a" * 40_000, b"GET / HTTP/1.1\r\nHost:"):
+        with socket.create_connection(("127.0.0.1", visitor.port), timeout=5) as stream:
+            stream.sendall(junk)
+    assert visitor.ask(visitor.root).status == 200
+
+
+def test_a_report_is_in_a_sandbox(tmp_path: Path) -> None:
+    status = coordinated(tmp_path / "vitals", make("local", study="vitals"))
+    assert status is not None
+    (tmp_path / "vitals" / "out").mkdir()
+    (tmp_path / "vitals" / "out" / "result.json").write_text("{}")
+    (tmp_path / "vitals" / "out" / "report.html").write_text("<script>alert(1)</script>")
+    board = CoordinatorBoard([tmp_path])
+    with served(board) as visitor:
+        answer = visitor.ask(f"{visitor.root}study/{board._all()[0].key}/report")
+        assert answer.status == 200
+        assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+        assert visitor.ask(f"{visitor.root}study/x/report").status == 404
+        assert visitor.ask(f"{visitor.root}study/x/report", cookie=False).status == 403
+
+
+def test_an_event_is_one_line_whatever_is_in_it() -> None:
+    sent: dict[str, str] = {}
+    page = Page("a\n\ndata: x", (Section("s", "S", Html("line\n\nevent: gone\n")),), said="\r\n")
+    told = event(page, sent)
+    assert told is not None
+    assert told.count("\n") == 2
+    assert event(page, sent) is None
+    without = Page("a\n\ndata: x", (), said="\r\n")
+    assert event(without, sent) is not None  # a section went away
