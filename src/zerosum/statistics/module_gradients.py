@@ -5,7 +5,7 @@ layer can look at another example. What is left is rounding: a matrix product or
 round one of them differently, depending on where it stands. Then one more person could change in the last bits what all
 others contribute, which neither sampling nor added or removed units allow for. Therefore
 
-1. examples are taken in batches of one fixed shape, padded with zeros, whatever their number;
+1. examples are taken in batches of one fixed shape and layout, padded with zeros, whatever their number;
 2. before any private data are used, a batch of public random examples is taken, rolled to other places and beside
    other, extreme neighbours; outputs, gradients and norms must have the same bits each time. If they have not, half the
    batch is tried, down to one example at a time, where nobody stands beside. A device that computes even that
@@ -260,16 +260,20 @@ class Runner:
         return torch.linalg.vector_norm(rows, dim=1) if self.device.type == "cpu" else torch.sqrt(squares(rows))
 
     def batches(self, x: Tensor, y: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Examples in batches of the one shape: how many are real, and the batch, padded with zeros."""
+        """Examples in batches of the one shape: how many are real, and the batch, padded with zeros.
+
+        Each is a tensor of its own. A part of a table may lie there in other steps or at another address than a batch
+        that had to be padded, and a library multiplies either by another kernel, which rounds differently: then a
+        place among others would decide."""
         torch = torch_()
         x = x.to(self.device, self.dtype).reshape(-1, *self.architecture.shape)
         y = y.to(self.device, self.dtype)
         for start in range(0, len(x), self.batch):
-            own, label = x[start : start + self.batch], y[start : start + self.batch]
-            real = len(own)
-            if real < self.batch:
-                own = torch.cat([own, own.new_zeros(self.batch - real, *own.shape[1:])])
-                label = torch.cat([label, label.new_zeros(self.batch - real)])
+            real = min(self.batch, len(x) - start)
+            own = torch.zeros(self.batch, *self.architecture.shape, dtype=self.dtype, device=self.device)
+            label = torch.zeros(self.batch, dtype=self.dtype, device=self.device)
+            own[:real] = x[start : start + real]
+            label[:real] = y[start : start + real]
             yield real, own, label
 
     # ---- the test --------------------------------------------------------------------------------------------------
