@@ -22,7 +22,7 @@ from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to
 from zerosum.kernel.units import Units, pieces
 from zerosum.statistics import fused
 from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, like, one_thread, sized
-from zerosum.statistics.scaled_sources import averaged, batch_units, padded, scaled_sources
+from zerosum.statistics.scaled_sources import averaged, batch_units, inner, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 Nonlinearity = Literal["tanh", "volatility"]
@@ -156,15 +156,15 @@ class RotationScore(BoundedStatistic):
     # ---- the same on a device ----------------------------------------------------------------------------------------
 
     def _batched(self, block: Units) -> Array:
-        """Units of one shape are taken together, in batches padded to as many as their length fixes: products
-        in single precision round before the last decision, and a library chooses how by the shape of a batch."""
+        """Units of one shape are taken together, as many as there is room for: how a product of several units rounds
+        would depend on their number, so that either one program of a kernel sees one unit, or nothing rounds."""
         total: Array = 0.0
         for batch in block.batches():
             rows = batch.of(block.rows)
             few = batch_units(rows, batch.length * self.columns, batch.length * self.sources)
             for some in pieces(len(batch), few):
                 y, loud = scaled_sources(rows[some, ...], self._exact, batch.runs, self.per_recording)
-                total = total + self._sum(padded(y, few), padded(loud, few), batch.runs)
+                total = total + self._sum(y, loud, batch.runs)
         return total
 
     def _sum(self, y: Array, loud: Array, runs: NDArray[np.int64]) -> Array:
@@ -179,7 +179,7 @@ class RotationScore(BoundedStatistic):
                 divisor = 1 / (averaged(y * y, runs, window) * float(1 - _LEAST) + float(_LEAST))
                 psi = y * divisor
                 size = xp.astype(fold(divisor), xp.float64)
-            F = xp.astype(xp.matmul(xp.matrix_transpose(psi), y), xp.float64)  # a product for each unit
+            F = inner(psi, y)
             squared = xp.astype(fold(psi * psi), xp.float64)
         part = float((1 - _LEAST) * np.float32(2 / self.window))  # of its size a row is this part, twice over
         slopes = (length - squared if window is None else size - part * squared) / length

@@ -15,9 +15,10 @@ Shorter floats and integers are converted to double first.
 On a GPU the same holds, for the same reasons. A device computes elementwise operations one number at a time as well,
 and exact products in any order; its own reductions, whose order depends on the shape of what they are given, are not
 used before the last decision. What PyTorch would do in several passes over memory, a kernel of `fused` does in one: one
-program of it sees the rows of one unit, or a piece of them that its length alone fixes. Whoever needs a product that
-rounds before a decision takes batches of one fixed shape, padded with zeros. Everything is computed in double precision
-but for what a statistic says it computes in single.
+program of it sees the rows of one unit, or a piece of them that its length alone fixes. Only a module's products round
+before a decision; `module_gradients` says what is done about that. Everything is computed in double precision but for
+what a statistic says it computes in single. Whether a device keeps to this is tried on public numbers before any others
+(`devices.check_products`, `fused.serves`).
 """
 
 from __future__ import annotations

@@ -9,13 +9,12 @@ from itertools import pairwise
 
 import numpy as np
 from array_api_compat import array_namespace
-from array_api_compat import device as device_of
 from numpy.typing import NDArray
 
 from zerosum.arrays import Array
 from zerosum.kernel.devices import is_gpu, like
 from zerosum.statistics import fused
-from zerosum.statistics.rows import Exact, doubles, fold, sized, whole
+from zerosum.statistics.rows import BITS, INSIDE, Exact, doubles, fold, sized, whole
 from zerosum.statistics.scatter import PerRecording, recordings_of
 
 _TOGETHER = 1 << 27  # numbers of the sources of a batch on a GPU
@@ -24,19 +23,24 @@ _FEW = 32_000  # numbers elsewhere
 
 
 def batch_units(rows: Array, entering: int, made: int) -> int:
-    """How many units a batch holds, if one enters with so many numbers and so many are made of it. This depends on
-    nothing else, so that a unit is always in a batch of the same shape."""
+    """How many units a batch holds, if one enters with so many numbers and so many are made of it."""
     units = min(_TOGETHER // made, _ENTERING // entering) if is_gpu(rows) else _FEW // max(made, entering)
-    return 1 << max(0, int(units).bit_length() - 1)
+    return max(1, int(units))
 
 
-def padded(values: Array, units: int) -> Array:
-    """With units of zeros added, up to so many."""
-    xp, missing = array_namespace(values), units - values.shape[0]
-    if missing == 0:
-        return values
-    rest = xp.zeros((missing, *values.shape[1:]), dtype=values.dtype, device=device_of(values))
-    return xp.concat([values, rest], axis=0)
+def inner(left: Array, right: Array) -> Array:
+    """For each unit (units x rows x columns) left' right, a sum over its rows that does not round: of both factors as
+    whole numbers, of 26 bits of a unit's norm, which is more than single precision holds."""
+    xp = array_namespace(left)
+    (one, first), (other, second) = _whole(left), _whole(right)
+    return xp.matmul(xp.matrix_transpose(one), other) * (first * second)[:, None, None]
+
+
+def _whole(values: Array) -> tuple[Array, Array]:
+    """Units as whole numbers, and what one of these is worth."""
+    xp = array_namespace(values)
+    flat, size, norm = sized(doubles(xp.reshape(values, (values.shape[0], -1))))
+    return xp.reshape(whole(flat, norm), values.shape), size * norm * (INSIDE * 2.0**-BITS)
 
 
 def scaled_sources(

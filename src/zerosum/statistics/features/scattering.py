@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.kernel.devices import beside, is_gpu, to_numpy
 from zerosum.statistics.features.base import FeatureMap
 from zerosum.statistics.rows import fold, like
 
@@ -135,6 +136,8 @@ class Scattering(FeatureMap):
     # ---- the transform ---------------------------------------------------------------------------------------------
 
     def map_batch(self, rows: Array) -> Array:
+        if is_gpu(rows):  # a GPU's Fourier transforms and short products may round an image by its place in the batch
+            return beside(self.map_batch(to_numpy(rows)), rows)
         xp = array_namespace(rows)
         pixels = xp.clip((rows - self.lowest) / (self.highest - self.lowest), 0.0, 1.0)
         shape = self._padded(self.height), self._padded(self.width)
