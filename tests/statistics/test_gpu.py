@@ -18,13 +18,14 @@ from array_api_compat import device as device_of
 from numpy.typing import NDArray
 
 from statistic_cases import SMALL, WIDE, Case, with_holes
-from zerosum.errors import BadParameter
-from zerosum.kernel.devices import like, release, to_numpy
+from zerosum.errors import BadParameter, Refused
+from zerosum.kernel.devices import exact, like, release, to_numpy
 from zerosum.kernel.grid import BLOCK_ROWS, MAX_UNITS, rows_allowed, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Runs, Units
 from zerosum.statistics import build, fused
-from zerosum.statistics.rows import added, counts, gram, products
+from zerosum.statistics.rows import added, counts, fold, gram, products
+from zerosum.statistics.scaled_sources import inner
 
 Floats = NDArray[np.float64]
 
@@ -148,6 +149,79 @@ def test_a_failing_unit_counts_as_zeros_on_a_device_too() -> None:
     stat = build("vector_sum", {"columns": 2, "clip": 1.0})
     rows = np.array([[0.3, 0.4], [np.nan, 1.0], [0.1, 0.0]])
     np.testing.assert_allclose(stat.total(Units(elsewhere(rows))), [0.4, 0.4], rtol=1e-15)
+
+
+@pytest.mark.parametrize("there", [pytest.param(elsewhere, id="strict"), pytest.param(cuda, id="cuda", marks=gpu)])
+def test_products_of_whole_numbers_are_exact(there: Callable[[Floats], Any]) -> None:
+    assert exact(there(np.zeros(1)))
+
+
+def test_a_device_whose_products_round_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shorter(left: Any, right: Any) -> Any:
+        xp = array_api_strict
+        return xp.astype(xp.linalg.matmul(xp.astype(left, xp.float32), xp.astype(right, xp.float32)), xp.float64)
+
+    units = Units(elsewhere(np.zeros((3, 2))))
+    monkeypatch.setattr("zerosum.kernel.devices.is_gpu", lambda rows: True)
+    monkeypatch.setattr("zerosum.kernel.devices._sound", set())
+    units.check()
+    monkeypatch.setattr("zerosum.kernel.devices._sound", set())
+    monkeypatch.setattr(array_api_strict, "matmul", shorter)
+    with pytest.raises(Refused, match="rounds products of whole numbers"):
+        units.check()
+
+
+def test_products_over_the_rows_of_a_unit_are_its_own() -> None:
+    """Bit for bit, with whomever it is multiplied; and more precise than single precision."""
+    rng = np.random.default_rng(5)
+    psi, y = (rng.normal(size=(7, 33, 5)) * np.exp(rng.normal(size=(7, 1, 1))) for _ in range(2))
+    together = to_numpy(inner(elsewhere(psi), elsewhere(y)))
+    np.testing.assert_allclose(together, psi.transpose(0, 2, 1) @ y, rtol=0, atol=1e-5)
+    for some in (slice(0, 1), slice(3, 4), slice(2, 6)):
+        np.testing.assert_array_equal(to_numpy(inner(elsewhere(psi[some]), elsewhere(y[some]))), together[some])
+
+
+@pytest.mark.parametrize("there", [pytest.param(cuda, id="cuda", marks=gpu)])
+def test_kernels_serve_a_gpu(there: Callable[[Floats], Any]) -> None:
+    """They passed their test of places, unless Triton is not installed or not wanted."""
+    assert fused.serves(there(np.zeros(1))) == fused._installed()
+
+
+def test_kernels_that_couple_do_not_serve(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """With PyTorch's operations in place of the kernels: some that keep a unit's bits, then some that do not."""
+    pytest.importorskip("torch")
+
+    def squares(rows: Any) -> Any:
+        return fold((rows * rows).double())
+
+    def pair(values: Any, *_more: Any) -> tuple[Any, Any]:
+        return values.float(), fold(values * values) > 0
+
+    def three(values: Any, *_more: Any) -> tuple[Any, Any, Any]:
+        return values.double() * 2, squares(values.reshape(len(values), -1)), squares(values.reshape(len(values), -1))
+
+    for name, made in (
+        ("squares", squares),
+        ("whole", lambda rows, factor: rows * factor[:, None]),
+        ("recordings", lambda rows, *_more: rows * 1.5),
+        ("scaled", pair),
+        ("scores", three),
+        ("entered", three),
+    ):
+        monkeypatch.setattr(fused, name, made)
+    fused._keeps.cache_clear()
+    assert fused._keeps("cpu")
+    fused._keeps.cache_clear()
+    monkeypatch.setattr(fused, "squares", lambda rows: squares(rows) * (1 + 1e-15 * len(rows)))
+    assert not fused._keeps("cpu")
+    fused._keeps.cache_clear()
+    monkeypatch.setattr(fused, "squares", lambda rows: 1 / 0)
+    assert not fused._keeps("cpu")
+    fused._keeps.cache_clear()
+    assert [record.getMessage().split(" on ")[0] for record in caplog.records] == [
+        "kernels of Triton compute a unit by its place",
+        "kernels of Triton fail",
+    ]
 
 
 def test_a_device_that_is_not_here_is_refused() -> None:

@@ -21,12 +21,13 @@ from array_api_compat import array_namespace, is_cupy_array, is_numpy_array, is_
 from array_api_compat import device as device_of
 
 from zerosum.arrays import Array, Floats
-from zerosum.errors import BadParameter
+from zerosum.errors import BadParameter, Refused
 
 HOST = "cpu"
 
 _moved: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
 _terms: ContextVar[int | None] = ContextVar("_terms", default=None)
+_sound: set[str] = set()  # devices that multiply whole numbers exactly
 _PINNED = 1 << 20  # bytes from which a copy goes by way of memory that the device reads itself
 
 
@@ -116,7 +117,31 @@ def check_device(name: str) -> str:
     torch = _torch()
     if not torch.cuda.is_available() or int(number or 0) >= torch.cuda.device_count():
         raise BadParameter(f"the device is {name!r}, but PyTorch finds no such device here")
+    check_products(torch.zeros(1, device=name))
     return name
+
+
+def check_products(rows: Array) -> None:
+    """Refuse the GPU that rows lie on if products of whole numbers round there, as they do where a library emulates
+    double precision: decisions rest on them (`zerosum.statistics.rows`). Tried once, on public numbers."""
+    if not is_gpu(rows):
+        return
+    where = f"{array_namespace(rows).__name__} {device_of(rows)}"
+    if where not in _sound:
+        if not exact(rows):
+            raise Refused(
+                f"the device {device_of(rows)} rounds products of whole numbers in double precision, so that it cannot "
+                "be used for private data; is CUBLAS_EMULATE_DOUBLE_PRECISION set?"
+            )
+        _sound.add(where)
+
+
+def exact(rows: Array) -> bool:
+    """Whether the device of the rows multiplies whole numbers of norm 2^26 as the host does, where nothing rounds."""
+    numbers = np.random.default_rng(0).integers(-(2**21), 2**21, (1024, 1024), endpoint=True).astype(np.float64)
+    there = beside(numbers, rows)
+    xp = array_namespace(there)
+    return bool(np.array_equal(to_host(xp.matmul(there, xp.matrix_transpose(there))), numbers @ numbers.T))
 
 
 def to_device(rows: Any, device: Any) -> Array:

@@ -17,12 +17,25 @@ from scipy.sparse import csr_array, issparse
 
 from zerosum.arrays import Array
 from zerosum.errors import BadData
-from zerosum.kernel.devices import HOST, ahead, beside, check_device, on_host, room, to_device, to_host, to_numpy
+from zerosum.kernel.devices import (
+    HOST,
+    ahead,
+    beside,
+    check_device,
+    check_products,
+    is_gpu,
+    on_host,
+    room,
+    to_device,
+    to_host,
+    to_numpy,
+)
 from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
 from zerosum.kernel.missing import refusal
 
 _KEPT = 2  # tables made of a site's own, at a time
 _BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside the data themselves
+_HOST_BYTES = 1 << 31  # the same on the host for rows that lie on a device, where blocks are long
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +175,11 @@ class Units:
         """The most rows any unit owns."""
         return 1 if self.offsets is None else int(np.max(np.diff(self.offsets)))
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a GPU computes with them, and the processor is free meanwhile."""
+        return self.device is not None or is_gpu(self.rows)
+
     def on(self, device: str) -> Units:
         """The same units, to be computed with on a device ("cuda", "cuda:1"; "cpu": where they are). Rows move there if
         they take no more than half of its memory; else each block of them does when its turn comes, read from the
@@ -184,7 +202,8 @@ class Units:
             at_most = rows_at_once(size)
         else:
             at_most = max(1, where // (size + 16 * self.columns))
-            at_most = at_most if longer else min(rows_allowed(len(self)), at_most)
+            if not longer:  # some of these statistics compute on the host after all
+                at_most = min(rows_allowed(len(self)), at_most, max(BLOCK_ROWS, _HOST_BYTES // size))
         cut = self._cut(at_most)
         if self.device is None:
             return cut
@@ -349,6 +368,7 @@ class Units:
             if not np.all(np.isfinite(self.rows.data)):
                 raise BadData("some values are not finite (NaN or infinite)")
             return
+        check_products(self.rows)
         for block in self.blocks():
             xp = array_namespace(block.rows)
             if not bool(xp.all(xp.isfinite(block.rows))):

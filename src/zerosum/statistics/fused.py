@@ -3,23 +3,26 @@
 Every program of a kernel sees the rows of one unit, or a piece of them of a fixed length, and nothing else. How it adds
 up depends on the kernel alone, which is compiled for a unit's own shape and for public ones: the number of units is no
 argument of any kernel, inputs begin at addresses of the same alignment, and products and sums are not contracted. So a
-unit's bits are its own, as they are on the host, and tests/statistics/test_gpu.py holds them against each other.
+unit's bits are its own, as they are on the host. A device shows that on public numbers before kernels serve it.
 
 Tested in tests/statistics/test_gpu.py.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 from array_api_compat import is_torch_array
 
 from zerosum.arrays import Array
 from zerosum.kernel.units import fold
 
+_log = logging.getLogger(__name__)  # stays at the site
 _PIECE = 1024  # numbers that one program adds up or rounds
 _WIDEST = 64  # sources of a unit that one program holds
 
@@ -37,6 +40,51 @@ def serves(rows: Array) -> bool:
         and rows.dtype.is_floating_point
         and rows.element_size() >= 4
         and _installed()
+        and _keeps(str(rows.device))
+    )
+
+
+@cache
+def _keeps(device: str) -> bool:
+    """Whether the kernels give a unit the same bits alone and wherever it stands among others: tried on public numbers,
+    once. Where they do not, or fail, plain operations take their place, which are slower."""
+    try:
+        found = _same_bits(device)
+    except Exception:
+        _log.warning("kernels of Triton fail on %s and are not used", device, exc_info=True)
+        return False
+    if not found:
+        _log.warning("kernels of Triton compute a unit by its place on %s and are not used", device)
+    return found
+
+
+def _same_bits(device: str) -> bool:
+    torch = _torch()
+    rng = np.random.default_rng(0)
+    count, length, columns = 9, 40, 24
+    x = torch.from_numpy(rng.lognormal(sigma=2, size=(count, length, columns)) * rng.choice([-1.0, 1.0], columns))
+    x = x.to(device)
+    placed = [torch.from_numpy(each).to(device) for each in rng.uniform(0.5, 2, (2, length * columns))]
+    worth = torch.from_numpy(np.append(rng.uniform(0.5, 2, columns), 0.1)).to(device)
+
+    def made(x: Any) -> list[Any]:
+        flat = x.reshape(len(x), -1)
+        size = squares(flat)
+        y, loud = scaled(recordings(x, [(0, 17), (17, length)], True), worth)
+        each = [size, whole(flat, 2.0**26 / torch.sqrt(size)), loud, y, *scores(y, None, 0.2), *scores(y, 9, 0.2)]
+        each += [*entered(flat, *placed), *entered(flat.float(), None, None)]
+        return [one.reshape(len(x), -1) for one in each]
+
+    base = made(x)
+    shifts = all(
+        torch.equal(one.roll(shift, 0), other)
+        for shift in (0, 1, count // 2)
+        for one, other in zip(base, made(x.roll(shift, 0)), strict=True)
+    )
+    return shifts and all(
+        torch.equal(one[some], other)
+        for some in (slice(0, 1), slice(3, 4), slice(2, 7), slice(4, count))
+        for one, other in zip(base, made(x[some]), strict=True)
     )
 
 
