@@ -125,7 +125,7 @@ _NOISE = [
         "noise on the grid has an even number of steps always",
         (
             Edit(
-                "site.noise:NoiseShare.noisy",
+                "site.noise:NoiseShare._steps",
                 "self._sampler.steps(self._size, own)",
                 "2 * self._sampler.steps(self._size, own / 2)",
             ),
