@@ -15,6 +15,7 @@ study of four sites in this process, with real noise and masks; on a CPU say how
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import json
 import statistics
@@ -57,7 +58,8 @@ class Machine:
             torch.cuda.synchronize(self.device)
 
     def seconds(self, what: Callable[[], Any]) -> float:
-        what()
+        for _ in range(3):  # kernels are compiled, and memory that the device reads itself is taken and kept
+            what()
         self.wait()
         taken = []
         for _ in range(self.repeats):
@@ -379,8 +381,9 @@ def main() -> None:
                 part(machine, small)
             except Exception as error:  # the other parts still run
                 print(f"{name} failed: {type(error).__name__}: {str(error)[:2000]}", flush=True)
+            gc.collect()
             if machine.device.type == "cuda":
-                torch.cuda.empty_cache()
+                torch.cuda.empty_cache()  # else what a part before it left in pieces is in the way
     if "ica" in given.only:
         ica(machine, given.people, given.voxels // small)
     if given.json is not None:

@@ -170,7 +170,8 @@ def near_decisions(
     several rows and what they contribute.
 
     Libraries need not round alike (PyTorch's square root is not always the nearest number), so that alone means in the
-    same arrays. On a GPU records and people have kernels of their own; which they are is public.
+    same arrays. On a GPU records and people have kernels of their own, so that a record and a person of one row need
+    not agree to the last bit. A study has one kind of unit, which is public, and no unit changes what the others are.
     """
     as_array = NAMESPACES[namespace]
     stat, rng = build(*(SMALL + WIDE)[number]), np.random.default_rng(1)
@@ -187,6 +188,8 @@ def near_decisions(
 )
 @pytest.mark.parametrize("count", [1, 2], ids="{}-threads".format)
 def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) -> None:
+    if namespace == "cuda" and count > 1:
+        pytest.skip("a GPU has no threads of BLAS")
     stat, rng, as_array = build(*(SMALL + WIDE)[number]), np.random.default_rng(count), NAMESPACES[namespace]
     pool, plain, said, longer, valid = near_decisions(number, namespace)
     with threads(count):

@@ -28,6 +28,7 @@ HOST = "cpu"
 _moved: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
 _terms: ContextVar[int | None] = ContextVar("_terms", default=None)
 _sound: set[str] = set()  # devices that multiply whole numbers exactly
+_AT_ONCE = 1 << 28  # bytes of a table that go to a device together
 _PINNED = 1 << 20  # bytes from which a copy goes by way of memory that the device reads itself
 
 
@@ -75,7 +76,7 @@ def beside(array: Any, rows: Array) -> Array:
     if on_host(rows):
         return np.asarray(array)
     if is_torch_array(rows) and rows.device.type == "cuda":  # else whoever asks waits for the device
-        return _pinned(np.ascontiguousarray(array)).to(rows.device, non_blocking=True)
+        return _pinned(array).to(rows.device, non_blocking=True)
     return array_namespace(rows).asarray(array, device=device_of(rows))
 
 
@@ -145,29 +146,38 @@ def exact(rows: Array) -> bool:
 
 
 def to_device(rows: Any, device: Any) -> Array:
-    """Rows of the host as a tensor on a device, by way of memory that the device can read while others compute."""
+    """Rows of the host as a tensor on a device, some at a time by way of memory that the device can read while others
+    compute: a table that is mapped from a file is never held whole."""
     torch = _torch()
-    table = np.ascontiguousarray(rows)
-    if not table.dtype.isnative:
-        table = table.astype(table.dtype.newbyteorder("="))
     where = torch.device(device)
     if where.type != "cuda":
-        return torch.from_numpy(table).to(where)
+        return _tensor(rows).to(where)
+    at_once = max(1, _AT_ONCE * len(rows) // max(1, rows.nbytes))
     stream = torch.cuda.Stream(where)
     with torch.cuda.stream(stream):
-        moved = _pinned(table).to(where, non_blocking=True)
+        moved = torch.empty(rows.shape, dtype=_tensor(rows[:0]).dtype, device=where)
+        for start in range(0, len(rows), at_once):
+            part = rows[start : start + at_once]
+            moved[start : start + at_once].copy_(_pinned(part), non_blocking=True)
     stream.synchronize()
     moved.record_stream(torch.cuda.default_stream(where))
     return moved
 
 
-def _pinned(table: Any) -> Any:
-    """A copy in memory that the device reads itself."""
-    torch = _torch()
+def _tensor(table: Any) -> Any:
+    """A NumPy array as PyTorch's, in this machine's order of bytes and in one piece."""
+    table = np.ascontiguousarray(table)
+    if not table.dtype.isnative:
+        table = table.astype(table.dtype.newbyteorder("="))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a mapped file cannot be written to
-        given = torch.from_numpy(table)
-    return torch.empty(given.shape, dtype=given.dtype, pin_memory=True).copy_(given)
+        return _torch().from_numpy(table)
+
+
+def _pinned(table: Any) -> Any:
+    """A copy in memory that the device reads itself."""
+    given = _tensor(table)
+    return _torch().empty(given.shape, dtype=given.dtype, pin_memory=True).copy_(given)
 
 
 def room(rows: Array | str, wanted: float = math.inf) -> int | None:
