@@ -17,12 +17,16 @@ import pytest
 from array_api_compat import device as device_of
 from numpy.typing import NDArray
 
+import zerosum
 from statistic_cases import SMALL, WIDE, Case, with_holes
+from zerosum.algorithms import PCA
 from zerosum.errors import BadParameter, Refused
 from zerosum.kernel.devices import exact, like, release, to_numpy
 from zerosum.kernel.grid import BLOCK_ROWS, MAX_UNITS, rows_allowed, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Runs, Units
+from zerosum.site.noise import NoiseShare
+from zerosum.site.policy import Policy
 from zerosum.statistics import build, fused
 from zerosum.statistics.rows import added, counts, fold, gram, products
 from zerosum.statistics.scaled_sources import inner
@@ -254,6 +258,41 @@ def test_rows_that_do_not_fit_are_streamed(monkeypatch: pytest.MonkeyPatch, tmp_
     assert sum(moved) == 1000
     half = np.arange(1000) % 2 == 0
     np.testing.assert_allclose(stat.total(units.chosen(half)), stat.total(Units(rows[half])), atol=1e-12)
+
+
+def test_a_whole_study_on_a_device_finds_what_one_on_the_host_finds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With the same seed, and so with the same draws, which a thread makes while the device adds up."""
+    rng = np.random.default_rng(6)
+    data = {name: rng.normal(size=(300, 4)) * [3, 2, 1, 0.5] for name in ("a", "b", "c")}
+    begun: list[int] = []
+    begin = NoiseShare.begin
+
+    def listening(share: NoiseShare) -> None:
+        begun.append(1)
+        begin(share)
+
+    monkeypatch.setattr(NoiseShare, "begin", listening)
+    monkeypatch.setattr("zerosum.kernel.units.to_device", lambda block, device: elsewhere(np.asarray(block)))
+    monkeypatch.setattr(
+        "zerosum.kernel.units.room", lambda where, wanted=0: 1 << 20 if isinstance(where, str) else None
+    )
+    found = []
+    for device in (None, "elsewhere"):
+        sites = {name: Units(rows, device=device) for name, rows in data.items()}
+        policies = {
+            name: Policy(population=name, data="synthetic", unit="record", ledger=tmp_path / f"{device}-{name}.sqlite")
+            for name in data
+        }
+        algorithm = PCA(columns=("p", "q", "r", "s"), n_components=2, clip=5.0)
+        found.append(
+            zerosum.run(
+                algorithm, sites, epsilon=5.0, delta=1e-5, unit="record", policies=policies, random_state=3
+            ).estimate["components"]
+        )
+        assert bool(begun) == (device is not None)
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("case", [each for each in SMALL if each[0] in ("scatter", "rotation_score", "vector_sum")])
