@@ -191,7 +191,9 @@ def test_kernels_serve_a_gpu(there: Callable[[Floats], Any]) -> None:
     assert fused.serves(there(np.zeros(1))) == fused._installed()
 
 
-def test_kernels_that_couple_do_not_serve(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_kernels_of_torch_that_couple_do_not_serve(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """With PyTorch's operations in place of the kernels: some that keep a unit's bits, then some that do not."""
     pytest.importorskip("torch")
 
