@@ -259,6 +259,11 @@ def test_schemes_are_compared_by_their_losses(algorithm: str) -> None:
     assert (errors["local"] or 0) > (errors["pooled"] or 0)
 
 
+def test_more_people_than_fit_are_not_made_up() -> None:
+    with pytest.raises(BadParameter, match="say --people 125000 or fewer"):
+        compare(study_of("ica"), ["pooled"], made_up=True, people=10**6)
+
+
 def test_records_are_published_where_a_scheme_can() -> None:
     found = compare(study_of("data-collaboration", epsilon=20.0), ["non-private,local"], seeds=2, made_up=True)
     errors = [line.error for line in found.lines]

@@ -35,6 +35,7 @@ from zerosum.study.what_if.worlds import world_of
 
 ALL = "all"
 SEEDS = 5
+_NUMBERS = 10**8  # of made-up data, at most
 WITHOUT = "non-private"
 _MEMORY = Path("/dev/shm")  # noqa: S108 ledgers that nobody will read need no disk
 _AS_PUBLISHED = ("local", "cape-published")  # whose noise by the papers' formulas is worth a line of its own
@@ -199,6 +200,11 @@ def _made_up(study: Study, guesses: Guesses, people: int | None) -> tuple[dict[s
     if world is None:
         raise BadParameter(f"nobody is made up for the algorithm {study.algorithm!r}: give data that are public")
     count = Setting.of(study, people).people
+    if count * world.numbers_each > _NUMBERS:
+        raise BadParameter(
+            f"{count} made-up people would be {count * world.numbers_each:.2g} numbers, too many for a comparison: say "
+            f"--people {_NUMBERS // world.numbers_each} or fewer"
+        )
     everybody = world.people(count, np.random.default_rng(18))
     parts = parted(everybody, [site.units or 1 for site in study.sites])
     told = f"made up: {world.says}"
