@@ -107,10 +107,10 @@ class Documents(World):
             topics = topics / np.arange(1.0, words + 1)
             topics /= np.sum(topics, axis=1, keepdims=True)
         self.truth = topics
-        of = ", over words that are the rarer the lower they rank" if many else ""
+        of = "; words that rank lower are rarer" if many else ""
         self.says = (
             f"documents of {self.length} words, one a person, each of one of {count} topics that a Dirichlet law "
-            f"({_SPARSE:g}){of} drew"
+            f"({_SPARSE:g}) drew{of}"
         )
 
     @property
