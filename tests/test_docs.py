@@ -143,6 +143,7 @@ OTHERS = {
     ("docs/steward.md", 0),
     ("docs/deployment.md", 0),
     ("docs/deployment.md", 2),
+    ("docs/gpu.md", 0),
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -171,6 +172,8 @@ def test_the_other_files(tmp_path: Path) -> None:
     assert Policy.load(tmp_path / "policy.toml").epsilon == 8.0
     (tmp_path / "site.toml").write_text(blocks("docs/deployment.md", "toml")[0])
     assert SiteFile.load(tmp_path / "site.toml").own_policy().study_epsilon == 2.0
+    (tmp_path / "site.toml").write_text(blocks("docs/gpu.md", "toml")[0])
+    assert SiteFile.load(tmp_path / "site.toml").device == "cuda"
     for page, at in (("docs/tutorial.md", 1), ("docs/steward.md", 0)):
         (tmp_path / "policy.toml").write_text(blocks(page, "toml")[at])
         assert Policy.load(tmp_path / "policy.toml").minimum_units == 100
