@@ -105,7 +105,7 @@ def _described(estimate: Estimate, question: Question, space: Masker | None) -> 
     if "quantile" in estimate:
         yield from _quantiles(estimate, question)
     if "survival" in estimate:
-        yield from _survival(estimate)
+        yield from _survival(estimate, question)
     for sheet in sheets_of(estimate):
         yield Table(sheet.title, sheet.heading, sheet.rows, sheet.names, folded=len(sheet.rows) > _FOLDED)
 
@@ -157,20 +157,21 @@ def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
     yield Intervals("Quantiles", about, tuple(rows))
 
 
-def _survival(estimate: Estimate) -> Iterator[Block]:
+def _survival(estimate: Estimate, question: Question) -> Iterator[Block]:
     groups, times = estimate["survival"].axes
     try:
         places = [float(label) for label in times.labels]
     except ValueError:
         return
-    series = []
+    names, series = (*question.columns, "", "", "")[:3], []
     for g, group in enumerate(groups.labels[:6]):
         ends = estimate["survival_population_interval"].value[g]
         curve = [1.0, *estimate["survival"].value[g]], [1.0, *ends[:, 0]], [1.0, *ends[:, 1]]
         y, low, high = map(all_known, curve)
-        series.append(Series(group, all_known([0.0, *places]), y, low, high, "steps"))
+        label = f"{names[2]} = {group}" if names[2] and len(groups.labels) > 1 else group
+        series.append(Series(label, all_known([0.0, *places]), y, low, high, "steps"))
     about = "The share that has not had the event, with 95 % intervals for the population (sampling and privacy)."
-    yield Curves("Survival", about, "time", "survival", tuple(series), percent=True)
+    yield Curves("Survival", about, names[0] or "time", "survival", tuple(series), percent=True)
 
 
 def _covariance(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:

@@ -36,11 +36,13 @@ _SHOWN = 100  # numbers of an estimate that a notebook lists
 @dataclass(frozen=True)
 class SiteLine:
     """What a study costs one site's units: exactly, as the papers would claim for the same noise, and where the
-    coordinator deals noise, exactly if it uses what it dealt."""
+    coordinator deals noise, exactly if it uses what it dealt. `best_guess` is how often somebody is right, at most, who
+    has to tell a unit from another one that was as likely."""
 
     site: str
     mu: float
     epsilon: float
+    best_guess: float
     published_mu: float | None
     published_epsilon: float | None
     helper_mu: float | None = None
@@ -95,6 +97,10 @@ class PrivacyReport:
     @property
     def worst_epsilon(self) -> float:
         return max(line.epsilon for line in self.per_site)
+
+    @property
+    def best_guess(self) -> float:
+        return max(line.best_guess for line in self.per_site)
 
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = finite(asdict(self))
@@ -152,6 +158,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
                 site=site.name,
                 mu=mu,
                 epsilon=plan.site_epsilon(s),
+                best_guess=plan.best_guess(s),
                 published_mu=theirs,
                 published_epsilon=None
                 if theirs is None
