@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test lint types docs notebooks tests slow test-torch test-flare slow-flare test-browser bundle format clean
+.PHONY: demo test lint types docs notebooks tests slow test-torch test-flare slow-flare test-browser pictures bundle format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -59,6 +59,11 @@ test-browser: $(BROWSER)/.ready
 	      { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; } || true; \
 	  else echo "to install: apt-get install chromium chromium-driver"; fi; }
 	$(BROWSER)/bin/pytest -m browser tests/watch
+
+# The pictures of docs/gallery.md, taken again: a report of every algorithm, and the page during and after a study.
+pictures: $(BROWSER)/.ready
+	PYTHONPATH=benchmarks $(BROWSER)/bin/python benchmarks/gallery.py --out docs/pictures
+	ZEROSUM_PICTURES=docs/pictures $(BROWSER)/bin/pytest -m browser tests/watch
 
 # Wheels for machines without a network, in build/bundle; deploy/Containerfile is built from them.
 bundle: $(READY)

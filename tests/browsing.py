@@ -108,9 +108,10 @@ def picture(driver: Any, name: str) -> None:
             look(driver, width, dark)
             time.sleep(0.3)
             shot = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
-            small = shot.quantize(128, dither=Image.Dither.NONE)
             Path(PICTURES).mkdir(parents=True, exist_ok=True)
-            small.save(Path(PICTURES) / f"watch-{name}-{size}-{'dark' if dark else 'light'}.png", optimize=True)
+            place = Path(PICTURES) / f"watch-{name}-{size}-{'dark' if dark else 'light'}.webp"
+            few = shot.quantize(40, dither=Image.Dither.NONE).convert("RGB")
+            few.save(place, lossless=True, quality=90, method=4)
 
 
 def complaints(driver: Any) -> list[str]:

@@ -168,7 +168,7 @@ def test_bad_sub_sampling_is_refused(mu: float, rate: float, steps: int) -> None
 
 @given(mus)
 def test_the_best_guess_is_that_of_a_shifted_normal(mu: float) -> None:
-    """By the distribution function, which the accountant takes no part in; and no better than (epsilon, delta) allow."""
+    """By the distribution function, which is no part of the accountant; and no better than (epsilon, delta) allow."""
     right = accountant.best_guess(mu)
     assert right == pytest.approx((1 + math.erf(mu / 2 / math.sqrt(2))) / 2, abs=1e-12)
     eps = accountant.epsilon(mu, 1e-5)

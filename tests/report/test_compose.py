@@ -168,7 +168,8 @@ def test_the_best_guess_of_a_report_is_the_one_of_the_docs(tmp_path: Path) -> No
     """55 of 100 at epsilon 1, in the tutorial, at the stewards' and in the guarantee; (epsilon, delta) alone would
     allow 73."""
     plan = make("secure-sum", epsilon=1.0)
-    (told,) = re.findall(r"right at most ([\d.]+) % of the time", words(written(tmp_path, result(tmp_path, epsilon=1.0))[1]))
+    document = written(tmp_path, result(tmp_path, epsilon=1.0))[1]
+    (told,) = re.findall(r"right at most ([\d.]+) % of the time", words(document))
     assert privacy_report(plan).best_guess == pytest.approx(0.5533, abs=1e-4)
     assert 55.3 <= float(told) < 55.4
     docs = Path(__file__).parents[2] / "docs"

@@ -26,7 +26,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from zerosum.errors import BadInput, Interrupted, ZerosumError
-from zerosum.kernel.names import visible
+from zerosum.kernel.names import counted, visible
 from zerosum.kernel.quantity import Quantity
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
@@ -298,7 +298,7 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
 
 def show_check(record: dict[str, Any]) -> None:
     """What was found at one site."""
-    units = "" if record["units"] is None else f", {record['units']} units"
+    units = "" if record["units"] is None else f", {counted(record['units'], 'unit')}"
     verdict = "it would not run" if record["faults"] else "it would run"
     left = "" if record["left"] is None else f"; afterwards one more study may cost epsilon {record['left']:.4f}"
     titled(visible(record["site"]), f": {verdict}{units}{left}")

@@ -49,6 +49,7 @@ def findings(estimate: Estimate, question: Question, space: Masker | None = None
     for fits, show in _KINDS:
         if fits <= estimate.keys():
             blocks += list(show(estimate, question, space))
+    blocks = blocks or list(_listed(estimate))
     return [*blocks, *_numbers(estimate), *_rest(estimate)]
 
 
@@ -364,6 +365,22 @@ def _bars(found: Quantity, title: str, about: str) -> Bars:
     half = np.zeros(len(labels)) if found.std is None else _Z95 * np.asarray(found.std)
     ends = all_known(found.value - half), all_known(found.value + half)
     return Bars(title, about, labels, all_known(found.value), *ends, upright=True)
+
+
+def _listed(estimate: Estimate) -> Iterator[Block]:
+    """Where nothing here fits, such as a statistic of the sites' own: every short list of numbers as it is."""
+    for name, each in estimate.items():
+        if each.value.ndim != 1 or not 1 < each.value.size <= _ROWS:
+            continue
+        labels = _labels(each.axes[0]) if each.axes else tuple(str(at + 1) for at in range(each.value.size))
+        told = [labels, map(shown, each.value.tolist())]
+        heading = [each.axes[0].name if each.axes else "number", "value"]
+        if each.std is not None:
+            half = np.broadcast_to(_Z95 * np.asarray(each.std), each.shape)
+            told.append([f"± {shown(float(one), 3)}" for one in half])
+            heading.append("95 % of the noise")
+        title = name.replace("_", " ")
+        yield Table(f"{title[:1].upper()}{title[1:]}", tuple(heading), tuple(zip(*told, strict=True)))
 
 
 def _numbers(estimate: Estimate) -> Iterator[Block]:

@@ -54,7 +54,7 @@ def write_sidecars(images: Sequence[Path], told: Mapping[str, Any]) -> list[Path
 
 
 def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[str] | None = None) -> None:
-    """Draw maps (R, columns) as a picture: for each the three slices through its strongest region, over the outline of the grid.
+    """Draw maps (R, columns) as a picture: of each three cuts through its strongest region, over the grid's outline.
 
     The right of the body is on the right. Colours go from minus to plus the largest magnitude, map by map.
     """

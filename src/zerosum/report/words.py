@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES
@@ -170,7 +171,8 @@ def promise(report: PrivacyReport) -> tuple[Block, ...]:
         f"Had a coin been tossed between the two, and had they to say how it fell, they would be right at most "
         f"{rounded_up(100 * report.best_guess)} % of the time; without seeing anything, 50 %."
     )
-    loss = f" It holds even if {report.dropouts} further sites are lost on the way." if report.dropouts else ""
+    lost = f"{counted(report.dropouts, 'further site')} {'is' if report.dropouts == 1 else 'are'}"
+    loss = f" It holds even if {lost} lost on the way." if report.dropouts else ""
     whole = f"It holds for a {report.unit} with all its rows, over the whole study.{loss}"
     return (
         Text((told, guess), "promise"),
