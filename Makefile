@@ -37,10 +37,10 @@ tests: $(READY)
 slow: $(READY)
 	$(BIN)/pytest -m slow
 
-# Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do, and gradients of
-# PyTorch modules.
+# Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do, gradients of
+# PyTorch modules, and frames of polars.
 test-torch: $(TORCH)/.ready
-	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators tests/benchmarks -k "torch or module_gradient or module_predictions or test_module"
+	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators tests/benchmarks tests/data/test_frames.py -k "torch or module_gradient or module_predictions or test_module or polars"
 
 # A server and four sites over NVIDIA FLARE, with mutual TLS on loopback.
 test-flare: $(FLARE)/.ready
