@@ -21,6 +21,7 @@ from markdown import markdown
 from accessible import mended
 from called import zerosum
 from formulas import typeset
+from reference import every_command
 from zerosum import Adjacency, Policy, Study
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.statistics import BUILTIN
@@ -309,6 +310,17 @@ def test_nothing_on_a_page_is_forgotten() -> None:
         assert each in {*CODE, *STUDIES, *OTHERS}, f"{each} is on no page"
     for where in ELSEWHERE.values():
         assert (ROOT / where).exists() or where == "what runs this"
+
+
+def test_options_are_listed_in_one_place() -> None:
+    """By the reference, which is made from the code; the page of commands says what they are for."""
+    text = (ROOT / "docs" / "cli.md").read_text()
+    told = re.findall(r"^(?:#+ .*--\w.*|\| `--\w.*|\| [^|]*\[--\w.*)$", text, re.MULTILINE)
+    assert [line for line in told if "what-if" not in line and "zerosum compare" not in line] == []
+    headings = {
+        words for line in re.findall(r"^## (.*)$", text, re.MULTILINE) for words in re.findall(r"`zerosum (\w+)", line)
+    }
+    assert headings == {words.partition(" ")[0] for words in every_command()}
 
 
 def test_a_policy_may_name_every_statistic() -> None:

@@ -145,7 +145,6 @@ def test_a_study_from_start_to_result_that_the_steward_approves_on_the_page(worl
     process = world.coordinate(study)
     wait(lambda: "vitals" in world.text("now"))  # by itself: nobody loaded the page again
     wait(lambda: "3 of 4 sites agreed; not yet: north" in world.text("now"))
-    picture(driver, "coordinator-home-during")
     assert world.marked
     world.click("#now h3 a")
     wait(lambda: re.search("north\\s+waits for its steward", world.text("sites")))
@@ -158,7 +157,6 @@ def test_a_study_from_start_to_result_that_the_steward_approves_on_the_page(worl
     wait(lambda: "vitals" in world.text("waiting"))
     assert driver.title.startswith("(1) ")
     assert faults(driver) == []
-    picture(driver, "site-home-waiting")
     world.click("#waiting .button")
     wait(lambda: "here: epsilon 2.0000 at delta 1e-05" in world.text("cost"))
     assert "It fits the policy of this site and its cap." in world.text("cost")
@@ -181,7 +179,6 @@ def test_a_study_from_start_to_result_that_the_steward_approves_on_the_page(worl
     wait(lambda: "over here" in world.text("state"))
     wait(lambda: "spent here" in world.text("state"))
     assert faults(driver) == []
-    picture(driver, "site-study-over")
     assert world.marked
     driver.find_element(By.CSS_SELECTOR, "header a").click()
     wait(lambda: re.search(r"epsilon spent: 2\.0000 of 10 .* one more study may cost 9\.6", world.text("site")))
