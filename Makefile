@@ -50,15 +50,16 @@ test-flare: $(FLARE)/.ready
 slow-flare: $(FLARE)/.ready
 	$(FLARE)/bin/pytest -m slow tests/flare
 
-# The page of `zerosum watch` in Debian's Chromium: a study from start to result, and what axe-core finds. Where there is no
-# Chromium and this user may not install it, the tests are skipped and say so.
+# The page of `zerosum watch` in Debian's Chromium: a study from start to result; and what axe-core finds wrong with it, with
+# a report of every algorithm and with the pages of the docs. Where there is no Chromium and this user may not install it,
+# the tests are skipped and say so.
 test-browser: $(BROWSER)/.ready
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null || \
 	      { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; } || true; \
 	  else echo "to install: apt-get install chromium chromium-driver"; fi; }
-	$(BROWSER)/bin/pytest -m browser tests/watch
+	$(BROWSER)/bin/pytest -n 2 --dist loadfile -m browser tests/watch tests/report tests/test_docs_in_browser.py
 
 # The pictures of docs/gallery.md, taken again: a report of every algorithm, and the page during and after a study.
 pictures: $(BROWSER)/.ready

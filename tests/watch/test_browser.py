@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from browsing import chromium, complaints, faults, picture, skip_unless_installed, wait
+from browsing import chromium, complaints, faults, grave, picture, skip_unless_installed, wait
 from deployed import COMMAND, NAMES, Deployment
 from watched import HOSTILE, served
 from zerosum.site.consents import Consents
@@ -275,7 +275,7 @@ def test_a_name_of_markup_is_a_name(driver: Any, tmp_path: Path) -> None:
         wait(lambda: driver.find_element(By.CSS_SELECTOR, "#waiting .button")).click()
         wait(lambda: HOSTILE in driver.find_element(By.ID, "asked").text)
         assert driver.find_elements(By.CSS_SELECTOR, "main img, main script") == []
-        assert [each for each in faults(driver) if each.startswith(("serious", "critical", "the page"))] == []
+        assert grave(faults(driver)) == []
         assert complaints(driver) == []
         driver.get("about:blank")
 
