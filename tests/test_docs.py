@@ -22,7 +22,9 @@ from accessible import mended
 from called import zerosum
 from formulas import typeset
 from reference import every_command
+from views import VIEWS, fill
 from zerosum import Adjacency, Policy, Study
+from zerosum.algorithms import ALGORITHMS
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.statistics import BUILTIN
 from zerosum.study import SiteFile
@@ -355,3 +357,23 @@ def test_search_has_a_name_and_keys_can_scroll() -> None:
     search = '<div class="md-search" data-md-component="search" role="dialog">'
     assert 'aria-label="Search"' in mended(search)
     assert mended("<pre><span></span><code>x</code>") == '<pre><span></span><code tabindex="0">x</code>'
+
+
+def test_every_picture_is_shown_in_four_views() -> None:
+    """And none lies there that no page shows."""
+    asked = {
+        name: page
+        for page in PAGES
+        for name in re.findall(r"^<!-- views: ([\w-]+), .+ -->$", (ROOT / page).read_text(), re.MULTILINE)
+    }
+    assert set(asked) >= {
+        *ALGORITHMS,
+        "mean-page",
+        "watch-coordinator-study-during",
+        "watch-coordinator-study-finished",
+    }
+    there = {path.name for path in (ROOT / "docs" / "pictures").iterdir()}
+    assert there == {f"{name}-{view}.webp" for name in asked for view in VIEWS}
+    shown = fill("<!-- views: mean, Means -->")
+    assert shown.count("loading=lazy") == len(VIEWS) == 4
+    assert fill("no pictures") == "no pictures"
