@@ -122,15 +122,15 @@ def picture(driver: Any, name: str) -> None:
         return
     from PIL import Image
 
+    from gallery import save
+
     for size, width in WIDTHS.items():
         for dark in (False, True):
             look(driver, width, dark)
             time.sleep(0.3)
             shot = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
             Path(PICTURES).mkdir(parents=True, exist_ok=True)
-            place = Path(PICTURES) / f"watch-{name}-{size}-{'dark' if dark else 'light'}.webp"
-            few = shot.quantize(40, dither=Image.Dither.NONE).convert("RGB")
-            few.save(place, lossless=True, quality=90, method=4)
+            save(shot, Path(PICTURES) / f"watch-{name}-{size}-{'dark' if dark else 'light'}.webp")
 
 
 def complaints(driver: Any) -> list[str]:
