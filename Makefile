@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test lint types docs notebooks tests slow test-torch test-flare slow-flare test-browser pictures bundle format clean
+.PHONY: demo test lint types docs notebooks tests slow test-torch gpu test-flare slow-flare test-browser pictures bundle format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -41,6 +41,11 @@ slow: $(READY)
 # PyTorch modules, and frames of polars.
 test-torch: $(TORCH)/.ready
 	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators tests/benchmarks tests/data/test_frames.py -k "torch or module_gradient or module_predictions or test_module or polars"
+
+# On a machine with a GPU and PyTorch: nobody decides for others there either, then a table of times.
+gpu:
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests/statistics/test_gpu.py tests/statistics/test_coupling.py
+	PYTHONPATH=src $(PYTHON) benchmarks/gpu.py
 
 # A server and four sites over NVIDIA FLARE, with mutual TLS on loopback.
 test-flare: $(FLARE)/.ready

@@ -116,6 +116,18 @@ def test_no_neighbour_moves_a_message_farther_than_is_accounted() -> None:
     assert 2.0 < worst <= law.site_sensitivity(2.0, 0)
 
 
+def test_draws_made_ahead_are_the_same_and_serve_once() -> None:
+    law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 300_000)
+    total = np.zeros(300_000)
+    plain, ahead = (NoiseShare(law, 0, len(total), Sampler.seeded(b"a test"), b"") for _ in range(2))
+    ahead.begin()
+    ahead.begin()
+    first, second = (ahead.noisy(total, None) for _ in range(2))
+    np.testing.assert_array_equal(first, plain.noisy(total, None))
+    np.testing.assert_array_equal(second, plain.noisy(total, None))
+    assert np.mean(first == second) < 0.01
+
+
 def make_plan(size: int, rounds: int, epsilon: float, sites: int = 4) -> Plan:
     release = PlannedRelease("second_moment", math.sqrt(2), 1 / rounds, size, 1.0)
     return Plan(

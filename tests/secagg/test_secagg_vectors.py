@@ -218,15 +218,28 @@ def test_a_mask_is_the_aes_stream_as_little_endian_numbers(size: int) -> None:
     np.testing.assert_array_equal(vector, -expected)
 
 
-@pytest.mark.parametrize("size", [masks.BLOCK - 1, masks.BLOCK, masks.BLOCK + 1, 3 * masks.BLOCK + 5])
+@pytest.mark.parametrize(
+    "size",
+    [
+        masks.BLOCK - 1,
+        masks.BLOCK,
+        masks.BLOCK + 1,
+        3 * masks.BLOCK + 5,
+        masks.PART,
+        masks.PART + 1,
+        3 * masks.PART + 7,
+    ],
+)
 def test_a_mask_runs_on_over_blocks_and_never_repeats(size: int) -> None:
     key = secrets.token_bytes(32)
     vector = np.zeros(size, dtype=np.uint64)
-    masks.add(vector, [(key, True)])
-    for n in (0, 1, 2, size // 2, size - 2, size - 1):
+    parts: list[masks.Ring] = []
+    masks.add(vector, [(key, True)], parts.append)
+    np.testing.assert_array_equal(np.concatenate(parts), vector)
+    for n in {0, 1, 2, size // 2, size - 2, size - 1} | {n for n in (masks.PART - 1, masks.PART) if n < size}:
         block = aes256(key, (n // 2).to_bytes(16))
         assert int(vector[n]) == struct.unpack_from("<Q", block, 8 * (n % 2))[0]
-    assert len(np.unique(vector)) == size  # a repeat among 50 000 numbers by chance: 7e-11
+    assert len(np.unique(vector)) == size  # a repeat among 400 000 numbers by chance: 5e-9
 
 
 @pytest.mark.parametrize(

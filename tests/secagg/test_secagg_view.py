@@ -7,6 +7,7 @@ false alarm comes once in a million runs.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
@@ -153,9 +154,9 @@ def test_no_key_serves_twice(sites: int, colluders: int, dropouts: int, monkeypa
         derived[study.speaking, (secret, purpose, context)] += 1
         return derive(secret, purpose, context)
 
-    def counted_add(vector: Ring, with_keys: list[tuple[bytes, bool]]) -> None:
+    def counted_add(vector: Ring, with_keys: list[tuple[bytes, bool]], *done: Callable[[Ring], object]) -> None:
         streams.update((study.speaking, key) for key, _ in with_keys)
-        add(vector, with_keys)
+        add(vector, with_keys, *done)
 
     monkeypatch.setattr(keys, "derive", counted)
     monkeypatch.setattr(masks, "add", counted_add)

@@ -178,6 +178,10 @@ def run(
     checkpoint: Annotated[
         Path | None, typer.Option(help="A folder to keep the study in: killed and run again, it goes on where it was.")
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where sums are computed: cpu, cuda, cuda:1. By default as each site's file says."),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
@@ -186,6 +190,8 @@ def run(
     loaded = Study.load(study)
     if site:
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
+    if device is not None:
+        loaded = loaded.on(device)
     approved = None if plan is None else read_plan(plan)
     if digest is not None and (approved is None or approved.proposal_digest != digest):
         raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")

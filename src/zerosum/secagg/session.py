@@ -271,13 +271,14 @@ class SiteSession:
             public = known.masking[peer][attempt]
             streams.append((pair_key(secret, public, (self._me, peer), about), self._me < peer))
         masked = vector.copy()
-        masks.add(masked, streams)
+        digest = hashlib.sha256()
+        masks.add(masked, streams, lambda part: digest.update(part.astype("<u8", copy=False).data))
         state.masked = True
         state.secret = None
         if self._roster.dropouts:
             state.seed = None  # from here on only shares of the two exist
         body = masked.astype("<u8", copy=False).data.cast("B")
-        return wire.encode(Kind.MASKED, self._roster.study, attempt, self._me, body, self._identity)
+        return wire.encode(Kind.MASKED, self._roster.study, attempt, self._me, body, self._identity, digest.digest())
 
     def check(self, attempt: int) -> None:
         """Refuse what `mask` would refuse, before anything is spent on a vector."""

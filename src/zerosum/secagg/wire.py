@@ -60,13 +60,19 @@ class Message:
 
 
 def encode(
-    kind: Kind, study: bytes, attempt: int, sender: int, body: bytes | memoryview, identity: Identity | None = None
+    kind: Kind,
+    study: bytes,
+    attempt: int,
+    sender: int,
+    body: bytes | memoryview,
+    identity: Identity | None = None,
+    digest: bytes | None = None,
 ) -> bytes:
-    """A message as bytes, signed where the sender is a site."""
+    """A message as bytes, signed where the sender is a site; `digest` is the body's SHA-256 where it is known."""
     head = _HEADER.pack(_MAGIC, VERSION, kind, study, attempt, sender, len(body))
     signature = bytes(SIGNATURE_BYTES)
     if identity is not None:
-        signature = identity.sign(head + hashlib.sha256(body).digest())
+        signature = identity.sign(head + (digest or hashlib.sha256(body).digest()))
     return b"".join((head, body, signature))
 
 

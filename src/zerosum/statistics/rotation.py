@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
-from zerosum.kernel.units import Units
-from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized
+from zerosum.kernel.units import Units, pieces
+from zerosum.statistics import fused
+from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, like, one_thread, sized
+from zerosum.statistics.scaled_sources import averaged, batch_units, inner, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 Nonlinearity = Literal["tanh", "volatility"]
@@ -46,6 +49,7 @@ class RotationScore(BoundedStatistic):
     """
 
     name: ClassVar[str] = "rotation_score"
+    adds_in_pieces: ClassVar[bool] = True
     columns: int = Field(gt=0)
     unmixing: FloatArray
     signs: FloatArray | None = None
@@ -83,6 +87,8 @@ class RotationScore(BoundedStatistic):
         return Exact.of(self.unmixing.T)
 
     def sum_block(self, block: Units) -> Array:
+        if not on_host(block.rows):
+            return self._batched(block)
         units = np.arange(block.rows.shape[0] + 1) if block.offsets is None else block.offsets
         runs = units if block.runs is None else block.runs.offsets
         total = np.zeros(self.size)
@@ -147,6 +153,48 @@ class RotationScore(BoundedStatistic):
         psi, part = y * size, (1 - _LEAST) * np.float32(2 / self.window)  # of its size a row is this part, twice over
         return psi, np.asarray(fold(size) - part * fold(psi * psi))
 
+    # ---- the same on a device ----------------------------------------------------------------------------------------
+
+    def _batched(self, block: Units) -> Array:
+        """Units of one shape are taken together, as many as there is room for: how a product of several units rounds
+        would depend on their number, so that either one program of a kernel sees one unit, or nothing rounds."""
+        total: Array = 0.0
+        for batch in block.batches():
+            rows = batch.of(block.rows)
+            few = batch_units(rows, batch.length * self.columns, batch.length * self.sources)
+            for some in pieces(len(batch), few):
+                y, loud = scaled_sources(rows[some, ...], self._exact, batch.runs, self.per_recording)
+                total = total + self._sum(y, loud, batch.runs)
+        return total
+
+    def _sum(self, y: Array, loud: Array, runs: NDArray[np.int64]) -> Array:
+        xp, (units, length, R) = array_namespace(y), y.shape
+        window = None if self.nonlinearity == "tanh" else self.window
+        if len(runs) == 2 and fused.serves(y) and fused.holds(R):
+            F, squared, size = fused.scores(y, window, float(_LEAST))
+        else:
+            if window is None:
+                psi, size = xp.tanh(y), y[:, 0, :]
+            else:
+                divisor = 1 / (averaged(y * y, runs, window) * float(1 - _LEAST) + float(_LEAST))
+                psi = y * divisor
+                size = xp.astype(fold(divisor), xp.float64)
+            F = inner(psi, y)
+            squared = xp.astype(fold(psi * psi), xp.float64)
+        part = float((1 - _LEAST) * np.float32(2 / self.window))  # of its size a row is this part, twice over
+        slopes = (length - squared if window is None else size - part * squared) / length
+        slopes, F = xp.where(loud, slopes, xp.zeros_like(slopes)), F / length
+        if self.signs is not None:
+            signs = like(self.signs, F)
+            F, slopes = F * signs[None, :, None], slopes * signs[None, :]
+        above, below, along = (like(each, F) for each in _places(R))
+        flat = xp.reshape(F, (units, R * R))
+        turns = (xp.take(flat, above, axis=1) - xp.take(flat, below, axis=1)) / math.sqrt(2)
+        turns = xp.concat([turns, self.diagonal * (slopes - xp.take(flat, along, axis=1))], axis=1)
+        scaled, _size, norms = sized(turns)
+        norms = norms * INSIDE
+        return added(scaled / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None])
+
     def split(self, value: Floats) -> tuple[Floats, Floats]:
         """A released sum as a skew-symmetric matrix (of F - F', halved) and the diagonal."""
         R = self.sources
@@ -158,6 +206,13 @@ class RotationScore(BoundedStatistic):
 @lru_cache(maxsize=8)
 def _upper(order: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return np.triu_indices(order, 1)
+
+
+@lru_cache(maxsize=8)
+def _places(order: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Where the entries above the diagonal of a flat matrix are, those below, and those on it."""
+    row, column = _upper(order)
+    return row * order + column, column * order + row, np.arange(order) * (order + 1)
 
 
 def _pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

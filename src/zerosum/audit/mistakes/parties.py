@@ -370,10 +370,21 @@ SECAGG = [
         "every block of a vector has the same mask",
         (
             Edit(
-                "secagg.masks:add",
+                "secagg.masks:_add",
                 "for stream, plus in streams:",
                 "for stream, plus in"
                 " [(Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor(), plus) for key, plus in keys]:",
+            ),
+        ),
+    ),
+    Fault(
+        "mask-in-parts",
+        "every part of a long vector has the same mask",
+        (
+            Edit(
+                "secagg.masks:_add",
+                "counter = modes.CTR((first // 2).to_bytes(16))",
+                "counter = modes.CTR(bytes(16))",
             ),
         ),
     ),
