@@ -6,6 +6,7 @@ PyTorch's tensors on it, through the fused kernels and without them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -128,6 +129,23 @@ def test_a_sum_in_pieces_rounds_as_little_as_one_of_so_many_rows() -> None:
     with release(BLOCK_ROWS):
         found = float(to_numpy(added(elsewhere(rows)))[0])
     assert abs(found - 0.1 * len(rows)) <= summation_slack(units=1) * 0.1 * len(rows) / 2
+
+
+@pytest.mark.parametrize("number", range(3), ids=["scatter", "augmented_scatter", "rotation_score"])
+def test_people_of_many_shapes_are_added_up_as_exactly_as_of_one(number: int) -> None:
+    """Each is a batch of its own: additions of these are no part of the planned rounding, and must not show."""
+    rng = np.random.default_rng(8)
+    people = [rng.normal(size=(rows, 2)) @ rng.normal(size=(2, 2)) for rows in range(3, 60)]
+    stat = [
+        build("scatter", {"columns": 2}),
+        build("augmented_scatter", {"columns": 2}),
+        build("rotation_score", {"columns": 2, "unmixing": [[1.0, 0.5], [-0.5, 1.0]]}),
+    ][number]
+    together = Units.from_list(people)
+    found = stat.total(Units(elsewhere(np.asarray(together.rows)), together.offsets))
+    each = np.stack([stat.total(Units(elsewhere(rows), np.array([0, len(rows)]))) for rows in people])
+    nearest = np.array([math.fsum(column) for column in each.T.tolist()])
+    np.testing.assert_allclose(found, nearest, rtol=0, atol=2.0**-53 * float(np.abs(each).sum(axis=0).max()))
 
 
 @pytest.mark.parametrize("units", [1, 1000, 200_000, MAX_UNITS, 3 * MAX_UNITS])

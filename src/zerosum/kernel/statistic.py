@@ -215,18 +215,19 @@ class Running:
             total, lost = self._here
             for start in range(0, len(total), _PIECE):  # so that a long sum is held three times and no more
                 here = slice(start, start + _PIECE)
-                total[here], lost[here] = _compensated(total[here], lost[here], part[here])
+                total[here], lost[here] = compensated(total[here], lost[here], part[here])
         elif self._there is None:
             self._there = part, part * 0.0
         else:
-            self._there = _compensated(*self._there, part)
+            self._there = compensated(*self._there, part)
 
     def total(self) -> Floats:
         parts = [to_numpy(each[0]) for each in (self._here, self._there) if each is not None]
         return sum(parts[1:], parts[0]) if parts else np.zeros(self._size)
 
 
-def _compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:
+def compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:
+    """A total with one more part, and what that lost by rounding, to be added with the next."""
     added = part + lost
     raised = total + added
     return raised, added - (raised - total)
