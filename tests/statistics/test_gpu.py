@@ -6,6 +6,7 @@ PyTorch's tensors on it, through the fused kernels and without them.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 import zerosum
 from statistic_cases import SMALL, WIDE, Case, with_holes
 from zerosum.algorithms import PCA
-from zerosum.errors import BadParameter, Refused
+from zerosum.errors import BadParameter, Refused, ZerosumError
 from zerosum.kernel.devices import exact, like, release, to_numpy
 from zerosum.kernel.grid import BLOCK_ROWS, MAX_UNITS, rows_allowed, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
@@ -31,6 +32,7 @@ from zerosum.site.policy import Policy
 from zerosum.statistics import build, fused
 from zerosum.statistics.rows import added, counts, fold, gram, products
 from zerosum.statistics.scaled_sources import inner
+from zerosum.study import SiteFile
 
 Floats = NDArray[np.float64]
 
@@ -248,12 +250,30 @@ def test_kernels_of_torch_that_couple_do_not_serve(
     ]
 
 
-def test_a_device_that_is_not_here_is_refused() -> None:
+def test_a_device_that_is_not_here_is_refused(tmp_path: Path) -> None:
     units = Units(np.zeros((3, 2)))
     assert units.on("cpu") is units
-    for wrong in ("gpu", "cuda:x", "mps", ""):
+    wrong: list[Any] = [
+        "gpu",
+        "cuda:x",
+        "mps",
+        "meta",
+        "",
+        "CPU",
+        " cuda",
+        "cuda\n",
+        "cuda:",
+        "cuda:01",
+        "cuda:-1",
+        "cuda:\u0661",
+    ]
+    file = tmp_path / "site.toml"
+    for name in [*wrong, 0, True, ["cuda"]]:
+        file.write_text(f"name = 'north'\ndata = 'north.npy'\ndevice = {json.dumps(name)}\n")
         with pytest.raises(BadParameter, match="device must be"):
-            units.on(wrong)
+            units.on(name)
+        with pytest.raises(ZerosumError, match="device"):
+            SiteFile.load(file)
     if not has_gpu():
         with pytest.raises(BadParameter, match="PyTorch"):
             units.on("cuda")

@@ -9,6 +9,7 @@ Tested in tests/statistics/test_gpu.py.
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,8 @@ from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter, Refused
 
 HOST = "cpu"
+NAMES = r"^(cpu|cuda(:(0|[1-9][0-9]{0,2}))?)$"
+"""Devices by name, for a site's file."""
 
 _moved: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
 _terms: ContextVar[int | None] = ContextVar("_terms", default=None)
@@ -109,17 +112,19 @@ def _from_torch(tensor: Any) -> Any:
 
 
 def check_device(name: str) -> str:
-    """Refuse a device that is not here, or has no doubles."""
+    """Refuse a device that is not here, does not work, or rounds where it must not; return its name in full."""
+    if not isinstance(name, str) or not re.fullmatch(NAMES, name):
+        raise BadParameter(f"device must be 'cpu', 'cuda' or 'cuda:1' and so on, got {name!r}")
     if name == HOST:
         return name
-    kind, _, number = name.partition(":")
-    if kind != "cuda" or (number and not number.isdecimal()):
-        raise BadParameter(f"device must be 'cpu', 'cuda' or 'cuda:1' and so on, got {name!r}")
-    torch = _torch()
-    if not torch.cuda.is_available() or int(number or 0) >= torch.cuda.device_count():
+    torch, number = _torch(), int(name.partition(":")[2] or 0)
+    if not torch.cuda.is_available() or number >= torch.cuda.device_count():
         raise BadParameter(f"the device is {name!r}, but PyTorch finds no such device here")
-    check_products(torch.zeros(1, device=name))
-    return name
+    try:
+        check_products(torch.zeros(1, device=f"cuda:{number}"))
+    except RuntimeError as error:  # in use by somebody else alone, full, or of another driver
+        raise BadParameter(f"the device {name!r} does not work", detail=str(error)) from error
+    return f"cuda:{number}"
 
 
 def check_products(rows: Array) -> None:
