@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from array_api_compat import array_namespace, is_cupy_array, is_numpy_array, is_
 from array_api_compat import device as device_of
 
 from zerosum.arrays import Array, Floats
-from zerosum.errors import BadParameter, Refused
+from zerosum.errors import BadData, BadParameter, Refused
 
 HOST = "cpu"
 NAMES = r"^(cpu|cuda(:(0|[1-9][0-9]{0,2}))?)$"
@@ -31,6 +30,7 @@ NAMES = r"^(cpu|cuda(:(0|[1-9][0-9]{0,2}))?)$"
 _moved: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
 _terms: ContextVar[int | None] = ContextVar("_terms", default=None)
 _sound: set[str] = set()  # devices that multiply whole numbers exactly
+_NUMBERS = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")  # that PyTorch knows
 _AT_ONCE = 1 << 28  # bytes of a table that go to a device together
 _PINNED = 1 << 20  # bytes from which a copy goes by way of memory that the device reads itself
 
@@ -170,13 +170,13 @@ def to_device(rows: Any, device: Any) -> Array:
 
 
 def _tensor(table: Any) -> Any:
-    """A NumPy array as PyTorch's, in this machine's order of bytes and in one piece."""
-    table = np.ascontiguousarray(table)
-    if not table.dtype.isnative:
-        table = table.astype(table.dtype.newbyteorder("="))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a mapped file cannot be written to
-        return _torch().from_numpy(table)
+    """A NumPy array as PyTorch's, in this machine's order of bytes and in one piece; of doubles where PyTorch does not
+    compute with what it holds. What cannot be written to (a mapped file) is copied: PyTorch would warn of it."""
+    table = np.asarray(table)
+    if table.dtype.kind not in "biuf":
+        raise BadData("rows on a device must hold real numbers")
+    kind = table.dtype.newbyteorder("=") if table.dtype.name in _NUMBERS else np.dtype(np.float64)
+    return _torch().from_numpy(np.require(table, kind, ["C", "W"]))
 
 
 def _pinned(table: Any) -> Any:
@@ -216,8 +216,10 @@ def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
 
 
 def no_memory(error: BaseException) -> bool:
-    """Whether an error says that a device's memory is full, which is no unit's fault."""
-    return isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "OutOfMemory")
+    """Whether an error says that a device's memory is full, which is no unit's fault; some say so in words only."""
+    if isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "OutOfMemory"):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in ("out of memory", "ALLOC_FAILED"))
 
 
 def works(rows: Array) -> bool:
