@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ def to_device(rows: Any, device: Any) -> Array:
     if where.type != "cuda":
         return _tensor(rows).to(where)
     at_once = max(1, _AT_ONCE * len(rows) // max(1, rows.nbytes))
-    stream = torch.cuda.Stream(where)
+    stream = _copying(str(where))
     with torch.cuda.stream(stream):
         moved = torch.empty(rows.shape, dtype=_tensor(rows[:0]).dtype, device=where)
         for start in range(0, len(rows), at_once):
@@ -167,6 +168,13 @@ def to_device(rows: Any, device: Any) -> Array:
     stream.synchronize()
     moved.record_stream(torch.cuda.default_stream(where))
     return moved
+
+
+@cache
+def _copying(device: str) -> Any:
+    """The stream of copies to a device: PyTorch keeps memory by stream, so that with one for each block none would be
+    used again."""
+    return _torch().cuda.Stream(device)
 
 
 def _tensor(table: Any) -> Any:
