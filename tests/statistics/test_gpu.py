@@ -6,10 +6,12 @@ PyTorch's tensors on it, through the fused kernels and without them.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import array_api_strict
 import numpy as np
@@ -20,8 +22,8 @@ from numpy.typing import NDArray
 import zerosum
 from statistic_cases import SMALL, WIDE, Case, with_holes
 from zerosum.algorithms import PCA
-from zerosum.errors import BadParameter, Refused
-from zerosum.kernel.devices import exact, like, release, to_numpy
+from zerosum.errors import BadData, BadParameter, Refused, ZerosumError
+from zerosum.kernel.devices import exact, like, release, to_device, to_numpy
 from zerosum.kernel.grid import BLOCK_ROWS, MAX_UNITS, rows_allowed, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Runs, Units
@@ -30,6 +32,8 @@ from zerosum.site.policy import Policy
 from zerosum.statistics import build, fused
 from zerosum.statistics.rows import added, counts, fold, gram, products
 from zerosum.statistics.scaled_sources import inner
+from zerosum.statistics.vectors import VectorSum
+from zerosum.study import SiteFile
 
 Floats = NDArray[np.float64]
 
@@ -128,6 +132,23 @@ def test_a_sum_in_pieces_rounds_as_little_as_one_of_so_many_rows() -> None:
     with release(BLOCK_ROWS):
         found = float(to_numpy(added(elsewhere(rows)))[0])
     assert abs(found - 0.1 * len(rows)) <= summation_slack(units=1) * 0.1 * len(rows) / 2
+
+
+@pytest.mark.parametrize("number", range(3), ids=["scatter", "augmented_scatter", "rotation_score"])
+def test_people_of_many_shapes_are_added_up_as_exactly_as_of_one(number: int) -> None:
+    """Each is a batch of its own: additions of these are no part of the planned rounding, and must not show."""
+    rng = np.random.default_rng(8)
+    people = [rng.normal(size=(rows, 2)) @ rng.normal(size=(2, 2)) for rows in range(3, 60)]
+    stat = [
+        build("scatter", {"columns": 2}),
+        build("augmented_scatter", {"columns": 2}),
+        build("rotation_score", {"columns": 2, "unmixing": [[1.0, 0.5], [-0.5, 1.0]]}),
+    ][number]
+    together = Units.from_list(people)
+    found = stat.total(Units(elsewhere(np.asarray(together.rows)), together.offsets))
+    each = np.stack([stat.total(Units(elsewhere(rows), np.array([0, len(rows)]))) for rows in people])
+    nearest = np.array([math.fsum(column) for column in each.T.tolist()])
+    np.testing.assert_allclose(found, nearest, rtol=0, atol=2.0**-53 * float(np.abs(each).sum(axis=0).max()))
 
 
 @pytest.mark.parametrize("units", [1, 1000, 200_000, MAX_UNITS, 3 * MAX_UNITS])
@@ -230,12 +251,30 @@ def test_kernels_of_torch_that_couple_do_not_serve(
     ]
 
 
-def test_a_device_that_is_not_here_is_refused() -> None:
+def test_a_device_that_is_not_here_is_refused(tmp_path: Path) -> None:
     units = Units(np.zeros((3, 2)))
     assert units.on("cpu") is units
-    for wrong in ("gpu", "cuda:x", "mps", ""):
+    wrong: list[Any] = [
+        "gpu",
+        "cuda:x",
+        "mps",
+        "meta",
+        "",
+        "CPU",
+        " cuda",
+        "cuda\n",
+        "cuda:",
+        "cuda:01",
+        "cuda:-1",
+        "cuda:\u0661",
+    ]
+    file = tmp_path / "site.toml"
+    for name in [*wrong, 0, True, ["cuda"]]:
+        file.write_text(f"name = 'north'\ndata = 'north.npy'\ndevice = {json.dumps(name)}\n")
         with pytest.raises(BadParameter, match="device must be"):
-            units.on(wrong)
+            units.on(name)
+        with pytest.raises(ZerosumError, match="device"):
+            SiteFile.load(file)
     if not has_gpu():
         with pytest.raises(BadParameter, match="PyTorch"):
             units.on("cuda")
@@ -260,6 +299,64 @@ def test_rows_that_do_not_fit_are_streamed(monkeypatch: pytest.MonkeyPatch, tmp_
     assert sum(moved) == 1000
     half = np.arange(1000) % 2 == 0
     np.testing.assert_allclose(stat.total(units.chosen(half)), stat.total(Units(rows[half])), atol=1e-12)
+
+
+@pytest.mark.parametrize("case", SMALL, ids=name)
+def test_rows_that_are_streamed_give_what_the_host_gives(
+    case: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Single precision, Fortran's order and a part of a table included; sums are made on the device."""
+    stat, rng = build(*case), np.random.default_rng(9)
+    moved: list[int] = []
+
+    def to_device(block: Floats, device: str) -> Any:
+        moved.append(len(block))
+        return elsewhere(np.ascontiguousarray(block))
+
+    monkeypatch.setattr("zerosum.kernel.units.to_device", to_device)
+    monkeypatch.setattr(
+        "zerosum.kernel.units.room", lambda where, wanted=0: 1 << 14 if isinstance(where, str) else None
+    )
+    table = np.asfortranarray(next(draws(stat, rng, 300))[:240].astype(np.float32))
+    for offsets in (None, OFFSETS):
+        here, found = (stat.total(Units(table, offsets, device=device)) for device in (None, "cpu"))
+        units = len(table) if offsets is None else len(offsets) - 1
+        assert apart(stat, here, found, units) <= ROUNDING.get(stat.name, 1e-10)
+    assert moved
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("kind", ["?", "i1", "u1", "u2", "i4", "u4", "u8", "f2", ">f4", ">f8", ">i2", "g"])
+def test_whatever_real_numbers_are_kept_as_torch_takes_them(kind: str) -> None:
+    pytest.importorskip("torch")
+    table = np.arange(24).reshape(6, 4).astype(kind)
+    for rows in (table, np.asfortranarray(table), table[::2, 1:], table[:0]):
+        rows.flags.writeable = False  # as a mapped file
+        moved = to_device(rows, "cpu")
+        np.testing.assert_array_equal(moved.double().numpy(), rows.astype(np.float64))
+        moved.zero_()
+    np.testing.assert_array_equal(table, np.arange(24).reshape(6, 4).astype(kind))
+    with pytest.raises(BadData, match="real numbers"):
+        to_device(table.astype(complex), "cpu")
+
+
+def test_a_device_that_is_full_is_no_units_fault() -> None:
+    """Whatever the library calls it: blocks are halved, and one unit that does not fit ends the round."""
+
+    class Wide(VectorSum):
+        name: ClassVar[str] = "wide"
+
+        def sum_block(self, block: Units) -> Any:
+            if len(block) > fits:
+                raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+            return super().sum_block(block)
+
+    stat, units = Wide(columns=2, clip=1.0), Units(np.full((50, 2), 0.5))
+    fits = 4
+    np.testing.assert_allclose(stat.total(units), [25.0, 25.0])
+    fits = 0
+    with pytest.raises(MemoryError, match="one unit"):
+        stat.total(units)
 
 
 def test_a_whole_study_on_a_device_finds_what_one_on_the_host_finds(

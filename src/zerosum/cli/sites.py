@@ -99,6 +99,7 @@ def site_run(
     On a terminal, plans that wait for the steward are asked about there.
     """
     from zerosum.cli.asking import Asking
+    from zerosum.kernel.devices import check_device
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.consents import Consents
     from zerosum.site.metrics import Metrics
@@ -109,6 +110,7 @@ def site_run(
     from zerosum.study.site_data import load_for
 
     site = SiteFile.load(file)
+    check_device(site.device)
     policy, identity, limits = site.own_policy(), site.keep_identity(), site.limits
     logs.start(log_json)
     log = AuditLog(site.audit_log, lambda line: logs.say(**line))

@@ -9,11 +9,12 @@ Tested in tests/statistics/test_gpu.py.
 from __future__ import annotations
 
 import math
-import warnings
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,16 @@ from array_api_compat import array_namespace, is_cupy_array, is_numpy_array, is_
 from array_api_compat import device as device_of
 
 from zerosum.arrays import Array, Floats
-from zerosum.errors import BadParameter, Refused
+from zerosum.errors import BadData, BadParameter, Refused
 
 HOST = "cpu"
+NAMES = r"^(cpu|cuda(:(0|[1-9][0-9]{0,2}))?)$"
+"""Devices by name, for a site's file."""
 
 _moved: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
 _terms: ContextVar[int | None] = ContextVar("_terms", default=None)
 _sound: set[str] = set()  # devices that multiply whole numbers exactly
+_NUMBERS = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")  # that PyTorch knows
 _AT_ONCE = 1 << 28  # bytes of a table that go to a device together
 _PINNED = 1 << 20  # bytes from which a copy goes by way of memory that the device reads itself
 
@@ -109,17 +113,19 @@ def _from_torch(tensor: Any) -> Any:
 
 
 def check_device(name: str) -> str:
-    """Refuse a device that is not here, or has no doubles."""
+    """Refuse a device that is not here, does not work, or rounds where it must not; return its name in full."""
+    if not isinstance(name, str) or not re.fullmatch(NAMES, name):
+        raise BadParameter(f"device must be 'cpu', 'cuda' or 'cuda:1' and so on, got {name!r}")
     if name == HOST:
         return name
-    kind, _, number = name.partition(":")
-    if kind != "cuda" or (number and not number.isdecimal()):
-        raise BadParameter(f"device must be 'cpu', 'cuda' or 'cuda:1' and so on, got {name!r}")
-    torch = _torch()
-    if not torch.cuda.is_available() or int(number or 0) >= torch.cuda.device_count():
+    torch, number = _torch(), int(name.partition(":")[2] or 0)
+    if not torch.cuda.is_available() or number >= torch.cuda.device_count():
         raise BadParameter(f"the device is {name!r}, but PyTorch finds no such device here")
-    check_products(torch.zeros(1, device=name))
-    return name
+    try:
+        check_products(torch.zeros(1, device=f"cuda:{number}"))
+    except RuntimeError as error:  # in use by somebody else alone, full, or of another driver
+        raise BadParameter(f"the device {name!r} does not work", detail=str(error)) from error
+    return f"cuda:{number}"
 
 
 def check_products(rows: Array) -> None:
@@ -153,7 +159,7 @@ def to_device(rows: Any, device: Any) -> Array:
     if where.type != "cuda":
         return _tensor(rows).to(where)
     at_once = max(1, _AT_ONCE * len(rows) // max(1, rows.nbytes))
-    stream = torch.cuda.Stream(where)
+    stream = _copying(str(where))
     with torch.cuda.stream(stream):
         moved = torch.empty(rows.shape, dtype=_tensor(rows[:0]).dtype, device=where)
         for start in range(0, len(rows), at_once):
@@ -164,14 +170,21 @@ def to_device(rows: Any, device: Any) -> Array:
     return moved
 
 
+@cache
+def _copying(device: str) -> Any:
+    """The stream of copies to a device: PyTorch keeps memory by stream, so that with one for each block none would be
+    used again."""
+    return _torch().cuda.Stream(device)
+
+
 def _tensor(table: Any) -> Any:
-    """A NumPy array as PyTorch's, in this machine's order of bytes and in one piece."""
-    table = np.ascontiguousarray(table)
-    if not table.dtype.isnative:
-        table = table.astype(table.dtype.newbyteorder("="))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a mapped file cannot be written to
-        return _torch().from_numpy(table)
+    """A NumPy array as PyTorch's, in this machine's order of bytes and in one piece; of doubles where PyTorch does not
+    compute with what it holds. What cannot be written to (a mapped file) is copied: PyTorch would warn of it."""
+    table = np.asarray(table)
+    if table.dtype.kind not in "biuf":
+        raise BadData("rows on a device must hold real numbers")
+    kind = table.dtype.newbyteorder("=") if table.dtype.name in _NUMBERS else np.dtype(np.float64)
+    return _torch().from_numpy(np.require(table, kind, ["C", "W"]))
 
 
 def _pinned(table: Any) -> Any:
@@ -211,8 +224,10 @@ def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
 
 
 def no_memory(error: BaseException) -> bool:
-    """Whether an error says that a device's memory is full, which is no unit's fault."""
-    return isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "OutOfMemory")
+    """Whether an error says that a device's memory is full, which is no unit's fault; some say so in words only."""
+    if isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "OutOfMemory"):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in ("out of memory", "ALLOC_FAILED"))
 
 
 def works(rows: Array) -> bool:

@@ -125,26 +125,29 @@ class BoundedStatistic(BaseModel, ABC):
     def _part(self, block: Units) -> Array:
         """The sum over a block. Where it fails or is not finite, over its halves, down to the unit that is at fault and
         counts as one of zeros: once a site has consented, an error would tell the coordinator about a unit."""
-        full = False
         try:
             part = self.sum_block(block)
             xp = array_namespace(part)
             if part.shape == (self.size,) and bool(xp.all(xp.isfinite(part))):
                 return part if on_host(part) else xp.astype(part, xp.float64, copy=False)
         except Exception as error:
-            full = no_memory(error)
-            if isinstance(error, MemoryError) or (full and len(block) == 1):  # not any unit's fault
-                raise MemoryError("there is no memory left for one unit") from error
-            if not works(block.rows):
-                raise
-            if not full:
-                text = "%s failed for a block of units; only the one at fault is left out"
-                _log.warning(text, self.name, exc_info=True)
+            self._blame(error, block)
         if len(block) == 1:
             return self._nobody
         middle = len(block) // 2
         one, other = self._part(block.between(0, middle)), self._part(block.between(middle, len(block)))
         return one + other if on_host(one) == on_host(other) else to_numpy(one) + to_numpy(other)
+
+    def _blame(self, error: Exception, block: Units) -> None:
+        """Raise what is not any unit's fault, unless the device is full and half a block may fit; else log it."""
+        full = no_memory(error)
+        if full and len(block) == 1 and not isinstance(error, MemoryError):
+            raise MemoryError("there is no memory left for one unit") from error
+        if isinstance(error, MemoryError) or not works(block.rows):
+            raise error
+        if not full:
+            text = "%s failed for a block of units; only the one at fault is left out"
+            _log.warning(text, self.name, exc_info=error)
 
     @cached_property
     def _nobody(self) -> Floats:
@@ -187,11 +190,7 @@ class BoundedMap(BoundedStatistic):
             if rows.shape == (len(block), self.size) and np.all(np.isfinite(rows)):
                 return rows
         except Exception as error:
-            if isinstance(error, MemoryError) or (no_memory(error) and len(block) == 1):
-                raise MemoryError("there is no memory left for one unit") from error
-            if not works(block.rows):
-                raise
-            _log.warning("%s failed for a block of units; only the one at fault is left out", self.name, exc_info=True)
+            self._blame(error, block)
         if len(block) == 1:
             return np.zeros((1, self.size))
         middle = len(block) // 2
@@ -215,18 +214,19 @@ class Running:
             total, lost = self._here
             for start in range(0, len(total), _PIECE):  # so that a long sum is held three times and no more
                 here = slice(start, start + _PIECE)
-                total[here], lost[here] = _compensated(total[here], lost[here], part[here])
+                total[here], lost[here] = compensated(total[here], lost[here], part[here])
         elif self._there is None:
             self._there = part, part * 0.0
         else:
-            self._there = _compensated(*self._there, part)
+            self._there = compensated(*self._there, part)
 
     def total(self) -> Floats:
         parts = [to_numpy(each[0]) for each in (self._here, self._there) if each is not None]
         return sum(parts[1:], parts[0]) if parts else np.zeros(self._size)
 
 
-def _compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:
+def compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:
+    """A total with one more part, and what that lost by rounding, to be added with the next."""
     added = part + lost
     raised = total + added
     return raised, added - (raised - total)

@@ -185,7 +185,8 @@ class Units:
         they take no more than half of its memory; else each block of them does when its turn comes, read from the
         host's memory or from a file that is mapped into it while the block before is computed with.
         """
-        if check_device(device) == HOST or self.is_sparse or not on_host(self.rows):
+        device = check_device(device)
+        if device == HOST or self.is_sparse or not on_host(self.rows):
             return self
         if self.rows.nbytes <= (room(device) or 0) * 3 // 4:
             return Units(to_device(self.rows, device), self.offsets, self.runs)

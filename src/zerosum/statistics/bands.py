@@ -6,6 +6,7 @@ Tested in tests/statistics/test_time_courses.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import ClassVar, Self
@@ -21,7 +22,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
 from zerosum.kernel.units import Units, pieces
-from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, sized, squares, whole
+from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, sized, squares, summed, whole
 from zerosum.statistics.scatter import PerRecording, per_recording_rows, recordings_of
 
 _BATCH_NUMBERS = 1 << 28  # of units that are taken together on a device
@@ -82,7 +83,9 @@ class BandScatter(BoundedStatistic):
 
     def sum_block(self, block: Units) -> Array:
         if not on_host(block.rows):
-            return self._batched(block)
+            total = summed(self._batched(block))
+            bands = [coordinates.packed(total[band, ...]) for band in range(self.bands)]
+            return array_namespace(total).concat(bands)
         xp = array_namespace(block.rows)
         total = np.zeros(self.size)
         for recordings in block.recordings():
@@ -119,11 +122,10 @@ class BandScatter(BoundedStatistic):
             return np.zeros(self.size)
         return np.concatenate([coordinates.pack(moment) for moment in moments / size])
 
-    def _batched(self, block: Units) -> Array:
+    def _batched(self, block: Units) -> Iterator[Array]:
         """The same on a device, for many units of one shape together. A device's Fourier transform rounds as the number
         of units says, so that products with cosines and sines take its place, in whole numbers and thus exact."""
         xp, width = array_namespace(block.rows), int(self.projection.shape[1])
-        total: Array = 0.0
         for batch in block.batches():
             rows, runs = batch.of(block.rows), list(pairwise(batch.runs.tolist()))
             clocks = [
@@ -158,8 +160,7 @@ class BandScatter(BoundedStatistic):
                 together = xp.stack(moments, axis=1)
                 size = xp.sqrt(squares(xp.reshape(together, (units, -1)))) * INSIDE
                 size = xp.where(size > 0, size, xp.ones_like(size))
-                total = total + added(together / size[:, None, None, None])
-        return xp.concat([coordinates.packed(total[band, ...]) for band in range(self.bands)])
+                yield added(together / size[:, None, None, None])
 
     def split(self, value: Floats) -> Floats:
         """A released sum as one matrix a band."""

@@ -2,8 +2,8 @@
 
 Every program of a kernel sees the rows of one unit, or a piece of them of a fixed length, and nothing else. How it adds
 up depends on the kernel alone, which is compiled for a unit's own shape and for public ones: the number of units is no
-argument of any kernel, inputs begin at addresses of the same alignment, and products and sums are not contracted. So a
-unit's bits are its own, as they are on the host. A device shows that on public numbers before kernels serve it.
+argument of any kernel, all arrays begin at addresses of the same alignment, and products and sums are not contracted.
+So a unit's bits are its own, as they are on the host. A device shows that on public numbers before kernels serve it.
 
 Tested in tests/statistics/test_gpu.py.
 """
@@ -136,7 +136,7 @@ def entered(rows: Array, center: Array | None, scale: Array | None) -> tuple[Arr
     rows = _aligned(rows)
     count, columns = rows.shape
     numbers = torch.empty(count, columns, dtype=torch.float64, device=rows.device)
-    size, worth = torch.empty(2, count, dtype=torch.float64, device=rows.device)
+    size, worth = (torch.empty(count, dtype=torch.float64, device=rows.device) for _ in range(2))
     block, warps = _shape(columns)
     if count:
         given = [rows if each is None else _aligned(each) for each in (center, scale)]

@@ -8,6 +8,7 @@ Tested in tests/statistics/test_sensitivity.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -70,13 +71,14 @@ class AugmentedScatter(Scatter):
         return bound * (1 + self.constant**2)
 
     def sum_block(self, block: Units) -> Array:
-        total: Array = 0.0
+        packed = super().sum_block(block)
+        return packed if self.count else packed[:-1]
+
+    def _moments(self, block: Units) -> Iterator[Array]:
         for rows, weights, measured in self._bounded(block):
             xp = array_namespace(rows)
             constant = self.constant * xp.sqrt(measured.spread(xp.ones_like(measured.norms)))
-            total = total + gram(xp.concat([rows * xp.sqrt(weights)[:, None], constant[:, None]], axis=1))
-        packed = coordinates.packed(total)
-        return packed if self.count else packed[:-1]
+            yield gram(xp.concat([rows * xp.sqrt(weights)[:, None], constant[:, None]], axis=1))
 
     def split(self, release: Floats) -> tuple[Floats, Floats, float | None]:
         """A release as (sum of x x', sum of x, number of units or None)."""

@@ -21,7 +21,7 @@ from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
 from zerosum.kernel.units import Units, pieces
 from zerosum.statistics import fused
-from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, like, one_thread, sized
+from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, like, one_thread, sized, summed
 from zerosum.statistics.scaled_sources import averaged, batch_units, inner, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
@@ -88,7 +88,7 @@ class RotationScore(BoundedStatistic):
 
     def sum_block(self, block: Units) -> Array:
         if not on_host(block.rows):
-            return self._batched(block)
+            return summed(self._batched(block))
         units = np.arange(block.rows.shape[0] + 1) if block.offsets is None else block.offsets
         runs = units if block.runs is None else block.runs.offsets
         total = np.zeros(self.size)
@@ -155,17 +155,15 @@ class RotationScore(BoundedStatistic):
 
     # ---- the same on a device ----------------------------------------------------------------------------------------
 
-    def _batched(self, block: Units) -> Array:
+    def _batched(self, block: Units) -> Iterator[Array]:
         """Units of one shape are taken together, as many as there is room for: how a product of several units rounds
         would depend on their number, so that either one program of a kernel sees one unit, or nothing rounds."""
-        total: Array = 0.0
         for batch in block.batches():
             rows = batch.of(block.rows)
             few = batch_units(rows, batch.length * self.columns, batch.length * self.sources)
             for some in pieces(len(batch), few):
                 y, loud = scaled_sources(rows[some, ...], self._exact, batch.runs, self.per_recording)
-                total = total + self._sum(y, loud, batch.runs)
-        return total
+                yield self._sum(y, loud, batch.runs)
 
     def _sum(self, y: Array, loud: Array, runs: NDArray[np.int64]) -> Array:
         xp, (units, length, R) = array_namespace(y), y.shape

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -40,6 +40,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.devices import beside, on_host, terms
 from zerosum.kernel.devices import like as like
 from zerosum.kernel.grid import BLOCK_ROWS
+from zerosum.kernel.statistic import compensated
 from zerosum.kernel.units import Units, pieces
 from zerosum.kernel.units import fold as fold
 from zerosum.statistics import fused
@@ -126,7 +127,7 @@ def products(left: Array, right: Array) -> Array:
         return xp.matmul(xp.matrix_transpose(left), right)
     count = left.shape[0] // most
     if count * left.shape[1] * right.shape[1] > _TOGETHER_NUMBERS:
-        return _compensated(products(left[some, ...], right[some, ...]) for some in pieces(left.shape[0], most))
+        return summed(products(left[some, ...], right[some, ...]) for some in pieces(left.shape[0], most))
     head = count * most
     tall, wide = (xp.reshape(each[:head, ...], (count, most, -1)) for each in (left, right))
     parts = xp.matmul(xp.matrix_transpose(tall), wide)
@@ -143,7 +144,7 @@ def gram(rows: Array) -> Array:
     if on_host(rows) or width < _WORTH_CUTTING:
         return products(rows, rows)
     if (most := _most(rows)) is not None:
-        return _compensated(gram(rows[some, ...]) for some in pieces(rows.shape[0], most))
+        return summed(gram(rows[some, ...]) for some in pieces(rows.shape[0], most))
     half = width // 2
     left, right = rows[:, :half], rows[:, half:]
     across = xp.matmul(xp.matrix_transpose(left), right)
@@ -160,7 +161,7 @@ def counts(places: Array, weights: Array, size: int) -> Array:
         count = -(-places.shape[0] // most)
         if count * size > _TOGETHER_NUMBERS:
             parts = pieces(places.shape[0], most)
-            return _compensated(counts(places[some], weights[some], size) for some in parts)
+            return summed(counts(places[some], weights[some], size) for some in parts)
         which = xp.arange(places.shape[0], device=device_of(places)) // most
         return fold(xp.reshape(_counts(places + which * size, weights, count * size), (1, count, size)))[0, ...]
     return _counts(places, weights, size)
@@ -182,15 +183,15 @@ def _most(rows: Array) -> int | None:
     return most if rows.shape[0] > most else None
 
 
-def _compensated(parts: Iterator[Array]) -> Array:
+def summed(parts: Iterable[Array]) -> Array:
+    """The sum of partial sums, with compensation: however many there are, it rounds as few additions do.
+
+    >>> summed([np.array([1.0])] + [np.array([2.0**-53])] * 2**12).tolist() == [1 + 2.0**-41]
+    True
+    """
     total = lost = None
     for part in parts:
-        if total is None:
-            total, lost = part, part * 0.0
-            continue
-        more = part + lost
-        raised = total + more
-        total, lost = raised, more - (raised - total)
+        total, lost = (part, 0.0) if total is None else compensated(total, lost, part)
     return total
 
 

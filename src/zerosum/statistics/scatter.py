@@ -26,7 +26,20 @@ from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
 from zerosum.kernel.units import Units, pieces
 from zerosum.statistics import fused
 from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import BITS, INSIDE, Exact, doubles, fold, gram, like, products, sized, squares, whole
+from zerosum.statistics.rows import (
+    BITS,
+    INSIDE,
+    Exact,
+    doubles,
+    fold,
+    gram,
+    like,
+    products,
+    sized,
+    squares,
+    summed,
+    whole,
+)
 
 PerRecording = Literal["none", "center", "standardise"]
 
@@ -241,12 +254,12 @@ class Scatter(UnitMoment):
         return super().sensitivity(adjacency) + (math.sqrt(self.width) - 1) * summation_slack()
 
     def sum_block(self, block: Units) -> Array:
-        total: Array = 0.0
+        return coordinates.packed(summed(self._moments(block)))
+
+    def _moments(self, block: Units) -> Iterator[Array]:
         for rows, weights, _measured in self._bounded(block):
-            xp = array_namespace(rows)
-            rows *= xp.sqrt(weights)[:, None]  # one array times its own transpose costs half
-            total = total + gram(rows)
-        return coordinates.packed(total)
+            rows *= array_namespace(rows).sqrt(weights)[:, None]  # one array times its own transpose costs half
+            yield gram(rows)
 
     def _bounded(self, block: Units) -> Iterator[tuple[Array, Array, Measured]]:
         """The rows as they enter, and the weight of each, so that a unit contributes the sum of weight x x'."""
@@ -305,12 +318,13 @@ class ScatterProduct(Scatter):
         return Exact.of(self.basis)
 
     def sum_block(self, block: Units) -> Array:
-        total, basis = 0.0, self._exact_basis
+        total = summed(self._moments(block))
+        return array_namespace(total).reshape(total, (-1,))
+
+    def _moments(self, block: Units) -> Iterator[Array]:
+        basis = self._exact_basis
         for rows, weights, _measured in self._bounded(block):
-            xp = array_namespace(rows)
-            seen = basis.product(rows) * like(basis.unit, rows)[None, :] * weights[:, None]
-            total = total + xp.reshape(products(rows, seen), (-1,))
-        return total
+            yield products(rows, basis.product(rows) * like(basis.unit, rows)[None, :] * weights[:, None])
 
 
 class ScatterNorms(UnitMoment):

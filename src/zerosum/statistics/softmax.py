@@ -26,6 +26,7 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
+from zerosum.kernel.devices import on_host, to_host
 from zerosum.kernel.question import plain
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive
 from zerosum.kernel.units import Units
@@ -96,7 +97,8 @@ class Featured(BoundedStatistic):
         units = chosen(units.dense(), self.part, self.hold_out)
         xp = array_namespace(units.rows)
         label = xp.astype(units.rows[:, -1:], xp.float32)
-        return Units(xp.concat([self.feature_map(units.rows[:, :-1]), label], axis=1), units.offsets)
+        rows = xp.concat([self.feature_map(units.rows[:, :-1]), label], axis=1)
+        return Units(rows, units.offsets, device=units.device)
 
 
 class FeatureMoments(Featured):
@@ -193,10 +195,11 @@ class Whitened(Featured):
             some = norm > 0
             factor = 2.0**_BITS / (xp.where(some, norm, xp.ones_like(norm)) * INSIDE)
             numbers = rounded(scaled * xp.where(some, factor, xp.zeros_like(factor))[:, None])
-            parts.append(xp.concat([xp.astype(numbers, xp.float32), block.rows[:, -1:]], axis=1))
+            made = xp.concat([xp.astype(numbers, xp.float32), block.rows[:, -1:]], axis=1)
+            parts.append(to_host(made) if on_host(units.rows) else made)
         xp = array_namespace(units.rows)
         empty = xp.zeros((0, self.width + 1), dtype=xp.float32, device=device_of(units.rows))
-        return Units(xp.concat(parts, axis=0) if parts else empty, units.offsets)
+        return Units(xp.concat(parts, axis=0) if parts else empty, units.offsets, device=units.device)
 
     @cached_property
     def _unit(self) -> float:
