@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test lint types docs notebooks tests slow test-torch test-flare slow-flare test-browser bundle format clean
+.PHONY: demo test lint types docs notebooks tests slow test-torch gpu test-flare slow-flare test-browser pictures bundle format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -37,10 +37,15 @@ tests: $(READY)
 slow: $(READY)
 	$(BIN)/pytest -m slow
 
-# Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do, and gradients of
-# PyTorch modules.
+# Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do, gradients of
+# PyTorch modules, and frames of polars.
 test-torch: $(TORCH)/.ready
-	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators tests/benchmarks -k "torch or module_gradient or module_predictions or test_module"
+	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators tests/benchmarks tests/data/test_frames.py -k "torch or module_gradient or module_predictions or test_module or polars"
+
+# On a machine with a GPU and PyTorch: nobody decides for others there either, then a table of times.
+gpu:
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests/statistics/test_gpu.py tests/statistics/test_coupling.py
+	PYTHONPATH=src $(PYTHON) benchmarks/gpu.py
 
 # A server and four sites over NVIDIA FLARE, with mutual TLS on loopback.
 test-flare: $(FLARE)/.ready
@@ -50,15 +55,21 @@ test-flare: $(FLARE)/.ready
 slow-flare: $(FLARE)/.ready
 	$(FLARE)/bin/pytest -m slow tests/flare
 
-# The page of `zerosum watch` in Debian's Chromium: a study from start to result, and what axe-core finds. Where there is no
-# Chromium and this user may not install it, the tests are skipped and say so.
+# The page of `zerosum watch` in Debian's Chromium: a study from start to result; and what axe-core finds wrong with it, with
+# a report of every algorithm and with the pages of the docs. Where there is no Chromium and this user may not install it,
+# the tests are skipped and say so.
 test-browser: $(BROWSER)/.ready
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null || \
 	      { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; } || true; \
 	  else echo "to install: apt-get install chromium chromium-driver"; fi; }
-	$(BROWSER)/bin/pytest -m browser tests/watch
+	$(BROWSER)/bin/pytest -n 2 --dist loadfile -m browser tests/watch tests/report tests/test_docs_in_browser.py
+
+# The pictures of docs/gallery.md, taken again: a report of every algorithm, and the page during and after a study.
+pictures: $(BROWSER)/.ready
+	PYTHONPATH=benchmarks $(BROWSER)/bin/python benchmarks/gallery.py --out docs/pictures
+	ZEROSUM_PICTURES=docs/pictures $(BROWSER)/bin/pytest -m browser tests/watch
 
 # Wheels for machines without a network, in build/bundle; deploy/Containerfile is built from them.
 bundle: $(READY)

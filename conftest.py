@@ -1,6 +1,7 @@
-"""Modules that only FLARE loads are looked at where FLARE is installed (`make test-flare`)."""
+"""Modules that only FLARE or Triton loads are looked at where these are installed (`make test-flare`)."""
 
 from importlib.util import find_spec
 
 _FLARE = [f"src/zerosum/flare/{name}.py" for name in ("cells", "controller", "launcher", "relay")]
-collect_ignore_glob = [] if find_spec("nvflare") else _FLARE
+_KERNELS = ["src/zerosum/statistics/triton_kernels.py"]
+collect_ignore_glob = [*([] if find_spec("nvflare") else _FLARE), *([] if find_spec("triton") else _KERNELS)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum import algorithms, run
+from zerosum import algorithms, run, statistic
 from zerosum.data.masker import Masker
 from zerosum.data.synthetic import COLUMNS, MEASURES, RANGES, hospitals
 from zerosum.kernel.units import Units
@@ -24,9 +24,19 @@ SITES = ("Northgate", "St. Anne", "Lakeside", "University")
 LOWER, UPPER = np.array([RANGES[column] for column in COLUMNS]).T
 
 
-def _run(name: str, algorithm: Any, sites: Mapping[str, Any], epsilon: float = 1.0, **terms: Any) -> Result:
+def _run(
+    name: str,
+    algorithm: Any,
+    sites: Mapping[str, Any],
+    epsilon: float = 1.0,
+    statistics: tuple[str, ...] | None = None,
+    **terms: Any,
+) -> Result:
     with TemporaryDirectory() as folder:
-        policies = {site: Policy.throwaway(site, Path(folder) / f"{at}.sqlite") for at, site in enumerate(sites)}
+        policies = {
+            site: Policy.throwaway(site, Path(folder) / f"{at}.sqlite", statistics=statistics)
+            for at, site in enumerate(sites)
+        }
         return run(algorithm, sites, epsilon=epsilon, delta=1e-5, unit="person", policies=policies, name=name, **terms)
 
 
@@ -134,6 +144,37 @@ def poisson() -> Drawn:
     )
     return _run(
         "How often do patients come?", chosen, _split(rng.permutation(np.column_stack([x, visits]).astype(float))), 3.0
+    ), None
+
+
+def polynomial() -> Drawn:
+    rng = np.random.default_rng(8)
+    x = np.vstack(list(hospitals(seed=7, sizes=(600, 900, 2000, 3500)).values()))[:, [0, 2]]
+    y = np.clip(90 + 0.5 * x[:, 0] + 0.4 * x[:, 1] + rng.normal(0, 8, len(x)), 80, 220)
+    chosen = algorithms.PolynomialLoss(
+        columns=("age", "bmi", "systolic"),
+        lower=np.array([18.0, 12.0, 80.0]),
+        upper=np.array([100.0, 60.0, 220.0]),
+        table=np.array([[0.0, 0.0, 1.0], [0.0, -2.0, 0.0], [1.0, 0.0, 0.0]]),
+    )
+    return _run(
+        "Blood pressure, by a loss of one's own", chosen, _split(rng.permutation(np.column_stack([x, y]))), 2.0
+    ), None
+
+
+@statistic("pulse_pressure", length=2)
+def pulse_pressure(rows: Floats) -> tuple[float, float]:
+    """A person's mean pulse pressure and mean arterial pressure."""
+    systolic, diastolic = rows.mean(axis=0)
+    return systolic - diastolic, (systolic + 2 * diastolic) / 3
+
+
+def own_statistic() -> Drawn:
+    rng = np.random.default_rng(9)
+    rows = np.column_stack([rng.normal(132, 15, 3000), rng.normal(82, 9, 3000)])
+    chosen = algorithms.CustomStatistic(columns=("systolic", "diastolic"), statistic="pulse_pressure", clip=200.0)
+    return _run(
+        "Pulse pressure, by a statistic of one's own", chosen, _split(rows), statistics=("pulse_pressure",)
     ), None
 
 
@@ -271,6 +312,7 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "linear-regression": linear,
     "logistic-regression": logistic,
     "poisson-regression": poisson,
+    "polynomial-loss": polynomial,
     "pca": pca,
     "ica": ica,
     "k-means": k_means,
@@ -279,4 +321,5 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "feature-classifier": feature_classifier,
     "neural-classifier": neural_classifier,
     "data-collaboration": data_collaboration,
+    "statistic": own_statistic,
 }

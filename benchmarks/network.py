@@ -66,7 +66,7 @@ def speed(repeats: int, count: int = 256) -> None:
         factors = (0.1 / norms).clamp(max=1)
         return [torch.einsum("b,b...->...", factors, each) for each in samples]
 
-    print(f"{stat.size} weights, {count} examples in batches of {stat.runner.batch}, one thread")
+    print(f"{stat.size} weights, {count} examples in batches of {stat.runner(units).batch}, one thread")
     times = {"zerosum": timed(ours, 2), "opacus": timed(opacus, 2)}
     for _ in range(repeats):
         times["zerosum"] += timed(ours, 1)

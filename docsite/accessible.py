@@ -11,6 +11,7 @@ _MENDED = {
     'data-md-component="search" role="dialog"': 'data-md-component="search" role="dialog" aria-label="Search"',
     "<pre><code>": '<pre><code tabindex="0">',
     "<pre><span></span><code>": '<pre><span></span><code tabindex="0">',
+    '<div class="md-sidebar__scrollwrap">': '<div class="md-sidebar__scrollwrap" tabindex="0">',
     "<table>": '<table tabindex="0">',
 }
 

@@ -21,7 +21,10 @@ from markdown import markdown
 from accessible import mended
 from called import zerosum
 from formulas import typeset
+from reference import every_command
+from views import VIEWS, fill
 from zerosum import Adjacency, Policy, Study
+from zerosum.algorithms import ALGORITHMS
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.statistics import BUILTIN
 from zerosum.study import SiteFile
@@ -143,6 +146,7 @@ OTHERS = {
     ("docs/steward.md", 0),
     ("docs/deployment.md", 0),
     ("docs/deployment.md", 2),
+    ("docs/gpu.md", 0),
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -171,6 +175,8 @@ def test_the_other_files(tmp_path: Path) -> None:
     assert Policy.load(tmp_path / "policy.toml").epsilon == 8.0
     (tmp_path / "site.toml").write_text(blocks("docs/deployment.md", "toml")[0])
     assert SiteFile.load(tmp_path / "site.toml").own_policy().study_epsilon == 2.0
+    (tmp_path / "site.toml").write_text(blocks("docs/gpu.md", "toml")[0])
+    assert SiteFile.load(tmp_path / "site.toml").device == "cuda"
     for page, at in (("docs/tutorial.md", 1), ("docs/steward.md", 0)):
         (tmp_path / "policy.toml").write_text(blocks(page, "toml")[at])
         assert Policy.load(tmp_path / "policy.toml").minimum_units == 100
@@ -311,6 +317,17 @@ def test_nothing_on_a_page_is_forgotten() -> None:
         assert (ROOT / where).exists() or where == "what runs this"
 
 
+def test_options_are_listed_in_one_place() -> None:
+    """By the reference, which is made from the code; the page of commands says what they are for."""
+    text = (ROOT / "docs" / "cli.md").read_text()
+    told = re.findall(r"^(?:#+ .*--\w.*|\| `--\w.*|\| [^|]*\[--\w.*)$", text, re.MULTILINE)
+    assert [line for line in told if "what-if" not in line and "zerosum compare" not in line] == []
+    headings = {
+        words for line in re.findall(r"^## (.*)$", text, re.MULTILINE) for words in re.findall(r"`zerosum (\w+)", line)
+    }
+    assert headings == {words.partition(" ")[0] for words in every_command()}
+
+
 def test_a_policy_may_name_every_statistic() -> None:
     (line,) = [
         each for each in (ROOT / "docs" / "study.md").read_text().splitlines() if each.startswith("| `statistics` |")
@@ -343,3 +360,23 @@ def test_search_has_a_name_and_keys_can_scroll() -> None:
     search = '<div class="md-search" data-md-component="search" role="dialog">'
     assert 'aria-label="Search"' in mended(search)
     assert mended("<pre><span></span><code>x</code>") == '<pre><span></span><code tabindex="0">x</code>'
+
+
+def test_every_picture_is_shown_in_four_views() -> None:
+    """And none lies there that no page shows."""
+    asked = {
+        name: page
+        for page in PAGES
+        for name in re.findall(r"^<!-- views: ([\w-]+), .+ -->$", (ROOT / page).read_text(), re.MULTILINE)
+    }
+    assert set(asked) >= {
+        *ALGORITHMS,
+        "mean-page",
+        "watch-coordinator-study-during",
+        "watch-coordinator-study-finished",
+    }
+    there = {path.name for path in (ROOT / "docs" / "pictures").iterdir()}
+    assert there == {f"{name}-{view}.webp" for name in asked for view in VIEWS}
+    shown = fill("<!-- views: mean, Means -->")
+    assert shown.count("loading=lazy") == len(VIEWS) == 4
+    assert fill("no pictures") == "no pictures"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import what_if
@@ -10,9 +11,24 @@ import what_if
 def test_forecasts_are_held_against_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["what_if.py", "--parts", "m", "--runs", "100"])
     what_if.main()
-    lines = capsys.readouterr().out.splitlines()[1:]
+    lines, table = (part.splitlines()[1:] for part in capsys.readouterr().out.split("\n\n"))
     assert len(lines) == 8
     assert all(0.8 < float(line.split()[6]) < 1.2 for line in lines)
+    assert [line.split()[:2] for line in table] == [["mean", "8"]]
+
+
+def test_how_many_are_off_by_chance() -> None:
+    rng = np.random.default_rng(0)
+    ratio = np.sqrt(rng.chisquare(150, 20_000) / 150 / (rng.chisquare(300, 20_000) / 300))
+    assert what_if.outside(150, 300) == pytest.approx(np.mean(np.abs(ratio - 1) > 0.15), abs=0.005)
+
+
+def test_losses_are_held_against_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["what_if.py", "--parts", "d", "--runs", "24", "--rehearsals", "32"])
+    what_if.main()
+    lines, table = (part.splitlines()[1:] for part in capsys.readouterr().out.split("\n\n"))
+    assert all(abs(float(line.split()[6])) < 0.15 for line in lines)
+    assert "difference of the means" in table[0]
 
 
 def test_every_part_has_two_epsilons_two_sizes_and_skewed_data() -> None:
@@ -22,9 +38,11 @@ def test_every_part_has_two_epsilons_two_sizes_and_skewed_data() -> None:
         assert len({case.people for case in cases}) == 2
         assert {case.data for case in cases} & {"skewed", "uneven"}
         assert all(case.study.plan().releases for case in cases)
+    for part in "itcnd":
+        assert len({case.study.plan().epsilon for case in what_if.losses(part)}) == 2
 
 
 def test_runs_through_sites_are_those_of_the_study() -> None:
     case = next(what_if.cases("m"))
-    found = what_if.seen(case, 20, 0, through_sites=True)
-    assert found.shape == (10, 2, 3)
+    found = what_if.seen(case, 16, 0, through_sites=True)
+    assert found.shape == (2, 8, 3)

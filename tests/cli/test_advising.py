@@ -83,7 +83,14 @@ def test_what_to_expect_as_json_and_as_a_picture(
         (("--what-if", "--like", "nowhere.csv"), "nowhere.csv"),
         (("--what-if", "--people", "0"), "number of people"),
         (("--what-if", "--r-squared", "1.5"), "r_squared"),
+        (("--what-if", "--r-squared", "0.5"), "--r-squared is of what a regression's features explain"),
+        (("--what-if", "--spectrum", "flat"), "--spectrum is of principal components"),
+        (("--what-if", "--separation", "3"), "--separation is of clusters and classes"),
+        (("--what-if", "--rows", "50"), "--rows is of people with many rows"),
         (("--people", "100"), "say --what-if"),
+        (("--spectrum", "flat"), "say --what-if"),
+        (("--rows", "50"), "say --what-if"),
+        (("--runs", "50"), "say --what-if"),
         (("--target-error", "1"), "say --what-if"),
     ],
 )
@@ -121,8 +128,9 @@ def test_private_data_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFix
     study.write_text(text)
     record = json.loads(said(capsys, "compare", study, "--schemes", "local", "--json", code=2))
     assert record["error"]["type"] == "PolicyRefused"
-    record = json.loads(said(capsys, "compare", study, "--guess", "age=uniform", "--json", code=2))
-    assert "--made-up" in record["error"]["message"]
+    for guess in (("--guess", "age=uniform"), ("--separation", "3"), ("--rows", "40"), ("--spectrum", "flat")):
+        record = json.loads(said(capsys, "compare", study, *guess, "--json", code=2))
+        assert "--made-up" in record["error"]["message"]
     record = json.loads(said(capsys, "plan", study, "--what-if", "--like", tmp_path / "east.csv", "--json", code=2))
     assert record["error"]["type"] == "PolicyRefused"
 
@@ -141,6 +149,31 @@ def test_what_noise_hides_is_said(tmp_path: Path, study: Path, capsys: pytest.Ca
     shown = said(capsys, "compare", study, "--made-up", "--seeds", "2", "--schemes", "local")
     assert max(map(cell_len, shown.splitlines())) <= 80
     assert "Hidden: so many" in shown
+
+
+def test_a_classifier_is_told_by_its_accuracy(tmp_path: Path, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = STUDY.replace('"mean"', '"data-collaboration"')
+    text = text.replace(
+        'columns = ["age", "pressure"]\nlower = [0, 60]\nupper = [100, 200]',
+        'classes = [0, 1]\nfeatures = { kind = "linear", lower = [0, 60], upper = [100, 200] }',
+    )
+    study.write_text(text)
+    out = tmp_path / "expected.svg"
+    options = ("--what-if", "--runs", "8", "--separation", "3", "--people", "900")
+    shown = said(capsys, "plan", study, *options, "--out", out, "--target-error", "0.2")
+    assert max(cell_len(line) for line in shown.splitlines() if not line.startswith("picture: ")) <= 80
+    words = " ".join(shown.split())
+    for word in ("accuracy", "without privacy", "2 normal classes", "3 standard deviations apart", "takes epsilon"):
+        assert word in words
+    assert "by chance" not in words
+    assert "without privacy" in out.read_text()
+    record = json.loads(said(capsys, "plan", study, *options, "--out", out, "--runs", "99999", "--json", code=2))
+    assert "exists already" in record["error"]["message"]  # before anything is rehearsed
+    record = json.loads(said(capsys, "plan", study, *options, "--json"))
+    assert record["level"] == "accuracy"
+    assert 0 <= record["own"]["without"] < record["own"]["expected"] < 0.7
+    shown = said(capsys, "compare", study, "--made-up", "--seeds", "2", "--schemes", "non-private,local")
+    assert "of people, taken for another class" in " ".join(shown.split())
 
 
 def test_help_says_what_was_written() -> None:

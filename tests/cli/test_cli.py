@@ -188,7 +188,7 @@ def test_a_study_is_planned_without_reading_data_then_run_and_recorded(tmp_path:
     assert as_json(zerosum("ledger", "verify", str(ledgers[0]), "--json", cwd=tmp_path))["entries"] == 1
     plain = zerosum("ledger", "show", cwd=tmp_path)
     assert "vector_sum" in plain.stdout
-    assert "sound, 1 entries" in zerosum("ledger", "verify", cwd=tmp_path).stdout
+    assert "sound, 1 entry\n" in zerosum("ledger", "verify", cwd=tmp_path).stdout
 
 
 def test_a_plan_says_what_the_planner_chose(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_who_asked_what_when_and_what_is_left(spent: Path) -> None:
 def test_without_a_path_the_ledgers_that_were_spent_on_are_found(spent: Path) -> None:
     records = as_json(zerosum("ledger", "show", "--json", cwd=spent))
     assert sorted(record["account"]["population"] for record in records) == ["cohort 7", "s1", "s2"]
-    assert "sound, 1 entries" in zerosum("ledger", "verify", cwd=spent).stdout
+    assert "sound, 1 entry\n" in zerosum("ledger", "verify", cwd=spent).stdout
     assert as_json(zerosum("ledger", "verify", "--policy", "policy.toml", "--json", cwd=spent))["sound"]
     place = "ledgers/cohort-7.sqlite"
     counter = ("--counter", "counters/cohort-7.counter")

@@ -48,7 +48,7 @@ def test_nothing_of_a_list_of_results_is_cut_on_a_narrow_terminal(tmp_path: Path
     write_study(tmp_path, STUDY.replace('"vitals"', '"vitals of three hospitals and of nobody else at all"'))
     done = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
     listed = zerosum("results", cwd=tmp_path, width=80).stdout
-    for whole in (done["kept"], done["study"], "mean", "1 of 1 rounds", "epsilon 2.0000", "done"):
+    for whole in (done["kept"], done["study"], "mean", "1 of 1 round", "epsilon 2.0000", "done"):
         assert whole in " ".join(listed.split())
     shown = zerosum("ledger", "show", cwd=tmp_path, width=80).stdout
     assert "…" not in listed + shown

@@ -55,6 +55,14 @@ def test_a_site_from_start_to_stop(deployment: Deployment) -> None:
     assert not deployment.site("north").socket.exists()
 
 
+def test_a_site_does_not_serve_without_its_device(deployment: Deployment) -> None:
+    file = deployment.folder / "north" / "site.toml"
+    file.write_text('device = "cuda:99"\n' + file.read_text())
+    done = zerosum("site", "run", cwd=file.parent, timeout=60)
+    assert done.returncode == 2
+    assert "PyTorch" in done.stderr
+
+
 def test_a_dry_run_says_what_a_plan_costs_and_spends_nothing(deployment: Deployment) -> None:
     plan = Study.load(deployment.study()).plan()
     path = deployment.folder / "plan.json"

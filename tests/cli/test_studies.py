@@ -157,3 +157,19 @@ def test_a_study_is_kept_and_gives_its_result_again(tmp_path: Path) -> None:
     write_study(tmp_path)
     other = zerosum("run", "study.toml", "--checkpoint", "kept", "--out", "three", "--json", cwd=tmp_path)
     assert_refused(other, "of another study")
+
+
+def test_a_device_is_a_sites_own_and_must_be_here(tmp_path: Path) -> None:
+    """Whoever asks for one that is not here hears of it before anything is spent."""
+    study = write_study(tmp_path)
+    plain = as_json(zerosum("plan", "study.toml", "--json", cwd=tmp_path))
+    done = zerosum("run", "study.toml", "--out", "result", "--device", "cuda:99", "--json", cwd=tmp_path)
+    assert_refused(done, "PyTorch")
+    assert not (tmp_path / "state").exists()
+    study.write_text(study.read_text().replace('name = "s0"\n', 'name = "s0"\ndevice = "cuda:99"\n'))
+    assert as_json(zerosum("plan", "study.toml", "--json", cwd=tmp_path))["public_digest"] == plain["public_digest"]
+    assert_refused(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path), "PyTorch")
+    done = zerosum("run", "study.toml", "--out", "result", "--device", "cpu", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    study.write_text(study.read_text().replace("cuda:99", "toaster"))
+    assert_refused(zerosum("run", "study.toml", "--out", "again", "--json", cwd=tmp_path), "device")

@@ -81,7 +81,7 @@ def test_tables_are_described_whatever_frame_they_are_in(library: str) -> None:
         described(frame[["age"]] if library != "pyarrow" else frame.select(["age"]))
 
 
-def test_a_lazy_frame_is_asked_to_be_collected() -> None:
+def test_a_lazy_frame_of_polars_is_asked_to_be_collected() -> None:
     polars = pytest.importorskip("polars")
     lazy = polars.DataFrame(COLUMNS).lazy()
     with pytest.raises(BadData, match=r"collect\(\)"):

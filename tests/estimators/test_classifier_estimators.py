@@ -135,7 +135,7 @@ def test_a_study_of_images(tmp_path: Path) -> None:
     study = zerosum.Study.load(tmp_path / "study.toml")
     assert study.plan().question.parameters["features"]["kind"] == "scattering"  # type: ignore[index,call-overload]
     estimate = study.run().estimate
-    assert estimate["weights"].axes[1].labels == ("0.0", "1.0")
+    assert estimate["weights"].axes[1].labels == ("0", "1")  # as they are written, not 0.0
     assert estimate["accuracy"][0] > 0.6
 
 

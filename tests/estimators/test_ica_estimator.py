@@ -292,6 +292,16 @@ def test_noise_that_drowns_the_maps_is_told() -> None:
     assert any(note.endswith("the rest of the space is noise, whatever stability_ says") for note in ica.notes_)
 
 
+def test_components_that_the_release_hardly_determines_are_told() -> None:
+    """Too little noise to drown the space, and too few volumes to turn it: stability goes down to 1e-6."""
+    short = [site[:, :4] for site in three()]
+    ica = seeded(epsilon=1.0).fit(short)
+    unstable = int(np.sum(ica.stability_ < 0.5))
+    assert unstable > 0
+    assert any(f"{unstable} of 3 components have a stability below 0.5" in note for note in ica.notes_)
+    assert not any("stability below" in note for note in exact().fit(three()).notes_)
+
+
 def test_parameters_are_stored_and_cloned() -> None:
     ica = ICA(4, basis=np.eye(25), band=(0.01, 0.1))
     assert clone(ica).get_params()["band"] == (0.01, 0.1)

@@ -164,3 +164,22 @@ def test_sub_sampling_holds_for_units_that_are_not_opposite(angle: float) -> Non
 def test_bad_sub_sampling_is_refused(mu: float, rate: float, steps: int) -> None:
     with pytest.raises(BadParameter):
         Subsampled(mu, rate, steps)
+
+
+@given(mus)
+def test_the_best_guess_is_that_of_a_shifted_normal(mu: float) -> None:
+    """By the distribution function, which is no part of the accountant; and no better than (epsilon, delta) allow."""
+    right = accountant.best_guess(mu)
+    assert right == pytest.approx((1 + math.erf(mu / 2 / math.sqrt(2))) / 2, abs=1e-12)
+    eps = accountant.epsilon(mu, 1e-5)
+    assert right <= (1 + 1e-5 * math.exp(-eps)) / (1 + math.exp(-eps)) + 1e-12
+
+
+def test_the_best_guess_where_some_are_sampled() -> None:
+    phase = [Subsampled(mu=1.0, rate=0.01, steps=100)]
+    alone, both = accountant.best_guess(0.0, phase), accountant.best_guess(0.5, phase)
+    assert 0.5 < alone < both < accountant.best_guess(0.5) + alone - 0.5  # total variations add up at most
+    everything = accountant.best_guess(0.0, [Subsampled(mu=0.25, rate=1.0, steps=4)])
+    assert everything == pytest.approx(accountant.best_guess(1.0), abs=1e-3)  # +c and -c
+    assert accountant.best_guess(0.5, distance=0.01) == accountant.best_guess(0.5) + 0.01
+    assert accountant.best_guess(math.inf) == 1.0

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
@@ -114,6 +115,38 @@ def test_no_neighbour_moves_a_message_farther_than_is_accounted() -> None:
         here, there = (share.noisy(stat.total(Units.from_rows(np.vstack([rest, u]))), None) for u in (unit, -unit))
         worst = max(worst, float(np.linalg.norm((here - there) * law.step)))
     assert 2.0 < worst <= law.site_sensitivity(2.0, 0)
+
+
+def test_draws_made_ahead_are_the_same_and_serve_once() -> None:
+    law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 300_000)
+    total = np.zeros(300_000)
+    plain, ahead = (NoiseShare(law, 0, len(total), Sampler.seeded(b"a test"), b"") for _ in range(2))
+    ahead.begin()
+    ahead.begin()
+    first, second = (ahead.noisy(total, None) for _ in range(2))
+    np.testing.assert_array_equal(first, plain.noisy(total, None))
+    np.testing.assert_array_equal(second, plain.noisy(total, None))
+    assert np.mean(first == second) < 0.01
+
+
+def test_a_draw_that_fails_ahead_ends_the_message_and_serves_nobody() -> None:
+    law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 10)
+
+    class Broken(Sampler):
+        fails = True
+
+        def steps(self, size: int, std: float) -> NDArray[np.int64]:
+            if self.fails:
+                raise MemoryError("no room for draws")
+            return super().steps(size, std)
+
+    sampler = Broken(bytes(32), rekey_after_fork=False)
+    share = NoiseShare(law, 0, 10, sampler, b"")
+    share.begin()
+    with pytest.raises(MemoryError, match="no room for draws"):
+        share.noisy(np.zeros(10), None)
+    sampler.fails = False
+    assert np.any(share.noisy(np.zeros(10), None))
 
 
 def make_plan(size: int, rounds: int, epsilon: float, sites: int = 4) -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,7 +22,7 @@ from zerosum.report.document import Document, Table
 from zerosum.report.record import Result, privacy_report
 from zerosum.report.signature import check, coordinator_key
 from zerosum.report.verify import verify
-from zerosum.report.words import best_guess, promise, summary
+from zerosum.report.words import promise, summary
 from zerosum.secagg.keys import Identity
 from zerosum.site.policy import Policy
 
@@ -163,13 +164,17 @@ def test_a_large_epsilon_is_called_so(tmp_path: Path) -> None:
     assert "promises little" in words(written(tmp_path, result(tmp_path, epsilon=8.0))[1])
 
 
-def test_the_best_guess_is_the_bound_of_epsilon_and_delta() -> None:
-    """Against the largest t - f over all tests that obey both inequalities, by a grid."""
-    for epsilon, delta in ((0.1, 1e-5), (1.0, 1e-2), (3.0, 0.1)):
-        f = np.linspace(0, 1, 200_001)
-        t = np.minimum(np.exp(epsilon) * f + delta, 1 - (1 - f - delta) / np.exp(epsilon))
-        assert best_guess(epsilon, delta) == pytest.approx((1 + np.max(np.minimum(t, 1) - f)) / 2, abs=1e-5)
-    assert best_guess(1e6, 1e-5) == 1.0
+def test_the_best_guess_of_a_report_is_the_one_of_the_docs(tmp_path: Path) -> None:
+    """55 of 100 at epsilon 1, in the tutorial, at the stewards' and in the guarantee; (epsilon, delta) alone would
+    allow 73."""
+    plan = make("secure-sum", epsilon=1.0)
+    document = written(tmp_path, result(tmp_path, epsilon=1.0))[1]
+    (told,) = re.findall(r"right at most ([\d.]+) % of the time", words(document))
+    assert privacy_report(plan).best_guess == pytest.approx(0.5533, abs=1e-4)
+    assert 55.3 <= float(told) < 55.4
+    docs = Path(__file__).parents[2] / "docs"
+    for page in ("tutorial", "steward", "guarantee"):
+        assert re.search(r"right 55\s+times in 100", (docs / f"{page}.md").read_text())
 
 
 def test_a_promise_names_what_the_scheme_asks_to_trust() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -103,6 +104,25 @@ def test_levels_of_a_cut_cover_every_cell_once() -> None:
     for path in root.iter(f"{SVG}path"):
         covered += sum(int(run) for run in re.findall(r"h(\d+)v1", path.get("d", "")))
     assert covered == sum(cell is not None for line in cells for cell in line)
+
+
+def test_slanted_labels_stay_on_the_picture_and_apart() -> None:
+    names = tuple(f"a long name {at}" for at in range(9))
+    root = tree(Grid("t", "about", ("r",), names, ((1.0,) * 9,)))
+    heads = [each for each in root.iter(f"{SVG}text") if each.get("transform")]
+    assert len(heads) == 9
+    assert all(float(each.get("x", 0)) + math.sqrt(0.5) * 7 * len(each.text or "") <= 402 for each in heads)
+    feet = [each for each in tree(PICTURES["upright"]).iter(f"{SVG}text") if each.get("transform")]
+    places = [float(each.get("x", 0)) for each in feet]
+    assert min(b - a for a, b in pairwise(places)) >= 20
+
+
+def test_a_cluster_is_named_above_its_ring() -> None:
+    root = tree(PICTURES["clouds"])
+    (ring,) = root.iter(f"{SVG}ellipse")
+    (name,) = [each for each in root.iter(f"{SVG}text") if each.get("class") == "over"]
+    assert float(name.get("y", 0)) < float(ring.get("cy", 0)) - float(ring.get("ry", 0))
+    assert float(name.get("x", 0)) == float(ring.get("cx", 0))
 
 
 NUMBERS = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))

@@ -78,7 +78,7 @@ def test_a_missing_counter_matters_once_there_are_entries(path: Path) -> None:
     counter_of(path).unlink()
     grown(path, 1)
     counter_of(path).unlink()
-    refused(path, r"holds 1 entries, but its counter .* is missing")
+    refused(path, r"holds 1 entry, but its counter .* is missing")
 
 
 def test_a_missing_ledger_is_not_made_anew(path: Path) -> None:

@@ -43,6 +43,8 @@ def namespaces() -> dict[str, Callable[[Floats], Any]]:
         import torch  # type: ignore[import-not-found,unused-ignore]
 
         known["torch"] = torch.from_numpy
+        if torch.cuda.is_available():
+            known["cuda"] = lambda rows: torch.from_numpy(np.ascontiguousarray(rows)).cuda()
     return known
 
 
@@ -161,35 +163,44 @@ def name(case: Case) -> str:
 
 
 @cache
-def near_decisions(number: int, namespace: str) -> tuple[list[Floats], list[Floats], list[Floats], list[Floats]]:
-    """For one case: records and what each contributes alone, then units of several rows and what they contribute.
+def near_decisions(
+    number: int, namespace: str
+) -> tuple[list[Floats], list[Floats], list[Floats], list[Floats], list[Floats]]:
+    """For one case: records and what each contributes alone, as a record and as a person of one row, then units of
+    several rows and what they contribute.
 
     Libraries need not round alike (PyTorch's square root is not always the nearest number), so that alone means in the
-    same arrays.
+    same arrays. On a GPU records and people have kernels of their own, so that a record and a person of one row need
+    not agree to the last bit. A study has one kind of unit, which is public, and no unit changes what the others are.
     """
     as_array = NAMESPACES[namespace]
     stat, rng = build(*(SMALL + WIDE)[number]), np.random.default_rng(1)
     pool = at_the_edge(stat, rng, 1) + [draw(stat, rng, 1) for _ in range(6)] + extremes(stat, rng)[::3]
     longer = at_the_edge(stat, rng, 3)[:6] + [draw(stat, rng, rows) for rows in (2, 2, 17, 40)]
     said = [alone(stat, unit, as_array) for unit in pool]
-    return pool, said, longer, [alone(stat, unit, as_array) for unit in longer]
+    plain = [stat.total(Units(as_array(unit))) for unit in pool] if namespace == "cuda" else said
+    return pool, plain, said, longer, [alone(stat, unit, as_array) for unit in longer]
 
 
 @pytest.mark.parametrize("number", range(len(SMALL + WIDE)), ids=lambda number: name((SMALL + WIDE)[number]))
-@pytest.mark.parametrize("namespace", NAMESPACES)
+@pytest.mark.parametrize(
+    "namespace", [pytest.param(each, marks=[pytest.mark.gpu] if each == "cuda" else []) for each in NAMESPACES]
+)
 @pytest.mark.parametrize("count", [1, 2], ids="{}-threads".format)
 def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) -> None:
+    if namespace == "cuda" and count > 1:
+        pytest.skip("a GPU has no threads of BLAS")
     stat, rng, as_array = build(*(SMALL + WIDE)[number]), np.random.default_rng(count), NAMESPACES[namespace]
-    pool, said, longer, valid = near_decisions(number, namespace)
+    pool, plain, said, longer, valid = near_decisions(number, namespace)
     with threads(count):
         for size in COUNTS if namespace == "numpy" else COUNTS[3::5]:
             picks = rng.integers(len(pool), size=size).tolist()
             chosen, contributions = [pool[i] for i in picks], [said[i] for i in picks]
             where = f"{size} records, {namespace}, {count} threads"
-            without = assert_uncoupled(stat, records(stat, chosen, as_array), contributions, where)
+            without = assert_uncoupled(stat, records(stat, chosen, as_array), [plain[i] for i in picks], where)
             extra = int(rng.integers(len(pool)))  # one more record
             more, told = [*chosen, pool[extra]], [*contributions, said[extra]]
-            added = assert_uncoupled(stat, records(stat, more, as_array), told, where)
+            added = assert_uncoupled(stat, records(stat, more, as_array), [plain[i] for i in (*picks, extra)], where)
             assert_bounded(stat, added, without, Adjacency.ADD_REMOVE, where)
             one = assert_uncoupled(stat, people(stat, more, as_array), told, where)
             other = int(rng.integers(len(longer)))  # somebody with one row replaced by somebody with several

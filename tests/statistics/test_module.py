@@ -285,3 +285,23 @@ def test_a_name_is_taken_once_and_entry_points_are_looked_up(monkeypatch: pytest
 
     monkeypatch.setattr("zerosum.statistics.module_registry.entry_points", lambda group, name: [Point()])
     assert find_module("test-from-an-entry-point") is small
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [36, 37], ids=["whole rows", "a part of rows"])
+def test_batches_lie_in_memory_alike_wherever_they_come_from(precision: str, columns: int) -> None:
+    """A part of a table, with gaps between its rows, and a batch that had to be padded are multiplied by the same
+    kernel only if they are laid out alike."""
+    run = Runner(Architecture.of("test-small", {}, (1, 6, 6), 3, precision), 4, "cpu")
+    table = torch.arange(11.0 * columns, dtype=torch.float64).reshape(11, columns)
+    found = list(run.batches(table[1:, :36], torch.arange(10)))
+    assert [real for real, _own, _label in found] == [4, 4, 2]
+    for _real, own, label in found:
+        assert own.shape == (4, 1, 6, 6)
+        assert own.is_contiguous()
+        assert (own.storage_offset(), label.storage_offset()) == (0, 0)
+        assert own.data_ptr() % 64 == 0
+        assert own.dtype == getattr(torch, precision)
+    seen = torch.cat([own[:real] for real, own, _label in found]).reshape(10, 36).double()
+    assert torch.equal(seen, table[1:, :36].to(getattr(torch, precision)).double())
+    assert not found[-1][1][2:].any()

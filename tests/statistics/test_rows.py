@@ -149,7 +149,7 @@ def test_a_mean_over_a_units_rows_is_the_same_bits_with_anybody(at_once: int) ->
 
     def means(chosen: list[Floats]) -> Floats:
         held = Units.from_list(chosen)
-        return averages(held, np.asarray(held.rows), cubes, at_once)
+        return np.asarray(averages(held, np.asarray(held.rows), cubes, at_once))
 
     whole = means(units)
     for at, unit in enumerate(units):

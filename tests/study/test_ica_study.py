@@ -21,6 +21,7 @@ from zerosum.data.bases import cosines
 from zerosum.data.fmri import garch_sources
 from zerosum.data.masker import Masker
 from zerosum.errors import BadData, BadParameter, BadStudy
+from zerosum.study.what_if import Advisor, Guesses, read_like
 
 Floats = NDArray[np.float64]
 CLOCKS = {"north": 2.0, "east": 1.5, "south": 2.0}
@@ -268,3 +269,25 @@ def test_a_basis_of_images_needs_a_grid(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace(f"[imaging]\n{MASK}\n", '[unit]\nkind = "person"\n'))
     with pytest.raises(BadData, match=r"needs an \[imaging\] table"):
         Study.load(path).plan()
+
+
+# ---- before anything runs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("imaging", [MASK, f"{MASK}\n{BAND}"])
+def test_a_forecast_needs_the_grid_alone(tmp_path: Path, imaging: str) -> None:
+    study = Study.load(write(tmp_path, imaging, 'solver = "auto"'))  # and there are no images
+    advisor = Advisor(study, Guesses(rows=40), people=40)
+    found = advisor.at(advisor.own, 8)
+    assert [line.label for line in found.lines] == ["component 1", "component 2", "component 3"]
+    assert 0 <= (found.without or 0) <= (found.expected or 0) <= 1
+    assert "recordings of 40 rows of 3 components" in advisor.says
+
+
+def test_a_forecast_draws_from_public_images(tmp_path: Path) -> None:
+    study = Study.load(write(tmp_path, kind="volatile"))
+    like = read_like(study, tmp_path / next(iter(CLOCKS)))  # which its policy calls synthetic
+    assert like.runs is not None
+    advisor = Advisor(study, Guesses(like=like), people=40)
+    assert advisor.says.startswith("8 public people")
+    assert 0 <= (advisor.at(advisor.own, 8).expected or 0) <= 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from zerosum.algorithms import CustomStatistic
 from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.kernel.units import Units
 from zerosum.study import Study
@@ -299,13 +301,17 @@ def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
 
 def test_an_error_that_no_epsilon_reaches_is_said() -> None:
     advisor = Advisor(study_of("mean", THREE))
-    assert search(advisor, {"": 1e-12}, advisor.at(advisor.own), 2).epsilon is None
+    own = advisor.at(advisor.own)
+    assert search(advisor, {"": 1e-12}, own, 2).epsilon is None
+    near = advisor.at(replace(advisor.own, epsilon=55.0))  # 64 can no longer be planned
+    assert search(advisor, {"": near.privacy}, own, 2).epsilon == pytest.approx(55, rel=0.02)
 
 
 def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:
-    ica = {"columns": ["a", "b", "c"], "n_components": 2}
-    with pytest.raises(BadParameter, match="no forecast is offered for the algorithm 'ica'"):
-        Advisor(study_of("ica", ica))
+    own: dict[str, Any] = {"columns": ["a", "b", "c"], "statistic": "a name", "clip": 1.0}
+    for guesses in (Guesses(columns={"a": Shape()}), Guesses(like=Units(np.ones((2, 3))))):
+        with pytest.raises(BadParameter, match="makes nobody up"):
+            world_of(CustomStatistic(**own), guesses)
     with pytest.raises(BadParameter, match="no noise to forecast"):
         Advisor(study_of("mean", THREE, scheme={"name": "non-private"}))
 

@@ -46,6 +46,21 @@ def test_elsewhere_the_name_that_was_given_and_the_address_that_was_connected_to
     ]
 
 
+@pytest.mark.parametrize(
+    ("host", "opened"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("hub", "hub")],
+)
+def test_the_address_can_be_opened_as_it_is_printed(host: str, opened: str) -> None:
+    gate = Gate(host)
+    assert gate.address(8000) == f"http://{opened}:8000/?token={gate.token}"
+    assert gate.known_host(f"{opened}:8000", opened.strip("[]"))
+
+
+def test_a_socket_of_both_kinds_of_addresses_knows_the_older_kind() -> None:
+    assert Gate("::").known_host("127.0.0.1:8000", "::ffff:127.0.0.1")
+    assert not Gate("::").known_host("127.0.0.2:8000", "::ffff:127.0.0.1")
+
+
 def test_secrets_are_long_and_of_one_process_and_not_in_what_is_printed_of_a_gate() -> None:
     other = Gate()
     mine = (GATE.token, GATE.session, GATE.form, GATE.room)

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.evaluation import quality_of
+from zerosum.algorithms.groups import shown
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.schedule import GUESSED_UNITS
 from zerosum.arrays import Floats
@@ -199,13 +200,13 @@ class FeatureClassifier(FeatureAlgorithm):
             return found
         judging = self._predictions(mean, projection, weights)
         release = yield PrivateSum(judging, self.evaluate_share)
-        return {**found, **quality_of(judging, release, [str(each) for each in self.classes])}
+        return {**found, **quality_of(judging, release, self.classes)}
 
     def _named(self, center: Floats, projection: Floats, weights: Floats) -> dict[str, Quantity]:
         size = self.feature_map.size
         names = Axis.numbered("feature", size)
         kept = tuple(str(at + 1) for at in range(self._width))
-        classes = Axis("class", tuple(map(str, self.classes)))
+        classes = Axis("class", tuple(map(shown, self.classes)))
         return {
             "center": Quantity(center, "number", (names,)),
             "projection": Quantity(projection, "filter", (names, Axis("direction", kept))),

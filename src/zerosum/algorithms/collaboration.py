@@ -22,6 +22,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.classifier import FeatureAlgorithm, whitener
+from zerosum.algorithms.groups import shown
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.schedule import GUESSED_UNITS
 from zerosum.arrays import Floats
@@ -157,7 +158,7 @@ class DataCollaboration(FeatureAlgorithm):
     ) -> dict[str, Quantity]:
         features = Axis.numbered("feature", self.feature_map.size)
         kept = tuple(str(at + 1) for at in range(self._width))
-        classes = tuple(map(str, self.classes))
+        classes = tuple(map(shown, self.classes))
         along = Axis("direction", (*kept, "constant")), Axis("class", classes)
         found = {
             "center": Quantity(center, "number", (features,)),

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from zerosum.algorithms.groups import Level, shown
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import Release
 from zerosum.statistics.predictions import WEIGHT, PredictionHistogram
@@ -18,7 +19,7 @@ from zerosum.statistics.predictions import WEIGHT, PredictionHistogram
 _Z95 = 1.959963984540054
 
 
-def quality_of(statistic: PredictionHistogram, release: Release, classes: Sequence[str]) -> dict[str, Quantity]:
+def quality_of(statistic: PredictionHistogram, release: Release, classes: Sequence[Level]) -> dict[str, Quantity]:
     """`accuracy` with `accuracy_interval_95` (sampling and privacy), `confusion` in units by true and predicted class,
     and `calibration`: by the probability of the predicted class, how many units there were and how many were right."""
     often, pairs, sure = statistic.split(release.value)
@@ -28,7 +29,7 @@ def quality_of(statistic: PredictionHistogram, release: Release, classes: Sequen
     privacy = noise * math.hypot(accuracy, 1 - accuracy) / total  # of (1 - a) right - a wrong, over their number
     sampling = math.sqrt(max(accuracy * (1 - accuracy), 1 / total) / total)
     half = _Z95 * math.hypot(privacy, sampling)
-    labels = tuple(map(str, classes))
+    labels = tuple(map(shown, classes))
     bins = tuple(f"{low:g} to {high:g}" for low, high in pairwise(np.linspace(0, 1, statistic.bins + 1)))
     ends = np.clip([accuracy - half, accuracy + half], 0, 1)
     return {

@@ -137,7 +137,7 @@ class GroupedAlgorithm(MissingAlgorithm):
 def shown(level: Level) -> str:
     """A level as it is called in results.
 
-    >>> shown(1.0), shown("f"), shown(2.5)
-    ('1', 'f', '2.5')
+    >>> shown(1.0), shown("f"), shown(2.5), shown(True), shown(1234567.0)
+    ('1', 'f', '2.5', 'True', '1234567')
     """
-    return level if isinstance(level, str) else f"{level:g}" if isinstance(level, float) else str(level)
+    return str(int(level)) if isinstance(level, float) and level.is_integer() and abs(level) < 1e15 else str(level)

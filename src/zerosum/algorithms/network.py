@@ -262,7 +262,7 @@ class NeuralClassifier(RangedAlgorithm):
             return found
         judging = self._predictions(weights)
         release = yield PrivateSum(judging, self.evaluate_share)
-        return {**found, **quality_of(judging, release, [str(each) for each in self.classes])}
+        return {**found, **quality_of(judging, release, self.classes)}
 
     def _optimiser(self) -> Optimiser:
         rate = self.learning_rate or self._rate_for(1.0, self._clip)

@@ -26,7 +26,7 @@ def account(
         ),
     ],
     sites: Annotated[int, typer.Option(help="Number of sites S.")],
-    colluders: Annotated[int, typer.Option(help="Sites that may collude with the coordinator.")],
+    colluders: Annotated[int, typer.Option(help="Sites that may collude with the coordinator; 0 may be asked about.")],
     sensitivity: Annotated[float, typer.Option(help="L2 sensitivity D of a site's sum.")],
     delta: Annotated[float, typer.Option(help="The delta of (epsilon, delta).")],
     dropouts: Annotated[int, typer.Option(help="Sites that may be lost in a round.")] = 0,
@@ -43,7 +43,13 @@ def account(
             help="zero-sum, pairwise: noise that cancels (a pair's stream has variance sigma_e^2 / honest sites)."
         ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Solve for the noise at which the exact loss is this.")] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Find the noise at which the exact epsilon is this; --sigma-g and --sigma-e keep their ratio, 100 "
+            "without them."
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """What a scheme costs, exactly and as published: mu, epsilon, noise, variance against the pooled sum's."""

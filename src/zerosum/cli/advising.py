@@ -15,7 +15,7 @@ from rich.table import Column, Table
 
 from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
-from zerosum.errors import BadParameter
+from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.names import visible
 from zerosum.report.record import write_whole
 
@@ -36,10 +36,21 @@ Guess = Annotated[
 ]
 Like = Annotated[Path | None, typer.Option(help="A public or made-up file with the study's columns, to draw from.")]
 SpectrumOption = Annotated[
-    str, typer.Option("--spectrum", help="Of a PCA: power:EXPONENT, exponential:RATIO, flat, or a file.")
+    str | None,
+    typer.Option(
+        "--spectrum", help="Of a PCA: power:EXPONENT (power:1 by default), exponential:RATIO, flat, or a file."
+    ),
 ]
-RSquared = Annotated[float, typer.Option(help="How much of a regression's response its features explain.")]
-Separation = Annotated[float, typer.Option(help="Of clusters, in standard deviations within one.")]
+RSquared = Annotated[
+    float | None, typer.Option(help="How much of a regression's response its features explain; 0.3 by default.")
+]
+Separation = Annotated[
+    float | None,
+    typer.Option(help="Of neighbouring clusters (6 by default) or classes (4), in standard deviations within one."),
+]
+Rows = Annotated[
+    int | None, typer.Option(help="Of people with many rows in order of time (ICA): how many; 100 by default.")
+]
 
 
 # ---- what if -------------------------------------------------------------------------------------------------------
@@ -53,19 +64,22 @@ def advise(
     people: int | None,
     guesses: Guesses,
     targets: Sequence[str],
-    runs: int,
+    runs: int | None,
 ) -> None:
     """Print forecasts around a study's own setting, and draw them if a place is given."""
-    from zerosum.study.what_if import what_if
+    from zerosum.study.what_if import RUNS, what_if
 
-    if out is not None and out.suffix != ".svg":
-        raise BadParameter("with --what-if, --out names the picture: a file that ends in .svg")
+    _check_picture(out, "with --what-if, --out names the picture: a file that ends in .svg")
     with terminal.progress("rehearsing") as on_step:
-        found = what_if(study, guesses, people=people, runs=runs, target=_targets(targets), on_step=on_step)
+        target = _targets(targets)
+        found = what_if(study, guesses, people=people, runs=runs or RUNS, target=target, on_step=on_step)
     if out is not None:
         from zerosum.report.sheet import sheet
 
-        about = f"What privacy and sampling add to the result, {found.unit}."
+        adds = (
+            "What is lost with privacy and without it" if found.level else "What privacy and sampling add to the result"
+        )
+        about = f"{adds}, {found.unit}."
         write_whole(out, sheet(f"{found.study}: what to expect", about, pictures_of(found)))
     if json_:
         terminal.print_json(found.as_record() | ({} if out is None else {"picture": str(out)}))
@@ -75,13 +89,25 @@ def advise(
         terminal.out.print(f"\npicture: {out}", soft_wrap=True)
 
 
+def _check_picture(out: Path | None, named: str) -> None:
+    """What is wrong with the place of a picture is said before anybody waits for it."""
+    if out is None:
+        return
+    if out.suffix != ".svg":
+        raise BadParameter(named)
+    if out.exists():
+        raise BadInput(f"{out} exists already; choose another place")
+
+
 def guesses_of(
     study: Study,
     guess: Sequence[str] | None,
     like: Path | None,
-    spectrum: str,
-    r_squared: float,
-    separation: float,
+    *,
+    spectrum: str | None,
+    r_squared: float | None,
+    separation: float | None,
+    rows: int | None,
 ) -> Guesses:
     from zerosum.study.what_if import Guesses, Shape, Spectrum, read_like
 
@@ -94,7 +120,8 @@ def guesses_of(
     if like is not None and columns:
         raise BadParameter("people are drawn from a public file, or made up from guesses: not both")
     drawn = None if like is None else read_like(study, like)
-    return Guesses(columns, drawn, Spectrum.parse(spectrum), r_squared, separation)
+    kind = None if spectrum is None else Spectrum.parse(spectrum)
+    return Guesses(columns, drawn, kind, r_squared, separation, rows)
 
 
 def _targets(said: Sequence[str]) -> dict[str, float] | None:
@@ -116,37 +143,47 @@ def _show(found: WhatIf) -> None:
     terminal.titled(visible(found.study), f" ({found.algorithm}): what to expect, {found.unit}")
     terminal.out.print(f"Taken for granted: {visible(found.says)}.")
     sampled = any(line.sampling > 0 for line in found.own.lines)
-    more = ("sampling adds", "together") if sampled else ()
+    more = ("sampling adds", "together") if sampled else (found.level, "without privacy") if found.level else ()
     table = Table("", Column("setting", justify="right"), "privacy adds", *more, "")
     for kind, row in found.around.items():
         for at, each in enumerate(row):
             own = "this study" if each.setting == found.own.setting else ""
             if each.hidden:
                 own += f"{', ' if own else ''}{len(each.hidden)} hidden"
-            cells = (each.sampling, each.together)[: len(more)]
             value = f"{getattr(each.setting, kind):g}"
-            shown = [_figure(each.privacy), *map(_figure, cells)]
+            cells = map(_figure, (each.sampling, each.together)[: len(more)])
+            shown = [_figure(each.privacy), *(_levels(each) if found.level else cells)]
             table.add_row(kind if at == 0 else "", value, *shown, own, end_section=at == len(row) - 1)
     terminal.show_table(table)
-    _show_lines(found.own, sampled)
+    _show_lines(found, sampled)
     _show_hidden(found)
     if found.target is not None:
         asked = ", ".join(f"{name} {error:g}" if name else f"{error:g}" for name, error in found.target.wanted.items())
         if found.target.forecast is None:
-            sentence = f"No epsilon up to {LARGEST:g} reaches an error of {visible(asked)}: more people would."
+            sentence = f"No epsilon up to {LARGEST:g} that can be planned reaches an error of {visible(asked)}: "
+            sentence += "more people may."
         else:
             sentence = f"An error of {visible(asked)} takes epsilon {found.target.epsilon:g}."
         terminal.out.print(sentence)
     how = "by formula" if found.own.runs == 0 else f"from {found.own.runs} rehearsals on made-up people"
+    if found.own.runs and not found.level:
+        how += f", and off by about {100 * found.own.doubt:.2g} % by chance"
     terminal.out.print(f"Figures are {how}. No site's data were read, and nothing was spent.")
 
 
-def _show_lines(own: Forecast, sampled: bool) -> None:
+def _levels(each: Forecast) -> tuple[str, str]:
+    """What is good, where the figure is a loss: expected, and without privacy."""
+    return f"{1 - (each.expected or 0.0):.4f}", f"{1 - (each.without or 0.0):.4f}"
+
+
+def _show_lines(found: WhatIf, sampled: bool) -> None:
     """Every number of the result in its own unit."""
-    more = ("sampling adds", "together") if sampled else ()
-    table = Table("this study", "privacy adds", *more)
+    own = found.own
+    more = ("sampling adds", "together") if sampled else ("expected", "without privacy") if found.level else ()
+    table = Table("this study, what is lost" if found.level else "this study", "privacy adds", *more)
     for line in own.lines[:_LINES]:
-        cells = (line.privacy, line.sampling, line.together)[: 1 + len(more)]
+        loss = (line.expected or 0.0, line.without or 0.0)
+        cells = (line.privacy, *(loss if found.level else (line.sampling, line.together)))[: 1 + len(more)]
         table.add_row(visible(line.label), *map(_figure, cells))
     terminal.show_table(table)
     if len(own.lines) > _LINES:
@@ -177,7 +214,11 @@ def pictures_of(found: WhatIf) -> list[Picture]:
         if len(row) < 2:
             continue
         x = all_known(getattr(each.setting, kind) for each in row)
-        series = [Series("what privacy adds", x, all_known(each.privacy for each in row))]
+        if found.level:
+            series = [Series("expected", x, all_known(each.expected or 0.0 for each in row))]
+            series.append(Series("without privacy", x, all_known(each.without or 0.0 for each in row), style="dashed"))
+        else:
+            series = [Series("what privacy adds", x, all_known(each.privacy for each in row))]
         if any(each.sampling > 0 for each in row):
             series.append(Series("what sampling adds", x, all_known(each.sampling for each in row), style="dashed"))
         drawn.append(Curves(f"The error against {kind}", found.unit, kind, found.unit, tuple(series)))
@@ -204,9 +245,10 @@ def compare(
     people: People = None,
     guess: Guess = None,
     like: Like = None,
-    spectrum: SpectrumOption = "power:1",
-    r_squared: RSquared = 0.3,
-    separation: Separation = 6.0,
+    spectrum: SpectrumOption = None,
+    r_squared: RSquared = None,
+    separation: Separation = None,
+    rows: Rows = None,
     out: Annotated[Path | None, typer.Option(help="Where the picture goes: FILE.svg.")] = None,
     json_: Json = False,
 ) -> None:
@@ -214,14 +256,14 @@ def compare(
     from zerosum.study import SiteFile, Study
     from zerosum.study import what_if as module
 
-    if out is not None and out.suffix != ".svg":
-        raise BadParameter("--out names the picture: a file that ends in .svg")
+    _check_picture(out, "--out names the picture: a file that ends in .svg")
     loaded = Study.load(study)
     if site:
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
-    guesses = guesses_of(loaded, guess, like, spectrum, r_squared, separation)
-    if not made_up and (people is not None or guess or like is not None):
+    told = {"spectrum": spectrum, "r_squared": r_squared, "separation": separation, "rows": rows}
+    if not made_up and (guess or any(each is not None for each in (people, like, *told.values()))):
         raise BadParameter("guesses are about people who are made up: say --made-up")
+    guesses = guesses_of(loaded, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows)
     with terminal.progress("running every scheme") as on_step:
         found = module.compare(
             loaded,
@@ -246,7 +288,8 @@ def compare(
 
 def _about(found: Comparison) -> str:
     ends = f"lines go from the least to the largest of {found.seeds} seeds"
-    return f"The error against the result without privacy, {found.unit}; {ends}."
+    against = "" if found.loss else " against the result without privacy"
+    return f"The error{against}, {found.unit}; {ends}."
 
 
 def _bars(found: Comparison) -> Picture:

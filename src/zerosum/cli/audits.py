@@ -22,16 +22,25 @@ from zerosum.errors import BadParameter, CheckFailed
 
 @app.command()
 def audit(
-    scheme: Annotated[str, typer.Option(help="A scheme, or all.", autocompletion=complete.schemes)] = "all",
+    scheme: Annotated[
+        str, typer.Option(help="A scheme, or all that add noise.", autocompletion=complete.schemes)
+    ] = "all",
     study: Annotated[
         Path | None,
-        typer.Option(help="Take the program from this study file instead of a mean.", autocompletion=complete.studies),
+        typer.Option(
+            help="Take the algorithm from this study file instead of a mean of 8000 columns.",
+            autocompletion=complete.studies,
+        ),
     ] = None,
     sites: Annotated[int, typer.Option(help="Number of sites S.")] = 4,
     colluders: Annotated[int, typer.Option(help="Sites that collude with the coordinator.")] = 1,
-    dropouts: Annotated[int, typer.Option(help="Sites that are lost in every round.")] = 0,
+    dropouts: Annotated[
+        int, typer.Option(help="Sites that are lost in every round, under schemes that can lose one.")
+    ] = 0,
     mu: Annotated[float, typer.Option(min=1.0, help="What the study is planned to cost; at least 1.")] = 1.5,
-    samples: Annotated[int, typer.Option(min=1000, help="How many numbers of noise to look at.")] = 100_000,
+    samples: Annotated[
+        int, typer.Option(min=1000, help="How many numbers of noise to look at; half are measured.")
+    ] = 100_000,
     mistake: Annotated[
         str | None,
         typer.Option(

@@ -17,7 +17,7 @@ from zerosum.cli import complete, logs, terminal
 from zerosum.cli.app import Json, Patience, StateOption, coordinator_app
 from zerosum.cli.logs import LogJson
 from zerosum.errors import BadParameter
-from zerosum.kernel.names import visible
+from zerosum.kernel.names import counted, visible
 from zerosum.protocol.progress import Progress
 from zerosum.report.record import read_plan
 
@@ -101,7 +101,7 @@ def coordinator_health(
         return
     sites = ", ".join(f"{visible(name)}: {how}" for name, how in record["sites"].items())
     how = record["ended"] or record["stage"]
-    terminal.out.print(f"{how}, {record['rounds']} of {record['planned']} rounds; {sites}", soft_wrap=True)
+    terminal.out.print(f"{how}, {record['rounds']} of {counted(record['planned'], 'round')}; {sites}", soft_wrap=True)
 
 
 def _parted(said: str) -> tuple[str, Path]:

@@ -18,6 +18,7 @@ import typer
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, ledger_app
 from zerosum.errors import BadInput, BadParameter, CheckFailed, LedgerRefused
+from zerosum.kernel.names import counted
 
 if TYPE_CHECKING:
     from zerosum.site.account import Cap
@@ -118,7 +119,8 @@ def ledger_verify(
             terminal.out.print(f"{line['ledger']}: {line['note']}", soft_wrap=True)
             continue
         note = f"; {line['note']}" if line["note"] else ""
-        terminal.out.print(f"{line['ledger']}: sound, {line['entries']} entries{note}", soft_wrap=True)
+        held = counted(line["entries"], "entry", "entries")
+        terminal.out.print(f"{line['ledger']}: sound, {held}{note}", soft_wrap=True)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from rich.table import Table
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
 from zerosum.errors import BadParameter, Refused
-from zerosum.kernel.names import visible
+from zerosum.kernel.names import counted, visible
 from zerosum.report.compose import write_report
 from zerosum.report.record import read_estimate
 
@@ -52,7 +52,7 @@ def results(context: typer.Context, json_: Json = False) -> None:
         rounds, spent = record["rounds"], [each for each in record["spent"].values() if each is not None]
         told = [
             record["algorithm"],
-            f"{rounds['released']} of {rounds['planned']} rounds" if rounds["planned"] else "",
+            f"{rounds['released']} of {counted(rounds['planned'], 'round')}" if rounds["planned"] else "",
             f"epsilon {max(spent):.4f}" if spent else "",
             _STATES[record["state"]],
         ]

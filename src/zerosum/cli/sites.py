@@ -19,7 +19,7 @@ from zerosum.cli import logs, terminal
 from zerosum.cli.app import Json, SiteOption, site_app
 from zerosum.cli.logs import LogJson
 from zerosum.errors import CheckFailed, ZerosumError
-from zerosum.kernel.names import check_name, visible
+from zerosum.kernel.names import check_name, counted, visible
 from zerosum.report.record import privacy_report, read_plan, write_whole
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def site_run(
     On a terminal, plans that wait for the steward are asked about there.
     """
     from zerosum.cli.asking import Asking
+    from zerosum.kernel.devices import check_device
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.consents import Consents
     from zerosum.site.metrics import Metrics
@@ -109,6 +110,7 @@ def site_run(
     from zerosum.study.site_data import load_for
 
     site = SiteFile.load(file)
+    check_device(site.device)
     policy, identity, limits = site.own_policy(), site.keep_identity(), site.limits
     logs.start(log_json)
     log = AuditLog(site.audit_log, lambda line: logs.say(**line))
@@ -209,7 +211,7 @@ def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> No
         return
     terminal.titled(visible(loaded.name), ": serves" if record["serves"] else ": does not serve")
     spent = f"{record['spent']:.4f} of {policy.epsilon:g} at delta {policy.delta:g}"
-    terminal.out.print(f"epsilon spent: {spent}, in {record['releases']} releases")
+    terminal.out.print(f"epsilon spent: {spent}, in {counted(record['releases'], 'release')}")
     for digest, plan in waiting:
         terminal.out.print(f"waits for you: {digest}  {visible(plan.study)} ({plan.algorithm})", soft_wrap=True)
 
@@ -305,9 +307,9 @@ def site_health(
             }
         )
         return
-    terminal.out.print(f"{visible(loaded.name)} answers; its ledger is sound, with {entries} releases")
+    terminal.out.print(f"{visible(loaded.name)} answers; its ledger is sound, with {counted(entries, 'release')}")
     if days is not None:
-        terminal.out.print(f"its certificate is good for {days} days")
+        terminal.out.print(f"its certificate is good for {counted(days, 'day')}")
 
 
 def _certified_days(kit: Path) -> int:

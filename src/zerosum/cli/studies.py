@@ -93,10 +93,13 @@ def plan(
     people: advising.People = None,
     guess: advising.Guess = None,
     like: advising.Like = None,
-    spectrum: advising.SpectrumOption = "power:1",
-    r_squared: advising.RSquared = 0.3,
-    separation: advising.Separation = 6.0,
-    runs: Annotated[int, typer.Option(min=8, help="Rehearsals for the study's own figures.")] = 100,
+    spectrum: advising.SpectrumOption = None,
+    r_squared: advising.RSquared = None,
+    separation: advising.Separation = None,
+    rows: advising.Rows = None,
+    runs: Annotated[
+        int | None, typer.Option(min=8, help="Rehearsals for the study's own figures; 400 by default.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """What a study will release and what that costs each site, before any data is read; with --what-if, how accurate
@@ -105,12 +108,18 @@ def plan(
 
     if what_if:
         asked = Study.load(study)
-        guesses = advising.guesses_of(asked, guess, like, spectrum, r_squared, separation)
+        guesses = advising.guesses_of(
+            asked, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
+        )
         given = target_error or ()
         advising.advise(asked, out, json_, people=people, guesses=guesses, targets=given, runs=runs)
         return
-    if target_error or people is not None or guess or like is not None:
-        raise BadParameter("--target-error, --people, --guess and --like are about a forecast: say --what-if")
+    forecasting = (target_error, guess, people, like, spectrum, r_squared, separation, rows, runs)
+    if any(each is not None and each != [] for each in forecasting):
+        raise BadParameter(
+            "--target-error, --people, --guess, --like, --spectrum, --r-squared, --separation, --rows and --runs are "
+            "about a forecast: say --what-if"
+        )
     loaded = Study.load(study)
     planned = loaded.plan()
     refusals = list(loaded.refusals(planned))
@@ -178,6 +187,10 @@ def run(
     checkpoint: Annotated[
         Path | None, typer.Option(help="A folder to keep the study in: killed and run again, it goes on where it was.")
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where sums are computed: cpu, cuda, cuda:1. By default as each site's file says."),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
@@ -186,6 +199,8 @@ def run(
     loaded = Study.load(study)
     if site:
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
+    if device is not None:
+        loaded = loaded.on(device)
     approved = None if plan is None else read_plan(plan)
     if digest is not None and (approved is None or approved.proposal_digest != digest):
         raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")

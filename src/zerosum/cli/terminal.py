@@ -26,7 +26,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from zerosum.errors import BadInput, Interrupted, ZerosumError
-from zerosum.kernel.names import visible
+from zerosum.kernel.names import counted, visible
 from zerosum.kernel.quantity import Quantity
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
@@ -298,7 +298,7 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
 
 def show_check(record: dict[str, Any]) -> None:
     """What was found at one site."""
-    units = "" if record["units"] is None else f", {record['units']} units"
+    units = "" if record["units"] is None else f", {counted(record['units'], 'unit')}"
     verdict = "it would not run" if record["faults"] else "it would run"
     left = "" if record["left"] is None else f"; afterwards one more study may cost epsilon {record['left']:.4f}"
     titled(visible(record["site"]), f": {verdict}{units}{left}")
@@ -348,9 +348,11 @@ def show_report(report: PrivacyReport) -> None:
 
 def show_coefficients(coefficients: CoefficientTable) -> None:
     """Estimates with both kinds of 95 % intervals: about the pooled data, and about the population."""
-    table = Table("coefficient", "estimate", "95 % pooled data", "95 % population", "")
-    for line in coefficients.lines():
-        table.add_row(visible(line[0]), *line[1:])
+    lines = coefficients.lines()
+    wide = 5 if any(line[4] for line in lines) else 4
+    table = Table(*("coefficient", "estimate", "95 % pooled data", "95 % population", "remark")[:wide])
+    for line in lines:
+        table.add_row(visible(line[0]), *line[1:wide])
     show_table(table)
 
 
@@ -436,7 +438,8 @@ def show_ledger(record: dict[str, Any]) -> None:
         )
     show_table(studies)
     doubted = ["guarantee"] if record["warning"] else []
-    headings = ("study", "round", "statistic", "mu", "steps", *doubted)
+    stepped = any(entry["spend"]["steps"] > 1 for entry in record["entries"])
+    headings = ("study", "round", "statistic", "mu", *(["steps"] if stepped else []), *doubted)
     table = Table("#", Column("recorded", no_wrap=True), *headings)
 
     def told(entry: dict[str, Any]) -> tuple[str, ...]:
@@ -446,7 +449,7 @@ def show_ledger(record: dict[str, Any]) -> None:
             f", attempt {spend['attempt'] + 1}" if spend["attempt"] else "",
             visible(spend["statistic"]),
             f"{entry['charged_mu']:.4f}",
-            f"{entry['drawn']} of {spend['steps']}" if spend["steps"] > 1 else "",
+            *([f"{entry['drawn']} of {spend['steps']}" if spend["steps"] > 1 else ""] if stepped else []),
             *(entry[key] or "" for key in doubted),
         )
 

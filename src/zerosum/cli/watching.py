@@ -54,6 +54,12 @@ def watch(
             "shown and decided travels unencrypted: a tunnel (ssh -L) to loopback is safer.",
             soft_wrap=True,
         )
+    if gate.everywhere:
+        terminal.err.print(
+            "the address that follows is for a browser on this machine; from another one, put this machine's own into "
+            "its place",
+            soft_wrap=True,
+        )
     address = gate.address(listening.getsockname()[1])
     # print, not a console: nothing may be wrapped or coloured in an address
     serve(Watch(board, gate), listening, started=lambda: print(f"open {address}", flush=True))

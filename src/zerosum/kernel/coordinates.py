@@ -13,9 +13,12 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 
 import numpy as np
+from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 from numpy.typing import NDArray
 
-from zerosum.arrays import Floats
+from zerosum.arrays import Array, Floats
+from zerosum.kernel.devices import like, on_host
 
 _LARGE = 500  # columns beyond which a matrix is gone through row by row: an index takes three times its coordinates
 
@@ -69,13 +72,34 @@ def roots(columns: int, order: int) -> Floats:
     return _layout(columns, order)[1]
 
 
-def powers(rows: Floats, order: int) -> Floats:
+def packed(symmetric: Array) -> Array:
+    """The same for a matrix of any namespace, on the device where it lies.
+
+    >>> import array_api_strict
+    >>> packed(array_api_strict.asarray([[1.0, 2.0], [2.0, 3.0]]))[1] == math.sqrt(2) * 2.0
+    Array(True, dtype=array_api_strict.bool)
+    """
+    if on_host(symmetric):
+        return pack(symmetric)
+    xp = array_namespace(symmetric)
+    places = xp.arange(symmetric.shape[0], device=device_of(symmetric))
+    row, column = places[:, None], places[None, :]
+    return xp.where(row == column, symmetric, math.sqrt(2) * symmetric)[row <= column]
+
+
+def powers(rows: Array, order: int) -> Array:
     """For every row x the coordinates of its symmetric power, x times x times x and so on.
 
     >>> powers(np.array([[1.0, 2.0]]), 2).round(4).tolist()
     [[1.0, 2.8284, 4.0]]
     """
     index, roots = _layout(rows.shape[1], order)
+    if not on_host(rows):
+        xp = array_namespace(rows)
+        found = like(roots, rows)[None, :] * xp.take(rows, like(index[0], rows), axis=1)
+        for axis in index[1:]:
+            found = found * xp.take(rows, like(axis, rows), axis=1)
+        return found
     product = roots * rows[:, index[0]]
     for axis in index[1:]:
         product = product * rows[:, axis]

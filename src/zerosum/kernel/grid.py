@@ -56,6 +56,18 @@ def summation_slack(units: int = MAX_UNITS, rows: int = BLOCK_ROWS) -> float:
     return 2 * units * _gamma(rows + 8)
 
 
+def rows_allowed(units: int) -> int:
+    """How many rows a block may have in a sum over so many units, so that its rounding stays within what is planned for
+    MAX_UNITS units in blocks of BLOCK_ROWS: fewer units may be added up in longer blocks.
+
+    >>> rows_allowed(MAX_UNITS) == BLOCK_ROWS, rows_allowed(200_000) > 100_000
+    (True, True)
+    """
+    share = summation_slack() / (2 * max(1, units))
+    terms = math.floor(share / (2.0**-53 * (1 + share)) * (1 - 2.0**-40))
+    return max(BLOCK_ROWS, terms - 8)
+
+
 def steps_for(size: int, price: float) -> float:
     """How many steps a standard deviation has, for the grid of so many numbers to cost less than a thousandth of what
     there is; `price` is the part of it that a distance of 1 costs.

@@ -40,3 +40,12 @@ def visible(text: str) -> str:
         character.encode("unicode_escape").decode() if unicodedata.category(character) in _UNSEEN else character
         for character in text
     )
+
+
+def counted(number: int, what: str, many: str = "") -> str:
+    """So many of something.
+
+    >>> counted(1, "entry", "entries"), counted(0, "entry", "entries"), counted(2, "round")
+    ('1 entry', '0 entries', '2 rounds')
+    """
+    return f"{number} {what if number == 1 else many or what + 's'}"

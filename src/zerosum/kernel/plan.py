@@ -250,14 +250,23 @@ class Plan(Terms):
         """What the coordinator could reach with everything it holds; see `coordinator_mus`."""
         return self._epsilon(self._dealer_costs, site)
 
+    def best_guess(self, site: int) -> float:
+        """How often whoever has to tell one of this site's units from another is right, at most, having tossed a coin
+        between the two; see `accountant.best_guess`."""
+        return accountant.best_guess(*self._loss(self._costs, site), self._distance)
+
     def _epsilon(self, costs: tuple[Floats, ...], site: int) -> float:
-        mus = {r: float(each[site]) for r, each in enumerate(costs)}
-        plain = self._plain_mu({r: mu for r, mu in mus.items() if self.releases[r].sampled is None})
-        phases = {r: self._with_attempts(s) for r, release in enumerate(self.releases) if (s := release.sampled)}
-        sampled = tuple(Subsampled(mus[r], each.rate, each.steps) for r, each in phases.items())
+        plain, sampled = self._loss(costs, site)
         return accountant.with_distance(
             lambda delta: accountant.mixed_epsilon(plain, sampled, delta), self._distance, self.delta
         )
+
+    def _loss(self, costs: tuple[Floats, ...], site: int) -> tuple[float, tuple[Subsampled, ...]]:
+        """The mu of all plain releases, and the sub-sampled phases."""
+        mus = {r: float(each[site]) for r, each in enumerate(costs)}
+        plain = self._plain_mu({r: mu for r, mu in mus.items() if self.releases[r].sampled is None})
+        phases = {r: self._with_attempts(s) for r, release in enumerate(self.releases) if (s := release.sampled)}
+        return plain, tuple(Subsampled(mus[r], each.rate, each.steps) for r, each in phases.items())
 
     def site_mus(self) -> Floats:
         """What the whole study costs each site; with sub-sampled phases, the mu of one sum of the same epsilon."""

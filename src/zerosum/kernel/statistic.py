@@ -17,11 +17,14 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace, is_numpy_array
+from array_api_compat import array_namespace
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadData, BadParameter, first_fault
+from zerosum.kernel.devices import no_memory, on_host, release, works
+from zerosum.kernel.devices import to_numpy as to_numpy
+from zerosum.kernel.grid import rows_allowed
 from zerosum.kernel.units import Units
 
 _log = logging.getLogger(__name__)  # stays at the site
@@ -58,6 +61,7 @@ class BoundedStatistic(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str]
     takes_sparse: ClassVar[bool] = False  # whether `sum_block` takes sparse rows as they are
+    adds_in_pieces: ClassVar[bool] = False  # whether it adds up by `rows.added`, `products` and so on alone
 
     columns: int
 
@@ -109,33 +113,41 @@ class BoundedStatistic(BaseModel, ABC):
 
     @np.errstate(all="ignore")
     def total(self, units: Units) -> Floats:
-        """The sum over all units, block by block, as a NumPy vector. Whatever a unit holds, this does not fail."""
-        total, lost = np.zeros(self.size), np.zeros(self.size)
-        for block in self.entering(units).blocks(row_bytes=self.row_bytes):
-            part = self._part(block if self.takes_sparse else block.dense())
-            for start in range(0, self.size, _PIECE):  # so that a long sum is held three times and no more
-                here = slice(start, start + _PIECE)
-                added = part[here] + lost[here]
-                raised = total[here] + added
-                lost[here] = added - (raised - total[here])  # what was rounded away, added with the next block
-                total[here] = raised
-        return total
+        """The sum over all units, block by block, as a NumPy vector. Whatever a unit holds, this does not fail.
 
-    def _part(self, block: Units) -> Floats:
+        Blocks are added up in double precision where their rows are, and what comes back from a device is the sum."""
+        running = Running(self.size)
+        with release(rows_allowed(len(units))):
+            for block in self.entering(units).blocks(row_bytes=self.row_bytes, longer=self.adds_in_pieces):
+                running.add(self._part(block if self.takes_sparse else block.dense()))
+        return running.total()
+
+    def _part(self, block: Units) -> Array:
         """The sum over a block. Where it fails or is not finite, over its halves, down to the unit that is at fault and
         counts as one of zeros: once a site has consented, an error would tell the coordinator about a unit."""
         try:
-            part = to_numpy(self.sum_block(block))
-            if part.shape == (self.size,) and np.all(np.isfinite(part)):
-                return part
-        except MemoryError:  # not any unit's fault
-            raise
-        except Exception:
-            _log.warning("%s failed for a block of units; only the one at fault is left out", self.name, exc_info=True)
+            part = self.sum_block(block)
+            xp = array_namespace(part)
+            if part.shape == (self.size,) and bool(xp.all(xp.isfinite(part))):
+                return part if on_host(part) else xp.astype(part, xp.float64, copy=False)
+        except Exception as error:
+            self._blame(error, block)
         if len(block) == 1:
             return self._nobody
         middle = len(block) // 2
-        return self._part(block.between(0, middle)) + self._part(block.between(middle, len(block)))
+        one, other = self._part(block.between(0, middle)), self._part(block.between(middle, len(block)))
+        return one + other if on_host(one) == on_host(other) else to_numpy(one) + to_numpy(other)
+
+    def _blame(self, error: Exception, block: Units) -> None:
+        """Raise what is not any unit's fault, unless the device is full and half a block may fit; else log it."""
+        full = no_memory(error)
+        if full and len(block) == 1 and not isinstance(error, MemoryError):
+            raise MemoryError("there is no memory left for one unit") from error
+        if isinstance(error, MemoryError) or not works(block.rows):
+            raise error
+        if not full:
+            text = "%s failed for a block of units; only the one at fault is left out"
+            _log.warning(text, self.name, exc_info=error)
 
     @cached_property
     def _nobody(self) -> Floats:
@@ -167,7 +179,8 @@ class BoundedMap(BoundedStatistic):
     @np.errstate(all="ignore")
     def rows(self, units: Units) -> Floats:
         """One row for every unit, as a NumPy table. Whatever a unit holds, this does not fail."""
-        parts = [self._rows(block.dense()) for block in self.entering(units).blocks(row_bytes=self.row_bytes)]
+        with release(rows_allowed(len(units))):
+            parts = [self._rows(block.dense()) for block in self.entering(units).blocks(row_bytes=self.row_bytes)]
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def _rows(self, block: Units) -> Floats:
@@ -176,10 +189,8 @@ class BoundedMap(BoundedStatistic):
             rows = to_numpy(self.map_block(block))
             if rows.shape == (len(block), self.size) and np.all(np.isfinite(rows)):
                 return rows
-        except MemoryError:
-            raise
-        except Exception:
-            _log.warning("%s failed for a block of units; only the one at fault is left out", self.name, exc_info=True)
+        except Exception as error:
+            self._blame(error, block)
         if len(block) == 1:
             return np.zeros((1, self.size))
         middle = len(block) // 2
@@ -187,10 +198,35 @@ class BoundedMap(BoundedStatistic):
         return np.concatenate([self._rows(half) for half in halves])
 
 
-def to_numpy(vector: Array) -> Floats:
-    """An array of any namespace as NumPy float64, copied from the device where it lives."""
-    if is_numpy_array(vector):
-        return np.asarray(vector, dtype=np.float64)
-    if hasattr(vector, "cpu"):
-        vector = vector.cpu()
-    return np.from_dlpack(vector).astype(np.float64)
+class Running:
+    """A sum of vectors with compensation: what is rounded away is added with the next one. It is kept where the vectors
+    are, on the host or on a device."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._here: tuple[Floats, Floats] | None = None  # the total and what it lost
+        self._there: tuple[Array, Array] | None = None  # the same on a device
+
+    def add(self, part: Array) -> None:
+        if on_host(part):
+            if self._here is None:
+                self._here = np.zeros(self._size), np.zeros(self._size)
+            total, lost = self._here
+            for start in range(0, len(total), _PIECE):  # so that a long sum is held three times and no more
+                here = slice(start, start + _PIECE)
+                total[here], lost[here] = compensated(total[here], lost[here], part[here])
+        elif self._there is None:
+            self._there = part, part * 0.0
+        else:
+            self._there = compensated(*self._there, part)
+
+    def total(self) -> Floats:
+        parts = [to_numpy(each[0]) for each in (self._here, self._there) if each is not None]
+        return sum(parts[1:], parts[0]) if parts else np.zeros(self._size)
+
+
+def compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:
+    """A total with one more part, and what that lost by rounding, to be added with the next."""
+    added = part + lost
+    raised = total + added
+    return raised, added - (raised - total)

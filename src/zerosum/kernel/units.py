@@ -11,16 +11,31 @@ from typing import Any, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from zerosum.arrays import Array
 from zerosum.errors import BadData
-from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
+from zerosum.kernel.devices import (
+    HOST,
+    ahead,
+    beside,
+    check_device,
+    check_products,
+    is_gpu,
+    on_host,
+    room,
+    to_device,
+    to_host,
+    to_numpy,
+)
+from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
 from zerosum.kernel.missing import refusal
 
 _KEPT = 2  # tables made of a site's own, at a time
 _BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside the data themselves
+_HOST_BYTES = 1 << 31  # the same on the host for rows that lie on a device, where blocks are long
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +52,36 @@ class Runs:
 
 
 @dataclass(frozen=True, eq=False)
+class Batch:
+    """Units of one shape: which, how many rows each has and where these begin, and where the recordings in them begin
+    and, last, end, with the seconds between their rows where these are known."""
+
+    units: NDArray[np.int64]
+    length: int
+    begins: NDArray[np.int64]
+    runs: NDArray[np.int64]
+    seconds: NDArray[np.float64] | None
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def of(self, values: Array) -> Array:
+        """Their part of `values` (one row per row of data), units x rows x columns; a view if they adjoin."""
+        xp, begin = array_namespace(values), int(self.begins[0])
+        shape = (len(self), self.length, *values.shape[1:])
+        if np.array_equal(self.begins, begin + self.length * np.arange(len(self))):
+            return xp.reshape(values[begin : begin + len(self) * self.length, ...], shape)
+        places = (self.begins[:, None] + np.arange(self.length)).reshape(-1)
+        return xp.reshape(xp.take(values, beside(places, values), axis=0), shape)
+
+
+@dataclass(frozen=True, eq=False)
 class Units:
     """A site's data: `rows` (N, columns), where each unit's rows begin (None: every row is a unit), and, where rows
     follow each other in time, the recordings a unit consists of.
 
     Rows may be sparse (SciPy's `csr_array`): statistics of documents take them as they are, others block by block as
-    dense ones.
+    dense ones. They may lie on a GPU, or stay on the host and go to `device` block by block (`on`).
 
     >>> len(Units.from_list([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]]))
     2
@@ -51,6 +90,7 @@ class Units:
     rows: Array
     offsets: NDArray[np.int64] | None = None
     runs: Runs | None = None
+    device: str | None = None  # where blocks go, if that is not where the rows are
     _made: dict[str, Units] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -135,9 +175,43 @@ class Units:
         """The most rows any unit owns."""
         return 1 if self.offsets is None else int(np.max(np.diff(self.offsets)))
 
-    def blocks(self, row_bytes: int | None = None) -> Iterator[Units]:
-        """The units in order, in blocks whose working memory (`row_bytes` a row) stays bounded."""
-        at_most = rows_at_once(row_bytes or 8 * self.columns)
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a GPU computes with them, and the processor is free meanwhile."""
+        return self.device is not None or is_gpu(self.rows)
+
+    def on(self, device: str) -> Units:
+        """The same units, to be computed with on a device ("cuda", "cuda:1"; "cpu": where they are). Rows move there if
+        they take no more than half of its memory; else each block of them does when its turn comes, read from the
+        host's memory or from a file that is mapped into it while the block before is computed with.
+        """
+        device = check_device(device)
+        if device == HOST or self.is_sparse or not on_host(self.rows):
+            return self
+        if self.rows.nbytes <= (room(device) or 0) * 3 // 4:
+            return Units(to_device(self.rows, device), self.offsets, self.runs)
+        return Units(self.rows, self.offsets, self.runs, device)
+
+    def blocks(self, row_bytes: int | None = None, *, longer: bool = False) -> Iterator[Units]:
+        """The units in order, in blocks whose working memory (`row_bytes` a row) stays bounded: by a processor's cache,
+        or by the memory of the device. There, blocks are no longer than what may be added up in any order
+        (`grid.rows_allowed`), unless whoever asks takes care of that."""
+        size = row_bytes or 8 * self.columns
+        wanted = self.rows.shape[0] * (size + 16 * self.columns)
+        where = room(self.rows if self.device is None else self.device, wanted)
+        if where is None:
+            at_most = rows_at_once(size)
+        else:
+            at_most = max(1, where // (size + 16 * self.columns))
+            if not longer:  # some of these statistics compute on the host after all
+                at_most = min(rows_allowed(len(self)), at_most, max(BLOCK_ROWS, _HOST_BYTES // size))
+        cut = self._cut(at_most)
+        if self.device is None:
+            return cut
+        device = self.device
+        return ahead(Units(to_device(block.rows, device), block.offsets, block.runs) for block in cut)
+
+    def _cut(self, at_most: int) -> Iterator[Units]:
         start = 0
         while start < len(self):
             end = start + at_most
@@ -158,20 +232,20 @@ class Units:
     def chosen(self, which: NDArray[np.bool_]) -> Units:
         """Those units for which `which` is true, in their order."""
         if self.offsets is None:
-            return Units(self._rows_at(np.flatnonzero(which)))
+            return Units(self._rows_at(np.flatnonzero(which)), device=self.device)
         sizes = np.diff(self.offsets)
         runs = None
         if self.runs is not None:
             whose = np.searchsorted(self.offsets, self.runs.offsets[:-1], side="right") - 1
             lengths = np.diff(self.runs.offsets)[which[whose]]
             runs = Runs(_ends(lengths), self.runs.seconds[which[whose]])
-        return Units(self._rows_at(np.flatnonzero(np.repeat(which, sizes))), _ends(sizes[which]), runs)
+        rows = self._rows_at(np.flatnonzero(np.repeat(which, sizes)))
+        return Units(rows, _ends(sizes[which]), runs, self.device)
 
     def _rows_at(self, places: NDArray[np.intp]) -> Array:
         if self.is_sparse:
             return self.rows[places]
-        xp = array_namespace(self.rows)
-        return xp.take(self.rows, xp.asarray(places), axis=0)
+        return array_namespace(self.rows).take(self.rows, beside(places, self.rows), axis=0)
 
     def own_draws(self, *, twins: Literal["together", "apart"] = "together") -> NDArray[np.float64]:
         """A number in [0, 1) for every unit, by a hash of its own rows: the same whenever and with whomever it takes
@@ -186,9 +260,7 @@ class Units:
         """
         if self.is_sparse:
             return np.concatenate([np.zeros(0), *(block.dense().own_draws() for block in self.blocks())])
-        rows = self.rows.cpu() if hasattr(self.rows, "cpu") else self.rows
-        table = rows if isinstance(rows, np.ndarray) else np.from_dlpack(rows)
-        table = np.ascontiguousarray(table, dtype=np.float64)
+        table = np.ascontiguousarray(to_host(self.rows), dtype=np.float64)
         bounds = np.arange(len(table) + 1) if self.offsets is None else self.offsets
         seen: Counter[bytes] = Counter()
         drawn = []
@@ -214,7 +286,7 @@ class Units:
         bounds = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
         for first, last in itertools.pairwise(bounds):
             rows = self.rows[int(first) : int(last), ...]
-            yield np.asarray(doubled(rows).toarray() if self.is_sparse else rows, dtype=np.float64)
+            yield np.asarray(doubled(rows).toarray(), dtype=np.float64) if self.is_sparse else to_numpy(rows)
 
     def recordings(self) -> Iterator[list[tuple[Array, float | None]]]:
         """For one unit after another its recordings in order, each with the seconds between its rows, where known."""
@@ -232,16 +304,45 @@ class Units:
         if self.offsets is None:
             return values
         xp = array_namespace(values)
-        bounds = self.offsets.tolist()
-        return xp.stack([xp.mean(values[a:b, ...], axis=0) for a, b in itertools.pairwise(bounds)])
+        if on_host(values):
+            bounds = self.offsets.tolist()
+            return xp.stack([xp.mean(values[a:b, ...], axis=0) for a, b in itertools.pairwise(bounds)])
+        parts, order = [], []
+        for batch in self.batches():
+            rows = batch.of(values)
+            parts.append(fold(xp.asarray(rows, copy=True)) / rows.shape[1])
+            order.append(batch.units)
+        if len(parts) == 1:
+            return parts[0]
+        return xp.take(xp.concat(parts), beside(np.argsort(np.concatenate(order)), values), axis=0)
+
+    def batches(self) -> Iterator[Batch]:
+        """Units whose recordings are as long and as fast as each other's, together: where they stand among others is
+        all that a batch depends on, and it is looked at with public shapes only."""
+        ends = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
+        if self.runs is None and len(ends) > 1 and np.all(np.diff(ends) == ends[1]):
+            yield Batch(np.arange(len(ends) - 1), int(ends[1]), ends[:-1], ends[:2], None)
+            return
+        runs = ends if self.runs is None else self.runs.offsets
+        first = np.searchsorted(runs, ends)
+        lengths = np.diff(runs)
+        clocks = np.zeros(len(lengths)) if self.runs is None else self.runs.seconds
+        alike: dict[bytes, list[int]] = {}
+        for unit, (a, b) in enumerate(itertools.pairwise(first.tolist())):
+            alike.setdefault(lengths[a:b].tobytes() + clocks[a:b].tobytes(), []).append(unit)
+        for members in alike.values():
+            units = np.array(members, dtype=np.int64)
+            a, b = first[units[0]], first[units[0] + 1]
+            seconds = None if self.runs is None else clocks[a:b]
+            yield Batch(units, int(runs[b] - runs[a]), ends[units], runs[a : b + 1] - runs[a], seconds)
 
     def row_weights(self, like: Array) -> Array:
         """1/(rows of its unit) for every row, so that each unit weighs one; in the namespace of `like`."""
         xp = array_namespace(like)
         if self.offsets is None:
-            return xp.ones(self.rows.shape[0], dtype=like.dtype)
+            return xp.ones(self.rows.shape[0], dtype=like.dtype, device=device_of(like))
         sizes = np.diff(self.offsets)
-        return xp.asarray(np.repeat(1 / sizes, sizes), dtype=like.dtype)
+        return xp.asarray(np.repeat(1 / sizes, sizes), dtype=like.dtype, device=device_of(like))
 
     def check(self, missing: Collection[int] = (), names: Sequence[str] = ()) -> None:
         """Refuse what no study can use: no units, no columns, values that are not finite.
@@ -268,6 +369,7 @@ class Units:
             if not np.all(np.isfinite(self.rows.data)):
                 raise BadData("some values are not finite (NaN or infinite)")
             return
+        check_products(self.rows)
         for block in self.blocks():
             xp = array_namespace(block.rows)
             if not bool(xp.all(xp.isfinite(block.rows))):
@@ -289,6 +391,32 @@ class Units:
         rising = bool(np.all(np.diff(runs.offsets) > 0))
         if not rising or not np.all(np.isin(ends, runs.offsets)) or runs.offsets[-1] != self.rows.shape[0]:
             raise BadData("a recording must lie within the rows of one unit")
+
+
+def fold(values: Array) -> Array:
+    """The sum along axis 1, by adding the second half to the first until a few are left. Overwrites its argument.
+
+    >>> fold(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).tolist()
+    [6.0, 15.0]
+    """
+    width = values.shape[1]
+    while width > 8:
+        half = (width + 1) // 2
+        values[:, : width - half, ...] += values[:, half:width, ...]
+        width = half
+    total = values[:, 0, ...]
+    for column in range(1, width):
+        total = total + values[:, column, ...]
+    return total
+
+
+def pieces(length: int, most: int) -> Iterator[slice]:
+    """So many places from the first to the last, `most` at a time.
+
+    >>> list(pieces(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return (slice(start, min(start + most, length)) for start in range(0, length, most))
 
 
 def rows_at_once(row_bytes: int) -> int:

@@ -19,6 +19,7 @@ from zerosum.kernel.quantity import Quantity
 _EDGE = 0.05  # a mean so near to an end of its range (as a share of it) has most values within twice that of it
 _SURE = 2.0  # standard deviations
 _INTERVAL = 2 * 1.959964  # the width of a 95 % interval
+_UNSTABLE = 0.5  # a component whose correlation with what it would be without noise is expected below that is a guess
 _LISTED = 5  # columns that a sentence names
 
 
@@ -50,6 +51,12 @@ def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
             yield (
                 f"{above} of {asked} dimensions stand above the noise: the rest of the space is noise, and there the "
                 "stability of components means nothing"
+            )
+        unstable = int(np.sum(estimate["stability"].value < _UNSTABLE))
+        if unstable:
+            yield (
+                f"{unstable} of {asked} components have a stability below {_UNSTABLE:g}: the release hardly determines "
+                "them. More people, longer recordings, fewer components or a larger epsilon would"
             )
     elif above < asked:
         yield f"{above} of {asked} components stand above the noise: the others cannot be told from noise"

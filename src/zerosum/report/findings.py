@@ -49,6 +49,7 @@ def findings(estimate: Estimate, question: Question, space: Masker | None = None
     for fits, show in _KINDS:
         if fits <= estimate.keys():
             blocks += list(show(estimate, question, space))
+    blocks = blocks or list(_listed(estimate))
     return [*blocks, *_numbers(estimate), *_rest(estimate)]
 
 
@@ -105,7 +106,7 @@ def _described(estimate: Estimate, question: Question, space: Masker | None) -> 
     if "quantile" in estimate:
         yield from _quantiles(estimate, question)
     if "survival" in estimate:
-        yield from _survival(estimate)
+        yield from _survival(estimate, question)
     for sheet in sheets_of(estimate):
         yield Table(sheet.title, sheet.heading, sheet.rows, sheet.names, folded=len(sheet.rows) > _FOLDED)
 
@@ -157,20 +158,21 @@ def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
     yield Intervals("Quantiles", about, tuple(rows))
 
 
-def _survival(estimate: Estimate) -> Iterator[Block]:
+def _survival(estimate: Estimate, question: Question) -> Iterator[Block]:
     groups, times = estimate["survival"].axes
     try:
         places = [float(label) for label in times.labels]
     except ValueError:
         return
-    series = []
+    names, series = (*question.columns, "", "", "")[:3], []
     for g, group in enumerate(groups.labels[:6]):
         ends = estimate["survival_population_interval"].value[g]
         curve = [1.0, *estimate["survival"].value[g]], [1.0, *ends[:, 0]], [1.0, *ends[:, 1]]
         y, low, high = map(all_known, curve)
-        series.append(Series(group, all_known([0.0, *places]), y, low, high, "steps"))
+        label = f"{names[2]} = {group}" if names[2] and len(groups.labels) > 1 else group
+        series.append(Series(label, all_known([0.0, *places]), y, low, high, "steps"))
     about = "The share that has not had the event, with 95 % intervals for the population (sampling and privacy)."
-    yield Curves("Survival", about, "time", "survival", tuple(series), percent=True)
+    yield Curves("Survival", about, names[0] or "time", "survival", tuple(series), percent=True)
 
 
 def _covariance(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
@@ -363,6 +365,22 @@ def _bars(found: Quantity, title: str, about: str) -> Bars:
     half = np.zeros(len(labels)) if found.std is None else _Z95 * np.asarray(found.std)
     ends = all_known(found.value - half), all_known(found.value + half)
     return Bars(title, about, labels, all_known(found.value), *ends, upright=True)
+
+
+def _listed(estimate: Estimate) -> Iterator[Block]:
+    """Where nothing here fits, such as a statistic of the sites' own: every short list of numbers as it is."""
+    for name, each in estimate.items():
+        if each.value.ndim != 1 or not 1 < each.value.size <= _ROWS:
+            continue
+        labels = _labels(each.axes[0]) if each.axes else tuple(str(at + 1) for at in range(each.value.size))
+        told = [labels, map(shown, each.value.tolist())]
+        heading = [each.axes[0].name if each.axes else "number", "value"]
+        if each.std is not None:
+            half = np.broadcast_to(_Z95 * np.asarray(each.std), each.shape)
+            told.append([f"± {shown(float(one), 3)}" for one in half])
+            heading.append("95 % of the noise")
+        title = name.replace("_", " ")
+        yield Table(f"{title[:1].upper()}{title[1:]}", tuple(heading), tuple(zip(*told, strict=True)))
 
 
 def _numbers(estimate: Estimate) -> Iterator[Block]:

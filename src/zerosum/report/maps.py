@@ -54,7 +54,7 @@ def write_sidecars(images: Sequence[Path], told: Mapping[str, Any]) -> list[Path
 
 
 def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[str] | None = None) -> None:
-    """Draw maps (R, columns) as a picture: for each the three slices through its peak, over the outline of the grid.
+    """Draw maps (R, columns) as a picture: of each three cuts through its strongest region, over the grid's outline.
 
     The right of the body is on the right. Colours go from minus to plus the largest magnitude, map by map.
     """
@@ -85,12 +85,12 @@ def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[st
 
 
 def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats) -> None:
-    peak = np.unravel_index(int(np.argmax(np.abs(np.where(inside, volume, 0)))), volume.shape)
+    peak, middle = strongest(np.where(inside, volume, 0))
     largest = float(np.abs(volume[peak])) or 1.0
-    place = affine @ [*peak, 1]
+    place = affine @ [*middle, 1]
     for axis, (cut, called) in zip(axes, PLANES, strict=True):
-        within = np.take(inside, peak[cut], axis=cut).T
-        shown = np.ma.masked_where(~within, np.take(volume, peak[cut], axis=cut).T)
+        within = np.take(inside, middle[cut], axis=cut).T
+        shown = np.ma.masked_where(~within, np.take(volume, middle[cut], axis=cut).T)
         across, up = (zooms[at] for at in range(3) if at != cut)
         axis.imshow(
             shown, origin="lower", cmap="RdBu_r", vmin=-largest, vmax=largest, aspect=up / across, interpolation="none"
@@ -100,6 +100,20 @@ def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats)
         axis.contour(ticks[1], ticks[0], framed, levels=[0.5], colors="0.5", linewidths=0.7)
         axis.set_axis_off()
         axis.set_title(f"{called} = {place[cut]:.0f} mm", fontsize=6, color="0.3", pad=2)
+
+
+def strongest(volume: Floats) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The place of the largest magnitude, and the middle of the region around it that has its sign and half its size.
+
+    Peaks lie at the border of the brain as often as not, where a cut shows next to nothing of it.
+    """
+    from scipy import ndimage
+
+    peak = tuple(int(at) for at in np.unravel_index(int(np.argmax(np.abs(volume))), volume.shape))
+    alike, _count = ndimage.label(volume * np.sign(volume[peak]) > 0.5 * np.abs(volume[peak]))
+    region = np.argwhere(alike == alike[peak]) if alike[peak] else np.array([peak])
+    near = region[int(np.argmin(((region - region.mean(axis=0)) ** 2).sum(axis=1)))]
+    return peak, tuple(int(at) for at in near)
 
 
 def upright(volumes: Floats, space: Masker) -> tuple[Floats, Any, Floats]:

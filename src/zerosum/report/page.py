@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 
 from zerosum.kernel.markup import Html, element
@@ -10,6 +11,7 @@ from zerosum.report.pictures import draw
 from zerosum.report.style import CSS
 
 _ONE_LINE = 20  # characters
+_UNBROKEN = re.compile(r"(\d[\d.]*(?:e-\d+| %))")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
@@ -23,7 +25,7 @@ def render(document: Document, json_digest: str) -> bytes:
             "header",
             element("p", f"Report of a joint study · {document.algorithm}", class_="kind"),
             element("h1", document.title),
-            element("p", document.summary, class_="summary"),
+            element("p", *_whole(document.summary), class_="summary"),
         ),
         element("nav", element("ul", *links), aria_label="Contents"),
         element("main", *sections, id="report"),
@@ -79,9 +81,19 @@ def _block(block: Block, name: str) -> Html:
 
 def _text(text: Text) -> Html:
     if text.tone == "points":
-        return element("ul", *(element("li", each) for each in text.sentences))
-    said = [element("p", each) for each in text.sentences]
+        return element("ul", *(element("li", *_whole(each)) for each in text.sentences))
+    said = [element("p", *_whole(each)) for each in text.sentences]
     return element("div", *said, class_=None if text.tone == "plain" else text.tone)
+
+
+def _whole(sentence: str) -> list[str | Html]:
+    """A sentence whose small numbers and percentages no line ends within.
+
+    >>> "".join(_whole("at delta 1e-05"))
+    'at delta <span class="whole">1e-05</span>'
+    """
+    parts = _UNBROKEN.split(sentence)
+    return [element("span", each, class_="whole") if at % 2 else each for at, each in enumerate(parts) if each]
 
 
 def _table(table: Table, title: str) -> Html:

@@ -16,8 +16,9 @@ from zerosum.report.scales import Scale, percent, shown, spread, ticks
 
 WIDTH = 400.0
 COLOURS = 6  # of series
-_CHARACTER = 6.7  # the width of one, about
+_CHARACTER = 7.2  # the width of one, about, in a wide font
 _ROW = 30.0
+_APART = 20.0  # how far slanted labels stand from each other, at least
 
 
 def draw(picture: Picture, name: str) -> Html:
@@ -54,7 +55,7 @@ def drawn(picture: Picture) -> tuple[float, list[Html]]:
 
 @drawn.register
 def _(picture: Intervals) -> tuple[float, list[Html]]:
-    left = _label_width([row.label for row in picture.rows], 150.0)
+    left = _label_width([row.label for row in picture.rows], 168.0)
     start, end, parts = left + 12, WIDTH - 62, []
     common = None
     if picture.shared:
@@ -127,7 +128,7 @@ def _upright(picture: Bars) -> tuple[float, list[Html]]:
     parts = list(_beside(scale, start, WIDTH - 6, picture.percent))
     wide = (WIDTH - 6 - start) / count
     slanted = max((len(label) for label in picture.labels), default=0) * _CHARACTER > wide - 4
-    every = max(1, math.ceil(16 / wide)) if slanted else 1
+    every = max(1, math.ceil(_APART / wide)) if slanted else 1
     for at, (label, value) in enumerate(zip(picture.labels, picture.values, strict=True)):
         x = start + wide * at
         parts.append(_box(x + wide * 0.1, scale(0), x + wide * 0.9, scale(value), "bar"))
@@ -198,10 +199,14 @@ def _path(places: Sequence[tuple[float, float]], steps: bool, *, back: bool = Fa
 
 @drawn.register
 def _(picture: Grid) -> tuple[float, list[Html]]:
-    left = _label_width(picture.rows, 120.0)
-    wide = (WIDTH - left - 10) / max(len(picture.columns), 1)
+    left, count = _label_width(picture.rows, 120.0), max(len(picture.columns), 1)
+    wide = (WIDTH - left - 10) / count
     high = 28.0 if len(picture.rows) <= 12 else max(12.0, 336.0 / len(picture.rows))
     slanted = max((len(label) for label in picture.columns), default=0) * _CHARACTER > wide - 2
+    if slanted:  # room at the right for the last labels, which lean that way
+        leans = [0.72 * _CHARACTER * len(_cut(label, 100)) for label in picture.columns]
+        spill = max(lean - wide * (count - at - 0.5) for at, lean in enumerate(leans))
+        wide -= max(spill, 0.0) / count
     longest = max((len(_cut(label, 100)) for label in picture.columns), default=0)
     top = 20.0 if not slanted else 14 + 0.72 * _CHARACTER * longest
     largest = max((abs(value) for line in picture.values for value in line if value is not None), default=0.0) or 1.0
@@ -238,17 +243,23 @@ def _(picture: Clouds) -> tuple[float, list[Html]]:
     parts = [*_beside(up, start, end), *_below(across, top, bottom, lines=False)]
     parts.append(_text(start, 12, _cut(picture.y_label, 200), "start", "tick"))
     parts.append(_text(end, bottom + 32, _cut(picture.x_label, 200), "end", "tick"))
+    named: list[Html] = []
     for at, each in enumerate(picture.clouds):
         if each.x is None or each.y is None:
             continue
         x, y, colour = across(each.x), up(each.y), f"s{at % COLOURS}"
+        radius = 4 if each.share is None else 4 + 10 * max(each.share, 0.0) ** 0.5
+        above = radius
         if each.x_reach and each.y_reach:
             rx, ry = (across(each.x + each.x_reach) - x), (y - up(each.y + each.y_reach))
             parts.append(element("ellipse", cx=x, cy=y, rx=f"{rx:g}", ry=f"{ry:g}", class_=f"cloud {colour}"))
-        radius = 4 if each.share is None else 4 + 10 * max(each.share, 0.0) ** 0.5
+            above = max(radius, ry)
         parts.append(element("circle", cx=x, cy=y, r=f"{radius:g}", class_=f"point {colour}"))
-        share = "" if each.share is None else f", {percent(each.share)}"
-        parts.append(_text(min(x + radius + 4, end - 60), y - radius, _cut(each.label, 90) + share, "start"))
+        label = _cut(each.label, 90) + ("" if each.share is None else f", {percent(each.share)}")
+        half = len(label) * _CHARACTER / 2
+        centre = min(max(x, start + half), end - half)
+        named.append(_text(centre, max(y - above - 5, top + 6), label, "middle", "over"))
+    parts += named  # above everybody's rings
     return bottom + 40, parts
 
 

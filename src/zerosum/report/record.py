@@ -24,6 +24,7 @@ import numpy as np
 from zerosum.disk import sync_folder
 from zerosum.errors import BadInput
 from zerosum.kernel import markup, published
+from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
@@ -36,11 +37,13 @@ _SHOWN = 100  # numbers of an estimate that a notebook lists
 @dataclass(frozen=True)
 class SiteLine:
     """What a study costs one site's units: exactly, as the papers would claim for the same noise, and where the
-    coordinator deals noise, exactly if it uses what it dealt."""
+    coordinator deals noise, exactly if it uses what it dealt. `best_guess` is how often somebody is right, at most, who
+    has to tell a unit from another one that was as likely."""
 
     site: str
     mu: float
     epsilon: float
+    best_guess: float
     published_mu: float | None
     published_epsilon: float | None
     helper_mu: float | None = None
@@ -96,6 +99,10 @@ class PrivacyReport:
     def worst_epsilon(self) -> float:
         return max(line.epsilon for line in self.per_site)
 
+    @property
+    def best_guess(self) -> float:
+        return max(line.best_guess for line in self.per_site)
+
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = finite(asdict(self))
         return record
@@ -117,7 +124,8 @@ class PrivacyReport:
         who = "an outsider" if facts.sees_data else _coalition(self.colluders)
         if facts.deals_noise:
             who = f"{who}, without the noise that it dealt itself,"
-        loss = f", even if {self.dropouts} further sites drop out," if self.dropouts else ""
+        lost = f"{counted(self.dropouts, 'further site')} {'is' if self.dropouts == 1 else 'are'} lost"
+        loss = f", even if {lost}," if self.dropouts else ""
         return [
             f"If one {self.unit} of one site is {change}, what {who} sees of the whole study{loss} changes by no more "
             f"than epsilon {rounded_up(self.worst_epsilon)} at delta {self.delta:g}.",
@@ -152,6 +160,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
                 site=site.name,
                 mu=mu,
                 epsilon=plan.site_epsilon(s),
+                best_guess=plan.best_guess(s),
                 published_mu=theirs,
                 published_epsilon=None
                 if theirs is None
@@ -247,7 +256,7 @@ def _noise_std(plan: Plan, release: int) -> float:
 def _published(plan: Plan, release: int) -> str:
     """What is out, and how much a private sum would have been worth instead, in numbers."""
     planned, noise = plan.releases[release], _noise_std(plan, release)
-    what = f"{planned.size} numbers of {planned.statistic!r}"
+    what = f"{counted(planned.size, 'number')} of {planned.statistic!r}"
     of = f"record of every {plan.unit} is published, {what}, and stays published"
     if not plan.scheme.facts.noisy:
         return f"a {of}"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from zerosum.arrays import Floats
 from zerosum.data.masker import Masker
 from zerosum.report.document import Plane, Slices
-from zerosum.report.maps import PLANES, upright
+from zerosum.report.maps import PLANES, strongest, upright
 from zerosum.report.scales import shown
 
 _LEVELS = 5  # on either side of 0
@@ -21,20 +21,23 @@ _MOST = 44  # cells along a side; finer grids are averaged
 
 
 def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slices]:
-    """Of each map (R, columns) the cuts through its strongest place; the right of the body is on the right."""
+    """Of each map (R, columns) the cuts through its strongest region; the right of the body is on the right."""
     volumes, inside, affine = upright(space.inverse_transform(np.nan_to_num(maps)), space)
     zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
     for at, label in enumerate(labels[: len(maps)]):
         volume = np.where(inside, volumes[..., at], 0.0)
-        peak = np.unravel_index(int(np.argmax(np.abs(volume))), volume.shape)
+        peak, middle = strongest(volume)
         largest = float(np.abs(volume[peak])) or 1.0
-        place = affine @ [*peak, 1]
+        place = affine @ [*middle, 1]
         planes = []
         for cut, called in PLANES:
             across, up = (float(zooms[each]) for each in range(3) if each != cut)
-            flat = np.take(volume, peak[cut], axis=cut) / largest, np.take(inside, peak[cut], axis=cut)
+            flat = np.take(volume, middle[cut], axis=cut) / largest, np.take(inside, middle[cut], axis=cut)
             planes.append(Plane(f"{called} = {place[cut]:.0f} mm", _cells(*flat), up / across))
-        about = f"Cuts through the strongest place, {shown(float(volume[peak]), 3)}; blue is positive, orange negative."
+        about = (
+            f"Cuts through the middle of its strongest region, which reaches {shown(float(volume[peak]), 3)}; blue is "
+            "positive, orange negative."
+        )
         yield Slices(f"Component {label}", about, tuple(planes))
 
 

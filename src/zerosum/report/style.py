@@ -79,6 +79,7 @@ svg.small{max-width:20.5rem}
 svg text{fill:var(--ink)}
 svg .tick{fill:var(--muted);font-size:11px}
 svg .value{font-variant-numeric:tabular-nums}
+svg .over{paint-order:stroke;stroke:var(--page);stroke-width:3px;stroke-opacity:.8}
 .axis{stroke:var(--muted)}
 .guide{stroke:var(--rule)}
 .zero{stroke:var(--muted);stroke-dasharray:3 3}
@@ -93,7 +94,10 @@ svg .value{font-variant-numeric:tabular-nums}
 .dashed{stroke-dasharray:5 4}
 .band{stroke:none;fill-opacity:.16}
 .cloud{fill-opacity:.14;stroke-width:1}
-.scroll{overflow-x:auto;max-width:100%}
+.scroll{overflow-x:auto;max-width:100%;background:linear-gradient(90deg,var(--page) 50%,transparent) 0 0/2.4rem 100%
+no-repeat local,linear-gradient(270deg,var(--page) 50%,transparent) 100% 0/2.4rem 100% no-repeat local,
+linear-gradient(90deg,var(--rule),transparent) 0 0/.7rem 100% no-repeat scroll,
+linear-gradient(270deg,var(--rule),transparent) 100% 0/.7rem 100% no-repeat scroll}
 table{border-collapse:collapse;font-size:.94rem;margin:0 0 1rem;font-variant-numeric:tabular-nums}
 .title{font-weight:600;margin:1rem 0 .2rem}
 th,td{padding:.3rem .9rem .3rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}
@@ -101,14 +105,17 @@ th,td{padding:.3rem .9rem .3rem 0;text-align:left;vertical-align:top;border-bott
 thead th{color:var(--muted);font-weight:600;border-bottom:2px solid var(--rule)}
 tbody th{font-weight:500;overflow-wrap:break-word;max-width:20rem}
 .number{text-align:right}
-.number,.short{white-space:nowrap}
+.number,.short,.whole{white-space:nowrap}
+thead .number{white-space:normal}
 details{margin:.4rem 0 1rem}
 summary{cursor:pointer;color:var(--accent);padding:.25rem 0}
 code{font:.86em ui-monospace,Menlo,Consolas,monospace;overflow-wrap:anywhere}
 footer{color:var(--muted);font-size:.92rem;margin-top:3rem;padding-top:1rem;padding-bottom:3rem;
 border-top:1px solid var(--rule)}
 @media(max-width:32rem){header{padding-top:1.2rem}h1{font-size:1.5rem}h2{font-size:1.2rem}
-th,td{padding-right:.6rem}}
+header,nav,main,footer{padding-left:1rem;padding-right:1rem}
+table{font-size:.88rem}th,td{padding-right:.5rem}.short{white-space:normal}.long{min-width:9rem}
+svg{font-size:13px}svg .tick{font-size:12px}svg.small,svg.small .tick{font-size:12px}}
 @media print{body{font-size:10.5pt}nav,.skip{display:none}
 header,main,footer{max-width:none;padding-left:0;padding-right:0}
 h2,h3,.title,figcaption{break-after:avoid}table,figure{break-inside:avoid}svg{max-width:14cm}

@@ -10,17 +10,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES
 from zerosum.report.document import Block, Table, Text
 from zerosum.report.record import PrivacyReport, rounded_up
-from zerosum.report.scales import percent, shown
+from zerosum.report.scales import shown
 
 _ASKED = {
     "mean": "the mean of every column",
     "histogram": "how many fall into each bin",
-    "covariance": "means, and how columns vary together",
+    "covariance": "means, and how columns vary with each other",
     "k-means": "the centres of clusters",
     "mixture": "a mixture of normal clusters",
     "topics": "the topics of documents",
@@ -155,7 +156,7 @@ def promise(report: PrivacyReport) -> tuple[Block, ...]:
         return (Text(tuple(report.sentences()), "warning"),)
     facts = SCHEMES[report.scheme["name"]]
     epsilon = report.worst_epsilon
-    times, right = math.exp(min(epsilon, 700.0)), best_guess(epsilon, report.delta)
+    times = math.exp(min(epsilon, 700.0))
     who = "whoever sees the result put" if facts.sees_data else f"{_who(report.colluders)} put"
     dealt = " but for the noise that the coordinator dealt itself" if facts.deals_noise else ""
     other = "replaced by that of somebody else" if report.adjacency == "replace-one" else "left out"
@@ -167,10 +168,11 @@ def promise(report: PrivacyReport) -> tuple[Block, ...]:
     if epsilon > _LARGE:
         told += " An epsilon this large promises little."
     guess = (
-        f"Had they to guess between the two on the toss of a coin, they would be right {percent(right)} of the time at "
-        "most; without seeing anything, 50 %."
+        f"Had a coin been tossed between the two, and had they to say how it fell, they would be right at most "
+        f"{rounded_up(100 * report.best_guess)} % of the time; without seeing anything, 50 %."
     )
-    loss = f" It holds even if {report.dropouts} further sites are lost on the way." if report.dropouts else ""
+    lost = f"{counted(report.dropouts, 'further site')} {'is' if report.dropouts == 1 else 'are'}"
+    loss = f" It holds even if {lost} lost on the way." if report.dropouts else ""
     whole = f"It holds for a {report.unit} with all its rows, over the whole study.{loss}"
     return (
         Text((told, guess), "promise"),
@@ -188,18 +190,6 @@ def chance(delta: float) -> str:
     ('one in 100,000', 'one in 3,333,333')
     """
     return f"one in {math.floor(1 / delta * (1 + 1e-12)):,}"
-
-
-def best_guess(epsilon: float, delta: float) -> float:
-    """How often the best test between two equally likely neighbours is right, at most, under (epsilon, delta).
-
-    Its true and false positive rates obey t <= e^epsilon f + delta and 1 - f <= e^epsilon (1 - t) + delta, so
-    t - f <= (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), and it is right (1 + t - f) / 2 of the time.
-
-    >>> round(best_guess(1.0, 1e-5), 4)
-    0.7311
-    """
-    return (1 + delta * math.exp(-min(epsilon, 700.0))) / (1 + math.exp(-min(epsilon, 700.0)))
 
 
 def _who(colluders: int) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from zerosum.errors import Refused, ZerosumError
+from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Request
 from zerosum.kernel.schemes import NoiseMechanism
@@ -85,8 +86,8 @@ def consent_in_words(plan: Plan, site: int) -> str:
     epsilon = plan.site_epsilon(site) if plan.scheme.facts.noisy else float("inf")
     return (
         f"agreed to {plan.algorithm!r}{columns}{publishes} with {len(plan.sites)} sites under {plan.scheme.name!r}: "
-        f"{plan.rounds} rounds, which cost each {plan.unit} here at most epsilon {epsilon:.4g} at delta {plan.delta:g} "
-        f"with {plan.coalition.colluders} sites colluding with the coordinator"
+        f"{counted(plan.rounds, 'round')}, at a cost for each {plan.unit} here of at most epsilon {epsilon:.4g} at "
+        f"delta {plan.delta:g} with {counted(plan.coalition.colluders, 'site')} colluding with the coordinator"
     )
 
 
@@ -94,10 +95,10 @@ def release_in_words(plan: Plan, site: int, round: int, attempt: int, request: R
     planned, law = plan.release(round), plan.law(round)
     again = f", attempt {attempt + 1}" if attempt else ""
     if planned.kind == "publication":
-        what = f"a noisy row of {planned.size} numbers ({planned.statistic}) for every {plan.unit}"
+        what = f"a noisy row of {counted(planned.size, 'number')} ({planned.statistic}) for every {plan.unit}"
     else:
         of = f"a secret sample of the {plan.unit}s" if planned.sampled else f"all {plan.unit}s"
-        what = f"{planned.size} numbers, the sum of {planned.statistic!r} over {of} here"
+        what = f"{counted(planned.size, 'number')}, the sum of {planned.statistic!r} over {of} here"
     if not plan.scheme.facts.noisy:
         return f"round {round + 1} of {plan.rounds}{again}: {what}, without noise"
     hidden = ", readable only in the sum over all sites" if law.mechanism is NoiseMechanism.MASKED else ""

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
+from zerosum.kernel.names import counted
 from zerosum.site.account import Account, Cap, Draw, Entry, Spend, Standing, Total, rounded_up
 from zerosum.site.ledger_file import (
     START,
@@ -361,13 +362,13 @@ class Ledger:
         held = len(self._digests) - 1
         if known is None and held and not self.unwitnessed:
             raise LedgerRefused(
-                f"the ledger {self.path} holds {held} entries, but its counter {self.counter} is missing:"
-                " bring back the counter"
+                f"the ledger {self.path} holds {counted(held, 'entry', 'entries')}, but its counter {self.counter} is"
+                " missing: bring back the counter"
             )
         if known and (known[0] > held or self._digests[known[0]] != known[1]):
             raise LedgerRefused(
-                f"the ledger {self.path} is older than its counter, or another one: it holds {held} entries,"
-                f" {self.counter} knows {known[0]}; bring back its newest copy"
+                f"the ledger {self.path} is older than its counter, or another one: it holds"
+                f" {counted(held, 'entry', 'entries')}, {self.counter} knows {known[0]}; bring back its newest copy"
             )
 
     def _advance(self) -> None:

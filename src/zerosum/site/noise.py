@@ -8,6 +8,7 @@ Tested in tests/audit/test_audit.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -31,6 +32,7 @@ class NoiseShare:
         self._law, self._site, self._size = law, site, size
         self._sampler, self._context = sampler, context
         self._drawn: Steps | None = None
+        self._coming: Future[Steps] | None = None
         self._secret: X25519PrivateKey | None = None
 
     def draw(self) -> Steps:
@@ -44,14 +46,25 @@ class NoiseShare:
         self._secret = X25519PrivateKey.generate()
         return self._secret.public_key().public_bytes_raw()
 
+    def begin(self) -> None:
+        """Draw this site's own steps in a thread from now on: while a device adds up, the processor is free for it."""
+        if self._law.step > 0 and self._coming is None:
+            thread = ThreadPoolExecutor(1)
+            self._coming = thread.submit(self._steps)
+            thread.shutdown(wait=False)
+
+    def _steps(self) -> Steps:
+        own = float(self._law.own[self._site]) / self._law.step
+        return self._sampler.steps(self._size, own) if own > 0 else np.zeros(self._size, dtype=np.int64)
+
     def noisy(self, total: Floats, noise_input: NoiseInput) -> Floats | Steps:
         """A site's message: its sum, scaled and with its noise; in steps where the law lives on a grid."""
         if not np.all(np.isfinite(total)):  # no bounded statistic gives that: nothing may leave
             raise BadData("this site's sum is not finite, so nothing was sent")
         law, factor = self._law, float(self._law.factor[self._site])
         if law.step > 0:
-            own = float(law.own[self._site]) / law.step
-            steps: Steps = self._sampler.steps(self._size, own) if own > 0 else np.zeros(self._size, dtype=np.int64)
+            coming, self._coming = self._coming, None  # draws serve once
+            steps = self._steps() if coming is None else coming.result()
             for start in range(0, self._size, _PIECE):
                 here = slice(start, start + _PIECE)
                 steps[here] += np.rint(factor * total[here] / law.step).astype(np.int64)

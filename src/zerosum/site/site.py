@@ -143,6 +143,8 @@ class Site:
         if hidden:  # a message out of turn is refused before it costs anything
             self._secure().check(slot(plan, round, attempt))
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
+        if self.units.elsewhere:
+            share.begin()
         noisy = self._noisy(share, self._values(plan, round, attempt, message.request), message.noise_input)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy

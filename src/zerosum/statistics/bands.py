@@ -6,21 +6,26 @@ Tested in tests/statistics/test_time_courses.py.
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadData
 from zerosum.kernel import coordinates
+from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
-from zerosum.kernel.units import Units
-from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, sized, whole
-from zerosum.statistics.scatter import PerRecording, per_recording_rows
+from zerosum.kernel.units import Units, pieces
+from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, sized, squares, summed, whole
+from zerosum.statistics.scatter import PerRecording, per_recording_rows, recordings_of
+
+_BATCH_NUMBERS = 1 << 28  # of units that are taken together on a device
 
 
 class BandScatter(BoundedStatistic):
@@ -37,6 +42,7 @@ class BandScatter(BoundedStatistic):
     """
 
     name: ClassVar[str] = "band_scatter"
+    adds_in_pieces: ClassVar[bool] = True
     columns: int = Field(gt=0)
     projection: FloatArray
     edges: FloatArray
@@ -76,6 +82,10 @@ class BandScatter(BoundedStatistic):
         return Exact.of(self.projection)
 
     def sum_block(self, block: Units) -> Array:
+        if not on_host(block.rows):
+            total = summed(self._batched(block))
+            bands = [coordinates.packed(total[band, ...]) for band in range(self.bands)]
+            return array_namespace(total).concat(bands)
         xp = array_namespace(block.rows)
         total = np.zeros(self.size)
         for recordings in block.recordings():
@@ -112,10 +122,58 @@ class BandScatter(BoundedStatistic):
             return np.zeros(self.size)
         return np.concatenate([coordinates.pack(moment) for moment in moments / size])
 
+    def _batched(self, block: Units) -> Iterator[Array]:
+        """The same on a device, for many units of one shape together. A device's Fourier transform rounds as the number
+        of units says, so that products with cosines and sines take its place, in whole numbers and thus exact."""
+        xp, width = array_namespace(block.rows), int(self.projection.shape[1])
+        for batch in block.batches():
+            rows, runs = batch.of(block.rows), list(pairwise(batch.runs.tolist()))
+            clocks = [
+                self.seconds or clock for clock in ([math.nan] * len(runs) if batch.seconds is None else batch.seconds)
+            ]
+            few = max(1, _BATCH_NUMBERS // (batch.length * max(self.columns, 4 * width)))
+            for some in pieces(len(batch), few):
+                own = recordings_of(rows[some, ...], batch.runs, self.per_recording)
+                units, _length, _columns = own.shape
+                flat, _size, norm = sized(doubles(xp.reshape(own, (units, -1))))
+                norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, batch.length)), (-1,))
+                seen = self._exact.seen(xp.reshape(flat, (-1, self.columns)), norms)
+                flat, _size, norm = sized(self._exact.valid(xp.reshape(seen, (units, -1))))
+                seen = xp.reshape(flat, (units, batch.length, width))
+                norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, width)), (-1,))
+                spectra = []
+                for first, last in runs:
+                    part = xp.reshape(xp.permute_dims(seen[:, first:last, :], (0, 2, 1)), (units * width, -1))
+                    found = xp.reshape(_waves(last - first).seen(part, norms), (units, width, -1))
+                    spectra.append(xp.permute_dims(found, (0, 2, 1)))
+                flat, _size, norm = sized(xp.reshape(xp.concat(spectra, axis=1), (units, -1)))
+                numbers, at = xp.reshape(whole(flat, norm), (units, -1, width)), 0
+                moments = [xp.zeros((units, width, width), dtype=xp.float64, device=device_of(rows))] * self.bands
+                for (first, last), seconds in zip(runs, clocks, strict=True):
+                    frequency = np.repeat(np.fft.rfftfreq(last - first, seconds), 2)
+                    for band, (low, high) in enumerate(pairwise(self.edges.tolist())):
+                        inside = np.flatnonzero((frequency >= low) & (frequency < high))
+                        if len(inside):
+                            each = numbers[:, at + int(inside[0]) : at + int(inside[-1]) + 1, :]
+                            moments[band] = moments[band] + xp.matmul(xp.matrix_transpose(each), each)
+                    at += len(frequency)
+                together = xp.stack(moments, axis=1)
+                size = xp.sqrt(squares(xp.reshape(together, (units, -1)))) * INSIDE
+                size = xp.where(size > 0, size, xp.ones_like(size))
+                yield added(together / size[:, None, None, None])
+
     def split(self, value: Floats) -> Floats:
         """A released sum as one matrix a band."""
         width = self.projection.shape[1]
         return np.stack([coordinates.unpack(part, width) for part in np.split(value, self.bands)])
+
+
+@lru_cache(maxsize=16)
+def _waves(length: int) -> Exact:
+    """What a recording of so many rows is multiplied by for the same: cosines and sines, so scaled, in turn."""
+    angle = 2 * np.pi * np.outer(np.arange(length), np.arange(length // 2 + 1)) / length
+    waves = np.stack([np.cos(angle), -np.sin(angle)], axis=2).reshape(length, -1) * math.sqrt(2 / length)
+    return Exact.of(np.where(np.abs(waves) < 1e-12, 0.0, waves))
 
 
 def _spectrum(rows: Floats) -> Floats:

@@ -11,13 +11,14 @@ from typing import ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import BITS, Exact, clip_rows, like, rounded, whole
+from zerosum.statistics.rows import BITS, Exact, added, clip_rows, like, products, rounded, whole
 
 
 class ClusterSums(Ranged):
@@ -33,6 +34,7 @@ class ClusterSums(Ranged):
     """
 
     name: ClassVar[str] = "cluster_sums"
+    adds_in_pieces: ClassVar[bool] = True
     centers: FloatArray
 
     @model_validator(mode="after")
@@ -76,9 +78,10 @@ class ClusterSums(Ranged):
     def sum_block(self, block: Units) -> Array:
         rows = clip_rows(self.normalise(block), self.clip)
         xp = array_namespace(rows)
-        member = xp.astype(self._nearest(rows)[:, None] == xp.arange(len(self.centers))[None, :], rows.dtype)
+        places = xp.arange(len(self.centers), device=device_of(rows))
+        member = xp.astype(self._nearest(rows)[:, None] == places[None, :], rows.dtype)
         if block.offsets is not None:
             member = member * block.row_weights(rows)[:, None]
-        counts = xp.sum(member, axis=0)
-        sums = xp.matmul(xp.matrix_transpose(member), rows) / self.clip
+        counts = added(member)
+        sums = products(member, rows) / self.clip
         return xp.concat([counts, xp.reshape(sums, (-1,))])

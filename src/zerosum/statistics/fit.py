@@ -6,16 +6,18 @@ Tested in tests/algorithms/test_fit.py.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 from pydantic import model_validator
 
-from zerosum.arrays import Array
-from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
+from zerosum.arrays import Array, Floats
+from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.kernel.units import Units
-from zerosum.statistics.regression import Residuals
+from zerosum.statistics.regression import Residuals, counted
+from zerosum.statistics.rows import counts, like
 
 
 class FitHistogram(Residuals):
@@ -29,6 +31,7 @@ class FitHistogram(Residuals):
     """
 
     name: ClassVar[str] = "fit_histogram"
+    adds_in_pieces: ClassVar[bool] = True
     edges: FloatArray
 
     @model_validator(mode="after")
@@ -56,16 +59,16 @@ class FitHistogram(Residuals):
         rows = self.design(block)
         xp = array_namespace(rows.x)
         if self.family == "logistic":
-            axis = self.predictor(rows)
-            group = to_numpy(xp.astype(rows.response > 0, rows.x.dtype)).astype(np.intp)
+            axis, cells = self.predictor(rows), xp.astype(rows.response > 0, xp.int64)
         else:
-            axis = self.residuals(rows)[0]
-            group = np.zeros(rows.x.shape[0], dtype=np.intp)
-        place = np.searchsorted(self.edges[1:-1], to_numpy(axis), side="right")
-        clipped = (to_numpy(rows.shrunk) < 1).astype(np.intp)
-        cells = (clipped * self.classes + group) * self.bins + place
-        counts = np.bincount(cells, weights=to_numpy(rows.weight), minlength=2 * self.classes * self.bins)
-        return np.append(counts, float(len(block))) if self.count else counts
+            axis, cells = self.residuals(rows)[0], 0
+        cells = cells + xp.astype(rows.shrunk < 1, xp.int64) * self.classes
+        cells = cells * self.bins + xp.searchsorted(like(self._inner, axis), axis, side="right")
+        return counted(counts(cells, rows.weight, 2 * self.classes * self.bins), block, self.count)
+
+    @cached_property
+    def _inner(self) -> Floats:
+        return self.edges[1:-1]
 
     def split(self, release: Array) -> Array:
         """A release as counts of (clipped or not, class, bin)."""

@@ -6,16 +6,20 @@ Tested in tests/statistics/test_sensitivity.py.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
+from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadData
+from zerosum.kernel.devices import beside, on_host
 from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics.missing import Filled
+from zerosum.statistics.rows import counts, like
 
 
 class Histogram(Filled):
@@ -31,6 +35,7 @@ class Histogram(Filled):
     """
 
     name: ClassVar[str] = "histogram"
+    adds_in_pieces: ClassVar[bool] = True
     columns: int = Field(default=1, ge=1, le=1)
     bins: int = Field(gt=0, le=10_000_000)
     edges: FloatArray | None = None
@@ -54,25 +59,36 @@ class Histogram(Filled):
     def check_values(self, units: Units) -> None:
         if self.edges is None:
             for block in units.blocks():
-                codes = np.asarray(block.rows)
+                codes = to_numpy(block.rows)
                 if np.any((codes < 0) | (codes >= self.bins) | ((codes != np.floor(codes)) & ~np.isnan(codes))):
                     raise BadData(f"some values lie outside the {self.bins} declared categories")
 
     def sum_block(self, block: Units) -> Array:
-        values = to_numpy(self.filled(block)[:, 0])
+        values = self.filled(block)[:, 0]
+        xp = array_namespace(values)
         if self.edges is not None:
-            codes, inside = np.searchsorted(self.edges[1:-1], values, side="right"), np.isfinite(values)
+            codes, inside = xp.searchsorted(like(self._inner, values), values, side="right"), xp.isfinite(values)
         else:
-            inside = (values >= 0) & (values < self.bins) & (values == np.floor(values))
-            codes = np.where(inside, values, 0).astype(np.intp)
-        weights = block.row_weights(values) / _observed_share(block, values) * inside
-        return np.bincount(codes, weights=weights, minlength=self.bins)
+            inside = (values >= 0) & (values < self.bins) & (values == xp.floor(values))
+            codes = xp.astype(xp.where(inside, values, xp.zeros_like(values)), xp.int64)
+        weights = block.row_weights(values) / _observed_share(block, values) * xp.astype(inside, xp.float64)
+        return counts(codes, weights, self.bins)
+
+    @cached_property
+    def _inner(self) -> Floats:
+        return np.asarray(self.edges)[1:-1]
 
 
-def _observed_share(block: Units, values: Floats) -> Floats | float:
+def _observed_share(block: Units, values: Array) -> Array | float:
     """For every row, the share of its unit's rows that are there; 1 where none is."""
     if block.offsets is None:
         return 1.0
-    sizes, there = np.diff(block.offsets), ~np.isnan(values)
+    sizes = np.diff(block.offsets)
+    if not on_host(values):
+        xp = array_namespace(values)
+        share = block.average(xp.astype(~xp.isnan(values), xp.float64))
+        share = xp.where(share > 0, share, xp.ones_like(share))
+        return xp.take(share, beside(np.repeat(np.arange(len(block)), sizes), values))
+    there = ~np.isnan(values)
     share = np.add.reduceat(there.astype(np.float64), block.offsets[:-1]) / sizes
     return np.repeat(np.where(share > 0, share, 1.0), sizes)

@@ -11,9 +11,11 @@ from typing import Self
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import NDArray
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.kernel.devices import beside
 from zerosum.kernel.statistic import LARGEST, BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.statistics.rows import doubles, like
@@ -44,6 +46,10 @@ class Filled(BoundedStatistic):
     def _fill(self) -> Floats:
         return np.array([[math.nan if value is None else value for value in self.fill]])
 
+    @cached_property
+    def _own(self) -> NDArray[np.bool_]:
+        return np.isin(np.arange(self.columns), self.own_rows)[None, :]
+
     def filled(self, block: Units) -> Array:
         """The rows as doubles; what is missing in a column without a rule stays NaN."""
         rows = doubles(block.rows)
@@ -52,11 +58,9 @@ class Filled(BoundedStatistic):
         xp, value = array_namespace(rows), like(self._fill, rows)
         gone = xp.isnan(rows)
         if self.own_rows and block.offsets is not None:
-            here = np.zeros((1, self.columns), dtype=bool)
-            here[0, list(self.own_rows)] = True
             own, some = observed_means(block, rows)
-            own = xp.where(some & like(here, rows), own, value)
-            value = xp.take(own, like(np.repeat(np.arange(len(block)), np.diff(block.offsets)), rows), axis=0)
+            own = xp.where(some & like(self._own, rows), own, value)
+            value = xp.take(own, beside(np.repeat(np.arange(len(block)), np.diff(block.offsets)), rows), axis=0)
         return xp.where(gone, value, rows)
 
 

@@ -8,6 +8,7 @@ Tested in tests/statistics/test_sensitivity.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -18,10 +19,23 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive, to_numpy
+from zerosum.kernel.devices import on_host
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
 from zerosum.kernel.units import Units, rows_at_once
 from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import INSIDE, Exact, averages, clip_rows, exponential, fold, like, sized
+from zerosum.statistics.rows import (
+    INSIDE,
+    Exact,
+    added,
+    averages,
+    clip_rows,
+    exponential,
+    fold,
+    gram,
+    like,
+    products,
+    sized,
+)
 from zerosum.statistics.scatter import Scatter
 
 _FAR = 1e6  # times what a clip reaches: farther rows are drawn in to there first, so that nothing overflows
@@ -41,6 +55,7 @@ class AugmentedScatter(Scatter):
     """
 
     name: ClassVar[str] = "augmented_scatter"
+    adds_in_pieces: ClassVar[bool] = True
     normalise: bool = False
     constant: float = Field(default=0.3, ge=1e-3, le=1)
     count: bool = False
@@ -56,12 +71,14 @@ class AugmentedScatter(Scatter):
         return bound * (1 + self.constant**2)
 
     def sum_block(self, block: Units) -> Array:
-        rows, weights = self._bounded(block)
-        xp = array_namespace(rows)
-        constant = self.constant * xp.sqrt(block.row_weights(rows))
-        rows = xp.concat([rows * xp.sqrt(weights)[:, None], constant[:, None]], axis=1)
-        packed = coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(rows), rows)))
+        packed = super().sum_block(block)
         return packed if self.count else packed[:-1]
+
+    def _moments(self, block: Units) -> Iterator[Array]:
+        for rows, weights, measured in self._bounded(block):
+            xp = array_namespace(rows)
+            constant = self.constant * xp.sqrt(measured.spread(xp.ones_like(measured.norms)))
+            yield gram(xp.concat([rows * xp.sqrt(weights)[:, None], constant[:, None]], axis=1))
 
     def split(self, release: Floats) -> tuple[Floats, Floats, float | None]:
         """A release as (sum of x x', sum of x, number of units or None)."""
@@ -111,6 +128,7 @@ class ThirdMoment(Placed):
     """
 
     name: ClassVar[str] = "third_moment"
+    adds_in_pieces: ClassVar[bool] = True
     projection: FloatArray
     correction: FloatArray
     constant: float = Field(default=0.0, ge=0, le=1e6)
@@ -154,27 +172,30 @@ class ThirdMoment(Placed):
         which = np.argmax(np.abs(taken), axis=0)
         return which, taken[which, np.arange(self.size)]
 
-    def white(self, block: Units) -> Floats:
+    def white(self, block: Units) -> Array:
         """The rows' coordinates z."""
         rows = self.placed(block)
         scaled, size, norm = sized(rows)
-        seen = to_numpy(self._exact.seen(scaled, norm))
+        seen = self._exact.seen(scaled, norm)
+        xp = array_namespace(seen)
         far = _FAR * max(1.0, self.clip ** (1 / 3), math.sqrt(float(np.max(np.abs(self.correction)))))
         with np.errstate(over="ignore", invalid="ignore"):
-            z = seen * to_numpy(size * norm)[:, None]
+            z = seen * (size * norm)[:, None]
         z = clip_rows(z, far)
         if self.constant > 0:
-            z = np.concatenate([z, np.full((len(z), 1), self.constant)], axis=1)
-        return np.asarray(z)
+            z = xp.concat([z, xp.full_like(z[:, :1], self.constant)], axis=1)
+        return z
 
-    def tensors(self, z: Floats) -> Floats:
+    def tensors(self, z: Array) -> Array:
         """Of rows with coordinates z, over c."""
         which, often = self._corrected
-        return np.asarray((coordinates.powers(z, 3) - z[:, which] * often) / self.clip)
+        chosen = z[:, which] if on_host(z) else array_namespace(z).take(z, like(which, z), axis=1)
+        taken = chosen * like(often, z)[None, :]
+        return (coordinates.powers(z, 3) - taken) / self.clip
 
     def sum_block(self, block: Units) -> Array:
         means = averages(block, self.white(block), self.tensors, rows_at_once(self.row_bytes))
-        return np.sum(clip_rows(means, 1.0), axis=0)
+        return added(clip_rows(means, 1.0))
 
     def split(self, release: Floats) -> Floats:
         """A release as the sum of tensors, width x width x width."""
@@ -204,6 +225,7 @@ class MixtureSums(Placed):
     """
 
     name: ClassVar[str] = "mixture_sums"
+    adds_in_pieces: ClassVar[bool] = True
     means: FloatArray
     variances: FloatArray
     radii: FloatArray
@@ -263,26 +285,30 @@ class MixtureSums(Placed):
         rows = clip_rows(self.placed(block), _FAR * self.clip) / self.clip
         xp = array_namespace(rows)
         seen = self._seen(rows)
-        places = self.means if self.basis is None else self.means @ self.basis
-        shares = self._responsibilities(seen, places) * block.row_weights(rows)[:, None]
-        moving, around = (seen, places) if self.projected else (rows, self.means)
-        sums, spreads = [], []
-        for k, mean in enumerate(around):
-            apart = (moving - like(mean, rows)[None, :]) * (1.0 / float(self.radii[k]))
+        shares = self._responsibilities(seen) * block.row_weights(rows)[:, None]
+        moving, around = (seen, self._places) if self.projected else (rows, self.means)
+        around, sums, spreads = like(around, rows), [], []
+        for k in range(len(self.means)):
+            apart = (moving - around[k, :][None, :]) * (1.0 / float(self.radii[k]))
             square = fold(apart * apart)
             outside = square * INSIDE > 1.0
             factor = xp.where(outside, 1.0 / (xp.sqrt(xp.where(outside, square, 1.0 + 0.0 * square)) * INSIDE), 1.0)
-            sums.append(xp.matmul((shares[:, k] * factor)[None, :], apart)[0, :])
-            spreads.append(xp.sum(shares[:, k] * xp.where(outside, 0.0 * square, 1.0 - square)))
-        return xp.concat([xp.sum(shares, axis=0), xp.reshape(xp.stack(sums), (-1,)), xp.stack(spreads)])
+            sums.append(products((shares[:, k] * factor)[:, None], apart)[0, :])
+            spreads.append(added(shares[:, k] * xp.where(outside, 0.0 * square, 1.0 - square)))
+        return xp.concat([added(shares), xp.reshape(xp.stack(sums), (-1,)), xp.stack(spreads)])
 
-    def _responsibilities(self, seen: Array, places: Floats) -> Array:
+    @cached_property
+    def _places(self) -> Floats:
+        """The means in the basis."""
+        return self.means if self.basis is None else np.asarray(self.means @ self.basis)
+
+    def _responsibilities(self, seen: Array) -> Array:
         """What each component's share in every row is."""
-        xp = array_namespace(seen)
-        constants = np.log(self.weights) - 0.5 * places.shape[1] * np.log(self.variances)
+        xp, places = array_namespace(seen), like(self._places, seen)
+        constants = np.log(self.weights) - 0.5 * self._places.shape[1] * np.log(self.variances)
         parts = []
-        for place, variance, constant in zip(places, self.variances.tolist(), constants.tolist(), strict=True):
-            apart = seen - like(place, seen)[None, :]
+        for k, (variance, constant) in enumerate(zip(self.variances.tolist(), constants.tolist(), strict=True)):
+            apart = seen - places[k, :][None, :]
             parts.append(constant - fold(apart * apart) * (0.5 / variance))
         logs = xp.stack(parts, axis=1)
         likely = exponential(xp.clip(logs - xp.max(logs, axis=1)[:, None], -_RARE, 0.0))

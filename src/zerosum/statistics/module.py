@@ -46,10 +46,13 @@ class ModuleExamples(Examples):
     def architecture(self) -> Architecture:
         return Architecture.of(self.module, self.settings, self.shape, self.classes, self.precision)
 
-    @cached_property
-    def runner(self) -> Runner:
-        """The module on this site's device, once its batch has passed the test."""
-        found = runner(self.architecture, self.batch)
+    def runner(self, units: Units) -> Runner:
+        """The module on the device where the units are or go, or else on this site's own, once its batch has passed the
+        test."""
+        device = units.device
+        if is_torch_array(units.rows) and units.rows.device.type != "cpu":
+            device = str(units.rows.device)
+        found = runner(self.architecture, self.batch, device)
         if len(self.weights) != found.size:
             raise BadParameter(f"the module {self.module!r} has {found.size} weights, {len(self.weights)} were given")
         return found
@@ -62,10 +65,10 @@ class ModuleExamples(Examples):
     def check(self, units: Units) -> None:
         """Also refuse a module that is not known here, cannot run, or breaks the promise; no data are used for that."""
         super().check(units)
-        _ = self.runner
+        self.runner(units)
 
     def total(self, units: Units) -> Floats:
-        _ = self.runner  # what fails here is nobody's fault among the units
+        self.runner(units)  # what fails here is nobody's fault among the units
         return super().total(units)
 
     @property
@@ -74,7 +77,7 @@ class ModuleExamples(Examples):
 
     def probabilities(self, block: Units) -> Floats:
         """Of every class, for each row; in the batches of the test, so that nobody else changes them."""
-        torch, run = torch_(), self.runner
+        torch, run = torch_(), self.runner(block)
         parameters = run.parameters(self.weights)
         x, y = self.tensors(block)
         with deterministic():
@@ -115,13 +118,14 @@ class ModuleGradient(ModuleExamples):
 
     def sum_block(self, block: Units) -> Array:
         x, y = self.tensors(block)
+        run = self.runner(block)
         with deterministic():
             if block.offsets is None:
-                return self._records(x, y)
-            return self._people(x, y, np.diff(block.offsets).tolist())
+                return self._records(run, x, y)
+            return self._people(run, x, y, np.diff(block.offsets).tolist())
 
-    def _records(self, x: Tensor, y: Tensor) -> Floats:
-        torch, run = torch_(), self.runner
+    def _records(self, run: Runner, x: Tensor, y: Tensor) -> Array:
+        torch = torch_()
         parameters = run.parameters(self.weights)
         total = torch.zeros(run.size, dtype=torch.float64, device=run.device)
         for real, own, label in run.batches(x, y):
@@ -131,11 +135,11 @@ class ModuleGradient(ModuleExamples):
                 if not bool(sound.all()):
                     rows = torch.where(sound[:, None], rows, torch.zeros_like(rows))
                 total += factors @ rows
-        return np.asarray(total.cpu().numpy())
+        return total if x.device == run.device and run.device.type != "cpu" else np.asarray(total.cpu().numpy())
 
-    def _people(self, x: Tensor, y: Tensor, sizes: list[int]) -> Floats:
+    def _people(self, run: Runner, x: Tensor, y: Tensor, sizes: list[int]) -> Array:
         """Unit after unit, row after row: an average rounds as its unit's rows say, wherever these stand."""
-        torch, run = torch_(), self.runner
+        torch = torch_()
         parameters = run.parameters(self.weights)
         total, mean = torch.zeros(2, run.size, dtype=torch.float64, device=run.device)
         units = iter(sizes)
@@ -146,12 +150,12 @@ class ModuleGradient(ModuleExamples):
                     mean += row / size
                     left -= 1
                     if left == 0:
-                        factor, sound = self._factors(torch.linalg.vector_norm(mean)[None])
+                        factor, sound = self._factors(run.norms(mean[None, :]))
                         if bool(sound):
                             total += factor * mean
                         mean.zero_()
                         size = left = next(units, 0)
-        return np.asarray(total.cpu().numpy())
+        return total if x.device == run.device and run.device.type != "cpu" else np.asarray(total.cpu().numpy())
 
     def _factors(self, norms: Tensor) -> tuple[Tensor, Tensor]:
         """What gradients of these norms are multiplied by, and which of them are numbers at all."""

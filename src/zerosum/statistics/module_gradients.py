@@ -5,7 +5,7 @@ layer can look at another example. What is left is rounding: a matrix product or
 round one of them differently, depending on where it stands. Then one more person could change in the last bits what all
 others contribute, which neither sampling nor added or removed units allow for. Therefore
 
-1. examples are taken in batches of one fixed shape, padded with zeros, whatever their number;
+1. examples are taken in batches of one fixed shape and layout, padded with zeros, whatever their number;
 2. before any private data are used, a batch of public random examples is taken, rolled to other places and beside
    other, extreme neighbours; outputs, gradients and norms must have the same bits each time. If they have not, half the
    batch is tried, down to one example at a time, where nobody stands beside. A device that computes even that
@@ -32,6 +32,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, Refused
 from zerosum.statistics.module_registry import find_module
+from zerosum.statistics.rows import squares
 
 Tensor = Any  # torch ships with its own types, but need not be here
 
@@ -124,9 +126,9 @@ def own_device() -> str:
     return chosen
 
 
-def runner(architecture: Architecture, batch: int) -> Runner:
-    """The module on this site's device, with a batch that passed the test."""
-    return _runner(architecture, batch, own_device(), torch_().get_num_threads())
+def runner(architecture: Architecture, batch: int, device: str | None = None) -> Runner:
+    """The module on a device, by default this site's, with a batch that passed the test."""
+    return _runner(architecture, batch, device or own_device(), torch_().get_num_threads())
 
 
 @lru_cache(maxsize=8)
@@ -157,6 +159,27 @@ def deterministic() -> Iterator[None]:
             filling.fill_uninitialized_memory = before[2]
 
 
+def _unfold(module: Any) -> None:
+    """Have plain convolutions compute a matrix product of its own for every example: a GPU's library takes far longer
+    for the gradients of each."""
+    nn = torch_().nn
+    for layer in module.modules():
+        plain = isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
+        if plain and not isinstance(layer.padding, str):
+            layer.forward = MethodType(_unfolded, layer)
+
+
+def _unfolded(layer: Any, x: Tensor) -> Tensor:
+    """What a convolution computes, of columns of pixels times its weights."""
+    size = zip(x.shape[-2:], layer.kernel_size, layer.dilation, layer.padding, layer.stride, strict=True)
+    height, width = ((n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k, dilation, pad, stride in size)
+    columns = torch_().nn.functional.unfold(x, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+    out = layer.weight.flatten(1) @ columns
+    if layer.bias is not None:
+        out = out + layer.bias[:, None]
+    return out.reshape(*x.shape[:-3], -1, height, width)
+
+
 class Runner:
     """A module on a device, its parameters as one flat vector."""
 
@@ -168,7 +191,13 @@ class Runner:
         self._sizes = [(name, each.shape, each.numel()) for name, each in self.module.named_parameters()]
         self.size = sum(size for _name, _shape, size in self._sizes)
         self._check_outputs()
+        if self.device.type != "cpu":
+            _unfold(self.module)
         self.batch = self._promised(batch)
+        if self.batch < batch:
+            _log.warning(
+                "%s goes in batches of %d: in larger ones rounding depends on places", self.architecture, self.batch
+            )
 
     # ---- one batch -------------------------------------------------------------------------------------------------
 
@@ -223,19 +252,28 @@ class Runner:
             for each in gradients:
                 rows[:, at : at + each.shape[1]] = each[own]
                 at += each.shape[1]
-            yield own, rows, torch.linalg.vector_norm(rows, dim=1)
+            yield own, rows, self.norms(rows)
+
+    def norms(self, rows: Tensor) -> Tensor:
+        """Of rows of doubles. A GPU's own reduction adds up a row in an order that depends on where it begins."""
+        torch = torch_()
+        return torch.linalg.vector_norm(rows, dim=1) if self.device.type == "cpu" else torch.sqrt(squares(rows))
 
     def batches(self, x: Tensor, y: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Examples in batches of the one shape: how many are real, and the batch, padded with zeros."""
+        """Examples in batches of the one shape: how many are real, and the batch, padded with zeros.
+
+        Each is a tensor of its own. A part of a table may lie there in other steps or at another address than a batch
+        that had to be padded, and a library multiplies either by another kernel, which rounds differently: then a
+        place among others would decide."""
         torch = torch_()
         x = x.to(self.device, self.dtype).reshape(-1, *self.architecture.shape)
         y = y.to(self.device, self.dtype)
         for start in range(0, len(x), self.batch):
-            own, label = x[start : start + self.batch], y[start : start + self.batch]
-            real = len(own)
-            if real < self.batch:
-                own = torch.cat([own, own.new_zeros(self.batch - real, *own.shape[1:])])
-                label = torch.cat([label, label.new_zeros(self.batch - real)])
+            real = min(self.batch, len(x) - start)
+            own = torch.zeros(self.batch, *self.architecture.shape, dtype=self.dtype, device=self.device)
+            label = torch.zeros(self.batch, dtype=self.dtype, device=self.device)
+            own[:real] = x[start : start + real]
+            label[:real] = y[start : start + real]
             yield real, own, label
 
     # ---- the test --------------------------------------------------------------------------------------------------
@@ -268,10 +306,6 @@ class Runner:
                     f"the module {self.architecture.module!r} computes the same example differently each time on "
                     f"{self.device}: it cannot be used for private data"
                 )
-        if tried < batch:
-            _log.warning(
-                "%s goes in batches of %d: in larger ones rounding depends on places", self.architecture, tried
-            )
         return tried
 
     def _keeps(self, batch: int) -> bool:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Self
 
-import numpy as np
 from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import SMALLEST, Adjacency, to_numpy
+from zerosum.kernel.statistic import SMALLEST, Adjacency
 from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import clip_rows
+from zerosum.statistics.rows import added, clip_rows, gram
 
 
 class SecondMoment(Ranged):
@@ -33,6 +32,7 @@ class SecondMoment(Ranged):
     """
 
     name: ClassVar[str] = "second_moment"
+    adds_in_pieces: ClassVar[bool] = True
     mean_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     count: bool = False
 
@@ -63,13 +63,13 @@ class SecondMoment(Ranged):
         rows = clip_rows(self.normalise(block), self.clip)
         xp = array_namespace(rows)
         root = rows if block.offsets is None else rows * xp.sqrt(block.row_weights(rows))[:, None]
-        parts = [coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(root), root)))]
+        parts = [coordinates.packed(gram(root))]
         if self.mean_weight > 0:
             weighted = rows if block.offsets is None else rows * block.row_weights(rows)[:, None]
-            parts.append(math.sqrt(2) * self.mean_weight * to_numpy(xp.sum(weighted, axis=0)))
+            parts.append(math.sqrt(2) * self.mean_weight * added(weighted))
         if self.count:
-            parts.append(np.array([self.mean_weight**2 * len(block)]))
-        return np.concatenate(parts)
+            parts.append(xp.full_like(parts[0][:1], self.mean_weight**2 * len(block)))
+        return xp.concat(parts)
 
     def split(self, release: Floats) -> tuple[Floats, Floats | None, float | None]:
         """A release as (sum of x x', sum of x or None, number of units or None)."""

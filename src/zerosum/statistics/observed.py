@@ -16,7 +16,7 @@ from zerosum.kernel.statistic import SMALLEST, Adjacency
 from zerosum.kernel.units import Units
 from zerosum.statistics.missing import observed_means
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import clip_rows
+from zerosum.statistics.rows import added, clip_rows
 
 
 class ObservedSums(Ranged):
@@ -46,6 +46,7 @@ class ObservedSums(Ranged):
     """
 
     name: ClassVar[str] = "observed_sums"
+    adds_in_pieces: ClassVar[bool] = True
     count_weight: float = Field(default=1.0, ge=SMALLEST, le=math.sqrt(3))
 
     @model_validator(mode="after")
@@ -84,7 +85,7 @@ class ObservedSums(Ranged):
         share = xp.sqrt(xp.where(columns > 0, columns, xp.ones_like(columns)) / self.columns)[:, None]
         vectors = clip_rows(means, self.radius)  # first: what is divided by a share must not overflow
         vectors = clip_rows(vectors / share, self.radius) * share
-        return xp.concat([xp.sum(vectors, axis=0), self._weight * xp.sum(there, axis=0)])
+        return xp.concat([added(vectors), self._weight * added(there)])
 
     def split(self, release: Floats) -> tuple[Floats, Floats]:
         """A release as (sums of what is observed, how many units are observed), by column."""

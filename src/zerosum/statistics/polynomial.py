@@ -15,7 +15,7 @@ from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
+from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.kernel.units import Units
 from zerosum.statistics.regression import RegressionRows, counted
 
@@ -105,15 +105,14 @@ class PolynomialCoefficients(RegressionRows):
                 value = value * response + coefficient
             value = value * own * float(self.weights[j])
             if j == 0:
-                parts.append(np.array([float(xp.sum(value))]))
+                parts.append(xp.reshape(xp.sum(value), (1,)))
             elif j == 1:
-                parts.append(to_numpy(xp.matmul(value[None, :], x)[0, :]))
+                parts.append(xp.matmul(value[None, :], x)[0, :])
             elif j == 2:
-                parts.append(coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(x * value[:, None]), x))))
+                parts.append(coordinates.packed(xp.matmul(xp.matrix_transpose(x * value[:, None]), x)))
             else:
-                powers = coordinates.powers(to_numpy(x), j)
-                parts.append(to_numpy(value) @ powers)
-        return counted(np.concatenate(parts), block, self.count)
+                parts.append(xp.matmul(value, coordinates.powers(x, j)))
+        return counted(xp.concat(parts), block, self.count)
 
     def split(self, release: Floats) -> dict[int, Floats]:
         """A release as the packed coefficient arrays by degree, in the units of the features."""

@@ -52,8 +52,8 @@ class PredictionHistogram(BoundedStatistic):
         return math.sqrt(2) * one if adjacency is Adjacency.REPLACE_ONE else one
 
     def sum_block(self, block: Units) -> Array:
-        probabilities = self.probabilities(block)
-        weights, found = to_numpy(block.row_weights(probabilities)), to_numpy(probabilities)
+        found = to_numpy(self.probabilities(block))
+        weights = block.row_weights(found)
         labels = to_numpy(class_of(block.rows[:, -1], self.classes))
         known = np.isfinite(labels) & np.all(np.isfinite(found), axis=1)
         found, true, weights = found[known], labels[known].astype(np.intp), weights[known]

@@ -5,13 +5,14 @@ Tested in tests/statistics/test_sensitivity.py.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
-from zerosum.arrays import Array
+from zerosum.arrays import Array, Floats
 from zerosum.kernel.statistic import SMALLEST, FloatArray, Positive
 from zerosum.kernel.units import Units
 from zerosum.statistics.missing import Filled
@@ -43,5 +44,11 @@ class Ranged(Filled):
         xp = array_namespace(rows)
         if self.lower is None or self.upper is None:
             return rows
-        middle, half = like((self.upper + self.lower) / 2, rows), like((self.upper - self.lower) / 2, rows)
+        middle, half = (like(each, rows) for each in self._middle)
         return xp.clip((rows - middle) / half, -1.0, 1.0)
+
+    @cached_property
+    def _middle(self) -> tuple[Floats, Floats]:
+        """Of every range its middle and half its length."""
+        lower, upper = np.asarray(self.lower), np.asarray(self.upper)
+        return (upper + lower) / 2, (upper - lower) / 2

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array
@@ -105,6 +106,6 @@ class LabelledRecords(Featured, BoundedMap):
         z = clip_rows(block.average(self.reduced(block.rows[:, :-1])), 1.0)
         xp = array_namespace(z)
         labels = class_of(doubles(block.rows[:, -1]), self.classes)
-        each = labels[:, None] == xp.arange(self.classes, dtype=xp.float64)[None, :]
+        each = labels[:, None] == xp.arange(self.classes, dtype=xp.float64, device=device_of(z))[None, :]
         shares = block.average(xp.astype(each, xp.float64))
         return xp.concat([z, self.label_weight * shares], axis=1)

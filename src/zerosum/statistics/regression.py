@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -44,10 +45,10 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive, to_numpy
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
 from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import clip_factors, exponential, fold, like
+from zerosum.statistics.rows import added, clip_factors, exponential, fold, gram, like, products
 
 Family = Literal["linear", "logistic", "poisson"]
 
@@ -65,6 +66,7 @@ class ColumnMoments(Ranged):
     """
 
     name: ClassVar[str] = "column_moments"
+    adds_in_pieces: ClassVar[bool] = True
     clip: Positive = 1.0
     count: bool = False
 
@@ -84,8 +86,8 @@ class ColumnMoments(Ranged):
         xp = array_namespace(rows)
         rows = xp.clip(rows, -1.0, 1.0)
         weights = block.row_weights(rows) / math.sqrt(self.columns)
-        sums = xp.matmul(weights[None, :], xp.concat([rows, SQUARE * rows * rows], axis=1))[0, :]
-        return counted(to_numpy(sums), block, self.count)
+        sums = products(weights[:, None], xp.concat([rows, SQUARE * rows * rows], axis=1))[0, :]
+        return counted(sums, block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, Floats]:
         """A release as (sum of values, sum of squares)."""
@@ -155,7 +157,7 @@ class RegressionRows(Ranged):
         if self.scale is not None:
             features = features / like(self.scale, rows)[None, :]
         if self.intercept > 0:
-            constant = xp.full((rows.shape[0], 1), self.intercept, dtype=rows.dtype)
+            constant = xp.full_like(rows[:, :1], self.intercept)
             features = xp.concat([features, constant], axis=1)
         x, shrunk = clip_factors(features / self.clip, 1.0)
         offset, weight = self._roles(rows, block.row_weights(x))
@@ -202,9 +204,13 @@ class Residuals(RegressionRows):
             raise ValueError("residuals of a logistic model are within 1: their bound must not be less")
         return self
 
+    @cached_property
+    def _slopes(self) -> Floats:
+        return np.asarray(self.clip * self.coefficients)
+
     def predictor(self, rows: Entered) -> Array:
         """The linear predictor of every row. A linear model's has no offset: that is taken from the response."""
-        own = fold(rows.x * like(self.clip * self.coefficients, rows.x)[None, :])
+        own = fold(rows.x * like(self._slopes, rows.x)[None, :])
         return own if rows.offset is None or self.family == "linear" else own + rows.offset
 
     def residuals(self, rows: Entered) -> tuple[Array, Array]:
@@ -234,6 +240,7 @@ class ResidualGradient(Residuals):
     """
 
     name: ClassVar[str] = "residual_gradient"
+    adds_in_pieces: ClassVar[bool] = True
 
     @property
     def size(self) -> int:
@@ -247,9 +254,9 @@ class ResidualGradient(Residuals):
         r, _expected = self.residuals(rows)
         xp = array_namespace(r)
         weighted = r * rows.weight
-        gradient = xp.matmul(weighted[None, :], rows.x)[0, :]
-        size = SQUARE * xp.sum(weighted * r)
-        return counted(np.append(to_numpy(gradient), float(size)), block, self.count)
+        gradient = products(weighted[:, None], rows.x)[0, :]
+        size = SQUARE * xp.reshape(added(weighted * r), (1,))
+        return counted(xp.concat([gradient, size]), block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, float]:
         """A release as (sum of u r, sum of r^2), in the units of features and response."""
@@ -269,6 +276,7 @@ class ResidualMoment(Residuals):
     """
 
     name: ClassVar[str] = "residual_moment"
+    adds_in_pieces: ClassVar[bool] = True
     response_weight: float = Field(default=1.0, ge=0.01, le=1)
     family: Literal["linear"] = "linear"
 
@@ -285,7 +293,7 @@ class ResidualMoment(Residuals):
         xp = array_namespace(r)
         z = xp.concat([rows.x, self.response_weight * r[:, None]], axis=1)
         z = z * xp.sqrt(rows.weight / (1 + self.response_weight**2))[:, None]
-        return counted(coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(z), z))), block, self.count)
+        return counted(coordinates.packed(gram(z)), block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, Floats, float]:
         """A release as (sum of u u', sum of u r, sum of r^2), in the units of features and response."""
@@ -324,6 +332,7 @@ class NewtonStep(Residuals):
     """
 
     name: ClassVar[str] = "newton_step"
+    adds_in_pieces: ClassVar[bool] = True
     family: Literal["logistic", "poisson"] = "logistic"
     curvature: float = Field(default=CURVATURE, gt=0.01, le=CURVATURE)
     rate_bound: Positive = 1.0
@@ -347,10 +356,9 @@ class NewtonStep(Residuals):
             bent = 4.0 * expected * (1.0 - expected)
         else:
             bent = xp.clip(expected / self.rate_bound, 0.0, 1.0)
-        gradient = xp.matmul((r * weights)[None, :], x)[0, :]
+        gradient = products((r * weights)[:, None], x)[0, :]
         root = x * xp.sqrt(self.curvature * bent * weights)[:, None]
-        hessian = coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(root), root)))
-        return counted(np.concatenate([to_numpy(gradient), hessian]), block, self.count)
+        return counted(xp.concat([gradient, coordinates.packed(gram(root))]), block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, Floats]:
         """A release as (gradient, Hessian) of the log-likelihood, in the units of features and response."""
@@ -371,5 +379,8 @@ def _farthest(curvature: float) -> float:
     return max(t**2 + 16 * (curvature * t * (1 - t)) ** 2 for t in [*inside, 1.0]) * (1 + 1e-12)
 
 
-def counted(sums: Floats, block: Units, count: bool) -> Floats:
-    return np.append(sums, float(len(block))) if count else sums
+def counted(sums: Array, block: Units, count: bool) -> Array:
+    if not count:
+        return sums
+    xp = array_namespace(sums)
+    return xp.concat([sums, xp.full_like(sums[:1], float(len(block)))])

@@ -11,26 +11,45 @@ operation only (docs/guarantee.md, "Nobody decides for others"):
    Cauchy and Schwarz every partial sum stays below 2^53, so that any order of summation gives the same number.
 
 Shorter floats and integers are converted to double first.
+
+On a GPU the same holds, for the same reasons. A device computes elementwise operations one number at a time as well,
+and exact products in any order; its own reductions, whose order depends on the shape of what they are given, are not
+used before the last decision. What PyTorch would do in several passes over memory, a kernel of `fused` does in one: one
+program of it sees the rows of one unit, or a piece of them that its length alone fixes. Only a module's products round
+before a decision; `module_gradients` says what is done about that. Everything is computed in double precision but for
+what a statistic says it computes in single. Whether a device keeps to this is tried on public numbers before any others
+(`devices.check_products`, `fused.serves`).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 from threadpoolctl import ThreadpoolController
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter
-from zerosum.kernel.units import Units
+from zerosum.kernel.devices import beside, on_host, terms
+from zerosum.kernel.devices import like as like
+from zerosum.kernel.grid import BLOCK_ROWS
+from zerosum.kernel.statistic import compensated
+from zerosum.kernel.units import Units, pieces
+from zerosum.kernel.units import fold as fold
+from zerosum.statistics import fused
 
 BITS = 26  # of a whole number that stands for a norm of 1: a product has 52, and rounding its factors adds less than 1
+_TOGETHER = 1 << 14  # rows of many units that are taken at once on a device
+_TOGETHER_NUMBERS = 1 << 26  # numbers of partial sums that are held at once
+_DEPTH = 64  # additions that are left for the sum of partial sums
+_WORTH_CUTTING = 384  # columns from which half a product is worth several calls
 INSIDE = 1 + 2.0**-46  # norms are computed to less than this, so that what is divided by them stays inside its bound
 
 
@@ -40,24 +59,7 @@ def doubles(rows: Array) -> Array:
     return xp.astype(rows, xp.float64, copy=False)
 
 
-def fold(values: Array) -> Array:
-    """The sum along axis 1, by adding the second half to the first until a few are left. Overwrites its argument.
-
-    >>> fold(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).tolist()
-    [6.0, 15.0]
-    """
-    width = values.shape[1]
-    while width > 8:
-        half = (width + 1) // 2
-        values[:, : width - half, ...] += values[:, half:width, ...]
-        width = half
-    total = values[:, 0, ...]
-    for column in range(1, width):
-        total = total + values[:, column, ...]
-    return total
-
-
-def averages(units: Units, rows: Floats, made: Callable[[Floats], Floats], at_once: int) -> Floats:
+def averages(units: Units, rows: Array, made: Callable[[Array], Array], at_once: int) -> Array:
     """One row per unit: the mean over its rows of what is `made` of them, row by row, of `at_once` of them at a time.
 
     Parts are counted from a unit's own first row and added up by `fold`: how a mean rounds depends on that unit alone,
@@ -68,6 +70,8 @@ def averages(units: Units, rows: Floats, made: Callable[[Floats], Floats], at_on
     """
     if units.offsets is None:
         return made(rows)
+    if not on_host(rows):
+        return _averages(units, rows, made, at_once)
     whole = made(rows) if len(rows) <= at_once else None
     means = []
     for first, last in itertools.pairwise(units.offsets.tolist()):
@@ -79,6 +83,118 @@ def averages(units: Units, rows: Floats, made: Callable[[Floats], Floats], at_on
     return np.stack(means)
 
 
+def _averages(units: Units, rows: Array, made: Callable[[Array], Array], at_once: int) -> Array:
+    """The same on a device, for many units of one length together; a unit's parts are cut as its length says."""
+    xp, parts, order = array_namespace(rows), [], []
+    for batch in units.batches():
+        own, few = batch.of(rows), max(1, _TOGETHER // max(1, min(at_once, batch.length)))
+        for some in pieces(len(batch), few):
+            total = 0.0
+            for few_rows in pieces(batch.length, at_once):
+                part = own[some, few_rows, ...]
+                flat = made(xp.reshape(part, (-1, *rows.shape[1:])))
+                total = total + fold(xp.reshape(flat, (part.shape[0], part.shape[1], *flat.shape[1:])))
+            parts.append(total / batch.length)
+        order.append(batch.units)
+    return xp.take(xp.concat(parts), beside(np.argsort(np.concatenate(order)), rows), axis=0)
+
+
+def squares(rows: Array) -> Array:
+    """The sum of the squares of each row, in an order that its length fixes."""
+    return fused.squares(rows) if fused.serves(rows) else fold(rows * rows)
+
+
+# ---- sums over units, after the last decision about any of them ------------------------------------------------------
+
+
+def added(values: Array) -> Array:
+    """The sum over rows. On a device, where blocks are long, over as many at a time as may be added up in any order,
+    and then by `fold`, whose depth is that of a tree: the planned rounding holds (`grid.rows_allowed`)."""
+    xp, most = array_namespace(values), _most(values)
+    if most is None:
+        return xp.sum(values, axis=0)
+    head, rest = values.shape[0] - values.shape[0] % most, values.shape[1:]
+    parts = xp.sum(xp.reshape(values[:head, ...], (-1, most, *rest)), axis=1)
+    if head < values.shape[0]:
+        parts = xp.concat([parts, xp.sum(values[head:, ...], axis=0)[None, ...]], axis=0)
+    return fold(parts[None, ...])[0, ...]
+
+
+def products(left: Array, right: Array) -> Array:
+    """left' right, a sum over rows, likewise."""
+    xp, most = array_namespace(left), _most(left)
+    if most is None:
+        return xp.matmul(xp.matrix_transpose(left), right)
+    count = left.shape[0] // most
+    if count * left.shape[1] * right.shape[1] > _TOGETHER_NUMBERS:
+        return summed(products(left[some, ...], right[some, ...]) for some in pieces(left.shape[0], most))
+    head = count * most
+    tall, wide = (xp.reshape(each[:head, ...], (count, most, -1)) for each in (left, right))
+    parts = xp.matmul(xp.matrix_transpose(tall), wide)
+    if head < left.shape[0]:
+        last = xp.matmul(xp.matrix_transpose(left[head:, ...]), right[head:, ...])
+        parts = xp.concat([parts, last[None, ...]], axis=0)
+    return fold(parts[None, ...])[0, ...]
+
+
+def gram(rows: Array) -> Array:
+    """Rows times their own transpose, columns x columns, likewise. A processor's library computes half of it and
+    mirrors that; on a device a wide one is cut into blocks, and those below the diagonal are mirrored."""
+    xp, width = array_namespace(rows), rows.shape[1]
+    if on_host(rows) or width < _WORTH_CUTTING:
+        return products(rows, rows)
+    if (most := _most(rows)) is not None:
+        return summed(gram(rows[some, ...]) for some in pieces(rows.shape[0], most))
+    half = width // 2
+    left, right = rows[:, :half], rows[:, half:]
+    across = xp.matmul(xp.matrix_transpose(left), right)
+    upper = xp.concat([gram(left), across], axis=1)
+    return xp.concat([upper, xp.concat([xp.matrix_transpose(across), gram(right)], axis=1)], axis=0)
+
+
+def counts(places: Array, weights: Array, size: int) -> Array:
+    """How much weight lies at each of `size` places, likewise."""
+    if on_host(places):
+        return np.bincount(places, weights=weights, minlength=size)
+    xp, most = array_namespace(places), _most(places)
+    if most is not None:
+        count = -(-places.shape[0] // most)
+        if count * size > _TOGETHER_NUMBERS:
+            parts = pieces(places.shape[0], most)
+            return summed(counts(places[some], weights[some], size) for some in parts)
+        which = xp.arange(places.shape[0], device=device_of(places)) // most
+        return fold(xp.reshape(_counts(places + which * size, weights, count * size), (1, count, size)))[0, ...]
+    return _counts(places, weights, size)
+
+
+def _counts(places: Array, weights: Array, size: int) -> Array:
+    xp = array_namespace(places)
+    if hasattr(xp, "bincount"):
+        return xp.bincount(places, weights=weights, minlength=size)
+    hits = places[:, None] == xp.arange(size, device=device_of(places))[None, :]
+    return xp.sum(xp.where(hits, weights[:, None], xp.zeros_like(weights)[:, None]), axis=0)
+
+
+def _most(rows: Array) -> int | None:
+    """How many rows are added up at a time, if these are more."""
+    if on_host(rows):
+        return None
+    most = (terms() or BLOCK_ROWS) - _DEPTH
+    return most if rows.shape[0] > most else None
+
+
+def summed(parts: Iterable[Array]) -> Array:
+    """The sum of partial sums, with compensation: however many there are, it rounds as few additions do.
+
+    >>> summed([np.array([1.0])] + [np.array([2.0**-53])] * 2**12).tolist() == [1 + 2.0**-41]
+    True
+    """
+    total = lost = None
+    for part in parts:
+        total, lost = (part, 0.0) if total is None else compensated(total, lost, part)
+    return total
+
+
 def sized(rows: Array) -> tuple[Array, Array, Array]:
     """Rows, what each was divided by, and the norm of what is left, which is 0 or between 1e-100 and 1e100.
 
@@ -87,18 +203,18 @@ def sized(rows: Array) -> tuple[Array, Array, Array]:
     """
     xp = array_namespace(rows)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        squares = fold(rows * rows)
-        plain = (squares > 1e-200) & (squares < 1e200)
-        ones = xp.ones_like(squares)
+        size = squares(rows)
+        plain = (size > 1e-200) & (size < 1e200)
+        ones = xp.ones_like(size)
         if bool(xp.all(plain)):
-            return rows, ones, xp.sqrt(squares)
+            return rows, ones, xp.sqrt(size)
         largest = xp.max(xp.abs(rows), axis=1)
         sound = xp.isfinite(largest)
         rows = xp.where(sound[:, None], rows, xp.zeros_like(rows))
         largest = xp.where(plain | ~sound | (largest == 0), ones, largest)
         scaled = rows / largest[:, None]  # by 1 where plain: the same bits
-        squares = xp.where(plain, squares, fold(scaled * scaled))
-        return scaled, largest, xp.sqrt(squares)
+        size = xp.where(plain, size, squares(scaled))
+        return scaled, largest, xp.sqrt(size)
 
 
 def clip_rows(rows: Array, radius: float) -> Array:
@@ -153,7 +269,8 @@ def whole(rows: Array, norm: Array) -> Array:
     xp = array_namespace(rows)
     some = norm > 0
     factor = 2.0**BITS / (xp.where(some, norm, xp.ones_like(norm)) * INSIDE)
-    return rounded(rows * xp.where(some, factor, xp.zeros_like(factor))[:, None])
+    factor = xp.where(some, factor, xp.zeros_like(factor))
+    return fused.whole(rows, factor) if fused.serves(rows) else rounded(rows * factor[:, None])
 
 
 def rounded(values: Array) -> Array:
@@ -199,19 +316,27 @@ class Exact:
     def seen_whole(self, numbers: Array) -> Array:
         """The same of rows that are whole numbers already."""
         seen = self.product(numbers)
-        seen *= like(self.unit * (INSIDE * 2.0**-BITS), numbers)[None, :]
+        seen *= like(self._worth, numbers)[None, :]
         return seen
+
+    @cached_property
+    def _worth(self) -> Floats:
+        return np.asarray(self.unit * (INSIDE * 2.0**-BITS))
 
     def valid(self, seen: Array) -> Array:
         """What was seen of units (one a row), without those of which nothing is left but the rounding of `whole`."""
         xp = array_namespace(seen)
-        rounding = math.sqrt(len(self.numbers)) * float(np.max(self.unit))
-        return xp.where((xp.max(xp.abs(seen), axis=1) > rounding)[:, None], seen, xp.zeros_like(seen))
+        return xp.where((xp.max(xp.abs(seen), axis=1) > self.rounding)[:, None], seen, xp.zeros_like(seen))
 
+    @cached_property
+    def worth(self) -> Floats:
+        """What a product with whole numbers is worth, by column, and last the `rounding`."""
+        return np.append(self._worth, self.rounding)
 
-def like(constant: Floats, rows: Array) -> Array:
-    """A public constant in the namespace of the rows."""
-    return array_namespace(rows).asarray(constant)
+    @cached_property
+    def rounding(self) -> float:
+        """What the rounding of `whole` can come to in a product, at most."""
+        return math.sqrt(len(self.numbers)) * float(np.max(self.unit))
 
 
 @cache

@@ -6,23 +6,66 @@ Tested in tests/statistics/test_sensitivity.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from array_api_compat import array_namespace
+from array_api_compat import device as device_of
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
+from zerosum.kernel.devices import on_host
 from zerosum.kernel.grid import summation_slack
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
+from zerosum.kernel.units import Units, pieces
+from zerosum.statistics import fused
 from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import BITS, INSIDE, Exact, fold, like, sized, whole
+from zerosum.statistics.rows import (
+    BITS,
+    INSIDE,
+    Exact,
+    doubles,
+    fold,
+    gram,
+    like,
+    products,
+    sized,
+    squares,
+    summed,
+    whole,
+)
 
 PerRecording = Literal["none", "center", "standardise"]
+
+_BATCH_NUMBERS = 1 << 29  # of units that are taken together on a device, beside the block they are in
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Rows as they enter, in whole numbers, and for each unit the norm of its Z in these numbers, and how much larger
+    the unit itself is; `counts` is how many rows each unit has (None: one)."""
+
+    rows: Array
+    norms: Array
+    sizes: Array
+    counts: NDArray[np.int64] | int | None = None
+
+    def spread(self, weights: Array) -> Array:
+        """The weight of a unit for each of its rows, over their number."""
+        if self.counts is None:
+            return weights
+        xp = array_namespace(weights)
+        if isinstance(self.counts, int):
+            each = xp.broadcast_to((weights / self.counts)[:, None], (weights.shape[0], self.counts))
+            return xp.reshape(each, (-1,))
+        parts = [xp.broadcast_to(weights[u : u + 1] / n, (n,)) for u, n in enumerate(self.counts.tolist())]
+        return xp.concat(parts)
 
 
 class UnitMoment(Filled):
@@ -78,23 +121,52 @@ class UnitMoment(Filled):
     def _exact(self) -> Exact | None:
         return None if self.projection is None else Exact.of(self.projection)
 
-    def _measured(self, block: Units) -> tuple[Array, Array, Array]:
-        """The rows as they enter, in whole numbers, and for each unit the norm of its Z in these numbers, and how much
-        larger the unit itself is."""
-        xp = array_namespace(block.rows)
+    def _measured(self, block: Units) -> Iterator[Measured]:
+        """Units as they enter: all of a block, or those of one shape at a time where it lies on a device."""
+        if block.offsets is None and self._plain and fused.serves(block.rows):
+            placed = [None if each is None else like(each, block.rows) for each in (self.center, self.scale)]
+            numbers, norms, worth = fused.entered(block.rows, *placed)
+            yield Measured(numbers, norms, worth)
+            return
+        xp, rows = array_namespace(block.rows), self._placed(block)
+        if block.offsets is None:  # one row has no others to be centred about: nothing of it is left
+            yield self._records(self._lifted(rows if self.per_recording == "none" else xp.zeros_like(rows)))
+            return
+        if not on_host(rows):
+            yield from self._batches(Units(rows, block.offsets, block.runs))
+            return
+        parts = []
+        for recordings in Units(rows, block.offsets, block.runs).recordings():
+            own = xp.concat([per_recording_rows(each, self.per_recording, xp) for each, _seconds in recordings])
+            parts.append(self._people(self._lifted(own)[None, ...]))
+        numbers, norms, sizes = (xp.concat([getattr(each, at) for each in parts]) for at in ("rows", "norms", "sizes"))
+        yield Measured(numbers, norms, sizes, np.diff(block.offsets))
+
+    @property
+    def _plain(self) -> bool:
+        """Whether rows are only centred and scaled before they are rounded."""
+        return not self.fill and self.per_recording == "none" and self.projection is None and self.lift is None
+
+    def _placed(self, block: Units) -> Array:
+        """Rows as doubles, filled in, centred and scaled; on a device as they are kept, if nothing is to be done."""
+        if not (self.fill or self.lift) and self.center is None and self.scale is None and fused.serves(block.rows):
+            return block.rows
         rows = self.filled(block)
         if self.center is not None:
             rows = rows - like(self.center, rows)[None, :]
         if self.scale is not None:
             rows = rows / like(self.scale, rows)[None, :]
-        if block.offsets is None:  # one row has no others to be centred about: nothing of it is left
-            return self._records(self._lifted(rows if self.per_recording == "none" else xp.zeros_like(rows)))
-        parts = []
-        for recordings in Units(rows, block.offsets, block.runs).recordings():
-            own = xp.concat([per_recording_rows(each, self.per_recording, xp) for each, _seconds in recordings])
-            parts.append(self._person(self._lifted(own)))
-        numbers, norms, sizes = (xp.concat(part) for part in zip(*parts, strict=True))
-        return numbers, norms, sizes
+        return rows
+
+    def _batches(self, units: Units) -> Iterator[Measured]:
+        for batch in units.batches():
+            xp, rows = array_namespace(units.rows), batch.of(units.rows)
+            few = max(1, _BATCH_NUMBERS // (batch.length * max(self.columns, self.width)))
+            for some in pieces(len(batch), few):
+                own = recordings_of(rows[some, ...], batch.runs, self.per_recording)
+                if self.lift is not None:
+                    own = xp.concat([own, xp.full_like(own[:, :, :1], self.lift)], axis=2)
+                yield self._people(own)
 
     def _lifted(self, rows: Array) -> Array:
         if self.lift is None:
@@ -102,7 +174,7 @@ class UnitMoment(Filled):
         xp = array_namespace(rows)
         return xp.concat([rows, xp.full_like(rows[:, :1], self.lift)], axis=1)
 
-    def _records(self, rows: Array) -> tuple[Array, Array, Array]:
+    def _records(self, rows: Array) -> Measured:
         """Every row is a unit, and the norm of its Z is the square of its own."""
         scaled, sizes, norm = sized(rows)
         if self._exact is not None:
@@ -110,22 +182,23 @@ class UnitMoment(Filled):
             scaled, again, norm = sized(self._exact.valid(self._exact.seen(scaled, norm)))
             sizes = sizes * again
         numbers = whole(scaled, norm)
-        return numbers, fold(numbers * numbers), sizes * (norm * 2.0**-BITS)
+        return Measured(numbers, squares(numbers), sizes * (norm * 2.0**-BITS))
 
-    def _person(self, own: Array) -> tuple[Array, Array, Array]:
-        """The same for a unit with many rows, whose Z is computed for its norm."""
-        xp, count = array_namespace(own), own.shape[0]
-        flat, size, norm = sized(xp.reshape(own, (1, -1)))
+    def _people(self, own: Array) -> Measured:
+        """The same for units with many rows (units x rows x columns), whose Z is computed for its norm."""
+        xp, (units, count, _columns) = array_namespace(own), own.shape
+        flat, size, norm = sized(xp.reshape(own, (units, -1)))
         if self._exact is not None:
             size = size * norm
-            seen = self._exact.seen(xp.reshape(flat, (count, -1)), xp.broadcast_to(norm, (count,)))
-            flat, again, norm = sized(self._exact.valid(xp.reshape(seen, (1, -1))))
+            norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, count)), (-1,))
+            seen = self._exact.seen(xp.reshape(flat, (units * count, -1)), norms)
+            flat, again, norm = sized(self._exact.valid(xp.reshape(seen, (units, -1))))
             size = size * again
-        numbers = xp.reshape(whole(flat, norm), (count, -1))
+        numbers = xp.reshape(whole(flat, norm), (units, count, -1))
         turned = xp.matrix_transpose(numbers)
-        gram = xp.matmul(turned, numbers) if count > self.width else xp.matmul(numbers, turned)  # exact
-        norms = xp.sqrt(fold(xp.reshape(gram * gram, (1, -1)))) / count
-        return numbers, norms, size * (norm * 2.0**-BITS)
+        moment = xp.matmul(turned, numbers) if count > self.width else xp.matmul(numbers, turned)  # exact
+        norms = xp.sqrt(squares(xp.reshape(moment, (units, -1)))) / count
+        return Measured(xp.reshape(numbers, (units * count, -1)), norms, size * (norm * 2.0**-BITS), count)
 
 
 def per_recording_rows(rows: Array, per_recording: PerRecording, xp: Any) -> Array:
@@ -136,6 +209,25 @@ def per_recording_rows(rows: Array, per_recording: PerRecording, xp: Any) -> Arr
         spread = xp.std(rows, axis=0, keepdims=True)
         rows = rows / xp.where(spread > 0, spread, xp.ones_like(spread))
     return rows
+
+
+def recordings_of(rows: Array, runs: NDArray[np.int64], per_recording: PerRecording) -> Array:
+    """The same for many units of one shape (units x rows x columns, recordings begin and end at `runs`) on a device:
+    means are folded, so that they round as the recording's own length says."""
+    if per_recording == "none":
+        return rows
+    bounds = list(pairwise(runs.tolist()))
+    if fused.serves(rows):
+        return fused.recordings(rows, bounds, per_recording == "standardise")
+    xp, rows, parts = array_namespace(rows), doubles(rows), []
+    for first, last in bounds:
+        part = rows[:, first:last, ...]
+        part = part - (fold(xp.asarray(part, copy=True)) / (last - first))[:, None, :]
+        if per_recording == "standardise":
+            spread = xp.sqrt(fold(part * part) / (last - first))
+            part = part / xp.where(spread > 0, spread, xp.ones_like(spread))[:, None, :]
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
 
 
 class Scatter(UnitMoment):
@@ -150,6 +242,7 @@ class Scatter(UnitMoment):
     """
 
     name: ClassVar[str] = "scatter"
+    adds_in_pieces: ClassVar[bool] = True
     clip: Positive = 1.0
     normalise: bool = True
 
@@ -161,21 +254,18 @@ class Scatter(UnitMoment):
         return super().sensitivity(adjacency) + (math.sqrt(self.width) - 1) * summation_slack()
 
     def sum_block(self, block: Units) -> Array:
-        rows, weights = self._bounded(block)
-        xp = array_namespace(rows)
-        rows = rows * xp.sqrt(weights)[:, None]  # one array times its own transpose costs half
-        return coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(rows), rows)))
+        return coordinates.packed(summed(self._moments(block)))
 
-    def _bounded(self, block: Units) -> tuple[Array, Array]:
+    def _moments(self, block: Units) -> Iterator[Array]:
+        for rows, weights, _measured in self._bounded(block):
+            rows *= array_namespace(rows).sqrt(weights)[:, None]  # one array times its own transpose costs half
+            yield gram(rows)
+
+    def _bounded(self, block: Units) -> Iterator[tuple[Array, Array, Measured]]:
         """The rows as they enter, and the weight of each, so that a unit contributes the sum of weight x x'."""
-        rows, norms, sizes = self._measured(block)
-        xp = array_namespace(rows)
-        weights = self._weights(norms, sizes, xp)
-        if block.offsets is None:
-            return rows, weights
-        counts = [last - first for first, last in pairwise(block.offsets.tolist())]
-        spread = [xp.broadcast_to(weights[u : u + 1] / count, (count,)) for u, count in enumerate(counts)]
-        return rows, xp.concat(spread)
+        for measured in self._measured(block):
+            weights = self._weights(measured.norms, measured.sizes, array_namespace(measured.rows))
+            yield measured.rows, measured.spread(weights), measured
 
     def _weights(self, norms: Array, sizes: Array, xp: Any) -> Array:
         """What brings matrices of these norms to norm 1, or divides them by c up to that; one without any stays zero.
@@ -228,10 +318,13 @@ class ScatterProduct(Scatter):
         return Exact.of(self.basis)
 
     def sum_block(self, block: Units) -> Array:
-        rows, weights = self._bounded(block)
-        xp, basis = array_namespace(rows), self._exact_basis
-        seen = basis.product(rows) * like(basis.unit, rows)[None, :] * weights[:, None]
-        return xp.reshape(xp.matmul(xp.matrix_transpose(rows), seen), (-1,))
+        total = summed(self._moments(block))
+        return array_namespace(total).reshape(total, (-1,))
+
+    def _moments(self, block: Units) -> Iterator[Array]:
+        basis = self._exact_basis
+        for rows, weights, _measured in self._bounded(block):
+            yield products(rows, basis.product(rows) * like(basis.unit, rows)[None, :] * weights[:, None])
 
 
 class ScatterNorms(UnitMoment):
@@ -243,6 +336,7 @@ class ScatterNorms(UnitMoment):
     """
 
     name: ClassVar[str] = "scatter_norms"
+    adds_in_pieces: ClassVar[bool] = True
     lowest: Positive
     highest: Positive
     bins: int = Field(gt=1, le=10_000)
@@ -263,10 +357,16 @@ class ScatterNorms(UnitMoment):
         return np.geomspace(self.lowest, self.highest, self.bins + 1)
 
     def sum_block(self, block: Units) -> Array:
-        _rows, norms, sizes = self._measured(block)
-        xp = array_namespace(norms)
-        roots = xp.sqrt(norms) * sizes  # of the norms of Z: no logarithm, which need not round the same everywhere
-        above = roots[:, None] >= like(np.sqrt(self.edges[1:-1]), roots)[None, :]
-        bins = xp.sum(xp.astype(above, xp.float64), axis=1)
-        hits = bins[:, None] == xp.arange(self.bins, dtype=xp.float64)[None, :]
-        return xp.sum(xp.astype(hits, xp.float64), axis=0)
+        total: Array = 0.0
+        for measured in self._measured(block):
+            xp = array_namespace(measured.norms)
+            roots = xp.sqrt(measured.norms) * measured.sizes  # of the norms of Z: a logarithm need not round the same
+            above = roots[:, None] >= like(self._roots, roots)[None, :]
+            bins = xp.sum(xp.astype(above, xp.float64), axis=1)
+            hits = bins[:, None] == xp.arange(self.bins, dtype=xp.float64, device=device_of(bins))[None, :]
+            total = total + xp.sum(xp.astype(hits, xp.float64), axis=0)  # whole numbers: exact
+        return total
+
+    @cached_property
+    def _roots(self) -> Floats:
+        return np.sqrt(self.edges[1:-1])

@@ -21,17 +21,32 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
+from zerosum.kernel.devices import on_host, to_host
 from zerosum.kernel.question import plain
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive
 from zerosum.kernel.units import Units
 from zerosum.statistics.features import FeatureMap, ModuleFeatures, build, find
 from zerosum.statistics.holdout import Part, chosen
 from zerosum.statistics.predictions import PredictionHistogram, class_of
-from zerosum.statistics.rows import INSIDE, Exact, clip_rows, doubles, exponential, fold, like, rounded, sized
+from zerosum.statistics.rows import (
+    INSIDE,
+    Exact,
+    added,
+    clip_rows,
+    doubles,
+    exponential,
+    fold,
+    gram,
+    like,
+    products,
+    rounded,
+    sized,
+)
 
 BIAS = 0.15  # the constant feature, beside features of norm 1
 _BITS = 22  # of a row's whole numbers: single floats hold 24
@@ -82,7 +97,8 @@ class Featured(BoundedStatistic):
         units = chosen(units.dense(), self.part, self.hold_out)
         xp = array_namespace(units.rows)
         label = xp.astype(units.rows[:, -1:], xp.float32)
-        return Units(xp.concat([self.feature_map(units.rows[:, :-1]), label], axis=1), units.offsets)
+        rows = xp.concat([self.feature_map(units.rows[:, :-1]), label], axis=1)
+        return Units(rows, units.offsets, device=units.device)
 
 
 class FeatureMoments(Featured):
@@ -96,6 +112,7 @@ class FeatureMoments(Featured):
     """
 
     name: ClassVar[str] = "feature_moments"
+    adds_in_pieces: ClassVar[bool] = True
     count: bool = False
 
     @property
@@ -120,9 +137,9 @@ class FeatureMoments(Featured):
         xp = array_namespace(rows)
         weights = block.row_weights(rows)
         root = rows if block.offsets is None else rows * xp.sqrt(weights)[:, None]
-        second = coordinates.pack(to_numpy(xp.matmul(xp.matrix_transpose(root), root))) / 2
-        first = to_numpy(xp.matmul(weights[None, :], rows)[0, :]) / math.sqrt(2)
-        return np.concatenate([second, first, *([np.array([len(block) / 2])] if self.count else [])])
+        second = coordinates.packed(gram(root)) / 2
+        first = products(weights[:, None], rows)[0, :] / math.sqrt(2)
+        return xp.concat([second, first, *([xp.full_like(first[:1], len(block) / 2)] if self.count else [])])
 
     def split(self, release: Floats) -> tuple[Floats, Floats, float | None]:
         """A release as (sum of x x', sum of x, number of units or None)."""
@@ -178,10 +195,11 @@ class Whitened(Featured):
             some = norm > 0
             factor = 2.0**_BITS / (xp.where(some, norm, xp.ones_like(norm)) * INSIDE)
             numbers = rounded(scaled * xp.where(some, factor, xp.zeros_like(factor))[:, None])
-            parts.append(xp.concat([xp.astype(numbers, xp.float32), block.rows[:, -1:]], axis=1))
+            made = xp.concat([xp.astype(numbers, xp.float32), block.rows[:, -1:]], axis=1)
+            parts.append(to_host(made) if on_host(units.rows) else made)
         xp = array_namespace(units.rows)
-        empty = xp.zeros((0, self.width + 1), dtype=xp.float32)
-        return Units(xp.concat(parts, axis=0) if parts else empty, units.offsets)
+        empty = xp.zeros((0, self.width + 1), dtype=xp.float32, device=device_of(units.rows))
+        return Units(xp.concat(parts, axis=0) if parts else empty, units.offsets, device=units.device)
 
     @cached_property
     def _unit(self) -> float:
@@ -192,11 +210,16 @@ class Whitened(Featured):
     def _exact_weights(self) -> Exact:
         return Exact.of(self.weights[:-1])
 
+    @cached_property
+    def _constants(self) -> tuple[Floats, Floats]:
+        return np.asarray(self._exact_weights.unit * self._unit), np.asarray(self.bias * self.weights[-1])
+
     def probabilities(self, block: Units) -> Array:
         numbers = doubles(block.rows[:, :-1])
         xp, exact = array_namespace(numbers), self._exact_weights
-        logits = exact.product(numbers) * like(exact.unit * self._unit, numbers)[None, :]
-        logits = logits + like(self.bias * self.weights[-1], numbers)[None, :]
+        worth, offset = self._constants
+        logits = exact.product(numbers) * like(worth, numbers)[None, :]
+        logits = logits + like(offset, numbers)[None, :]
         logits = xp.clip(logits - xp.max(logits, axis=1, keepdims=True), -_FARTHEST, 0.0)
         growth = exponential(logits)
         return growth / fold(growth + 0.0)[:, None]
@@ -212,6 +235,7 @@ class SoftmaxGradient(Whitened):
     """
 
     name: ClassVar[str] = "softmax_gradient"
+    adds_in_pieces: ClassVar[bool] = True
     clip: Positive
 
     @property
@@ -225,12 +249,12 @@ class SoftmaxGradient(Whitened):
         expected = self.probabilities(block)
         xp = array_namespace(expected)
         labels = class_of(doubles(block.rows[:, -1]), self.classes)
-        true = labels[:, None] == xp.arange(self.classes, dtype=xp.float64)[None, :]
+        true = labels[:, None] == xp.arange(self.classes, dtype=xp.float64, device=device_of(labels))[None, :]
         r = clip_rows(expected - xp.astype(true, xp.float64), self.clip / (math.sqrt(1 + self.bias**2) * INSIDE))
         r = r * block.row_weights(r)[:, None]
         numbers = doubles(block.rows[:, :-1])
-        gradient = to_numpy(xp.matmul(xp.matrix_transpose(numbers), r)) * self._unit
-        return np.append(gradient.ravel(), self.bias * to_numpy(xp.sum(r, axis=0)))
+        gradient = products(numbers, r) * self._unit
+        return xp.concat([xp.reshape(gradient, (-1,)), self.bias * added(r)])
 
 
 class SoftmaxPredictions(Whitened, PredictionHistogram):

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
-from zerosum.kernel.units import Units
-from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized, whole
+from zerosum.kernel.units import Units, pieces
+from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized, summed, whole
+from zerosum.statistics.scaled_sources import batch_units, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 Singles = NDArray[np.float32]
@@ -35,6 +37,7 @@ class SourceStatistic(BoundedStatistic):
     attained by opposite directions. Added or removed: 1.
     """
 
+    adds_in_pieces: ClassVar[bool] = True
     at_once: ClassVar[int] = 64_000  # numbers that are taken at once
 
     columns: int = Field(gt=0)
@@ -70,6 +73,8 @@ class SourceStatistic(BoundedStatistic):
         return Exact.of(self.unmixing.T)
 
     def sum_block(self, block: Units) -> Array:
+        if not on_host(block.rows):
+            return summed(self._batched(block))
         units = np.arange(block.rows.shape[0] + 1) if block.offsets is None else block.offsets
         runs = units if block.runs is None else block.runs.offsets
         total = np.zeros(self.size)
@@ -78,9 +83,25 @@ class SourceStatistic(BoundedStatistic):
                 begin, end = int(units[first]), int(units[last])
                 inside = runs[(runs >= begin) & (runs <= units[first + 1])] - begin
                 y, speaks = _scaled(self._sources(block.rows[begin:end, ...], last - first, inside))
-                scaled, _size, norms = sized(np.where(speaks[:, None], self.told(y, inside), 0.0))
-                total += np.sum(scaled / np.where(norms > 0, norms * INSIDE, 1.0)[:, None], axis=0)
+                total += self._contributed(y, speaks, inside)
         return total
+
+    def _batched(self, block: Units) -> Iterator[Floats]:
+        """Units on a device: their sources are made there, in batches of one shape, and what they say on the host."""
+        for batch in block.batches():
+            rows = batch.of(block.rows)
+            few = batch_units(rows, batch.length * self.columns, batch.length * self.sources)
+            for some in pieces(len(batch), few):
+                y, loud = scaled_sources(rows[some, ...], self._exact, batch.runs, self.per_recording)
+                at_once = max(1, self.at_once // (batch.length * self.sources))
+                with one_thread():
+                    for part in pieces(y.shape[0], at_once):
+                        speaks = np.any(to_numpy(loud[part, ...]), axis=1)
+                        yield self._contributed(np.ascontiguousarray(to_numpy(y[part, ...])), speaks, batch.runs)
+
+    def _contributed(self, y: Singles, speaks: NDArray[np.bool_], runs: NDArray[np.int64]) -> Floats:
+        scaled, _size, norms = sized(np.where(speaks[:, None], self.told(y, runs), 0.0))
+        return np.asarray(np.sum(scaled / np.where(norms > 0, norms * INSIDE, 1.0)[:, None], axis=0))
 
     def _sources(self, rows: Array, count: int, runs: NDArray[np.int64]) -> Floats:
         """W x, units x rows x sources, for equally long units, each divided by the unit's norm."""

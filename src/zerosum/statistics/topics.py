@@ -27,7 +27,7 @@ from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
-from zerosum.kernel.units import Units, doubled, rows_at_once
+from zerosum.kernel.units import Units, doubled, pieces, rows_at_once
 from zerosum.statistics.rows import INSIDE, Exact, clip_rows, exponential, fold, sized
 
 MOST = 2.0**20  # a word is counted so often in a document
@@ -94,9 +94,8 @@ class DocumentStatistic(BoundedStatistic):
     def sum_block(self, block: Units) -> Array:
         """A person's documents are passed over in parts too: each is bounded by itself."""
         shares, most = block.row_weights(np.zeros(1)), rows_at_once(self.row_bytes)
-        parts = (slice(at, at + most) for at in range(0, len(shares), most))
         total = np.zeros(self.size)
-        for part in parts:
+        for part in pieces(len(shares), most):
             total += self.sum_documents(block.rows[part, ...], shares[part])
         return total
 

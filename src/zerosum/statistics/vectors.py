@@ -14,7 +14,7 @@ from zerosum.arrays import Array
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import clip_rows
+from zerosum.statistics.rows import added, clip_rows
 
 
 class VectorSum(Ranged):
@@ -25,6 +25,7 @@ class VectorSum(Ranged):
     """
 
     name: ClassVar[str] = "vector_sum"
+    adds_in_pieces: ClassVar[bool] = True
     count: bool = False
 
     @property
@@ -39,7 +40,7 @@ class VectorSum(Ranged):
     def sum_block(self, block: Units) -> Array:
         vectors = clip_rows(block.average(self.normalise(block)), self.clip)
         xp = array_namespace(vectors)
-        total = xp.sum(vectors, axis=0)
+        total = added(vectors)
         if not self.count:
             return total
-        return xp.concat([xp.full((1,), float(len(block)), dtype=total.dtype), total])
+        return xp.concat([xp.full_like(total[:1], float(len(block))), total])

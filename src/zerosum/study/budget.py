@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, Self
 
 from zerosum.errors import BadParameter, BudgetExceeded, Refused
+from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, Progress
 from zerosum.site.account import Cap, Spend, Standing, Total, left_under, rounded_up
@@ -104,7 +105,7 @@ class Budget:
             raise Refused("a budget belongs to the process it was made in, and this is a copy: use n_jobs=1")
         with self._mutex:
             if self.fits is not None and self.fitted >= self.fits:
-                raise BudgetExceeded(f"the budget pays for {self.fits} fits, and they are used up")
+                raise BudgetExceeded(f"the budget pays for {counted(self.fits, 'fit')}, all of which are used")
             payment: _Payment = {}
             after = dict(self._totals)
             if plan.scheme.facts.noisy:
@@ -123,7 +124,7 @@ class Budget:
             return payment
 
     def __repr__(self) -> str:
-        paid = f"{self.fitted} fits" if self.fits is None else f"{self.fitted} of {self.fits} fits"
+        paid = counted(self.fitted, "fit") if self.fits is None else f"{self.fitted} of {counted(self.fits, 'fit')}"
         return (
             f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}): {paid}, epsilon {rounded_up(self.spent)} spent, "
             f"{self.left:.4g} left for one more study"

@@ -18,6 +18,7 @@ import numpy as np
 
 from zerosum.algorithms import Algorithm
 from zerosum.errors import BadStudy, ZerosumError
+from zerosum.kernel.devices import check_device
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import to_numpy
 from zerosum.kernel.units import Units
@@ -74,6 +75,7 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
         except OSError as error:
             found.faults.append(f"{use} cannot be written in {folder}: {error.strerror or error}")
     try:
+        check_device(file.device)
         units = study.read_units(file, algorithm, observer)
     except ZerosumError as error:
         found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")

@@ -29,6 +29,7 @@ from zerosum.algorithms import Algorithm
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import NAME, Journal
 from zerosum.errors import BadInput, Refused, ZerosumError
+from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.report.record import Result, keep_folder, make_room, privacy_report, write_whole
 from zerosum.site.account import Total
@@ -269,9 +270,9 @@ class Kept:
         cost = (
             f"epsilon {max(spent):.4f} at most was spent at a site" if spent else "what was spent stands in the ledgers"
         )
-        lost = rounds["asked"] - rounds["released"]
+        lost, was = rounds["asked"] - rounds["released"], "was" if rounds["planned"] == 1 else "were"
         return (
-            f"{cost}; {rounds['released']} of {rounds['planned']} rounds were released"
+            f"{cost}; {rounds['released']} of {counted(rounds['planned'], 'round')} {was} released"
             f"{f', {lost} may be lost' if lost else ''}; what is known is kept: 'zerosum results show {self.id}'"
         )
 

@@ -23,6 +23,7 @@ from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, load_images
 from zerosum.data.tables import load_units
 from zerosum.errors import BadStudy, Refused, ZerosumError
+from zerosum.kernel.devices import check_device
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import PICTURES
 from zerosum.kernel.schemes import Scheme
@@ -282,10 +283,11 @@ class Study(Table):
 
         try:
             policy = site.load_policy(self.unit.kind, self.unit.adjacency)
+            check_device(site.device)
             units = self._units(site, algorithm, on_scan)
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from error
-        return Site(site.name, units, policy, self._identity(site, units, kept))
+        return Site(site.name, units.on(site.device), policy, self._identity(site, units, kept))
 
     def check_policies(self, plan: Plan) -> None:
         """Refuse what a policy or a budget refuses, before any data are read."""
@@ -340,6 +342,11 @@ class Study(Table):
         ).units
         on_scan(1, 1)
         return units if design is None else design.expand(units, site.name)
+
+    def on(self, device: str) -> Self:
+        """The same study, all of whose sites here compute on a device, whatever their own files say."""
+        files = tuple(file.model_copy(update={"device": check_device(device)}) for file in self.site_files)
+        return self.model_copy(update={"site_files": files})
 
     def run(
         self, observer: Observer = nobody, plan: Plan | None = None, checkpoint: Path | str | None = None

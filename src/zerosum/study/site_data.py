@@ -27,7 +27,11 @@ _RULES = TypeAdapter(dict[str, str | float | bool])
 
 
 def load_for(plan: Plan, site: SiteFile) -> Units:
-    """The units of a site in the columns that a plan asks about, prepared as it says."""
+    """The units of a site in the columns that a plan asks about, prepared as it says, on the site's device."""
+    return _load(plan, site).on(site.device)
+
+
+def _load(plan: Plan, site: SiteFile) -> Units:
     question = plan.question
     try:
         if {"mask", "atlas"} & question.files.keys():

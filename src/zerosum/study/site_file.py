@@ -14,12 +14,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from zerosum.errors import BadStudy, first_fault
+from zerosum.kernel.devices import HOST, NAMES
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
 from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
 
-_PRIVATE = ("data", "policy", "unit_column", "delimiter", "encoding", "labels")
+_PRIVATE = ("data", "policy", "unit_column", "delimiter", "encoding", "labels", "device")
 
 
 class _Table(BaseModel):
@@ -73,6 +74,8 @@ class SiteFile(_Table):
     """The file with its signing key, where it is a process of its own."""
     state: Path = Path("state")
     """The folder of its socket, its audit log and its consents."""
+    device: str = Field(default=HOST, pattern=NAMES)
+    """Where sums over its units are computed: `"cpu"`, or a GPU of its own, `"cuda"` or `"cuda:1"` and so on."""
     files: tuple[Path, ...] = ()
     """Public files that studies stand on, such as masks and atlases; found by their digests."""
     kit: Path | None = None

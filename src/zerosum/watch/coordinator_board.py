@@ -10,6 +10,7 @@ from pathlib import Path
 
 from zerosum.errors import BadInput, ZerosumError
 from zerosum.kernel.markup import Html, element
+from zerosum.kernel.names import counted
 from zerosum.study.kept import Kept
 from zerosum.watch import outcomes, plans
 from zerosum.watch.fresh import Fresh
@@ -128,7 +129,7 @@ class CoordinatorBoard:
             (
                 name,
                 badge(how, _ATTENDANCE.get(how, "wait")),
-                *([f"{study.losses[name]} times" if study.losses.get(name) else ""] if lost else []),
+                *([counted(study.losses[name], "time") if study.losses.get(name) else ""] if lost else []),
                 f"{costs[name]:.4f}" if name in costs else "",
             )
             for name, how in study.sites.items()
@@ -186,7 +187,7 @@ def _standing(study: Coordinated) -> Html:
 
 
 def _rounds(study: Coordinated) -> Html:
-    words = f"{study.rounds} of {study.planned} rounds"
+    words = f"{study.rounds} of {counted(study.planned, 'round')}"
     kind = "good" if study.state == "finished" else "bad" if study.state in ("refused", "failed") else ""
     return element("div", bar(study.rounds, study.planned, kind), element("p", words), class_="progress")
 

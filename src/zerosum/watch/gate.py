@@ -64,9 +64,17 @@ class Gate:
     room: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
 
     def address(self, port: int) -> str:
-        """What to open in a browser."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{port}/?token={self.token}"
+        """What to open in a browser, on this machine where every address of it is served: 0.0.0.0 and :: are none."""
+        host = self.host
+        if self.everywhere:
+            host = "::1" if ":" in host else LOOPBACK
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={self.token}"
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it serves at every address of the machine."""
+        address = _address(self.host)
+        return address is not None and address.is_unspecified
 
     def cookie(self) -> str:
         return f"{COOKIE}={self.session}; Path=/{self.room}/; HttpOnly; SameSite=Strict"
@@ -115,6 +123,8 @@ def _host(said: str) -> str | None:
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host)
+        found = ipaddress.ip_address(host)
     except ValueError:
         return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found  # a socket of both kinds calls 127.0.0.1 ::ffff:127.0.0.1

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from zerosum.errors import BadInput, ZerosumError
+from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.stream import alive
 from zerosum.site.audit_log import AuditLog
@@ -281,7 +282,7 @@ class OwnSite:
         except BadInput as error:
             faults.append(str(error))
         if self._log.faulty:
-            faults.append(f"{self._log.faulty} lines of the audit log cannot be read")
+            faults.append(f"{counted(self._log.faulty, 'line')} of the audit log cannot be read")
         account, consents = self._ledger.latest(self._policy), self.consents()
         studies: dict[str, Taken] = {}
         try:
@@ -296,7 +297,9 @@ class OwnSite:
             except (ZerosumError, OSError):
                 unread += 1
         if unread:
-            faults.append(f"what was decided about {unread} plans cannot be read: who may read the state folder?")
+            faults.append(
+                f"what was decided about {counted(unread, 'plan')} cannot be read: who may read the state folder?"
+            )
         named = {each.name for each in studies.values()}
         for name, line in account.studies.items():  # from before there was a log, or of a run in one process
             if name not in named:

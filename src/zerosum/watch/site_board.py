@@ -10,6 +10,7 @@ from pathlib import Path
 
 from zerosum.errors import BadInput, LedgerRefused, ZerosumError
 from zerosum.kernel.markup import Html, element
+from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.site.consents import MOST_REASON
 from zerosum.site.costs import check_budget, refusals
@@ -207,7 +208,7 @@ def _card(study: Taken) -> Html:
 
 def _rounds(study: Taken) -> Html:
     kind = "good" if study.state == "over" else "bad" if study.state in ("refused", "stopped") else ""
-    words = paragraph(f"{study.rounds} of {study.planned} rounds left this site")
+    words = paragraph(f"{study.rounds} of {counted(study.planned, 'round')} left this site")
     return element("div", bar(study.rounds, study.planned, kind), words, class_="progress")
 
 

@@ -125,7 +125,7 @@ _NOISE = [
         "noise on the grid has an even number of steps always",
         (
             Edit(
-                "site.noise:NoiseShare.noisy",
+                "site.noise:NoiseShare._steps",
                 "self._sampler.steps(self._size, own)",
                 "2 * self._sampler.steps(self._size, own / 2)",
             ),
@@ -251,8 +251,8 @@ _KERNEL = [
         (
             Edit(
                 "statistics.rows:sized",
-                "plain = (squares > 1e-200) & (squares < 1e200)",
-                "plain = xp.full_like(squares, bool(xp.all((squares > 1e-200) & (squares < 1e200))), dtype=xp.bool)",
+                "plain = (size > 1e-200) & (size < 1e200)",
+                "plain = xp.full_like(size, bool(xp.all((size > 1e-200) & (size < 1e200))), dtype=xp.bool)",
             ),
         ),
     ),
@@ -275,7 +275,13 @@ _KERNEL = [
     Fault(
         "refusal-by-data",
         "a contribution that fails for one unit ends the study after consent",
-        (Edit("kernel.statistic:BoundedStatistic._part", "except Exception:", "except ZeroDivisionError:"),),
+        (
+            Edit(
+                "kernel.statistic:BoundedStatistic._part",
+                "except Exception as error:",
+                "except ZeroDivisionError as error:",
+            ),
+        ),
     ),
     Fault(
         "rows-for-people",
@@ -355,7 +361,7 @@ _KERNEL = [
     Fault(
         "histogram-twice",
         "a histogram counts each value twice",
-        (Edit("statistics.histogram:Histogram.sum_block", "weights=weights", "weights=2 * weights"),),
+        (Edit("statistics.histogram:Histogram.sum_block", "counts(codes, weights,", "counts(codes, 2 * weights,"),),
     ),
 ]
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from zerosum.arrays import Array
@@ -60,13 +61,14 @@ class FeatureMap(BaseModel, ABC):
         xp = array_namespace(rows)
         count = int(rows.shape[0])
         parts = [self._mapped(rows[at : min(at + self.batch, count), ...]) for at in range(0, count, self.batch)]
-        return xp.concat(parts, axis=0) if parts else xp.zeros((0, self.size), dtype=xp.float32)
+        return xp.concat(parts, axis=0) if parts else xp.zeros((0, self.size), dtype=xp.float32, device=device_of(rows))
 
     def _mapped(self, rows: Array) -> Array:
         xp, count = array_namespace(rows), int(rows.shape[0])
         filled = doubles(rows)
         if count < self.batch:
-            filled = xp.concat([filled, xp.zeros((self.batch - count, self.inputs), dtype=filled.dtype)], axis=0)
+            rest = xp.zeros((self.batch - count, self.inputs), dtype=filled.dtype, device=device_of(rows))
+            filled = xp.concat([filled, rest], axis=0)
         try:
             found = xp.astype(self.map_batch(filled), xp.float32)
             if found.shape == (self.batch, self.size):
@@ -76,5 +78,5 @@ class FeatureMap(BaseModel, ABC):
         except Exception:
             _log.warning("features %r failed for some rows; only those at fault have none", self.kind, exc_info=True)
         if count == 1:
-            return xp.zeros((1, self.size), dtype=xp.float32)
+            return xp.zeros((1, self.size), dtype=xp.float32, device=device_of(rows))
         return xp.concat([self._mapped(rows[at : at + 1, ...]) for at in range(count)], axis=0)

@@ -16,7 +16,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter, Refused, ZerosumError
-from zerosum.kernel.statistic import to_numpy
+from zerosum.kernel.devices import beside, to_numpy
 from zerosum.statistics.features.base import FeatureMap
 from zerosum.statistics.module_gradients import deterministic, own_device, torch_
 from zerosum.statistics.module_registry import find_module
@@ -127,4 +127,4 @@ class ModuleFeatures(FeatureMap):
             parts = [self._run(pixels[at : at + self._together]) for at in range(0, self.batch, self._together)]
         found = np.concatenate(parts)
         norm = np.sqrt(fold(found * found))[:, None]
-        return xp.asarray(found / np.where(norm > 0, norm, 1.0))
+        return beside(found / np.where(norm > 0, norm, 1.0), rows)

@@ -1,7 +1,7 @@
 """What a study would be worth, before anybody spends anything: by its exact noise, on public or made-up data."""
 
 from zerosum.study.what_if.comparing import ALL, SEEDS, Comparison, compare
-from zerosum.study.what_if.forecast import RUNS, Advisor, Forecast
+from zerosum.study.what_if.forecast import RUNS, Advisor, Forecast, LineForecast
 from zerosum.study.what_if.guesses import Guesses, Shape, Spectrum, read_like
 from zerosum.study.what_if.settings import Setting
 from zerosum.study.what_if.sweep import LARGEST, WHOLE, WhatIf, what_if
@@ -16,6 +16,7 @@ __all__ = [
     "Comparison",
     "Forecast",
     "Guesses",
+    "LineForecast",
     "Setting",
     "Shape",
     "Spectrum",

@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
-from zerosum.arrays import Floats
+from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter, BadStudy, PolicyRefused, ZerosumError
 from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES, SchemeFacts
 from zerosum.kernel.terms import Calibration
@@ -28,12 +29,13 @@ from zerosum.study.running import execute_here
 from zerosum.study.schema import Study
 from zerosum.study.what_if.forecast import OnStep
 from zerosum.study.what_if.guesses import Guesses
-from zerosum.study.what_if.measures import Measure, measure_of
-from zerosum.study.what_if.settings import Setting, altered, shared_out
+from zerosum.study.what_if.measures import Line, Measure, measure_of
+from zerosum.study.what_if.settings import Setting, altered, parted
 from zerosum.study.what_if.worlds import world_of
 
 ALL = "all"
 SEEDS = 5
+_NUMBERS = 10**8  # of made-up data, at most
 WITHOUT = "non-private"
 _MEMORY = Path("/dev/shm")  # noqa: S108 ledgers that nobody will read need no disk
 _AS_PUBLISHED = ("local", "cape-published")  # whose noise by the papers' formulas is worth a line of its own
@@ -42,7 +44,8 @@ _AS_PUBLISHED = ("local", "cape-published")  # whose noise by the papers' formul
 @dataclass(frozen=True)
 class SchemeLine:
     """What a scheme came to. An error is the root mean square of what lies between its result and the one without
-    privacy, over the result's numbers; `low` and `high` are the least and the largest of the seeds'."""
+    privacy, over the result's numbers, or of the losses that a result is judged by; `low` and `high` are the least and
+    the largest of the seeds'."""
 
     scheme: str
     calibration: Calibration
@@ -69,10 +72,11 @@ class Comparison:
     data: str
     seeds: int
     lines: tuple[SchemeLine, ...]
+    loss: bool = False  # whether errors are losses, which the result without privacy has too
     spent = "nothing: the data are public or made up, the noise comes from seeds, and no ledger was charged"
 
     def as_record(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("study", "algorithm", "unit", "data", "seeds", "spent")}
+        own = {name: getattr(self, name) for name in ("study", "algorithm", "unit", "data", "seeds", "loss", "spent")}
         return own | {"schemes": [asdict(line) for line in self.lines]}
 
 
@@ -106,10 +110,10 @@ def compare(
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         runner = _Runner(study, data, Path(folder))
         truth = runner.run(WITHOUT, "exact", 0)
-        if measure.anchor and anchor is None:
-            anchor = truth.estimate[measure.anchor].value
+        if measure.anchored is not None and anchor is None:
+            anchor = measure.anchored(truth.estimate)
         read = _Reading(measure, _together(data), anchor)
-        whole = read(truth)
+        whole = np.zeros(len(read.counted)) if measure.loss else read(truth)  # a loss says by itself how good it is
         lines = []
         for number, (scheme, calibration) in enumerate(chosen):
             on_step(1 + number * seeds, planned)
@@ -134,7 +138,7 @@ def compare(
             exact = worst if math.isfinite(worst) else None
             gone = hidden / (seeds if facts.noisy else 1)
             lines.append(SchemeLine(scheme, calibration, trusted(facts), *figures, epsilon=exact, hidden=gone))
-    return Comparison(study.name, study.algorithm, measure.unit, says, seeds, tuple(lines))
+    return Comparison(study.name, study.algorithm, measure.unit, says, seeds, tuple(lines), measure.loss)
 
 
 @dataclass(frozen=True)
@@ -145,10 +149,14 @@ class _Reading:
     everybody: Units
     anchor: Floats | None
 
+    @property
+    def counted(self) -> list[Line]:
+        return [line for line in self.measure.lines if line.counts]
+
     def __call__(self, result: Result) -> Floats:
         values = self.measure.values(result.estimate, self.everybody, self.anchor)
         counting = np.array([line.counts for line in self.measure.lines])
-        return np.asarray(values[counting] / [line.scale for line in self.measure.lines if line.counts])
+        return np.asarray(values[counting] / [line.scale for line in self.counted])
 
 
 def trusted(facts: SchemeFacts) -> str:
@@ -192,15 +200,23 @@ def _made_up(study: Study, guesses: Guesses, people: int | None) -> tuple[dict[s
     if world is None:
         raise BadParameter(f"nobody is made up for the algorithm {study.algorithm!r}: give data that are public")
     count = Setting.of(study, people).people
-    rows = np.asarray(world.people(count, np.random.default_rng(18)).rows)
-    ends = np.cumsum(shared_out(count, [site.units or 1 for site in study.sites]))[:-1]
-    parts = zip(study.sites, np.split(rows, ends), strict=True)
-    return {site.name: Units(part) for site, part in parts}, f"made up: {world.says}", world.truth
+    if count * world.numbers_each > _NUMBERS:
+        raise BadParameter(
+            f"{count} made-up people would be {count * world.numbers_each:.2g} numbers, too many for a comparison: say "
+            f"--people {_NUMBERS // world.numbers_each} or fewer"
+        )
+    everybody = world.people(count, np.random.default_rng(18))
+    parts = parted(everybody, [site.units or 1 for site in study.sites])
+    told = f"made up: {world.says}"
+    return {site.name: part for site, part in zip(study.sites, parts, strict=True)}, told, world.truth
 
 
 def _together(data: dict[str, Units]) -> Units:
     """Everybody, whoever has how many rows."""
-    rows = np.vstack([np.asarray(units.rows, dtype=np.float64) for units in data.values()])
+    if any(units.is_sparse for units in data.values()):
+        rows: Array = csr_array(vstack([units.rows for units in data.values()]))
+    else:
+        rows = np.vstack([np.asarray(units.rows, dtype=np.float64) for units in data.values()])
     if all(units.offsets is None for units in data.values()):
         return Units(rows)
     each = [np.ones(len(u), dtype=np.int64) if u.offsets is None else np.diff(u.offsets) for u in data.values()]

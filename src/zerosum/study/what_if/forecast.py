@@ -3,7 +3,8 @@
 A rehearsal is the study's own program with its plan's noise. Samples of people are made up again and again, and each is
 given to the program several times with noise and once without: what lies between is what privacy adds, and how results
 without noise differ from sample to sample is what sampling adds. More people than a few thousand are stood for by
-fewer, with the noise smaller in proportion.
+fewer, with the noise smaller in proportion. Where the result is judged by a loss, what counts is how much larger noise
+makes it.
 
 Tested in tests/study/test_what_if.py.
 """
@@ -18,7 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from zerosum.algorithms import PCA, Algorithm, CustomStatistic, Histogram, Mean
+from zerosum.algorithms import (
+    ICA,
+    PCA,
+    Algorithm,
+    CustomStatistic,
+    DataCollaboration,
+    Histogram,
+    Mean,
+    NeuralClassifier,
+    Topics,
+)
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
@@ -30,15 +41,22 @@ from zerosum.study.entries import SchemeTable
 from zerosum.study.rehearsal import Rehearsed
 from zerosum.study.schema import Study
 from zerosum.study.what_if.guesses import Guesses
-from zerosum.study.what_if.measures import Line, Measure, in_order, measure_of
-from zerosum.study.what_if.settings import Setting, altered, shared_out
-from zerosum.study.what_if.worlds import World, world_of
+from zerosum.study.what_if.measures import Line, Measure, measure_of
+from zerosum.study.what_if.people import World
+from zerosum.study.what_if.settings import Setting, altered, parted, shared_out
+from zerosum.study.what_if.structures import Classifier
+from zerosum.study.what_if.worlds import world_of
 
 _PEOPLE, _MORE = 2000, 10_000  # that stand for everybody in a rehearsal, and where histograms are read closely
+_CLASSED, _TRAINED = 2000, 1000  # who train a classifier, and a network
+_RECORDED = 60, 200  # people with many rows, at least and at most
 _NUMBERS = 4_000_000  # of made-up data, at most, where there are many columns
+_ALL = 20_000_000  # and where nobody can stand for others
 _SAMPLE = 20_000  # for standard deviations that need no rehearsal
-_AGAIN = 4  # draws of noise on the same people
-RUNS = 100
+_AGAIN, _FEW = 4, 2  # draws of noise on the same people, and where one takes long
+_WITHOUT = 100  # samples, at most, that are run without noise
+_SLOW = 16  # of the rehearsals, where each is of a loss that takes long to tell and little to know
+RUNS = 400
 _SELDOM = 0.05
 
 OnStep = Callable[[int, int], None]
@@ -51,19 +69,26 @@ class LineForecast:
     label: str
     noise: float  # the standard deviation that privacy adds, on the same people
     bias: float  # how far off it puts the number on average
-    privacy: float  # the root of the mean square of all that privacy adds
+    privacy: float  # the root of the mean square of all that privacy adds, or how much larger it makes a loss
     sampling: float  # what another sample of people would change; not a number where nothing is known
     scale: float
     counts: bool
     missing: float = 0.0  # in which share of rehearsals noise hides it: it is not in the result then
+    without: float | None = None  # of a loss: how large it is without privacy, on average
 
     @property
     def together(self) -> float:
         return math.hypot(self.privacy, self.sampling)
 
+    @property
+    def expected(self) -> float | None:
+        """Of a loss: how large it will be, on average; 1 is all there is to lose."""
+        return None if self.without is None else min(max(self.without + self.bias, 0.0), 1.0)
+
     def as_record(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("label", "noise", "bias", "privacy", "sampling", "together")}
-        return own | {"scale": self.scale, "missing": self.missing}
+        loss = {} if self.without is None else {"without_privacy": self.without, "expected": self.expected}
+        return own | {"scale": self.scale, "missing": self.missing} | loss
 
 
 @dataclass(frozen=True)
@@ -77,11 +102,14 @@ class Forecast:
     def _figure(self, name: str) -> float:
         counted = [getattr(line, name) / line.scale for line in self.lines if line.counts]
         known = [each for each in counted if math.isfinite(each)]
-        return math.sqrt(float(np.mean(np.square(known)))) if known else math.nan
+        if not known:
+            return math.nan
+        return float(np.mean(known)) if self.without is not None else math.sqrt(float(np.mean(np.square(known))))
 
     @property
     def privacy(self) -> float:
-        """The one figure: root mean square over the result's numbers, each on its scale, as far as they are there."""
+        """The one figure: root mean square over the result's numbers, each on its scale, as far as they are there; of
+        losses their mean."""
         return self._figure("privacy")
 
     @property
@@ -92,6 +120,28 @@ class Forecast:
     @property
     def sampling(self) -> float:
         return self._figure("sampling")
+
+    @property
+    def without(self) -> float | None:
+        """Of losses: their mean without privacy, over the numbers that count."""
+        known = [line.without for line in self.lines if line.counts and line.without is not None]
+        return float(np.mean(known)) if known else None
+
+    @property
+    def expected(self) -> float | None:
+        """Of losses: what they will be on average."""
+        known = [line.expected for line in self.lines if line.counts and line.expected is not None]
+        return float(np.mean(known)) if known else None
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the standard deviations that rehearsals tell."""
+        return max(self.runs // _AGAIN, 2) * (_AGAIN - 1) if self.runs else 0
+
+    @property
+    def doubt(self) -> float:
+        """How far off a standard deviation from so many rehearsals is by chance, as a share of it."""
+        return 1 / math.sqrt(2 * self.freedom) if self.runs else 0.0
 
     @property
     def together(self) -> float:
@@ -112,7 +162,8 @@ class Forecast:
         return replace(self, lines=tuple(lines))
 
     def as_record(self) -> dict[str, Any]:
-        figures = {name: getattr(self, name) for name in ("privacy", "sampling", "together")}
+        names = ("privacy", "sampling", "together", *(() if self.without is None else ("without", "expected")))
+        figures = {name: getattr(self, name) for name in names}
         lines = [line.as_record() for line in self.lines]
         hidden = [line.label for line in self.hidden]
         return self.setting.as_record() | figures | {"runs": self.runs, "hidden": hidden, "lines": lines}
@@ -127,8 +178,6 @@ class Advisor:
         self.own = Setting.of(study, people)
         if not Scheme(study.scheme.name).facts.noisy:
             raise BadParameter("without privacy there is no noise to forecast: give the study another scheme")
-        if study.imaging is not None or study.vocabulary is not None:
-            raise BadParameter(_nothing(study.algorithm))
         algorithm = study.build_algorithm()
         self._measure = _custom(algorithm) if isinstance(algorithm, CustomStatistic) else measure_of(algorithm)
         self._world = world_of(algorithm, self.guesses, study.full_design)
@@ -140,6 +189,11 @@ class Advisor:
     def unit(self) -> str:
         """What the one figure is measured in."""
         return "" if self._measure is None else self._measure.unit
+
+    @property
+    def level(self) -> str:
+        """What is 1 less the figure, in words, where it is a loss."""
+        return "" if self._measure is None else self._measure.level
 
     @property
     def says(self) -> str:
@@ -175,7 +229,7 @@ class Advisor:
 
     def _mean(self, setting: Setting, algorithm: Mean, plan: Plan, measure: Measure, world: World) -> Forecast:
         """What a run says of its own noise at a sample that has none; the spread of clamped people for the sampling."""
-        people = world.people(min(setting.people, _SAMPLE), _drawing(0))
+        people = world.people(min(setting.people, _sampled(world)), _drawing(0))
         fewer = setting.people / len(people)
         quiet = Rehearsed(algorithm, plan, fewer).quietly(_sites(people, plan, setting))
         rows = np.asarray(people.rows)
@@ -189,7 +243,7 @@ class Advisor:
     def _histogram(
         self, setting: Setting, algorithm: Histogram, plan: Plan, measure: Measure, world: World
     ) -> Forecast:
-        people = world.people(min(setting.people, _SAMPLE), _drawing(0))
+        people = world.people(min(setting.people, _sampled(world)), _drawing(0))
         quiet = Rehearsed(algorithm, plan).quietly(people)
         share = np.asarray(quiet["counts"].value) / len(people)
         noise = plan.law(0).noise_std / _counted(plan, setting.people)
@@ -203,35 +257,36 @@ class Advisor:
         self, setting: Setting, study: Study, plan: Plan, measure: Measure, world: World, runs: int, on_step: OnStep
     ) -> Forecast:
         algorithm = study.build_algorithm()
-        if any(release.kind == "publication" or release.sampled for release in plan.releases):
-            raise BadParameter(_nothing(study.algorithm))
-        if measure.loss:
-            runs = max(runs // 4, 8)
-        count = min(setting.people, _most(algorithm))
+        again = _AGAIN
+        if measure.loss and not isinstance(algorithm, DataCollaboration):  # which is quick, and varies much
+            runs, again = max(runs // _SLOW, 4), _FEW
+        count = _made_up(algorithm, world, plan, setting.people)
         private = Rehearsed(algorithm, plan, setting.people / count)
-        without = study.model_copy(
+        open_ = study.model_copy(
             update={
                 "scheme": SchemeTable(name="non-private"),
                 "privacy": study.privacy.model_copy(update={"calibration": "exact", "attempts": 0}),
             }
         )
-        free = Rehearsed(without.build_algorithm(), without.plan())
+        free = Rehearsed(open_.build_algorithm(), open_.plan())
         effects = setting.sites if study.design is not None and study.design.site_effects else 0
-        loud = max(runs // _AGAIN, 2)
-        samples = max(runs // 2, loud)
+        loud = max(runs // again, 2)
+        samples = loud if measure.loss else max(min(runs // 2, _WITHOUT), loud)
         noisy, quiet = [], []
         anchor = world.truth
         for sample in range(samples):
             people = world.people(count, _drawing(sample))
             key = (count, sample, effects)
-            if anchor is None and measure.anchor:
-                anchor = in_order(free.run(people, 0)[measure.anchor].value)
+            if anchor is None and measure.anchored is not None:
+                anchor = measure.anchored(free.run(people, 0))
             if key not in self._free:
                 self._free[key] = measure.values(free.run(people, 0), people, anchor)
             quiet.append(self._free[key])
+            sites = _sites(people, plan, setting)
+            if isinstance(algorithm, Classifier):  # trained on and on without noise, it may be worse than this plan's
+                quiet[-1] = np.minimum(quiet[-1], measure.values(private.quietly(sites), people, anchor))
             if sample < loud:
-                sites = _sites(people, plan, setting)
-                draws = private.runs(sites, range(_AGAIN * sample, _AGAIN * (sample + 1)))
+                draws = private.runs(sites, range(again * sample, again * (sample + 1)))
                 noisy.append([measure.values(each, people, anchor) for each in draws])
             on_step(sample + 1, samples)
         drawn, base = np.array(noisy), np.array(quiet)  # samples x draws x lines, samples x lines
@@ -240,13 +295,15 @@ class Advisor:
             warnings.simplefilter("ignore", RuntimeWarning)  # of lines that are never there
             noise = np.sqrt(np.nanmean(np.nanvar(drawn, axis=1, ddof=1), axis=0))
             bias, total = np.nanmean(added, axis=(0, 1)), np.sqrt(np.nanmean(added**2, axis=(0, 1)))
+            total = np.maximum(bias, 0.0) if measure.loss else total
             sampling = np.nanstd(base, axis=0, ddof=1) * math.sqrt(count / setting.people) * (not measure.loss)
         there = np.isfinite(base[: len(drawn), None, :]) & np.ones_like(drawn, dtype=bool)
         missing = np.sum(there & ~np.isfinite(drawn), axis=(0, 1)) / np.maximum(np.sum(there, axis=(0, 1)), 1)
         figures = zip(measure.lines, noise, bias, total, sampling, missing, strict=True)
+        without = np.mean(base, axis=0).tolist() if measure.loss else [None] * len(measure.lines)
         lines = tuple(
-            LineForecast(line.label, float(n), float(b), float(t), float(s), line.scale, line.counts, float(m))
-            for line, n, b, t, s, m in figures
+            LineForecast(line.label, float(n), float(b), float(t), float(s), line.scale, line.counts, float(m), w)
+            for (line, n, b, t, s, m), w in zip(figures, without, strict=True)
             if math.isfinite(s) and (math.isfinite(n) or m > 0)
         )
         if not any(math.isfinite(line.privacy) for line in lines):
@@ -258,18 +315,42 @@ def _line(line: Line, noise: float, sampling: float) -> LineForecast:
     return LineForecast(line.label, noise, 0.0, noise, sampling, line.scale, line.counts)
 
 
+def _sampled(world: World) -> int:
+    return min(_SAMPLE, max(_PEOPLE, _NUMBERS // world.numbers_each))
+
+
 def _custom(algorithm: CustomStatistic) -> Measure:
     lines = (Line("each number of the mean", algorithm.clip),)
     return Measure(lines, "of the clip", lambda estimate, data, anchor: np.zeros(1))
 
 
-def _most(algorithm: Algorithm) -> int:
-    """How many made-up people stand for everybody."""
-    columns = len(algorithm.columns)
+def _made_up(algorithm: Algorithm, world: World, plan: Plan, people: int) -> int:
+    """How many made-up people stand for everybody: where records are published one by one nobody can."""
+    if any(release.kind == "publication" for release in plan.releases):
+        if people * world.numbers_each > _ALL:
+            raise BadParameter(
+                f"records are published one by one, so that a forecast must make up every one of {people}, which are "
+                f"too many: say --people {_ALL // world.numbers_each}, and expect less error than that with more"
+            )
+        return people
+    return min(people, _most(algorithm, world, sampled=any(release.sampled for release in plan.releases)))
+
+
+def _most(algorithm: Algorithm, world: World, *, sampled: bool) -> int:
+    """How many made-up people stand for more."""
+    each, columns = world.numbers_each, len(algorithm.columns)
+    if sampled:  # fewer would be sampled more coarsely
+        return max(_PEOPLE, _ALL // each)
+    if isinstance(algorithm, ICA) or (isinstance(algorithm, PCA) and algorithm.per_recording != "none"):
+        return int(np.clip(_NUMBERS // each, *_RECORDED))
     if isinstance(algorithm, PCA):
         return max(_PEOPLE, min(40 * columns, _NUMBERS // columns))
-    if isinstance(algorithm, GroupedAlgorithm):  # fewer would lie unevenly between the edges
+    if isinstance(algorithm, GroupedAlgorithm | Topics):  # fewer would lie unevenly between the edges
         return _MORE
+    if isinstance(algorithm, NeuralClassifier):
+        return _TRAINED
+    if isinstance(algorithm, Classifier):
+        return max(_TRAINED, min(_CLASSED, _NUMBERS // each))
     return max(_PEOPLE, min(20 * columns, _NUMBERS // columns))
 
 
@@ -301,13 +382,11 @@ def _sites(people: Units, plan: Plan, setting: Setting) -> Units | list[Units]:
     """People by site where sites weigh differently, else all together."""
     if np.all(_weights(plan) == 1):
         return people
-    ends = np.cumsum(shared_out(len(people), [site.units or 1 for site in plan.sites]))
-    rows = np.asarray(people.rows)
-    return [Units(part) for part in np.split(rows, ends[:-1])]
+    return parted(people, [site.units or 1 for site in plan.sites])
 
 
 def _nothing(algorithm: str) -> str:
     return (
-        f"no forecast is offered for the algorithm {algorithm!r}: how well it does hangs on data that no public range "
-        "describes; run it on public data of the same kind to see"
+        f"no forecast is offered for the algorithm {algorithm!r}: no single figure says how good its result is; run it "
+        "on public data of the same kind to see"
     )

@@ -6,13 +6,15 @@ Tested in tests/study/test_what_if.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.data.documents import load_documents
+from zerosum.data.imaging import load_images
 from zerosum.data.tables import load_units
 from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.kernel.units import Units
@@ -20,6 +22,12 @@ from zerosum.study.schema import Study
 
 _SHAPES = "uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE:..."
 _SPECTRA = "flat, power:EXPONENT, exponential:RATIO, or a file of eigenvalues"
+_ABOUT = {
+    "spectrum": "of principal components",
+    "r_squared": "of what a regression's features explain",
+    "separation": "of clusters and classes",
+    "rows": "of people with many rows in order of time",
+}
 _WIDE = 6.0  # standard deviations in a range, where nothing is said of a column that cannot be uniform
 
 
@@ -131,21 +139,31 @@ class Guesses:
 
     `columns` says how columns lie, by name: without a word uniform over the range, levels alike. `like` are public or
     made-up people with the study's columns, to draw from instead. `spectrum` is for principal components, `r_squared`
-    how much of a response its features explain, `separation` how far neighbouring clusters are apart, in standard
-    deviations within one.
+    how much of a response its features explain, `separation` how far neighbouring clusters or classes are apart, in
+    standard deviations within one, `rows` how long recordings are. What is None was not guessed.
     """
 
     columns: Mapping[str, Shape] = field(default_factory=dict)
     like: Units | None = None
-    spectrum: Spectrum = field(default_factory=lambda: Spectrum.parse("power:1"))
-    r_squared: float = 0.3
-    separation: float = 6.0
+    spectrum: Spectrum | None = None
+    r_squared: float | None = None
+    separation: float | None = None
+    rows: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.r_squared <= 0.99:
+        if self.r_squared is not None and not 0 <= self.r_squared <= 0.99:
             raise BadParameter(f"r_squared must lie between 0 and 0.99, got {self.r_squared:g}")
-        if not 0 < self.separation <= 1000:
+        if self.separation is not None and not 0 < self.separation <= 1000:
             raise BadParameter(f"separation must be positive, and at most 1000, got {self.separation:g}")
+        if self.rows is not None and not 30 <= self.rows <= 10_000:
+            raise BadParameter(f"rows must lie between 30 and 10000, got {self.rows}")
+
+    def check_heard(self, heard: Collection[str], why: str) -> None:
+        """Refuse what was guessed and would not count."""
+        for name, about in _ABOUT.items():
+            if getattr(self, name) is not None and name not in heard:
+                option = f"--{name.replace('_', '-')}"
+                raise BadParameter(f"{option} is {about}, and would not count: {why}; leave it out")
 
     def shape(self, name: str) -> Shape:
         return self.columns.get(name, Shape())
@@ -167,14 +185,17 @@ class Guesses:
 
 
 def read_like(study: Study, path: Path) -> Units:
-    """Public or made-up people with the study's columns. A file of a site whose policy does not call it public or
-    synthetic is refused before it is read."""
+    """Public or made-up people with the study's columns. Data of a site whose policy does not call them public or
+    synthetic are refused before they are read."""
     for file in study.site_files:
-        same = file.path.exists() and path.exists() and file.path.samefile(path)
-        if same and file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
+        if _overlap(file.path, path) and file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
             raise PolicyRefused(
                 f"{path} holds the private data of site {file.name!r}: forecasts are made from public or made-up data"
             )
+    if study.imaging is not None and study.space is not None:
+        return load_images(path, study.space, study.imaging.preprocessing, study.imaging.selection).units
+    if study.words is not None:
+        return load_documents(path, study.words)
     algorithm, design = study.build_algorithm(), study.full_design
     return load_units(
         path,
@@ -183,3 +204,11 @@ def read_like(study: Study, path: Path) -> Units:
         missing=algorithm.rules if design is None else design.missing,
         missing_tokens=study.missing_tokens,
     ).units
+
+
+def _overlap(a: Path, b: Path) -> bool:
+    """Whether two files or folders are the same, or one lies within the other."""
+    if a.exists() and b.exists() and a.samefile(b):
+        return True
+    one, other = a.resolve(), b.resolve()
+    return one.is_relative_to(other) or other.is_relative_to(one)

@@ -9,24 +9,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.algorithms import (
+    ICA,
     PCA,
     Algorithm,
     Covariance,
+    DataCollaboration,
     Estimate,
+    FeatureClassifier,
     Histogram,
     KMeans,
     LinearRegression,
     Mean,
     Mixture,
+    NeuralClassifier,
     Survival,
+    Topics,
 )
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.algorithms.program import RangedAlgorithm
 from zerosum.algorithms.regression import Regression
 from zerosum.arrays import Floats
 from zerosum.kernel.units import Units
+from zerosum.statistics.softmax import BIAS
 
 OF_RANGE = "of a column's range"
 
@@ -42,13 +49,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Measure:
-    """How a result is read: `values` are those of `lines`, from an estimate, its data and the centres to match with."""
+    """How a result is read: `values` are those of `lines`, from an estimate, its data and what it is held against:
+    centres, maps or topics to match with, or people who judge."""
 
     lines: tuple[Line, ...]
     unit: str  # of the one figure
     values: Callable[[Estimate, Units, Floats | None], Floats]
-    anchor: str = ""  # the quantity whose places have no order of their own
-    loss: bool = False  # whether values are losses against the result without privacy
+    anchored: Callable[[Estimate], Floats] | None = None  # what others are held against, where no truth is known
+    loss: bool = False  # whether values are losses: the less, the better
+    level: str = ""  # what is 1 less a loss, in words
 
 
 def measure_of(algorithm: Algorithm) -> Measure | None:
@@ -68,6 +77,12 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
             return _energy(algorithm)
         case Regression():
             return _coefficients(algorithm)
+        case ICA():
+            return _maps(algorithm)
+        case Topics():
+            return _topics(algorithm)
+        case FeatureClassifier() | DataCollaboration() | NeuralClassifier():
+            return _classes(algorithm)
         case Survival():
             return _survival(algorithm)
         case GroupedAlgorithm():
@@ -126,7 +141,7 @@ def _centers(algorithm: Mixture | KMeans, name: str, count: int) -> Measure:
         found = estimate[name].value
         return np.ravel(found if anchor is None else matched(found, anchor, widths))
 
-    return Measure(tuple(lines), OF_RANGE, values, anchor=name)
+    return Measure(tuple(lines), OF_RANGE, values, lambda estimate: in_order(estimate[name].value))
 
 
 def in_order(centers: Floats) -> Floats:
@@ -136,10 +151,7 @@ def in_order(centers: Floats) -> Floats:
 
 def matched(found: Floats, anchor: Floats, widths: Floats) -> Floats:
     """Centres in the order of those they are nearest to, all together."""
-    from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
-
-    gaps = np.sum(((anchor[:, None, :] - found[None, :, :]) / widths) ** 2, axis=2)
-    return np.asarray(found[linear_sum_assignment(gaps)[1]])
+    return np.asarray(found[_paired(np.sum(((anchor[:, None, :] - found[None, :, :]) / widths) ** 2, axis=2))])
 
 
 def _energy(algorithm: PCA) -> Measure:
@@ -154,7 +166,81 @@ def _energy(algorithm: PCA) -> Measure:
         most = float(np.sum(np.linalg.eigvalsh(second)[-len(found) :]))
         return np.array([1 - float(np.trace(found @ second @ found.T)) / most if most > 0 else 0.0])
 
-    return Measure((Line("energy lost", 1.0),), "of the energy that so many components can hold", values, loss=True)
+    unit = "of the energy that so many components can hold"
+    return Measure((Line("energy lost", 1.0),), unit, values, loss=True, level="energy kept")
+
+
+def _maps(algorithm: ICA) -> Measure:
+    """How far each map is from the true one that it is matched with, or from that of a run without noise: what its
+    correlation with it lacks."""
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        found = estimate["maps"].value
+        likeness = np.abs((found if anchor is None else anchor) @ found.T)
+        return np.asarray(1 - np.minimum(likeness[np.arange(len(likeness)), _paired(-likeness)], 1.0))
+
+    lines = tuple(Line(f"component {number + 1}", 1.0) for number in range(algorithm.n_components))
+    unit = "of the correlation between a component and the true one"
+    return Measure(lines, unit, values, lambda estimate: estimate["maps"].value, loss=True, level="correlation")
+
+
+def _topics(algorithm: Topics) -> Measure:
+    """The share of a topic's words that would have to be others, and of topics that the budget does not carry."""
+    place = {name: at for at, name in enumerate(algorithm.columns)}
+
+    def whole(estimate: Estimate) -> Floats:
+        told = estimate["topics"]
+        found = np.zeros((len(told.value), len(place)))
+        found[:, [place[name] for name in told.axes[-1].labels]] = told.value
+        return found
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        found = whole(estimate)
+        truth = found if anchor is None else anchor
+        apart = np.array([np.sum(np.abs(found - each), axis=1) / 2 for each in truth])
+        lost = 1 - float(np.mean(estimate["carried"].value))
+        return np.append(apart[np.arange(len(apart)), _paired(apart)], lost)
+
+    lines = [Line(f"topic {number + 1}", 1.0) for number in range(algorithm.n_components)]
+    lines.append(Line("topics not carried", 1.0, counts=False))
+    unit = "of a topic's words, by how often they occur"
+    return Measure(tuple(lines), unit, values, whole, loss=True, level="words that are right")
+
+
+def _paired(costs: Floats) -> NDArray[np.intp]:
+    """For every row the column it is paired with, so that costs add up to the least."""
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
+
+    return np.asarray(linear_sum_assignment(costs)[1], dtype=np.intp)
+
+
+def _classes(algorithm: FeatureClassifier | DataCollaboration | NeuralClassifier) -> Measure:
+    """How many of those who judge are taken for another class."""
+    known: dict[int, tuple[Floats, Floats]] = {}  # the features of those who judged last
+
+    def features(rows: Floats) -> Floats:
+        if isinstance(algorithm, NeuralClassifier):
+            return rows[:, :-1]
+        if id(rows) not in known:
+            known.clear()
+            known[id(rows)] = rows, np.asarray(algorithm.feature_map(rows[:, :-1]), dtype=np.float64)
+        return known[id(rows)][1]
+
+    def scores(estimate: Estimate, rows: Floats) -> Floats:
+        weights = estimate["weights"].value
+        if isinstance(algorithm, NeuralClassifier):
+            return algorithm.probabilities(weights, features(rows))
+        directions = (features(rows) - estimate["center"].value) @ estimate["projection"].value
+        norm = np.linalg.norm(directions, axis=1, keepdims=True)
+        constant = BIAS if isinstance(algorithm, FeatureClassifier) else 1.0
+        return np.asarray(directions / np.where(norm > 0, norm, 1.0) @ weights[:-1] + constant * weights[-1])
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        rows = np.asarray(data.rows, dtype=np.float64) if anchor is None else anchor
+        return np.array([float(np.mean(np.argmax(scores(estimate, rows), axis=1) != rows[:, -1]))])
+
+    unit = "of people, taken for another class"
+    return Measure((Line("wrong answers", 1.0),), unit, values, loss=True, level="accuracy")
 
 
 def _coefficients(algorithm: Regression) -> Measure:

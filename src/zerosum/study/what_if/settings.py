@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_count
 from zerosum.kernel.schemes import SiteShape
+from zerosum.kernel.units import Units
 from zerosum.study.planning import coalition_of
 from zerosum.study.schema import Study
 
@@ -90,6 +92,12 @@ def altered(study: Study, setting: Setting) -> Study:
 def _fresh(at: int) -> dict[str, object]:
     shape = SiteShape()
     return {"name": f"site {at + 1}", "units": 1, "scale": shape.scale, "weight": shape.weight, "identity": None}
+
+
+def parted(people: Units, by: list[int]) -> list[Units]:
+    """People at sites, in proportion to these sizes."""
+    ends = np.cumsum(shared_out(len(people), by)).tolist()
+    return [people.between(first, last) for first, last in pairwise([0, *ends])]
 
 
 def shared_out(people: int, by: list[int]) -> NDArray[np.int64]:

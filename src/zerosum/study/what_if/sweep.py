@@ -19,7 +19,8 @@ from zerosum.study.what_if.settings import Setting
 
 LARGEST, _SMALLEST = 100.0, 1e-4  # epsilon that a search looks at
 _TRIES = 10  # of a search, about
-_QUARTER = 4  # of the rehearsals of the study's own setting, what each other setting gets
+_NEAR = 1.05  # a larger epsilon by less than this factor is not looked for
+_PART = 16  # of the rehearsals of the study's own setting, one in so many is what each other setting gets
 WHOLE = ""  # the name of the one figure among targets
 
 
@@ -51,12 +52,14 @@ class WhatIf:
     own: Forecast
     around: Mapping[str, tuple[Forecast, ...]]
     target: Target | None = field(default=None)
+    level: str = ""  # what is 1 less the figure, where it is a loss
 
     def as_record(self) -> dict[str, Any]:
         return {
             "study": self.study,
             "algorithm": self.algorithm,
             "unit": self.unit,
+            "level": self.level,
             "guesses": self.says,
             "own": self.own.as_record(),
             "around": {kind: [each.as_record() for each in row] for kind, row in self.around.items()},
@@ -75,7 +78,7 @@ def what_if(
 ) -> WhatIf:
     """Forecasts around a study's own setting. Settings that no plan can have are left out."""
     advisor = Advisor(study, guesses, people)
-    own, some = advisor.own, max(runs // _QUARTER, 2)
+    own, some = advisor.own, max(runs // _PART, 2)
     kinds: dict[str, list[Setting]] = {}
     for kind, setting in own.around():
         kinds.setdefault(kind, []).append(setting)
@@ -89,6 +92,8 @@ def what_if(
     known = {own: advisor.at(own, runs, steps(0, runs))}
     few = advisor.at(own, some, steps(runs, some))  # what so few draws make of the study itself, others share
     privacy = _ratio(known[own].privacy, few.privacy)
+    if advisor.level:  # losses have an end
+        privacy = min(max(privacy, 0.5), 2.0)
     for at, setting in enumerate(todo, 1):
         with suppress(BadParameter):  # no plan can have it
             found = advisor.at(setting, some, steps(runs + some * at, some))
@@ -98,7 +103,7 @@ def what_if(
     reached = (
         None if target is None else search(advisor, target, known[own], some, privacy, steps(before, whole - before))
     )
-    return WhatIf(study.name, study.algorithm, advisor.unit, advisor.says, known[own], around, reached)
+    return WhatIf(study.name, study.algorithm, advisor.unit, advisor.says, known[own], around, reached, advisor.level)
 
 
 def _ratio(a: float, b: float) -> float:
@@ -142,10 +147,15 @@ def search(
             low, high = low / 2, low / 2
         low = low / 2
     else:
+        wall = math.inf  # from where on no study can be planned
         while not reaches(high):
-            if high >= LARGEST:
+            if tried[high] is None and tried[low] is not None:
+                wall = high
+            else:
+                low = high
+            if low >= LARGEST or wall / low < _NEAR:
                 return Target(dict(wanted), None)
-            low, high = high, min(high * 2, LARGEST)
+            high = math.sqrt(low * wall) if math.isfinite(wall) else min(low * 2, LARGEST)
     for _ in range(12 if exact else 5):
         middle = math.sqrt(low * high)
         if reaches(middle):

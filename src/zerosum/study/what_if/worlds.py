@@ -6,21 +6,25 @@ Tested in tests/study/test_what_if.py.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
 from zerosum.algorithms import (
+    ICA,
     PCA,
     Algorithm,
+    CustomStatistic,
+    DataCollaboration,
+    FeatureClassifier,
     Histogram,
     KMeans,
     LogisticRegression,
     Mixture,
+    NeuralClassifier,
     PoissonRegression,
     Survival,
+    Topics,
 )
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.algorithms.program import RangedAlgorithm
@@ -29,60 +33,58 @@ from zerosum.arrays import Floats
 from zerosum.data.design import Design
 from zerosum.errors import BadParameter
 from zerosum.kernel.units import Units
-from zerosum.study.what_if.guesses import Guesses, Shape
+from zerosum.study.what_if.guesses import Guesses, Shape, Spectrum
+from zerosum.study.what_if.people import Public, World, expanded, no_columns
+from zerosum.study.what_if.structures import ROWS, Classes, Classifier, Documents, Recordings
 
 _INSIDE = 0.6  # of the ranges, where centres of clusters lie
 _NARROW = 0.12  # of half a range, the widest that a cluster is
 _REACH = 4.0  # standard deviations of the widest column that fit into its range
+_COLUMNS = 5000  # that are made up at most
+_R_SQUARED, _SEPARATION, _SPECTRUM = 0.3, 6.0, "power:1"  # where nothing is said
 _STAY = 0.3  # of people who are followed to the end, where nothing is said of times
 
 
-class World(ABC):
-    """Where a study's people come from."""
-
-    truth: Floats | None = None  # the centres of clusters, where there are some
-    says: str = ""  # what was taken for granted
-
-    @abstractmethod
-    def people(self, count: int, rng: np.random.Generator) -> Units:
-        """A sample of so many, as the study's statistics take them."""
-
-
 def world_of(algorithm: Algorithm, guesses: Guesses, design: Design | None = None) -> World | None:
-    """The world that a question is about; None where nothing that is public describes one."""
-    if guesses.like is not None:
-        return Public(guesses.like, design)
-    if isinstance(algorithm, Regression):
-        return Explained(algorithm, guesses, design)
-    if isinstance(algorithm, Mixture | KMeans):
-        return Clustered(algorithm, guesses)
-    if isinstance(algorithm, PCA):
-        return Spectral(algorithm, guesses) if algorithm.per_recording == "none" else None
-    if isinstance(algorithm, Survival):
-        return Followed(algorithm, guesses)
-    if isinstance(algorithm, GroupedAlgorithm | Histogram | RangedAlgorithm):
-        return Plain(algorithm, guesses)
+    """The world that a question is about; None where nothing of the people would count. Guesses that would not be
+    heard are refused."""
+    if guesses.like is not None and not isinstance(algorithm, CustomStatistic):
+        guesses.check_heard((), "people are drawn from a public file")
+        if isinstance(algorithm, ICA) and guesses.like.offsets is None:
+            raise BadParameter("components over time need people with many rows, and every row of the file is a person")
+        return Public(guesses.like, design, judged=isinstance(algorithm, Classifier))
+    world = _made_up(algorithm, guesses, design)
+    if world is None and (guesses.like is not None or guesses.columns):
+        raise BadParameter(f"a forecast of the algorithm {algorithm.name!r} makes nobody up: leave guesses out")
+    guesses.check_heard(() if world is None else world.hears, f"the algorithm is {algorithm.name!r}")
+    return world
+
+
+def _made_up(algorithm: Algorithm, guesses: Guesses, design: Design | None) -> World | None:
+    columns = len(algorithm.columns)
+    if columns > _COLUMNS and not isinstance(algorithm, Topics):
+        raise BadParameter(
+            f"a forecast makes up {_COLUMNS} columns at most, and the study has {columns}: take regions of an atlas "
+            "instead of voxels, or fewer columns, and see what changes as these grow"
+        )
+    match algorithm:
+        case Regression():
+            return Explained(algorithm, guesses, design)
+        case Mixture() | KMeans():
+            return Clustered(algorithm, guesses)
+        case PCA():
+            return Spectral(algorithm, guesses)
+        case ICA():
+            return Recordings(algorithm, guesses)
+        case Topics():
+            return Documents(algorithm, guesses)
+        case FeatureClassifier() | DataCollaboration() | NeuralClassifier():
+            return Classes(algorithm, guesses)
+        case Survival():
+            return Followed(algorithm, guesses)
+        case GroupedAlgorithm() | Histogram() | RangedAlgorithm():
+            return Plain(algorithm, guesses)
     return None
-
-
-class Public(World):
-    """People in a public file, drawn with replacement; every row is one of them."""
-
-    def __init__(self, units: Units, design: Design | None) -> None:
-        self.rows, self.design = np.asarray(units.rows, dtype=np.float64), design
-        self.says = f"{len(self.rows)} public people, drawn with replacement"
-
-    def people(self, count: int, rng: np.random.Generator) -> Units:
-        picked = self.rows[rng.integers(len(self.rows), size=count)]
-        return Units(picked if self.design is None else _expanded(picked, self.design))
-
-
-def _expanded(rows: Floats, design: Design) -> Floats:
-    """Rows as a design reads them, as they enter: shared out among the sites, where these have effects."""
-    sites = design.sites if design.site_effects and design.sites else ("",)
-    ends = np.linspace(0, len(rows), len(sites) + 1).astype(int)
-    parts = [Units(rows[a:b]) for a, b in pairwise(ends)]
-    return np.vstack([np.asarray(design.expand(part, site).rows) for part, site in zip(parts, sites, strict=True)])
 
 
 class Plain(World):
@@ -97,6 +99,10 @@ class Plain(World):
             self.ordinary = algorithm.radius / (2 * math.sqrt(len(algorithm.columns)))
         guesses.check(self.columns)
         self.says = told(guesses, self.columns)
+
+    @property
+    def numbers_each(self) -> int:
+        return len(self.columns)
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
         return Units(np.column_stack([self.column(name, count, rng) for name in self.columns]))
@@ -122,12 +128,6 @@ def told(guesses: Guesses, columns: tuple[str, ...]) -> str:
     return ", ".join(said) or "nothing of columns"
 
 
-def _no_columns(guesses: Guesses, why: str) -> None:
-    """Refuse guesses that would not be heard."""
-    if guesses.columns:
-        raise BadParameter(f"{why}, and guesses about columns would not count: leave them out, or draw from a file")
-
-
 def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
     """The public range of every column of numbers."""
     if isinstance(algorithm, GroupedAlgorithm):
@@ -145,8 +145,10 @@ def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
 class Clustered(World):
     """Spherical clusters of equal weight, far apart within the ranges; their centres are the same in every sample."""
 
+    hears = frozenset({"separation"})
+
     def __init__(self, algorithm: Mixture | KMeans, guesses: Guesses) -> None:
-        _no_columns(guesses, "clusters are made up by how far they are apart")
+        no_columns(guesses, "clusters are made up by how far they are apart")
         count = algorithm.n_components if isinstance(algorithm, Mixture) else algorithm.n_clusters
         ones = np.ones(len(algorithm.columns))
         self.scale = algorithm.scale if isinstance(algorithm, Mixture) else algorithm.half
@@ -161,7 +163,7 @@ class Clustered(World):
         centers = np.array(chosen)
         apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(centers) for b in centers[:i]]
         widest = _NARROW * float(np.min(reach / self.scale))  # so that ranges cut nothing off
-        self.spread = min(min(apart, default=math.inf) / guesses.separation, widest)
+        self.spread = min(min(apart, default=math.inf) / (guesses.separation or _SEPARATION), widest)
         self.truth = algorithm.middle + self.scale * centers
         self.low, self.high = algorithm.lower, algorithm.upper
         self.says = f"{count} clusters of equal size, neighbours {self.separation:.3g} standard deviations apart"
@@ -174,6 +176,10 @@ class Clustered(World):
         apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(at) for b in at[:i]]
         return min(apart, default=math.inf) / self.spread
 
+    @property
+    def numbers_each(self) -> int:
+        return len(self.scale)
+
     def people(self, count: int, rng: np.random.Generator) -> Units:
         assert self.truth is not None  # noqa: S101
         which = rng.integers(len(self.truth), size=count)
@@ -183,14 +189,22 @@ class Clustered(World):
 
 class Spectral(World):
     """Normal rows whose covariance, as it enters, has the guessed spectrum along directions chosen at random, the same
-    in every sample; so wide that four standard deviations of the widest column fill its range."""
+    in every sample; so wide that four standard deviations of the widest column fill its range. Where the study centres
+    rows within recordings, people have so many of them."""
 
     def __init__(self, algorithm: PCA, guesses: Guesses) -> None:
-        _no_columns(guesses, "rows for principal components are made up by their spectrum")
+        no_columns(guesses, "rows for principal components are made up by their spectrum")
+        if algorithm.per_recording == "standardise":
+            raise BadParameter(
+                "no spectrum describes columns that every recording standardises by itself: forecast it with "
+                "per_recording = 'center', which the result will be near"
+            )
+        recorded = algorithm.per_recording != "none"
+        self.hears = frozenset({"spectrum", "rows"} if recorded else {"spectrum"})
+        self.length = (guesses.rows or ROWS) if recorded else 1
         columns = len(algorithm.columns)
-        if columns > 5000:
-            raise BadParameter(f"a forecast makes up 5000 columns at most, and the study has {columns}")
-        values = guesses.spectrum.values(columns)
+        spectrum = guesses.spectrum or Spectrum.parse(_SPECTRUM)
+        values = spectrum.values(columns)
         rng = np.random.default_rng(0)
         directions = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
         root = directions * np.sqrt(values / values[0])
@@ -200,21 +214,30 @@ class Spectral(World):
             widest = np.sqrt(np.sum(root**2, axis=1)) * algorithm.scale / algorithm.half
             size = 1 / (_REACH * float(np.max(widest)))
         self.root, self.center = size * root * algorithm.scale[:, None], algorithm.middle
-        self.says = f"normal rows with a spectrum {guesses.spectrum.said}"
+        of = f", {self.length} of them a person" if recorded else ""
+        self.says = f"normal rows with a spectrum {spectrum.said}{of}"
+
+    @property
+    def numbers_each(self) -> int:
+        return self.length * len(self.root)
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
-        return Units(self.center + rng.normal(size=(count, self.root.shape[1])) @ self.root.T)
+        rows = self.center + rng.normal(size=(count * self.length, self.root.shape[1])) @ self.root.T
+        return Units(rows, None if self.length == 1 else np.arange(count + 1, dtype=np.int64) * self.length)
 
 
 class Explained(World):
     """A response that features explain as far as guessed, all of them alike."""
+
+    hears = frozenset({"r_squared"})
 
     def __init__(self, algorithm: Regression, guesses: Guesses, design: Design | None) -> None:
         self.algorithm, self.guesses, self.design = algorithm, guesses, design
         names = algorithm.columns if design is None else design.read
         guesses.check(names)
         self.response = names[-1]
-        self.says = f"{told(guesses, names[:-1])}; features explain {100 * guesses.r_squared:g} % of the response"
+        self.share = _R_SQUARED if guesses.r_squared is None else guesses.r_squared
+        self.says = f"{told(guesses, names[:-1])}; features explain {100 * self.share:g} % of the response"
         if self.response in guesses.columns:
             self.says += f", which is {self._response_told(guesses.columns[self.response])}"
 
@@ -232,6 +255,10 @@ class Explained(World):
                 )
             return f"{shape.numbers[0]:g} on average, and spread as counts are"
         return shape.told()
+
+    @property
+    def numbers_each(self) -> int:
+        return len(self.algorithm.columns)
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
         rows = self._features(count, rng)
@@ -253,7 +280,7 @@ class Explained(World):
                 ]
             )
         drawn = [self._raw(name, count, rng) for name in self.design.read[:-1]]
-        return _expanded(np.column_stack([*drawn, np.zeros(count)]), self.design)
+        return expanded(np.column_stack([*drawn, np.zeros(count)]), self.design)
 
     def _raw(self, name: str, count: int, rng: np.random.Generator) -> Floats:
         assert self.design is not None  # noqa: S101
@@ -264,7 +291,7 @@ class Explained(World):
 
     def _explained(self, scores: Floats, rng: np.random.Generator) -> Floats:
         """From scores of mean 0 and variance 1."""
-        share, name, algorithm = self.guesses.r_squared, self.response, self.algorithm
+        share, name, algorithm = self.share, self.response, self.algorithm
         low, high = ranges_of(algorithm)[algorithm.columns[-1]]
         if isinstance(algorithm, LogisticRegression):
             shape = self.guesses.shape(name)
@@ -313,6 +340,10 @@ class Followed(World):
             when = f"{time} until the event {guesses.columns[time].told()}"
         of = "".join(f", {name} {guesses.columns[name].told()}" for name in group if name in guesses.columns)
         self.says = f"{when}; half of everybody followed to the last edge, the others lost evenly before{of}"
+
+    @property
+    def numbers_each(self) -> int:
+        return len(self.algorithm.columns)
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
         edges = self.algorithm.edges

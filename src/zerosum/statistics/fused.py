@@ -1,0 +1,251 @@
+"""What decisions rest on, in one pass over a GPU's memory where Triton is installed.
+
+Every program of a kernel sees the rows of one unit, or a piece of them of a fixed length, and nothing else. How it adds
+up depends on the kernel alone, which is compiled for a unit's own shape and for public ones: the number of units is no
+argument of any kernel, all arrays begin at addresses of the same alignment, and products and sums are not contracted.
+So a unit's bits are its own, as they are on the host. A device shows that on public numbers before kernels serve it.
+
+Tested in tests/statistics/test_gpu.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_torch_array
+
+from zerosum.arrays import Array
+from zerosum.kernel.units import fold
+
+_log = logging.getLogger(__name__)  # stays at the site
+_PIECE = 1024  # numbers that one program adds up or rounds
+_WIDEST = 64  # sources of a unit that one program holds
+
+
+@cache
+def _installed() -> bool:
+    return find_spec("triton") is not None and os.environ.get("ZEROSUM_TRITON", "1") != "0"
+
+
+def serves(rows: Array) -> bool:
+    """Whether there are kernels for these rows: where they lie and what they are kept as, never what they hold."""
+    return bool(
+        is_torch_array(rows)
+        and rows.device.type == "cuda"
+        and rows.dtype.is_floating_point
+        and rows.element_size() >= 4
+        and _installed()
+        and _keeps(str(rows.device))
+    )
+
+
+@cache
+def _keeps(device: str) -> bool:
+    """Whether the kernels give a unit the same bits alone and wherever it stands among others: tried on public numbers,
+    once. Where they do not, or fail, plain operations take their place, which are slower."""
+    try:
+        found = _same_bits(device)
+    except Exception:
+        _log.warning("kernels of Triton fail on %s and are not used", device, exc_info=True)
+        return False
+    if not found:
+        _log.warning("kernels of Triton compute a unit by its place on %s and are not used", device)
+    return found
+
+
+def _same_bits(device: str) -> bool:
+    torch = _torch()
+    rng = np.random.default_rng(0)
+    count, length, columns = 9, 40, 24
+    x = torch.from_numpy(rng.lognormal(sigma=2, size=(count, length, columns)) * rng.choice([-1.0, 1.0], columns))
+    x = x.to(device)
+    placed = [torch.from_numpy(each).to(device) for each in rng.uniform(0.5, 2, (2, length * columns))]
+    worth = torch.from_numpy(np.append(rng.uniform(0.5, 2, columns), 0.1)).to(device)
+
+    def made(x: Any) -> list[Any]:
+        flat = x.reshape(len(x), -1)
+        size = squares(flat)
+        y, loud = scaled(recordings(x, [(0, 17), (17, length)], True), worth)
+        each = [size, whole(flat, 2.0**26 / torch.sqrt(size)), loud, y, *scores(y, None, 0.2), *scores(y, 9, 0.2)]
+        each += [*entered(flat, *placed), *entered(flat.float(), None, None)]
+        return [one.reshape(len(x), -1) for one in each]
+
+    base = made(x)
+    shifts = all(
+        torch.equal(one.roll(shift, 0), other)
+        for shift in (0, 1, count // 2)
+        for one, other in zip(base, made(x.roll(shift, 0)), strict=True)
+    )
+    return shifts and all(
+        torch.equal(one[some], other)
+        for some in (slice(0, 1), slice(3, 4), slice(2, 7), slice(4, count))
+        for one, other in zip(base, made(x[some]), strict=True)
+    )
+
+
+def _kernels() -> Any:
+    from zerosum.statistics import triton_kernels
+
+    return triton_kernels
+
+
+def _aligned(tensor: Any) -> Any:
+    """The same numbers in one piece that begins at a multiple of 16 bytes, as all new tensors do."""
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % 16 else tensor
+
+
+def squares(rows: Array) -> Array:
+    """The sum of the squares of each row, in double precision."""
+    torch = _torch()
+    rows = _aligned(rows)
+    count, columns = rows.shape
+    block, warps = _shape(columns)
+    pieces = -(-columns // block)
+    found = torch.empty(count, pieces, dtype=torch.float64, device=rows.device)
+    if count:
+        with torch.cuda.device(rows.device):
+            _kernels().squares[(count, pieces)](rows, found, columns, pieces, block, num_warps=warps, **_PLAIN)
+    return fold(found)
+
+
+def whole(rows: Array, factor: Array) -> Array:
+    """Each row times its factor, rounded to whole numbers, halves to even."""
+    torch = _torch()
+    rows = _aligned(rows)
+    count, columns = rows.shape
+    found = torch.empty(count, columns, dtype=torch.float64, device=rows.device)
+    block, warps = _shape(columns)
+    if count:
+        with torch.cuda.device(rows.device):
+            _kernels().whole[(count, -(-columns // block))](
+                rows, _aligned(factor), found, columns, block, num_warps=warps, **_PLAIN
+            )
+    return found
+
+
+def entered(rows: Array, center: Array | None, scale: Array | None) -> tuple[Array, Array, Array]:
+    """Rows less a centre and over a scale, as whole numbers (`rows.sized`, then `rows.whole`), the sum of the squares
+    of these, and what a whole number is worth (0 for a row of nothing, or one that is not finite)."""
+    torch = _torch()
+    rows = _aligned(rows)
+    count, columns = rows.shape
+    numbers = torch.empty(count, columns, dtype=torch.float64, device=rows.device)
+    size, worth = (torch.empty(count, dtype=torch.float64, device=rows.device) for _ in range(2))
+    block, warps = _shape(columns)
+    if count:
+        given = [rows if each is None else _aligned(each) for each in (center, scale)]
+        with torch.cuda.device(rows.device):
+            _kernels().entered[(count,)](
+                rows,
+                *given,
+                numbers,
+                size,
+                worth,
+                columns,
+                center is not None,
+                scale is not None,
+                block,
+                num_warps=warps,
+                **_PLAIN,
+            )
+    return numbers, size, worth
+
+
+def recordings(rows: Array, runs: list[tuple[int, int]], standardise: bool) -> Array:
+    """Units x rows x columns, each column of each recording brought to mean zero and, if asked for, to variance one."""
+    torch = _torch()
+    rows = _aligned(rows)
+    count, length, columns = rows.shape
+    found = torch.empty(rows.shape, dtype=torch.float64, device=rows.device)
+    wide = 64 if columns > 32 else 32
+    if count:
+        with torch.cuda.device(rows.device):
+            for first, last in runs:
+                _kernels().recording[(count, -(-columns // wide))](
+                    rows, found, length, columns, first, last, standardise, 16, wide, num_warps=4, **_PLAIN
+                )
+    return found
+
+
+def holds(sources: int) -> bool:
+    """Whether one program can hold some rows of a unit with so many sources."""
+    return sources <= _WIDEST
+
+
+def scaled(products: Array, worth: Array) -> tuple[Array, Array]:
+    """Units x rows x sources times `worth` (one a source), each source over its unit's rows scaled to mean square
+    1 and rounded to single precision, and which of them are not silent. A unit of which nothing is left but the last
+    number of `worth`, what rounding may come to, has none."""
+    torch = _torch()
+    products = _aligned(products)
+    count, length, made = products.shape
+    found = torch.empty(products.shape, dtype=torch.float32, device=products.device)
+    loud = torch.empty(count, made, dtype=torch.float64, device=products.device)
+    if count:
+        with torch.cuda.device(products.device):
+            _kernels().scaled[(count,)](
+                products,
+                _aligned(worth),
+                found,
+                loud,
+                length,
+                made,
+                32,
+                max(_power(made), 16),
+                num_warps=4,
+                **_PLAIN,
+            )
+    return found, loud > 0
+
+
+def scores(y: Array, window: int | None, least: float) -> tuple[Array, Array, Array]:
+    """Of units x rows x sources, one recording each: the sum over rows of psi(y) y', of psi(y)^2 and of the divisor,
+    where psi(y) is y times the divisor, one over the mean of y^2 over the `window` rows around (1 - `least` of it, and
+    `least`), or tanh y where there is no window. Products are added up in double precision."""
+    torch = _torch()
+    y = _aligned(y)
+    count, length, made = y.shape
+    products = torch.empty(count, made, made, dtype=torch.float64, device=y.device)
+    sums = torch.empty(count, 2, made, dtype=torch.float64, device=y.device)
+    if count:
+        with torch.cuda.device(y.device):
+            _kernels().scores[(count,)](
+                y,
+                products,
+                sums,
+                length,
+                made,
+                min(window or 1, length),
+                least,
+                window is None,
+                16,
+                max(_power(made), 16),
+                num_warps=4,
+                **_PLAIN,
+            )
+    return products, sums[:, 0, :], sums[:, 1, :]
+
+
+_PLAIN = {"enable_fp_fusion": False}
+
+
+def _shape(columns: int) -> tuple[int, int]:
+    """How many numbers a program takes at once, and by how many warps."""
+    block = min(_PIECE if columns <= 1 << 25 else 8 * _PIECE, max(_power(columns), 32))  # at most 2^16 pieces
+    return block, min(8, max(1, block // 128))
+
+
+def _power(number: int) -> int:
+    return 1 << max(0, number - 1).bit_length()
+
+
+def _torch() -> Any:
+    import torch  # type: ignore[import-not-found,unused-ignore]
+
+    return torch
