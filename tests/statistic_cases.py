@@ -98,11 +98,21 @@ SMALL: list[Case] = [
     ("scatter_norms", {"columns": 3, "lowest": 0.01, "highest": 100.0, "bins": 5, "center": [0.1, 0, 0.2]}),
     ("scatter_norms", {"columns": 2, "lowest": 0.1, "highest": 3.0, "bins": 2, "per_recording": "standardise"}),
     ("scatter", {"columns": 3, "projection": [[2, 0], [1, 1], [0, 5]], "per_recording": "center"}),
-    ("rotation_score", {"columns": 3, "unmixing": [[1, 0, 2], [0, 1, 1]], "diagonal": 0.01}),
+    ("unmixing_score", {"columns": 3, "unmixing": [[1, 0, 2], [0, 1, 1]], "slope_weight": 0.01, "constant": 0.01}),
     (
-        "rotation_score",
-        {"columns": 2, "unmixing": np.eye(2), "nonlinearity": "volatility", "window": 1, "diagonal": 0.01},
+        "unmixing_score",
+        {
+            "columns": 2,
+            "unmixing": np.eye(2),
+            "scores": ["volatility", "cube"],
+            "signs": [1, -1],
+            "window": 1,
+            "slope_weight": 0.01,
+            "constant": 0.001,
+        },
     ),
+    ("fourth_cumulants", {"columns": 3, "unmixing": [[1, 0, 2], [0, 1, 1]], "memory": 0.0}),
+    ("fourth_cumulants", {"columns": 2, "unmixing": np.eye(2), "window": 3, "per_recording": "center"}),
     (
         "band_scatter",
         {"columns": 3, "projection": np.eye(3)[:, :2], "edges": [0, 0.2, 0.6], "seconds": 1, "per_recording": "none"},
@@ -266,7 +276,10 @@ def _wide() -> list[Case]:
         ("scatter_product", {"columns": D, "center": np.full(D, 0.01), "lift": 0.3, "basis": np.eye(D + 1)[:, -1:]}),
         ("scatter_norms", {"columns": D, "projection": damped, "lowest": 1e-4, "highest": 10.0, "bins": 9}),
         ("scatter_product", {"columns": D, "projection": turned[:, :30], "basis": np.eye(30)[:, :4]}),
-        ("rotation_score", {"columns": D, "unmixing": turned[:, :20].T}),
+        ("unmixing_score", {"columns": D, "unmixing": turned[:, :20].T}),
+        ("unmixing_score", {"columns": D, "unmixing": turned[:, :9].T, "scores": ["tanh", "cube", "both"] * 3}),
+        ("fourth_cumulants", {"columns": D, "unmixing": turned[:, :12].T}),
+        ("fourth_cumulants", {"columns": D, "unmixing": damped[:7], "memory": 0.0}),
         ("column_moments", {"columns": D, **bounds}),
         ("residual_gradient", {"columns": D, "clip": 1.0, "coefficients": turned[0] * 0.3, "bound": 0.2, **bounds}),
         ("residual_gradient", {"columns": D, "clip": 2.0, "coefficients": near[0], "family": "poisson", "bound": 0.5}),
@@ -413,6 +426,24 @@ EXTREME: list[Case] = [
         ("triple_moment", {"columns": 2}),
     )
 ]
+
+
+MANY_ROWS = ("fourth_cumulants", "unmixing_score")
+
+
+def of_many_rows(stat: BoundedStatistic, rng: np.random.Generator) -> NDArray[np.float64] | None:
+    """A unit that takes many rows to be extreme, where the statistic has such units: columns that are the same but for
+    their sign, independent signs, zeros but for a few rows."""
+    if stat.name not in MANY_ROWS or rng.integers(4) == 0:
+        return None
+    kind = rng.integers(3)
+    if kind == 0:
+        return np.asarray(rng.normal(size=(30, 1)) * rng.choice([-1.0, 1.0], stat.columns))
+    if kind == 1:
+        return np.asarray(rng.choice([-1.0, 1.0], (int(rng.integers(4, 41)), stat.columns)))
+    rows = np.zeros((600, stat.columns))
+    rows[rng.integers(600, size=stat.columns), np.arange(stat.columns)] = rng.choice([-1.0, 1.0], stat.columns)
+    return rows
 
 
 def with_holes(stat: BoundedStatistic, rows: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:

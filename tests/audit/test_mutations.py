@@ -45,7 +45,7 @@ GUARDS = {
     "cluster-sums-sensitivity": SENSITIVITY,
     "scatter-sensitivity": SENSITIVITY,
     "product-of-one-column": SENSITIVITY,
-    "rotation-score-sensitivity": SENSITIVITY,
+    "unmixing-score-sensitivity": SENSITIVITY,
     "band-scatter-sensitivity": SENSITIVITY,
     "user-sensitivity": SENSITIVITY,
     "augmented-scatter-sensitivity": MOMENTS,

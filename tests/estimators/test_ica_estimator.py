@@ -99,7 +99,9 @@ def test_it_finds_the_maps_that_people_share() -> None:
     assert ica.above_noise_ == 3
     assert not any("above the noise" in note for note in ica.notes_)
     assert ica.stability_.shape == (3,)
-    assert [line.statistic for line in ica.privacy_.releases] == ["scatter"] * 3 + ["rotation_score"] * 9
+    assert [line.statistic for line in ica.privacy_.releases] == ["scatter"] * 3 + ["fourth_cumulants"] + [
+        "unmixing_score"
+    ] * 9
 
 
 @pytest.mark.parametrize("clock", [{"seconds": 2.0}, {"band": (0.0, 0.24)}])

@@ -41,7 +41,7 @@ OTHER = array_api_strict.Device("device1")
 CASES = SMALL + WIDE
 OFFSETS = np.array([0, 1, 5, 9, 13, 50, 87, 124, 125, 160, 200, 240])
 # single precision in between, or Fourier transforms by another way
-ROUNDING = {"rotation_score": 1e-5, "band_scatter": 1e-6, "module_gradient": 1e-6}
+ROUNDING = {"unmixing_score": 1e-5, "fourth_cumulants": 1e-5, "band_scatter": 1e-6, "module_gradient": 1e-6}
 
 
 def name(case: Case) -> str:
@@ -134,7 +134,7 @@ def test_a_sum_in_pieces_rounds_as_little_as_one_of_so_many_rows() -> None:
     assert abs(found - 0.1 * len(rows)) <= summation_slack(units=1) * 0.1 * len(rows) / 2
 
 
-@pytest.mark.parametrize("number", range(3), ids=["scatter", "augmented_scatter", "rotation_score"])
+@pytest.mark.parametrize("number", range(3), ids=["scatter", "augmented_scatter", "unmixing_score"])
 def test_people_of_many_shapes_are_added_up_as_exactly_as_of_one(number: int) -> None:
     """Each is a batch of its own: additions of these are no part of the planned rounding, and must not show."""
     rng = np.random.default_rng(8)
@@ -142,7 +142,7 @@ def test_people_of_many_shapes_are_added_up_as_exactly_as_of_one(number: int) ->
     stat = [
         build("scatter", {"columns": 2}),
         build("augmented_scatter", {"columns": 2}),
-        build("rotation_score", {"columns": 2, "unmixing": [[1.0, 0.5], [-0.5, 1.0]]}),
+        build("unmixing_score", {"columns": 2, "unmixing": [[1.0, 0.5], [-0.5, 1.0]]}),
     ][number]
     together = Units.from_list(people)
     found = stat.total(Units(elsewhere(np.asarray(together.rows)), together.offsets))
@@ -394,7 +394,7 @@ def test_a_whole_study_on_a_device_finds_what_one_on_the_host_finds(
     np.testing.assert_allclose(found[1], found[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("case", [each for each in SMALL if each[0] in ("scatter", "rotation_score", "vector_sum")])
+@pytest.mark.parametrize("case", [each for each in SMALL if each[0] in ("scatter", "unmixing_score", "vector_sum")])
 @pytest.mark.parametrize("there", [pytest.param(cuda, id="cuda", marks=gpu)])
 def test_kernels_give_what_plain_operations_give(
     case: Case, there: Callable[[Floats], Any], monkeypatch: pytest.MonkeyPatch

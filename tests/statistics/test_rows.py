@@ -115,7 +115,7 @@ def test_what_is_seen_is_the_product_to_26_bits() -> None:
         ("scatter", {"columns": 1, "scale": [1e-200]}),
         ("scatter", {"columns": 1, "center": [math.inf]}),
         ("scatter_norms", {"columns": 1, "lowest": 1e-300, "highest": 1.0, "bins": 2}),
-        ("rotation_score", {"columns": 2, "unmixing": [[1e300, 0], [0, 1]]}),
+        ("unmixing_score", {"columns": 2, "unmixing": [[1e300, 0], [0, 1]]}),
         ("band_scatter", {"columns": 1, "projection": [[1.0]], "edges": [0, 1, 2], "seconds": 1e-200}),
     ],
 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from attack import assert_not_exceeded
-from statistic_cases import SMALL, Case, with_holes
+from statistic_cases import MANY_ROWS, SMALL, Case, of_many_rows, with_holes
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
@@ -50,7 +50,8 @@ def search(stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0) -> tuple
         rows, scale = int(rng.integers(1, 4)), 10 ** rng.uniform(-1, 2)
         if discrete:
             return with_holes(stat, rng.integers(0, stat.size, (rows, 1)).astype(float), rng)
-        return with_holes(stat, scale * rng.normal(size=(rows, stat.columns)), rng)
+        longer = of_many_rows(stat, rng)
+        return longer if longer is not None else with_holes(stat, scale * rng.normal(size=(rows, stat.columns)), rng)
 
     best: list[tuple[float, Floats, Floats | None]] = []
     for _ in range(400):
@@ -59,6 +60,14 @@ def search(stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0) -> tuple
     best = sorted(best, key=lambda found: -found[0])[:6]
     if discrete:
         return best[0]
+    if stat.name in MANY_ROWS:  # whole units move a little at a time
+        found, one, other = best[0]
+        for _ in range(150):
+            near = [None if each is None else each * (1 + 0.1 * rng.normal(size=each.shape)) for each in (one, other)]
+            assert near[0] is not None
+            if (farther := moved(stat, near[0], near[1])) > found:
+                found, one, other = farther, near[0], near[1]
+        return found, one, other
     for _, one, other in list(best):
         start = np.concatenate([one[:1].ravel(), [] if other is None else other[:1].ravel()])
         there = ~np.isnan(start)  # what is missing stays so
@@ -71,11 +80,11 @@ def search(stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0) -> tuple
             second = whole[stat.columns :]
             return whole[: stat.columns].reshape(1, -1), second.reshape(1, -1) if len(second) else None
 
-        def farther(x: Floats, pair: Callable[[Floats], tuple[Floats, Floats | None]] = pair) -> float:
+        def distance(x: Floats, pair: Callable[[Floats], tuple[Floats, Floats | None]] = pair) -> float:
             return -moved(stat, *pair(x))
 
         climbed = minimize(
-            farther, start[there], method="Nelder-Mead", options={"maxiter": 600, "xatol": 1e-9, "fatol": 1e-12}
+            distance, start[there], method="Nelder-Mead", options={"maxiter": 600, "xatol": 1e-9, "fatol": 1e-12}
         )
         first, second = pair(climbed.x)
         best.append((moved(stat, first, second), first, second))

@@ -1,4 +1,4 @@
-"""Rotation scores and band moments: what one unit says is its own business, whatever it holds."""
+"""Scores, cumulants and band moments: what one unit says is its own business, whatever it holds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 from zerosum.kernel import coordinates
 from zerosum.kernel.units import Units
 from zerosum.statistics import build
-from zerosum.statistics.rotation import RotationScore, moving_average
+from zerosum.statistics.sources import moving_average
+from zerosum.statistics.unmixing import SCORES, Score, UnmixingScore
 
 Floats = NDArray[np.float64]
 
-ROTATION: dict[str, Any] = {"columns": 3, "unmixing": [[1.0, 0.2, 0.0], [0.1, 1.0, -0.3], [0.0, 0.4, 1.0]]}
+MIXED: dict[str, Any] = {"columns": 3, "unmixing": [[1.0, 0.2, 0.0], [0.1, 1.0, -0.3], [0.0, 0.4, 1.0]]}
 BANDS: dict[str, Any] = {"columns": 3, "projection": np.eye(3), "edges": [0.0, 0.1, 0.3, 0.5], "seconds": 1.0}
 CASES: list[tuple[str, dict[str, Any]]] = [
-    ("rotation_score", ROTATION),
-    ("rotation_score", ROTATION | {"nonlinearity": "volatility", "per_recording": "center", "signs": [1, -1, 1]}),
-    ("rotation_score", ROTATION | {"nonlinearity": "volatility", "per_recording": "standardise", "window": 1000}),
+    ("unmixing_score", MIXED),
+    ("unmixing_score", MIXED | {"scores": ["tanh", "cube", "both"], "per_recording": "center", "signs": [1, -1, 1]}),
+    ("unmixing_score", MIXED | {"scores": ["volatility"] * 3, "per_recording": "standardise", "window": 1000}),
+    ("fourth_cumulants", MIXED),
+    ("fourth_cumulants", MIXED | {"per_recording": "center", "memory": 0.0}),
+    ("fourth_cumulants", MIXED | {"window": 1}),
     ("band_scatter", BANDS),
     ("band_scatter", BANDS | {"per_recording": "standardise"}),
 ]
@@ -69,16 +73,17 @@ def test_other_kinds_of_numbers_say_the_same(dtype: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("nonlinearity", ["tanh", "volatility"])
-def test_the_score_is_zero_at_the_solution_and_points_back_to_it(nonlinearity: str) -> None:
+@pytest.mark.parametrize("score", SCORES)
+def test_the_score_is_zero_at_the_solution_and_points_back_to_it(score: Score) -> None:
     rng = np.random.default_rng(3)
     people = [rng.laplace(size=(200, 2)) for _ in range(300)]
     for angle in (-0.2, 0.0, 0.2):
         turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
-        statistic = RotationScore(columns=2, unmixing=turn, nonlinearity=nonlinearity)
-        skew, slope = statistic.split(statistic.total(Units.from_list(people)) / 300)
+        statistic = UnmixingScore(columns=2, unmixing=turn, scores=(score, score))
+        told = statistic.split(statistic.total(Units.from_list(people)) / 300)
+        slope = told.slopes[SCORES.index(score)]
         assert np.all(slope > 0)
-        found = 2 * skew[0, 1] / np.sum(slope)
+        found = told.turns[0] / np.sum(slope)
         assert found == pytest.approx(angle, abs=0.06)
 
 
@@ -112,7 +117,7 @@ def test_runs_of_a_person_do_not_run_into_each_other() -> None:
     assert moving_average(values, 2).ravel().tolist() == [1.0, 1.0, 5.0, 9.0]
     rng = np.random.default_rng(5)
     first, second = rng.normal(size=(30, 3)), 20 * rng.normal(size=(30, 3))
-    statistic = build("rotation_score", ROTATION | {"nonlinearity": "volatility"})
+    statistic = build("unmixing_score", MIXED | {"scores": ["volatility"] * 3})
     apart = statistic.total(Units.from_runs([[first, second]], [[1.0, 1.0]]))
     glued = statistic.total(Units.from_list([np.vstack([first, second])]))
     assert np.linalg.norm(apart - glued) > 0.01
@@ -132,15 +137,16 @@ def test_a_tiny_matrix_says_nothing_rather_than_too_much() -> None:
     for exponent in np.linspace(-85, -40, 200):
         bands = {"columns": 12, "projection": 10**exponent * np.eye(12), "edges": [0, 0.05, 0.1, 0.25], "seconds": 2.0}
         assert np.linalg.norm(build("band_scatter", bands).total(Units.from_list([rows]))) <= 1
-    with pytest.raises(ValueError, match="diagonal"):
-        build("rotation_score", ROTATION | {"diagonal": 1e-162})
+    with pytest.raises(ValueError, match="slope_weight"):
+        build("unmixing_score", MIXED | {"slope_weight": 1e-162})
 
 
-def test_how_many_others_there_are_changes_nothing_for_a_unit_that_is_all_rounding() -> None:
+@pytest.mark.parametrize("name", ["unmixing_score", "fourth_cumulants"])
+def test_how_many_others_there_are_changes_nothing_for_a_unit_that_is_all_rounding(name: str) -> None:
     """Rows orthogonal to W: what is left of W x depends on how a product of many rows is cut up."""
     rng = np.random.default_rng(1)
     w = rng.normal(size=20)
-    statistic = build("rotation_score", {"columns": 20, "unmixing": np.tile(w, (3, 1))})
+    statistic = build(name, {"columns": 20, "unmixing": np.tile(w, (3, 1))})
     hidden = rng.normal(size=(200, 20))
     hidden[:, -1] = -(hidden[:, :-1] @ w[:-1]) / w[-1]
     few, many = Units.from_rows(hidden), Units.from_rows(np.vstack([hidden, np.zeros((37, 20))]))
@@ -149,3 +155,41 @@ def test_how_many_others_there_are_changes_nothing_for_a_unit_that_is_all_roundi
         first = np.zeros((other, 20))
         units = Units.from_list([first, *hidden[:, None, :]])
         assert np.allclose(statistic.total(units), statistic.total(few), atol=1e-12)
+
+
+def test_cumulants_are_those_of_the_definition() -> None:
+    """Without memory, against four nested loops; and packed with the norm of the whole tensor."""
+    rng = np.random.default_rng(9)
+    rows = rng.uniform(-1, 1, size=(50, 3))
+    y = rows / np.sqrt(np.mean(rows**2, axis=0))
+    y = y * np.sqrt(np.minimum(1, 15.0 / np.sum(y**2, axis=1)))[:, None]
+    own = y.T @ y / 50
+    wanted = np.einsum("ta,tb,tc,td->abcd", y, y, y, y) / 50
+    for pairing in ("ab,cd->abcd", "ac,bd->abcd", "ad,bc->abcd"):
+        wanted -= np.einsum(pairing, own, own)
+    statistic = build("fourth_cumulants", {"columns": 3, "unmixing": np.eye(3), "memory": 0.0})
+    found = statistic.split(statistic.total(Units.from_list([rows])))  # type: ignore[attr-defined]
+    assert np.allclose(found, wanted / np.linalg.norm(wanted), atol=1e-5)
+
+
+def test_slow_gaussian_sources_have_no_direction_and_bursts_have() -> None:
+    """Autocorrelation alone is nothing that separates by kurtosis, whatever it does to products of neighbours."""
+    rng = np.random.default_rng(10)
+    slow = np.zeros((400, 400, 2))
+    for t in range(1, 400):
+        slow[:, t] = 0.9 * slow[:, t - 1] + rng.normal(size=(400, 2))
+    bursts = np.exp(np.repeat(rng.normal(size=(400, 40, 2)), 10, axis=1)) * rng.normal(size=(400, 400, 2))
+    statistic = build("fourth_cumulants", {"columns": 2, "unmixing": np.eye(2)})
+    said = {
+        name: statistic.split(statistic.total(Units.from_list(list(rows))) / 400)  # type: ignore[attr-defined]
+        for name, rows in (("slow", slow[:, 100:]), ("bursts", bursts))
+    }
+    assert said["bursts"][0, 0, 0, 0] > 0.5
+    assert abs(said["slow"][0, 0, 0, 0] - 3 * said["slow"][0, 0, 1, 1]) < 0.1  # the same in all directions
+    assert abs(said["bursts"][0, 0, 0, 1]) < 0.1
+
+
+def test_scores_and_signs_are_one_for_each_source() -> None:
+    for change in ({"scores": ["tanh"]}, {"signs": [1, 2, 1]}, {"scores": ["logcosh"] * 3}, {"memory": 1.0}):
+        with pytest.raises(ValueError, match=r"scores|signs|memory"):
+            build("unmixing_score", MIXED | change)

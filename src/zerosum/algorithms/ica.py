@@ -10,24 +10,30 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.joint_diagonalization import joint_rotation
+from zerosum.algorithms.joint_diagonalization import replayed, separated
+from zerosum.algorithms.kurtosis import directions
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
-from zerosum.algorithms.schedule import Schedule, best
+from zerosum.algorithms.schedule import GUESSED_UNITS, Schedule, best
 from zerosum.algorithms.spectral import Coordinates, NoisySpectrum, first_basis, refined, signs, subspace_iteration
+from zerosum.algorithms.unmixing import Filter
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.quantity import Axis, Kind, Quantity
 from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.bands import BandScatter
-from zerosum.statistics.rotation import Nonlinearity, RotationScore
+from zerosum.statistics.cumulants import FourthCumulants
 from zerosum.statistics.scatter import PerRecording, Scatter, ScatterProduct
+from zerosum.statistics.unmixing import UnmixingScore
 
 _MATRIX_COLUMNS = 2000  # beyond, a few more dimensions than components are found by subspace iteration first
 _FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
-_REDUCTION, _WHITENING = 0.6, 0.07  # shares of the budget, where something is to be reduced
-_GROWTH, _FIRST_STEP = 2.0, 2.0  # the last round's share over the first's; how far first steps overshoot
-_REPEATS = 20  # draws behind the stability of second-order components
+_REDUCTION = 0.6  # of the budget, where something is to be reduced
+_WHITENING = 0.05  # of what is left
+_START, _ROUNDS = 0.3, 10  # the share of the cumulants in what is left, and rounds, where no planner was asked
+_SETTLED = 0.6  # of the rounds: by then it should be known what each source is like
+_GROWTH = 2.0  # the last round's share over the first's
+_MOST_SOURCES = 40  # beyond, no tensor of fourth cumulants is asked for: 123 410 numbers
 
 
 class ICA(Algorithm):
@@ -35,32 +41,38 @@ class ICA(Algorithm):
 
     1. `n_passes` looks at people's second moments, each in coordinates where the last one's strong directions are
        damped (see `spectral`); in the span of a public `basis`, where one is given.
-    2. The solver. `fixed-point` takes one more release to whiten and then `rounds` rounds of rotation, each person
-       saying in which direction (see `RotationScore`), the last third averaged. `second-order` asks once for second
-       moments by frequency and diagonalises them jointly: the way for autocorrelated, nearly Gaussian time courses.
-       `auto` takes it where a band-pass is named or rows are less than five seconds apart, and looks at nothing else.
+    2. The solver. `fixed-point` takes one more release to whiten, one of fourth cumulants (see `FourthCumulants`) for a
+       start, and then `rounds` rounds in which each person tells how its sources are still mixed (see `UnmixingScore`),
+       from which a filter corrects rotation and whitening together (see `unmixing`). What was released decides which
+       score suits which source: heavy tails, light tails, or sizes that change over time. `second-order` asks once for
+       second moments by frequency and diagonalises them jointly: the way for autocorrelated, nearly Gaussian time
+       courses. `auto` takes it where a band-pass is named or rows are less than five seconds apart, and looks at
+       nothing else.
 
-    The `nonlinearity` is "volatility" (sources whose size changes over time; it sees twice as much as tanh in those of
-    the papers) or "tanh", which is left where the same metadata say that rows are autocorrelated.
+    `window` is over how many rows the size of a source is taken, 9, or 1 where the same metadata say that rows are
+    autocorrelated. `rounds` and `start_share`, the cumulants' part of the budget, are left to the planner.
 
     Every person weighs the same, whatever its length and scale. Results, strongest first: `maps` (one a row, norm 1,
     largest entry positive), `unmixing` (one a row: time courses are rows @ unmixing'), `strength` (how much of the
     reduced variance each makes up), `stability` (the correlation of each with what it would be without noise: what the
     last pass holds of its directions, times what the solver's noise leaves, by theory or by playing it again),
-    `eigenvalues` and `above_noise` of the last pass.
+    `eigenvalues` of the last pass, and `above_noise`: how many of these stand above its noise, and no more than there
+    are sources that the rounds of `fixed-point` prove to be more than noise.
     """
 
     name: ClassVar[str] = "ica"
     rows_of_a_unit: ClassVar[int] = 30
     n_components: int = Field(ge=2)
     solver: Literal["auto", "fixed-point", "second-order"] = "auto"
-    nonlinearity: Nonlinearity | None = None
-    window: int = Field(default=9, gt=0)
-    """Rows over which the size of a source is taken."""
+    window: int | None = Field(default=None, gt=0)
+    """Rows over which the size of a source is taken: 9, or 1 where rows are autocorrelated."""
     basis: FloatArray | None = None
     per_recording: PerRecording = "center"
     n_passes: int = Field(default=2, gt=0)
-    rounds: int = Field(default=12, gt=2)
+    rounds: int | None = Field(default=None, gt=2)
+    """Rounds of the fixed-point solver, by default the planner's choice."""
+    start_share: float | None = Field(default=None, ge=0, le=0.9)
+    """What the fourth cumulants cost, as a share of what the reduction leaves, by default the planner's choice."""
     reduction_share: float | None = Field(default=None, gt=0, lt=1)
     """What finding the space of the components costs, as a share of the budget."""
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -72,6 +84,13 @@ class ICA(Algorithm):
     """And how much more the last of them gets than the first."""
     start: int = 0
     """Seed of the public first rotation, nothing else."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _chooses_itself(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "nonlinearity" in given:
+            raise ValueError("nonlinearity is no parameter any more: it is chosen for each source. Leave it out")
+        return given
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -105,11 +124,6 @@ class ICA(Algorithm):
         return "second-order" if self._autocorrelated else "fixed-point"
 
     @property
-    def score(self) -> Nonlinearity:
-        """The nonlinearity of the fixed-point solver."""
-        return self.nonlinearity or ("tanh" if self._autocorrelated else "volatility")
-
-    @property
     def _autocorrelated(self) -> bool:
         return self.band is not None or (self.seconds is not None and self.seconds < _FAST_SECONDS)
 
@@ -141,12 +155,20 @@ class ICA(Algorithm):
 
     @property
     def _whitening(self) -> float:
-        return 0.0 if self.chosen == "second-order" else _WHITENING * (1 - self._reduction) / (1 - _REDUCTION)
+        return 0.0 if self.chosen == "second-order" else _WHITENING * (1 - self._reduction)
+
+    @property
+    def _starting(self) -> float:
+        """The share of the cumulants."""
+        if self.chosen == "second-order" or self.n_components > _MOST_SOURCES:
+            return 0.0
+        return (_START if self.start_share is None else self.start_share) * (1 - self._reduction)
 
     @property
     def _turns(self) -> tuple[float, ...]:
-        weights = [_GROWTH ** (r / (self.rounds - 1)) for r in range(self.rounds)]
-        left = 1 - self._reduction - self._whitening
+        rounds = _ROUNDS if self.rounds is None else self.rounds
+        weights = [_GROWTH ** (r / (rounds - 1)) for r in range(rounds)]
+        left = 1 - self._reduction - self._whitening - self._starting
         return tuple(left * weight / math.fsum(weights) for weight in weights)
 
     @property
@@ -154,20 +176,38 @@ class ICA(Algorithm):
         return Schedule(self.subspace_rounds or 3, self.subspace_growth or 2.0, min(10, self.width - self.n_components))
 
     def resolve(self, facts: PublicFacts) -> Self:
-        if not self._wide or not self._pass_shares:
-            return self
-        whole = facts.noise * math.sqrt(2 / self._pass_shares[0])
-        extra = self._schedule.extra
-        found = best(
-            self.width, self.n_components, facts.units, whole, self.subspace_rounds, self.subspace_growth, extra
-        )
-        return self.model_copy(update={"subspace_rounds": found.rounds, "subspace_growth": found.growth})
+        settled: dict[str, Any] = {}
+        if self.chosen == "fixed-point":
+            share, rounds = self._planned(facts)
+            settled["start_share"] = share if self.start_share is None else self.start_share
+            settled["rounds"] = rounds if self.rounds is None else self.rounds
+        if self._wide and self._pass_shares:
+            whole = facts.noise * math.sqrt(2 / self._pass_shares[0])
+            given = self.subspace_rounds, self.subspace_growth, self._schedule.extra
+            found = best(self.width, self.n_components, facts.units, whole, *given)
+            settled |= {"subspace_rounds": found.rounds, "subspace_growth": found.growth}
+        return self.model_copy(update=settled)
+
+    def _planned(self, facts: PublicFacts) -> tuple[float, int]:
+        """The share of the cumulants in what the reduction leaves, and how many rounds.
+
+        `clear` is about how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if
+        all of the budget were spent on it. The less clear, the more is needed for a start, and the more rounds. Below
+        5 a share that would show them leaves too little for rounds, which then start from anywhere.
+        """
+        noise = 2 * facts.noise / math.sqrt(1 - self._reduction)
+        clear = 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)
+        if clear < 5:
+            return 0.0, 12
+        share = min(max((5.5 / clear) ** 2, 0.12), 0.45)
+        return share, 10 if clear < max(9.0, 0.9 * self.n_components) else 6
 
     @property
     def describe(self) -> str:
         spent = [f"{self._reduction:.3g} of the budget to reduce {self.width} dimensions to {self.n_components}"]
         if self.chosen == "fixed-point":
-            spent += [f"{self._whitening:.3g} to whiten", f"{sum(self._turns):.3g} for {self.rounds} rounds"]
+            spent += [f"{self._whitening:.3g} to whiten", f"{self._starting:.3g} for fourth cumulants"]
+            spent += [f"{sum(self._turns):.3g} for {len(self._turns)} rounds"]
         else:
             spent += [f"{1 - self._reduction:.3g} for {self.bands} bands up to {self.edges[-1]:.3g} Hz"]
         return f"solver {self.chosen}, {', '.join(spent)}"
@@ -186,20 +226,24 @@ class ICA(Algorithm):
                 asked.append(self._moment(inside, share))
         if self.chosen == "second-order":
             return (*asked, PrivateSum(self._by_band(white), 1 - self._reduction))
-        turn = _shaped(R, R).projection
-        score = self._score(turn, white)
-        return (*asked, self._moment(white, self._whitening), *[PrivateSum(score, s) for s in self._turns])
+        asked.append(self._moment(white, self._whitening))
+        if self._starting:
+            asked.append(PrivateSum(self._cumulants(white), self._starting))
+        score = self._score(white.projection.T)
+        return (*asked, *[PrivateSum(score, share) for share in self._turns])
 
     def program(self, adjacency: Adjacency) -> Program:
         inside, values, above, held = yield from self._reduced()
         if self.chosen == "second-order":
-            white, reconstruction, rotation, stability = yield from self._by_frequency(inside)
+            white, reconstruction, B, stability = yield from self._by_frequency(inside, held)
         else:
-            white, reconstruction = yield from self._whitened(inside)
-            rotation, stability = yield from self._turned(inside.then(white, reconstruction))
-        inside, made_of = inside.then(white, reconstruction), (reconstruction @ rotation.T) ** 2
-        unmixing, maps = rotation @ inside.projection.T, inside.reconstruction @ rotation.T
-        stability = stability * np.sqrt(held @ made_of / np.sum(made_of, axis=0))
+            white, reconstruction, left = yield from self._whitened(inside)
+            B, stability, real = yield from self._unmixed(inside.then(white, reconstruction), left)
+            above = min(above, real)
+            made_of = (reconstruction @ np.linalg.inv(B)) ** 2
+            stability = stability * np.sqrt(held @ made_of / np.sum(made_of, axis=0))
+        inside, back = inside.then(white, reconstruction), np.linalg.inv(B)
+        unmixing, maps = B @ inside.projection.T, inside.reconstruction @ back
         axis = Axis.numbered("component", self.n_components)
         estimate = {
             name: Quantity(value, kind, (axis, self.column_axis)[: value.ndim])
@@ -231,7 +275,7 @@ class ICA(Algorithm):
                 spectrum.values[:R] / (release.units or 1.0),
                 int(np.sum(spectrum.released[:R] > spectrum.edge)),
             )
-            real = spectrum.real[:R]
+            real = spectrum.kept(R)
             last = number == len(shares) - 1
             inside = inside.then(*(spectrum.leading(R) if last else spectrum.damped(R)))
         return inside, values, above, real
@@ -241,52 +285,46 @@ class ICA(Algorithm):
         Q, _values, _release = yield from subspace_iteration(self._first_basis(), parts, self._product)
         return Coordinates(Q, Q) if self.basis is None else self._start.then(Q, Q)
 
-    def _whitened(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats]]:
+    def _whitened(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats, float]]:
+        """White coordinates and back, and the variance of the correlations that noise leaves in them."""
         release = yield self._moment(inside, self._whitening)
-        return refined(coordinates.unpack(release.value, self.n_components), release.noise_std)
+        matrix, noise = coordinates.unpack(release.value, self.n_components), release.noise_std
+        left = (noise * self.n_components / max(float(np.trace(matrix)), noise, 1e-100)) ** 2 / 2
+        return *refined(matrix, noise), min(left, 1.0)
 
-    def _turned(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats]]:
-        """Rotations by Newton's steps: those of the last third are averaged, by taking less and less of each."""
+    def _unmixed(self, white: Coordinates, left: float) -> Generator[Request, Release, tuple[Floats, Floats, int]]:
+        """The unmixing matrix of white coordinates, rows of norm 1, the stability of each source, and how many are more
+        than noise."""
         R, shares = self.n_components, self._turns
-        rotation = first_basis(R, R, self.start)
-        turned, settling = np.ones(R), self.rounds - max(1, self.rounds // 3)
-        slopes, doubt, precision = np.zeros(R), 0.0, 0.0  # the mean slope of the last third, and its variance
+        found = Filter.blind(first_basis(R, R, self.start), left)
+        if self._starting:
+            statistic = self._cumulants(white)
+            release = yield PrivateSum(statistic, self._starting)
+            tensor, tensor_noise = statistic.split(release.value), release.noise_std
+            found = Filter.started(*directions(tensor), tensor_noise, left)
+        settled, overshoot = math.ceil(_SETTLED * len(shares)), min(max(len(shares) / 6, 1.0), 2.0)
         for number, share in enumerate(shares):
-            statistic = self._score(rotation, inside, turned)
-            release = yield PrivateSum(statistic, share)
-            skew, slope = statistic.split(release.value)
-            if number < settling:
-                step = _FIRST_STEP + (1 - _FIRST_STEP) * number / settling
-            else:
-                step = share / math.fsum(shares[settling : number + 1])
-                weight = share / math.fsum(shares[settling:])
-                slopes, doubt = slopes + weight * slope, doubt + (weight * release.noise_std / statistic.diagonal) ** 2
-                precision += 1 / max(2 * release.noise_std**2, 1e-300)
-            rotation = _polar(np.diag(slope) - step * skew) @ rotation
-            wrong = slope < -2 * release.noise_std / statistic.diagonal
-            turned = np.where(wrong, -turned, turned)
-        gains = np.maximum((slopes[:, None] + slopes[None, :]) ** 2 - 2 * doubt, 0.0)  # squared
-        angles = 1 / np.maximum(gains * precision, 1e-12)  # their variances
-        return rotation, 1 / np.sqrt(1 + np.sum(angles, axis=1) - np.diag(angles))
+            late, step = number >= settled, overshoot if number < len(shares) // 2 else 1.0
+            score = self._score(found.B @ white.projection.T, found, late)
+            release = yield PrivateSum(score, share)
+            found.update(score, score.split(release.value), release.noise_std, share, late=late, step=step)
+            if self._starting and not late and number >= len(shares) // 3:
+                found.search(tensor, tensor_noise)
+        stability, real = found.stability()
+        if release.noise_std == 0:
+            stability, real = np.ones(R), np.ones(R, dtype=bool)
+        return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), stability, int(np.sum(real))
 
-    def _by_frequency(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats]]:
+    def _by_frequency(
+        self, inside: Coordinates, held: Floats
+    ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats]]:
         statistic = self._by_band(inside)
         release = yield PrivateSum(statistic, 1 - self._reduction)
         moments, noise = statistic.split(release.value), release.noise_std
-        white, reconstruction = refined(np.sum(moments, axis=0), noise * math.sqrt(self.bands))
-        moments = white.T @ moments @ white
-        rotation = joint_rotation(moments).T
-        stability = np.ones(self.n_components)
-        if noise > 0:
-            again = np.zeros((_REPEATS, self.n_components))
-            rng = np.random.default_rng(self.start)
-            size = coordinates.size(self.n_components)
-            for draw in again:
-                drawn = [coordinates.unpack(noise * rng.normal(size=size), self.n_components) for _ in moments]
-                other = joint_rotation(rotation @ (moments + white.T @ np.stack(drawn) @ white) @ rotation.T)
-                draw[:] = np.max(np.abs(other), axis=1)
-            stability = np.mean(again, axis=0)
-        return white, reconstruction, rotation, stability
+        white, back, rotation = separated(moments, noise)
+        if noise == 0:
+            return white, back, rotation, np.ones(self.n_components)
+        return white, back, rotation, replayed(moments, noise, held, rotation, back, self.start)
 
     # ---- what is asked -----------------------------------------------------------------------------------------
 
@@ -304,10 +342,18 @@ class ICA(Algorithm):
         projection = None if self.basis is None else self._start.projection
         return PrivateSum(ScatterProduct(**self._common, projection=projection, basis=Q), share)
 
-    def _score(self, rotation: Floats, inside: Coordinates, turned: Floats | None = None) -> RotationScore:
-        unmixing = rotation @ inside.projection.T
-        shape = {"nonlinearity": self.score, "window": self.window}
-        return RotationScore(**self._common, unmixing=unmixing, signs=turned, **shape)
+    @property
+    def _sources(self) -> dict[str, Any]:
+        return self._common | {"window": self.window or (1 if self._autocorrelated else 9)}
+
+    def _cumulants(self, white: Coordinates) -> FourthCumulants:
+        return FourthCumulants(**self._sources, unmixing=white.projection.T)
+
+    def _score(self, unmixing: Floats, found: Filter | None = None, late: bool = False) -> UnmixingScore:
+        chosen: dict[str, Any] = {}
+        if found is not None:
+            chosen = {"signs": found.signs, "scores": found.scores, "slope_weight": found.slope_weight(late)}
+        return UnmixingScore(**self._sources, unmixing=unmixing, **chosen)
 
     def _by_band(self, inside: Coordinates) -> BandScatter:
         return BandScatter(**self._common, projection=inside.projection, edges=self.edges, seconds=self.seconds)
@@ -316,12 +362,6 @@ class ICA(Algorithm):
 def _shaped(columns: int, width: int) -> Coordinates:
     """Coordinates of the right shape, before there are any."""
     return Coordinates(np.zeros((columns, width)), np.zeros((columns, width)))
-
-
-def _polar(matrix: Floats) -> Floats:
-    """The nearest rotation."""
-    left, _values, right = np.linalg.svd(matrix)
-    return np.asarray(left @ right)
 
 
 def _ordered(maps: Floats, unmixing: Floats, stability: Floats) -> dict[str, tuple[Floats, Kind]]:

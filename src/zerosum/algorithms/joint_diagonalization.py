@@ -5,9 +5,15 @@ Tested in tests/algorithms/test_spectral.py.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from zerosum.algorithms.spectral import refined
 from zerosum.arrays import Floats
+from zerosum.kernel import coordinates
+
+_REPEATS = 20  # replays behind a stability
 
 
 def joint_rotation(matrices: Floats, sweeps: int = 200) -> Floats:
@@ -42,3 +48,42 @@ def joint_rotation(matrices: Floats, sweeps: int = 200) -> Floats:
         if largest < 1e-8:
             break
     return Q
+
+
+def separated(moments: Floats, noise: float) -> tuple[Floats, Floats, Floats]:
+    """From noisy second moments by band: white coordinates, what undoes them, and the rotation (one source a row)."""
+    white, back = refined(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
+    return white, back, joint_rotation(white.T @ moments @ white).T
+
+
+def replayed(moments: Floats, noise: float, kept: Floats, rotation: Floats, back: Floats, seed: int = 0) -> Floats:
+    """The expected correlation of each source's map with what it would be without noise, by playing noise again.
+
+    `kept` is the share of each coordinate that is what it would be without noise: in a replay the rest is another
+    direction, with the spectrum of one of the sources. It changes what all sources are, not only what is lost of each.
+    Noise makes spectra differ; before it is added once more, how far the bands are from one another is brought down
+    to what noise does not explain.
+    """
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
+
+    rng, (bands, R, _) = np.random.default_rng(seed), moments.shape
+    whole = np.sum(moments, axis=0)
+    alike = np.trace(moments, axis1=1, axis2=2)[:, None, None] / max(float(np.trace(whole)), 1e-300) * whole
+    by_noise = (bands - 1) * noise**2 * R * (R + 1) / 2
+    explained = min(by_noise / max(float(np.sum((moments - alike) ** 2)), 1e-300), 1.0)
+    clean = alike + math.sqrt(1 - explained) * (moments - alike)
+    maps = back @ rotation.T
+    maps = maps / np.linalg.norm(maps, axis=0)
+    unmixing = np.linalg.inv(back @ rotation.T)
+    spectra = np.maximum(np.diagonal(unmixing @ clean @ unmixing.T, axis1=1, axis2=2), 0.0)
+    spectra = spectra / np.maximum(np.sum(spectra, axis=0), 1e-300)
+    root, size, found = np.sqrt(kept), np.diag(whole), np.zeros((_REPEATS, R))
+    for draw in found:
+        other = spectra[:, rng.integers(R, size=R)] * ((1 - kept) * size)
+        again = root[:, None] * clean * root + other[:, :, None] * np.eye(R)
+        again += np.stack([coordinates.unpack(noise * rng.normal(size=R * (R + 1) // 2), R) for _ in again])
+        _white, undone, turned = separated(again, noise)
+        seen = undone @ turned.T
+        correlation = np.abs(maps.T @ (root[:, None] * seen / np.linalg.norm(seen, axis=0)))
+        draw[:] = correlation[np.arange(R), linear_sum_assignment(-correlation)[1]]
+    return np.asarray(np.mean(found, axis=0))

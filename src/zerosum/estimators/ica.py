@@ -42,11 +42,9 @@ class ICA(JointTransformer):
     delta : float, default=1e-5
         See `epsilon`.
     solver : {"auto", "fixed-point", "second-order"}, default="auto"
-        `fixed-point` turns white coordinates round by round, `second-order` diagonalises second moments by frequency.
+        `fixed-point` starts from fourth cumulants and corrects round by round, whatever the tails of the sources are;
+        `second-order` diagonalises second moments by frequency.
         `auto` takes the latter where a band is given or `seconds` is below 5.
-    nonlinearity : "volatility" or "tanh", optional
-        What the fixed-point solver makes of a source: its size over time, or its heavy tails alone. By default tanh
-        where a band is given or `seconds` is below 5, since volatility takes rows to be independent.
     basis : array of shape (n_features, k), optional
         Public: maps are looked for in the span of its columns.
     per_recording : {"none", "center", "standardise"}, default="center"
@@ -54,7 +52,7 @@ class ICA(JointTransformer):
     n_passes : int, optional
         Looks in which dimensions are reduced, by default the algorithm's own.
     rounds : int, optional
-        Rounds of the fixed-point solver, by default the algorithm's own.
+        Rounds of the fixed-point solver, by default the planner's choice.
     seconds : float, optional
         Between rows. Clocks of `Units` count where this is left out.
     band : (float, float), optional
@@ -94,9 +92,9 @@ class ICA(JointTransformer):
     strength_ : ndarray of shape (n_components,)
         The share of the reduced variance that each makes up.
     stability_ : ndarray of shape (n_components,)
-        The correlation of each with itself that the noise of the solver leaves.
+        The correlation that each is expected to have with what it would be without noise.
     above_noise_ : int
-        How many dimensions stood above the noise of the last look.
+        How many dimensions stood above the noise of the last look, and of these how many sources are more than noise.
     n_components_ : int
         How many components there are.
     n_features_in_ : int
@@ -138,7 +136,6 @@ class ICA(JointTransformer):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         solver: Literal["auto", "fixed-point", "second-order"] = "auto",
-        nonlinearity: Literal["volatility", "tanh"] | None = None,
         basis: ArrayLike | None = None,
         per_recording: Literal["none", "center", "standardise"] = "center",
         n_passes: int | None = None,
@@ -169,7 +166,6 @@ class ICA(JointTransformer):
         )
         self.n_components = n_components
         self.solver = solver
-        self.nonlinearity = nonlinearity
         self.basis = basis
         self.per_recording = per_recording
         self.n_passes = n_passes
@@ -362,7 +358,6 @@ class ICA(JointTransformer):
         return {name: value for name, value in given.items() if value is not None} | {
             "n_components": self.n_components,
             "solver": self.solver,
-            "nonlinearity": self.nonlinearity,
             "per_recording": self.per_recording,
             "bands": self.bands,
         }

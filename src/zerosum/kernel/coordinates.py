@@ -63,6 +63,15 @@ def pack(symmetric: Floats) -> Floats:
     return np.asarray(symmetric[tuple(index)] * roots)
 
 
+def roots(columns: int, order: int) -> Floats:
+    """The root of each distinct entry's multiplicity, by which it is scaled.
+
+    >>> roots(2, 2).round(4).tolist()
+    [1.0, 1.4142, 1.0]
+    """
+    return _layout(columns, order)[1]
+
+
 def packed(symmetric: Array) -> Array:
     """The same for a matrix of any namespace, on the device where it lies.
 

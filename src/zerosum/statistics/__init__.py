@@ -14,6 +14,7 @@ from zerosum.errors import BadParameter, UnknownStatistic
 from zerosum.kernel.statistic import BoundedStatistic
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
+from zerosum.statistics.cumulants import FourthCumulants
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.groups import GroupedCounts, GroupedMoments, GroupedRanks
 from zerosum.statistics.histogram import Histogram
@@ -25,11 +26,11 @@ from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
-from zerosum.statistics.rotation import RotationScore
 from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
 from zerosum.statistics.survival import SurvivalTable
 from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
+from zerosum.statistics.unmixing import UnmixingScore
 from zerosum.statistics.vectors import VectorSum
 
 _BUILTIN: tuple[type[BoundedStatistic], ...] = (
@@ -41,7 +42,8 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     Scatter,
     ScatterProduct,
     ScatterNorms,
-    RotationScore,
+    FourthCumulants,
+    UnmixingScore,
     BandScatter,
     ClippedRecords,
     LabelledRecords,

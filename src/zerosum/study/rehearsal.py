@@ -24,7 +24,7 @@ from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.study.planning import make_plan, resolve
 
-_REMEMBERED = 20_000  # numbers of a sum, at most, that several runs on the same data share
+_REMEMBERED = 25_000  # numbers of a sum, at most, that several runs on the same data share
 
 
 class Rehearsed:

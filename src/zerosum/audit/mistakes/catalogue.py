@@ -163,7 +163,7 @@ _SENSITIVITIES = [
         ("second_moment", "moments:SecondMoment", "math.sqrt(2)"),
         ("cluster_sums", "clusters:ClusterSums", "2.0"),
         ("scatter", "scatter:UnitMoment", "math.sqrt(2)"),
-        ("rotation_score", "rotation:RotationScore", "2.0"),
+        ("unmixing_score", "sources:SourceStatistic", "2.0"),
         ("band_scatter", "bands:BandScatter", "math.sqrt(2)"),
         ("user", "user:UserStatistic", "2 * self.clip"),
         ("augmented_scatter", "mixture:AugmentedScatter", "bound * (1 + self.constant**2)"),

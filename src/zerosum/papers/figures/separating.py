@@ -127,7 +127,8 @@ class Separating:
         if basis is not None:
             unmixing, maps = unmixing @ basis.T, maps @ basis.T
         exact = result.report.worst_epsilon if private else math.inf
-        return Separated(unmixing, maps, question.rounds, exact, exact)
+        rounds = sum(line.statistic == "unmixing_score" for line in result.report.releases)
+        return Separated(unmixing, maps, rounds, exact, exact)
 
     def _units(self, site: int, basis: Floats | None) -> Units:
         """A site's people. In the span of an orthonormal basis ICA sees no more of a volume than its coordinates."""

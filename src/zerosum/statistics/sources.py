@@ -1,0 +1,188 @@
+"""From each unit's rows to its sources: what every statistic of separation begins with.
+
+Tested in tests/statistics/test_time_courses.py.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from zerosum.arrays import Array, Floats
+from zerosum.kernel.devices import on_host
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
+from zerosum.kernel.units import Units, pieces
+from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized, summed, whole
+from zerosum.statistics.scaled_sources import batch_units, scaled_sources
+from zerosum.statistics.scatter import PerRecording, per_recording_rows
+
+Singles = NDArray[np.float32]
+
+
+class SourceStatistic(BoundedStatistic):
+    """The sum over units of a direction that is made of the unit's sources y = W x (W is `unmixing`).
+
+    Every source is scaled to mean square 1 over the unit's own rows, and what is made of them (`told`) is divided by
+    its norm. Sources are computed in double precision up to that scale and in single precision from there.
+
+    Sensitivity. A contribution has norm 1, or 0 where there is nothing to say: two of them are at most 2 apart,
+    attained by opposite directions. Added or removed: 1.
+    """
+
+    adds_in_pieces: ClassVar[bool] = True
+    at_once: ClassVar[int] = 64_000  # numbers that are taken at once
+
+    columns: int = Field(gt=0)
+    unmixing: FloatArray
+    per_recording: PerRecording = "none"
+    window: int = Field(default=9, gt=0)
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> Self:
+        W = self.unmixing
+        if W.ndim != 2 or W.shape[1] != self.columns or len(W) < 2:
+            raise ValueError(f"unmixing must have {self.columns} columns and two rows at least, got shape {W.shape}")
+        return self
+
+    @property
+    def sources(self) -> int:
+        return len(self.unmixing)
+
+    @property
+    def row_bytes(self) -> int:
+        return 8 * (2 * self.columns + 6 * self.sources)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    @abstractmethod
+    def told(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
+        """What units of equal length say (units x rows x sources, of mean square 1 or 0), one a row, before it is
+        divided by its norm; `runs` is where their recordings begin and end."""
+
+    @cached_property
+    def _exact(self) -> Exact:
+        return Exact.of(self.unmixing.T)
+
+    def sum_block(self, block: Units) -> Array:
+        if not on_host(block.rows):
+            return summed(self._batched(block))
+        units = np.arange(block.rows.shape[0] + 1) if block.offsets is None else block.offsets
+        runs = units if block.runs is None else block.runs.offsets
+        total = np.zeros(self.size)
+        with one_thread():
+            for first, last in alike(units, runs, self.at_once // self.sources):
+                begin, end = int(units[first]), int(units[last])
+                inside = runs[(runs >= begin) & (runs <= units[first + 1])] - begin
+                y, speaks = _scaled(self._sources(block.rows[begin:end, ...], last - first, inside))
+                total += self._contributed(y, speaks, inside)
+        return total
+
+    def _batched(self, block: Units) -> Iterator[Floats]:
+        """Units on a device: their sources are made there, in batches of one shape, and what they say on the host."""
+        for batch in block.batches():
+            rows = batch.of(block.rows)
+            few = batch_units(rows, batch.length * self.columns, batch.length * self.sources)
+            for some in pieces(len(batch), few):
+                y, loud = scaled_sources(rows[some, ...], self._exact, batch.runs, self.per_recording)
+                at_once = max(1, self.at_once // (batch.length * self.sources))
+                with one_thread():
+                    for part in pieces(y.shape[0], at_once):
+                        speaks = np.any(to_numpy(loud[part, ...]), axis=1)
+                        yield self._contributed(np.ascontiguousarray(to_numpy(y[part, ...])), speaks, batch.runs)
+
+    def _contributed(self, y: Singles, speaks: NDArray[np.bool_], runs: NDArray[np.int64]) -> Floats:
+        scaled, _size, norms = sized(np.where(speaks[:, None], self.told(y, runs), 0.0))
+        return np.asarray(np.sum(scaled / np.where(norms > 0, norms * INSIDE, 1.0)[:, None], axis=0))
+
+    def _sources(self, rows: Array, count: int, runs: NDArray[np.int64]) -> Floats:
+        """W x, units x rows x sources, for equally long units, each divided by the unit's norm."""
+        xp, rows = array_namespace(rows), doubles(rows)
+        length = rows.shape[0] // count
+        if self.per_recording == "standardise":
+            rows = xp.reshape(rows, (count, length, self.columns))
+            each = [
+                per_recording_rows(rows[u, a:b, ...], self.per_recording, xp)
+                for u in range(count)
+                for a, b in pairs(runs)
+            ]
+            rows = xp.concat(each)
+        elif self.per_recording == "center":
+            rows = xp.reshape(rows, (count, length, self.columns))
+            parts = [rows[:, a:b, ...] for a, b in pairs(runs)]
+            means = [fold(xp.asarray(part, copy=True)) / part.shape[1] for part in parts]
+            parts = [part - mean[:, None, :] for part, mean in zip(parts, means, strict=True)]
+            rows = parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
+        flat, _size, norm = sized(xp.reshape(rows, (count, -1)))
+        seen = self._exact.seen_whole(xp.reshape(whole(flat, norm), (-1, self.columns)))
+        return to_numpy(self._exact.valid(xp.reshape(seen, (count, -1)))).reshape(count, length, self.sources)
+
+    def neighbours(self, values: Singles, runs: NDArray[np.int64]) -> Singles:
+        """The mean over `window` rows around each row of the same recording."""
+        parts = [moving_average(values[:, a:b], self.window) for a, b in pairs(runs)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def _scaled(y: Floats) -> tuple[Singles, NDArray[np.bool_]]:
+    """Sources of mean square 1 in every unit (a silent one stays zero), and which units are not silent."""
+    power = fold(y * y)
+    scale = np.sqrt(y.shape[1] / np.where(power > 0, power, 1.0))
+    single = np.empty(y.shape, dtype=np.float32)  # halves the time; noise is far above its rounding
+    np.multiply(y, scale[:, None, :], out=single, casting="same_kind")
+    return single, np.any(power > 0, axis=1)
+
+
+def pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Where each begins and ends."""
+    return pairwise(offsets.tolist())
+
+
+def alike(units: NDArray[np.int64], runs: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Stretches of units of one recording each that are equally long, so that they can be taken at once, `most` rows or
+    one unit at a time; the others come one by one.
+
+    >>> list(alike(np.array([0, 5, 10, 16, 22, 28]), np.array([0, 5, 10, 16, 20, 22, 28]), 100))
+    [(0, 2), (2, 3), (3, 4), (4, 5)]
+    """
+    lengths = np.diff(units)
+    single = np.searchsorted(runs, units[1:]) - np.searchsorted(runs, units[:-1]) == 1
+    joins = (lengths[1:] == lengths[:-1]) & single[1:] & single[:-1]
+    cuts = [0, *(np.flatnonzero(~joins) + 1).tolist(), len(lengths)]
+    for first, last in pairwise(cuts):
+        at_once = max(1, most // int(lengths[first]))
+        for start in range(first, last, at_once):
+            yield start, min(start + at_once, last)
+
+
+def moving_average(values: Singles, window: int) -> Singles:
+    """The mean over `window` rows (the last axis but one) around each; rows near an end have that of the nearest whole
+    window.
+
+    >>> moving_average(np.array([[0], [3], [0], [3]], dtype=np.float32), 3).ravel().tolist()
+    [1.0, 1.0, 2.0, 2.0]
+    """
+    rows = values.shape[-2]
+    window = min(window, rows)
+    whole, before = rows - window + 1, window // 2
+    sums, length, start, parts = values, 1, 0, []
+    while True:  # sums over 1, 2, 4, ... rows, as the binary digits of the window ask for them
+        if window & length:
+            parts.append(sums[..., start : start + whole, :])
+            start += length
+        if 2 * length > window:
+            break
+        sums = sums[..., :-length, :] + sums[..., length:, :]
+        length *= 2
+    average = np.empty_like(values)
+    np.multiply(sum(parts[1:], parts[0]), np.float32(1 / window), out=average[..., before : before + whole, :])
+    average[..., :before, :] = average[..., before : before + 1, :]
+    average[..., before + whole :, :] = average[..., before + whole - 1 : before + whole, :]
+    return average
