@@ -31,7 +31,6 @@ from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.statistics import build, fused
 from zerosum.statistics.rows import added, counts, fold, gram, products
-from zerosum.statistics.scaled_sources import inner
 from zerosum.statistics.vectors import VectorSum
 from zerosum.study import SiteFile
 
@@ -196,16 +195,6 @@ def test_a_device_whose_products_round_is_refused(monkeypatch: pytest.MonkeyPatc
         units.check()
 
 
-def test_products_over_the_rows_of_a_unit_are_its_own() -> None:
-    """Bit for bit, with whomever it is multiplied; and more precise than single precision."""
-    rng = np.random.default_rng(5)
-    psi, y = (rng.normal(size=(7, 33, 5)) * np.exp(rng.normal(size=(7, 1, 1))) for _ in range(2))
-    together = to_numpy(inner(elsewhere(psi), elsewhere(y)))
-    np.testing.assert_allclose(together, psi.transpose(0, 2, 1) @ y, rtol=0, atol=1e-5)
-    for some in (slice(0, 1), slice(3, 4), slice(2, 6)):
-        np.testing.assert_array_equal(to_numpy(inner(elsewhere(psi[some]), elsewhere(y[some]))), together[some])
-
-
 @pytest.mark.parametrize("there", [pytest.param(cuda, id="cuda", marks=gpu)])
 def test_kernels_serve_a_gpu(there: Callable[[Floats], Any]) -> None:
     """They passed their test of places, unless Triton is not installed or not wanted."""
@@ -232,7 +221,6 @@ def test_kernels_of_torch_that_couple_do_not_serve(
         ("whole", lambda rows, factor: rows * factor[:, None]),
         ("recordings", lambda rows, *_more: rows * 1.5),
         ("scaled", pair),
-        ("scores", three),
         ("entered", three),
     ):
         monkeypatch.setattr(fused, name, made)

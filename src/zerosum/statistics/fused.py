@@ -71,7 +71,7 @@ def _same_bits(device: str) -> bool:
         flat = x.reshape(len(x), -1)
         size = squares(flat)
         y, loud = scaled(recordings(x, [(0, 17), (17, length)], True), worth)
-        each = [size, whole(flat, 2.0**26 / torch.sqrt(size)), loud, y, *scores(y, None, 0.2), *scores(y, 9, 0.2)]
+        each = [size, whole(flat, 2.0**26 / torch.sqrt(size)), loud, y]
         each += [*entered(flat, *placed), *entered(flat.float(), None, None)]
         return [one.reshape(len(x), -1) for one in each]
 
@@ -202,34 +202,6 @@ def scaled(products: Array, worth: Array) -> tuple[Array, Array]:
                 **_PLAIN,
             )
     return found, loud > 0
-
-
-def scores(y: Array, window: int | None, least: float) -> tuple[Array, Array, Array]:
-    """Of units x rows x sources, one recording each: the sum over rows of psi(y) y', of psi(y)^2 and of the divisor,
-    where psi(y) is y times the divisor, one over the mean of y^2 over the `window` rows around (1 - `least` of it, and
-    `least`), or tanh y where there is no window. Products are added up in double precision."""
-    torch = _torch()
-    y = _aligned(y)
-    count, length, made = y.shape
-    products = torch.empty(count, made, made, dtype=torch.float64, device=y.device)
-    sums = torch.empty(count, 2, made, dtype=torch.float64, device=y.device)
-    if count:
-        with torch.cuda.device(y.device):
-            _kernels().scores[(count,)](
-                y,
-                products,
-                sums,
-                length,
-                made,
-                min(window or 1, length),
-                least,
-                window is None,
-                16,
-                max(_power(made), 16),
-                num_warps=4,
-                **_PLAIN,
-            )
-    return products, sums[:, 0, :], sums[:, 1, :]
 
 
 _PLAIN = {"enable_fp_fusion": False}
