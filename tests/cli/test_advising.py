@@ -173,6 +173,7 @@ def test_a_classifier_is_told_by_its_accuracy(tmp_path: Path, study: Path, capsy
     ):
         assert word in words
     assert "8 rehearsals on made-up people, of other settings from 8; ± is one standard error" in words
+    assert "A single run of this study differs from what is expected by 0." in words
     assert words.count(" ± ") > 10
     assert "without privacy" in out.read_text()
     record = json.loads(said(capsys, "plan", study, *options, "--out", out, "--runs", "99999", "--json", code=2))

@@ -245,10 +245,11 @@ def test_a_loss_is_forecast_with_and_without_privacy(algorithm: str) -> None:
     assert found.runs == (8 if algorithm == "data-collaboration" else 4)
     assert found.standard_error is not None
     assert 0 < found.standard_error < 0.5
-    assert found.privacy == pytest.approx(max(found.expected - found.without, 0.0))
     assert found.expected is not None
     assert found.without is not None
     assert 0 <= found.without <= 1
+    assert found.privacy == pytest.approx(max(found.expected - found.without, 0.0))
+    assert 0 < (found.spread or 0.0) < 0.7
     assert found.privacy >= 0
     assert found.sampling == 0
     assert advisor.level

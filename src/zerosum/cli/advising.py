@@ -170,12 +170,17 @@ def _show(found: WhatIf) -> None:
             about = "about " if found.own.runs else ""
             sentence = f"An error of {visible(asked)} takes {about}epsilon {found.target.epsilon:g}."
         terminal.out.print(sentence)
+    if found.level:
+        terminal.out.print(
+            f"A single run of this study differs from what is expected by {found.own.spread or 0.0:.2g} (one standard "
+            "deviation)."
+        )
     how = "by formula" if found.own.runs == 0 else f"from {found.own.runs} rehearsals on {found.drawn}"
     if found.own.runs and not found.level:
         how += f", and off by about {100 * found.own.doubt:.2g} % by chance"
     if found.level:
         others = [each.runs for row in found.around.values() for each in row if each.setting != found.own.setting]
-        how += f", of other settings from {min(others, default=0)}; ± is one standard error of so few"
+        how += f", of other settings from {min(others, default=0)}; ± is one standard error of their mean"
     terminal.out.print(f"Figures are {how}. No private data were read, and nothing was spent.")
 
 

@@ -100,6 +100,7 @@ class Forecast:
     lines: tuple[LineForecast, ...]
     runs: int
     standard_error: float | None = None  # of what privacy adds to a loss, as so few rehearsals tell it
+    spread: float | None = None  # of a loss: the standard deviation of a single run's
 
     def _figure(self, name: str) -> float:
         counted = [getattr(line, name) / line.scale for line in self.lines if line.counts]
@@ -164,7 +165,7 @@ class Forecast:
         return replace(self, lines=tuple(lines))
 
     def as_record(self) -> dict[str, Any]:
-        loss = () if self.without is None else ("without", "expected", "standard_error")
+        loss = () if self.without is None else ("without", "expected", "standard_error", "spread")
         names = ("privacy", "sampling", "together", *loss)
         figures = {name: getattr(self, name) for name in names}
         lines = [line.as_record() for line in self.lines]
@@ -339,8 +340,10 @@ class Advisor:
             raise BadParameter("nothing of the result would be left of the noise: ask for more epsilon or people")
         if not measure.loss:
             return Forecast(setting, lines, loud * again)
-        each = np.mean(added[:, :, [line.counts for line in measure.lines]], axis=(1, 2))
-        return Forecast(setting, lines, loud * again, float(np.std(each, ddof=1)) / math.sqrt(loud))
+        counting = [line.counts for line in measure.lines]
+        each, single = np.mean(added[:, :, counting], axis=(1, 2)), np.mean(drawn[:, :, counting], axis=2)
+        error = float(np.std(each, ddof=1)) / math.sqrt(loud)
+        return Forecast(setting, lines, loud * again, error, float(np.std(single, ddof=1)))
 
 
 def _line(line: Line, noise: float, sampling: float) -> LineForecast:
