@@ -40,7 +40,7 @@ from zerosum.study import Study
 from zerosum.study.planning import pin
 from zerosum.study.rehearsal import Rehearsed
 from zerosum.study.running import execute_here
-from zerosum.study.what_if import RUNS, Advisor, Guesses, Shape, Spectrum
+from zerosum.study.what_if import Advisor, Guesses, Shape, Spectrum
 from zerosum.study.what_if.measures import measure_of
 from zerosum.study.what_if.settings import parted
 from zerosum.study.what_if.worlds import world_of
@@ -212,7 +212,7 @@ def outside(*freedom: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--rehearsals", type=int, default=RUNS)
+    parser.add_argument("--rehearsals", type=int)
     parser.add_argument("--parts", default="mqrgep")
     parser.add_argument("--through-sites", action="store_true")
     options = parser.parse_args()

@@ -76,6 +76,7 @@ def test_what_to_expect_as_json_and_as_a_picture(
     ("arguments", "word"),
     [
         (("--what-if", "--out", "plan.json"), ".svg"),
+        (("--what-if", "--out", "/dev/null/expected.svg"), "/dev/null is no folder"),
         (("--what-if", "--target-error", "x"), "--target-error is a number"),
         (("--what-if", "--target-error", "weight=1"), "no number called 'weight'"),
         (("--what-if", "--guess", "age"), "COLUMN=SHAPE"),
@@ -163,9 +164,17 @@ def test_a_classifier_is_told_by_its_accuracy(tmp_path: Path, study: Path, capsy
     shown = said(capsys, "plan", study, *options, "--out", out, "--target-error", "0.2")
     assert max(cell_len(line) for line in shown.splitlines() if not line.startswith("picture: ")) <= 80
     words = " ".join(shown.split())
-    for word in ("accuracy", "without privacy", "2 normal classes", "3 standard deviations apart", "takes epsilon"):
+    for word in (
+        "accuracy",
+        "without privacy",
+        "2 normal classes",
+        "3 standard deviations apart",
+        "takes about epsilon",
+    ):
         assert word in words
-    assert "by chance" not in words
+    assert "8 rehearsals on made-up people, of other settings from 8; ± is one standard error" in words
+    assert "A single run of this study differs from what is expected by 0." in words
+    assert words.count(" ± ") > 10
     assert "without privacy" in out.read_text()
     record = json.loads(said(capsys, "plan", study, *options, "--out", out, "--runs", "99999", "--json", code=2))
     assert "exists already" in record["error"]["message"]  # before anything is rehearsed

@@ -266,18 +266,18 @@ def test_the_smallest_epsilon_that_is_accurate_enough() -> None:
     advisor = Advisor(study)
     own = advisor.at(advisor.own)
     for wanted in (own.privacy / 3, own.privacy, own.privacy * 5):
-        target = search(advisor, {"": wanted}, own, 2)
+        target = search(advisor, {"": wanted}, 2)
         assert target.forecast is not None
         assert target.forecast.privacy <= wanted
         less = advisor.at(Setting(0.98 * (target.epsilon or 0), 4, 1, 1800))
         assert less.privacy > wanted
-    by_name = search(advisor, {"b": own.lines[1].privacy}, own, 2)
+    by_name = search(advisor, {"b": own.lines[1].privacy}, 2)
     assert by_name.epsilon == pytest.approx(1.0, rel=0.02)
     with pytest.raises(BadParameter, match="no number called 'z'"):
-        search(advisor, {"z": 1.0}, own, 2)
+        search(advisor, {"z": 1.0}, 2)
     for wrong in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(BadParameter, match="positive"):
-            search(advisor, {"": wrong}, own, 2)
+            search(advisor, {"": wrong}, 2)
 
 
 def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
@@ -291,7 +291,7 @@ def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
     assert 0 < found.privacy < 1
     assert found.lines[-1] in found.hidden
     assert "all, 4" in found.as_record()["hidden"]
-    target = search(advisor, {"": 2 * found.privacy}, found, 16)  # which what is left has reached already
+    target = search(advisor, {"": 2 * found.privacy}, 16)  # which what is left has reached already
     assert target.forecast is not None
     assert (target.epsilon or 0) > 0.1
     assert not target.forecast.hidden
@@ -301,10 +301,9 @@ def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
 
 def test_an_error_that_no_epsilon_reaches_is_said() -> None:
     advisor = Advisor(study_of("mean", THREE))
-    own = advisor.at(advisor.own)
-    assert search(advisor, {"": 1e-12}, own, 2).epsilon is None
+    assert search(advisor, {"": 1e-12}, 2).epsilon is None
     near = advisor.at(replace(advisor.own, epsilon=55.0))  # 64 can no longer be planned
-    assert search(advisor, {"": near.privacy}, own, 2).epsilon == pytest.approx(55, rel=0.02)
+    assert search(advisor, {"": near.privacy}, 2).epsilon == pytest.approx(55, rel=0.02)
 
 
 def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:

@@ -13,7 +13,7 @@ from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.kernel.units import Runs, Units
 from zerosum.study import Study
 from zerosum.study.rehearsal import Rehearsed
-from zerosum.study.what_if import Advisor, Guesses, Setting, Shape, Spectrum, compare, read_like
+from zerosum.study.what_if import Advisor, Guesses, Setting, Shape, Spectrum, compare, read_like, read_spectrum, what_if
 from zerosum.study.what_if.measures import measure_of
 from zerosum.study.what_if.people import Public, taken
 from zerosum.study.what_if.structures import Classes, Documents, Recordings
@@ -127,6 +127,13 @@ def test_made_up_images_are_smooth_and_inside_their_range(shape: tuple[int, ...]
     assert steps < 1.2  # of white noise it is 1.41
 
 
+def test_an_image_of_one_pixel_has_no_pattern() -> None:
+    parameters = {"classes": [0, 1], "shape": (3, 1, 1), "model": "there is none", "lower": 0, "upper": 1}
+    world = world_of(study_of("neural-classifier", parameters).build_algorithm(), Guesses())
+    assert isinstance(world, Classes)
+    assert world.people(5, np.random.default_rng(0)).columns == 4
+
+
 def test_people_of_a_public_file_keep_their_rows() -> None:
     units = Units.from_list([[[1.0]], [[2.0], [3.0]], [[4.0]]])
     assert [each.ravel().tolist() for each in taken(units, np.array([1, 1, 0])).each()] == [[2.0, 3.0]] * 2 + [[1.0]]
@@ -184,6 +191,9 @@ def test_more_than_a_forecast_makes_up_is_refused_with_what_to_do() -> None:
     advisor = Advisor(study_of("data-collaboration"))
     with pytest.raises(BadParameter, match=r"published one by one.*--people 5000000"):
         advisor.at(Setting(1.0, 4, 1, 6 * 10**6), 8)
+    long = Advisor(study_of("ica", {"columns": names[:2000], "n_components": 2}), Guesses(rows=1000))
+    with pytest.raises(BadParameter, match=r"60 recordings at least.*--rows"):
+        long.at(long.own, 8)
     recorded = {**THREE, "n_components": 2, "per_recording": "standardise"}
     with pytest.raises(BadParameter, match="per_recording = 'center'"):
         Advisor(study_of("pca", recorded))
@@ -200,7 +210,29 @@ def test_a_folder_that_holds_private_data_is_refused(tmp_path: Path) -> None:
             read_like(study, path)
     (tmp_path / "public").mkdir()
     (tmp_path / "public" / "1.txt").write_text("a b b")
+    link = tmp_path / "public" / "2.txt"
+    for make, target in (
+        (link.symlink_to, tmp_path / "site" / "1.txt"),
+        (link.symlink_to, tmp_path),
+        (link.hardlink_to, tmp_path / "site" / "1.txt"),
+    ):
+        make(target)
+        with pytest.raises(PolicyRefused, match="private data of site"):
+            read_like(study, tmp_path / "public")
+        link.unlink()
     assert read_like(study, tmp_path / "public").rows.toarray().tolist() == [[1.0, 2.0, 0.0]]
+
+
+def test_a_spectrum_is_not_read_from_private_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.ones((4, 3)))
+    np.save("public.npy", [3.0, 2.0, 1.0])
+    sites = [{"name": f"s{at}", "data": "a.npy"} for at in range(2)]
+    study = study_of("pca", {**THREE, "n_components": 2}, folder=tmp_path, sites=sites)
+    with pytest.raises(PolicyRefused, match="private data of site"):
+        read_spectrum(study, "a.npy")
+    assert read_spectrum(study, "public.npy").values(2).tolist() == [3.0, 2.0]
+    assert read_spectrum(study, "flat").values(2).tolist() == [1.0, 1.0]
 
 
 # ---- forecasts and comparisons -------------------------------------------------------------------------------------
@@ -209,26 +241,55 @@ def test_a_folder_that_holds_private_data_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("algorithm", ASKED)
 def test_a_loss_is_forecast_with_and_without_privacy(algorithm: str) -> None:
     advisor = Advisor(study_of(algorithm), Guesses(rows=40) if algorithm == "ica" else None)
-    found = advisor.at(advisor.own, 8)
+    found = advisor.at(advisor.own, 4)
     assert found.runs == (8 if algorithm == "data-collaboration" else 4)
+    assert found.standard_error is not None
+    assert 0 < found.standard_error < 0.5
     assert found.expected is not None
     assert found.without is not None
     assert 0 <= found.without <= 1
+    assert found.privacy == pytest.approx(max(found.expected - found.without, 0.0))
+    assert 0 < (found.spread or 0.0) < 0.7
     assert found.privacy >= 0
     assert found.sampling == 0
     assert advisor.level
     record = found.as_record()
     assert record["expected"] == pytest.approx(found.expected)
     assert record["lines"][0]["without_privacy"] == found.lines[0].without
-    assert advisor.at(advisor.own, 8) == found  # by seeds alone
+    assert advisor.at(advisor.own, 4) == found  # by seeds alone
+
+
+def test_rehearsals_are_as_many_as_were_asked_for() -> None:
+    for algorithm, usual, some in (("topics", 24, 8), ("data-collaboration", 400, 25)):
+        advisor = Advisor(study_of(algorithm))
+        assert advisor.usual == usual
+        assert advisor.some(usual) == some
+        assert advisor.some(8) == (8 if algorithm == "topics" else 2)
+
+
+def test_a_target_that_cannot_be_is_refused_before_anything_is_rehearsed() -> None:
+    def never(done: int, planned: int) -> None:
+        raise AssertionError("it was rehearsed")
+
+    for target in ({"topic 9": 0.1}, {"": 0.0}, {"topic 1": float("nan")}):
+        with pytest.raises(BadParameter, match=r"no number called|must be a positive number"):
+            what_if(study_of("topics"), target=target, on_step=never)
+
+
+def test_what_stands_for_an_unknown_truth_is_said() -> None:
+    study = study_of("topics")
+    assert "held against" not in Advisor(study).says
+    like = Guesses(like=Units(np.eye(60)))
+    assert "held against one without privacy" in Advisor(study, like).says
+    assert Advisor(study, like).drawn == "people drawn from the public file"
 
 
 @pytest.mark.parametrize("algorithm", FAST)
 def test_more_epsilon_loses_less(algorithm: str) -> None:
     advisor = Advisor(study_of(algorithm))
-    lost = [advisor.at(Setting(epsilon, 4, 1, 600), 64).expected or 0.0 for epsilon in (0.2, 20.0)]
+    lost = [advisor.at(Setting(epsilon, 4, 1, 600), 8).expected or 0.0 for epsilon in (0.2, 20.0)]
     assert lost[1] < lost[0] - 0.02
-    target = search(advisor, {"": 0.1}, advisor.at(advisor.own, 8), 8)
+    target = search(advisor, {"": 0.1}, 4)
     assert target.epsilon is None or 0.01 < target.epsilon <= 100
 
 
@@ -236,7 +297,7 @@ def test_more_epsilon_loses_less(algorithm: str) -> None:
 def test_the_loss_that_is_forecast_is_seen(algorithm: str) -> None:
     study = study_of(algorithm, epsilon=10.0)
     advisor = Advisor(study)
-    forecast = advisor.at(advisor.own, 160)
+    forecast = advisor.at(advisor.own, 10)
     built = study.build_algorithm()
     world, measure = world_of(built, Guesses()), measure_of(built)
     assert world is not None

@@ -6,6 +6,7 @@ Tested in tests/cli/test_advising.py.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,12 +68,12 @@ def advise(
     runs: int | None,
 ) -> None:
     """Print forecasts around a study's own setting, and draw them if a place is given."""
-    from zerosum.study.what_if import RUNS, what_if
+    from zerosum.study.what_if import what_if
 
     _check_picture(out, "with --what-if, --out names the picture: a file that ends in .svg")
     with terminal.progress("rehearsing") as on_step:
         target = _targets(targets)
-        found = what_if(study, guesses, people=people, runs=runs or RUNS, target=target, on_step=on_step)
+        found = what_if(study, guesses, people=people, runs=runs, target=target, on_step=on_step)
     if out is not None:
         from zerosum.report.sheet import sheet
 
@@ -97,6 +98,9 @@ def _check_picture(out: Path | None, named: str) -> None:
         raise BadParameter(named)
     if out.exists():
         raise BadInput(f"{out} exists already; choose another place")
+    nearest = next(parent for parent in out.absolute().parents if parent.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+        raise BadInput(f"{out} could not be written: {nearest} is no folder that files may be added to")
 
 
 def guesses_of(
@@ -109,7 +113,7 @@ def guesses_of(
     separation: float | None,
     rows: int | None,
 ) -> Guesses:
-    from zerosum.study.what_if import Guesses, Shape, Spectrum, read_like
+    from zerosum.study.what_if import Guesses, Shape, read_like, read_spectrum
 
     columns = {}
     for said in guess or ():
@@ -120,7 +124,7 @@ def guesses_of(
     if like is not None and columns:
         raise BadParameter("people are drawn from a public file, or made up from guesses: not both")
     drawn = None if like is None else read_like(study, like)
-    kind = None if spectrum is None else Spectrum.parse(spectrum)
+    kind = None if spectrum is None else read_spectrum(study, spectrum)
     return Guesses(columns, drawn, kind, r_squared, separation, rows)
 
 
@@ -144,7 +148,7 @@ def _show(found: WhatIf) -> None:
     terminal.out.print(f"Taken for granted: {visible(found.says)}.")
     sampled = any(line.sampling > 0 for line in found.own.lines)
     more = ("sampling adds", "together") if sampled else (found.level, "without privacy") if found.level else ()
-    table = Table("", Column("setting", justify="right"), "privacy adds", *more, "")
+    table = Table("", Column("setting", justify="right"), Column("privacy adds", no_wrap=True), *more, "")
     for kind, row in found.around.items():
         for at, each in enumerate(row):
             own = "this study" if each.setting == found.own.setting else ""
@@ -152,7 +156,7 @@ def _show(found: WhatIf) -> None:
                 own += f"{', ' if own else ''}{len(each.hidden)} hidden"
             value = f"{getattr(each.setting, kind):g}"
             cells = map(_figure, (each.sampling, each.together)[: len(more)])
-            shown = [_figure(each.privacy), *(_levels(each) if found.level else cells)]
+            shown = _levels(each) if found.level else [_figure(each.privacy), *cells]
             table.add_row(kind if at == 0 else "", value, *shown, own, end_section=at == len(row) - 1)
     terminal.show_table(table)
     _show_lines(found, sampled)
@@ -163,17 +167,27 @@ def _show(found: WhatIf) -> None:
             sentence = f"No epsilon up to {LARGEST:g} that can be planned reaches an error of {visible(asked)}: "
             sentence += "more people may."
         else:
-            sentence = f"An error of {visible(asked)} takes epsilon {found.target.epsilon:g}."
+            about = "about " if found.own.runs else ""
+            sentence = f"An error of {visible(asked)} takes {about}epsilon {found.target.epsilon:g}."
         terminal.out.print(sentence)
-    how = "by formula" if found.own.runs == 0 else f"from {found.own.runs} rehearsals on made-up people"
+    if found.level:
+        terminal.out.print(
+            f"A single run of this study differs from what is expected by {found.own.spread or 0.0:.2g} (one standard "
+            "deviation)."
+        )
+    how = "by formula" if found.own.runs == 0 else f"from {found.own.runs} rehearsals on {found.drawn}"
     if found.own.runs and not found.level:
         how += f", and off by about {100 * found.own.doubt:.2g} % by chance"
-    terminal.out.print(f"Figures are {how}. No site's data were read, and nothing was spent.")
+    if found.level:
+        others = [each.runs for row in found.around.values() for each in row if each.setting != found.own.setting]
+        how += f", of other settings from {min(others, default=0)}; ± is one standard error of their mean"
+    terminal.out.print(f"Figures are {how}. No private data were read, and nothing was spent.")
 
 
-def _levels(each: Forecast) -> tuple[str, str]:
-    """What is good, where the figure is a loss: expected, and without privacy."""
-    return f"{1 - (each.expected or 0.0):.4f}", f"{1 - (each.without or 0.0):.4f}"
+def _levels(each: Forecast) -> list[str]:
+    """Where the figure is a loss: what privacy adds to it, then what is good, expected and without privacy."""
+    added = f"{each.privacy:.4f} ± {each.standard_error or 0.0:.4f}"
+    return [added, f"{1 - (each.expected or 0.0):.4f}", f"{1 - (each.without or 0.0):.4f}"]
 
 
 def _show_lines(found: WhatIf, sampled: bool) -> None:

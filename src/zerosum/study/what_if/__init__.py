@@ -1,15 +1,14 @@
 """What a study would be worth, before anybody spends anything: by its exact noise, on public or made-up data."""
 
 from zerosum.study.what_if.comparing import ALL, SEEDS, Comparison, compare
-from zerosum.study.what_if.forecast import RUNS, Advisor, Forecast, LineForecast
-from zerosum.study.what_if.guesses import Guesses, Shape, Spectrum, read_like
+from zerosum.study.what_if.forecast import Advisor, Forecast, LineForecast
+from zerosum.study.what_if.guesses import Guesses, Shape, Spectrum, read_like, read_spectrum
 from zerosum.study.what_if.settings import Setting
 from zerosum.study.what_if.sweep import LARGEST, WHOLE, WhatIf, what_if
 
 __all__ = [
     "ALL",
     "LARGEST",
-    "RUNS",
     "SEEDS",
     "WHOLE",
     "Advisor",
@@ -23,5 +22,6 @@ __all__ = [
     "WhatIf",
     "compare",
     "read_like",
+    "read_spectrum",
     "what_if",
 ]

@@ -30,12 +30,12 @@ from zerosum.study.schema import Study
 from zerosum.study.what_if.forecast import OnStep
 from zerosum.study.what_if.guesses import Guesses
 from zerosum.study.what_if.measures import Line, Measure, measure_of
+from zerosum.study.what_if.people import NUMBERS
 from zerosum.study.what_if.settings import Setting, altered, parted
 from zerosum.study.what_if.worlds import world_of
 
 ALL = "all"
 SEEDS = 5
-_NUMBERS = 10**8  # of made-up data, at most
 WITHOUT = "non-private"
 _MEMORY = Path("/dev/shm")  # noqa: S108 ledgers that nobody will read need no disk
 _AS_PUBLISHED = ("local", "cape-published")  # whose noise by the papers' formulas is worth a line of its own
@@ -106,6 +106,7 @@ def compare(
         data, says, anchor = _made_up(study, guesses or Guesses(), people)
     else:
         data, says, anchor = _own_data(study), "the sites' own, which their policies call public or synthetic", None
+    says += measure.held(anchor)
     planned = len(chosen) * seeds + 1
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         runner = _Runner(study, data, Path(folder))
@@ -200,10 +201,10 @@ def _made_up(study: Study, guesses: Guesses, people: int | None) -> tuple[dict[s
     if world is None:
         raise BadParameter(f"nobody is made up for the algorithm {study.algorithm!r}: give data that are public")
     count = Setting.of(study, people).people
-    if count * world.numbers_each > _NUMBERS:
+    if count * world.numbers_each > NUMBERS:
         raise BadParameter(
             f"{count} made-up people would be {count * world.numbers_each:.2g} numbers, too many for a comparison: say "
-            f"--people {_NUMBERS // world.numbers_each} or fewer"
+            f"--people {NUMBERS // world.numbers_each} or fewer"
         )
     everybody = world.people(count, np.random.default_rng(18))
     parts = parted(everybody, [site.units or 1 for site in study.sites])

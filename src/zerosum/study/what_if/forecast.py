@@ -42,7 +42,7 @@ from zerosum.study.rehearsal import Rehearsed
 from zerosum.study.schema import Study
 from zerosum.study.what_if.guesses import Guesses
 from zerosum.study.what_if.measures import Line, Measure, measure_of
-from zerosum.study.what_if.people import World
+from zerosum.study.what_if.people import NUMBERS, World
 from zerosum.study.what_if.settings import Setting, altered, parted, shared_out
 from zerosum.study.what_if.structures import Classifier
 from zerosum.study.what_if.worlds import world_of
@@ -53,10 +53,11 @@ _RECORDED = 60, 200  # people with many rows, at least and at most
 _NUMBERS = 4_000_000  # of made-up data, at most, where there are many columns
 _ALL = 20_000_000  # and where nobody can stand for others
 _SAMPLE = 20_000  # for standard deviations that need no rehearsal
-_AGAIN, _FEW = 4, 2  # draws of noise on the same people, and where one takes long
+_AGAIN, _TWICE = 4, 2  # draws of noise on the same people, and where one takes long
 _WITHOUT = 100  # samples, at most, that are run without noise
-_SLOW = 16  # of the rehearsals, where each is of a loss that takes long to tell and little to know
-RUNS = 400
+RUNS, FEW = 400, 24  # rehearsals where nothing is said, and of losses, each of which takes long
+_PART = 16  # of the rehearsals of the study's own setting, one in so many is what each other setting gets
+_LEAST, _LEAST_OF_FEW = 2, 8  # and no fewer
 _SELDOM = 0.05
 
 OnStep = Callable[[int, int], None]
@@ -98,6 +99,8 @@ class Forecast:
     setting: Setting
     lines: tuple[LineForecast, ...]
     runs: int
+    standard_error: float | None = None  # of what privacy adds to a loss, as so few rehearsals tell it
+    spread: float | None = None  # of a loss: the standard deviation of a single run's
 
     def _figure(self, name: str) -> float:
         counted = [getattr(line, name) / line.scale for line in self.lines if line.counts]
@@ -109,8 +112,8 @@ class Forecast:
     @property
     def privacy(self) -> float:
         """The one figure: root mean square over the result's numbers, each on its scale, as far as they are there; of
-        losses their mean."""
-        return self._figure("privacy")
+        losses their mean, and how much larger that becomes."""
+        return self._figure("privacy") if self.without is None else max(self._figure("bias"), 0.0)
 
     @property
     def hidden(self) -> tuple[LineForecast, ...]:
@@ -162,7 +165,8 @@ class Forecast:
         return replace(self, lines=tuple(lines))
 
     def as_record(self) -> dict[str, Any]:
-        names = ("privacy", "sampling", "together", *(() if self.without is None else ("without", "expected")))
+        loss = () if self.without is None else ("without", "expected", "standard_error", "spread")
+        names = ("privacy", "sampling", "together", *loss)
         figures = {name: getattr(self, name) for name in names}
         lines = [line.as_record() for line in self.lines]
         hidden = [line.label for line in self.hidden]
@@ -198,10 +202,38 @@ class Advisor:
     @property
     def says(self) -> str:
         """What was taken for granted about the people."""
-        return "nothing" if self._world is None else self._world.says
+        if self._world is None or self._measure is None:
+            return "nothing"
+        return self._world.says + self._measure.held(self._world.truth)
 
-    def at(self, setting: Setting, runs: int = RUNS, on_step: OnStep = lambda done, planned: None) -> Forecast:
+    @property
+    def drawn(self) -> str:
+        """Whom rehearsals are on."""
+        return "made-up people" if self.guesses.like is None else "people drawn from the public file"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the numbers of the result are called."""
+        return () if self._measure is None else tuple(line.label for line in self._measure.lines)
+
+    @property
+    def _few(self) -> bool:
+        """Whether a rehearsal takes long; those of Data Collaboration are quick, and vary much."""
+        loss = self._measure is not None and self._measure.loss
+        return loss and self.study.algorithm != DataCollaboration.name
+
+    @property
+    def usual(self) -> int:
+        """How many rehearsals the study's own setting gets where nobody says."""
+        return FEW if self._few else RUNS
+
+    def some(self, runs: int) -> int:
+        """How many each other setting gets, where the study's own gets so many."""
+        return max(runs // _PART, _LEAST_OF_FEW if self._few else _LEAST)
+
+    def at(self, setting: Setting, runs: int | None = None, on_step: OnStep = lambda done, planned: None) -> Forecast:
         """What is expected in this setting."""
+        runs = self.usual if runs is None else runs
         if runs < 2:
             raise BadParameter("a spread takes two rehearsals at least")
         study = altered(self.study, setting)
@@ -257,9 +289,7 @@ class Advisor:
         self, setting: Setting, study: Study, plan: Plan, measure: Measure, world: World, runs: int, on_step: OnStep
     ) -> Forecast:
         algorithm = study.build_algorithm()
-        again = _AGAIN
-        if measure.loss and not isinstance(algorithm, DataCollaboration):  # which is quick, and varies much
-            runs, again = max(runs // _SLOW, 4), _FEW
+        again = _TWICE if self._few else _AGAIN
         count = _made_up(algorithm, world, plan, setting.people)
         private = Rehearsed(algorithm, plan, setting.people / count)
         open_ = study.model_copy(
@@ -308,7 +338,12 @@ class Advisor:
         )
         if not any(math.isfinite(line.privacy) for line in lines):
             raise BadParameter("nothing of the result would be left of the noise: ask for more epsilon or people")
-        return Forecast(setting, lines, runs)
+        if not measure.loss:
+            return Forecast(setting, lines, loud * again)
+        counting = [line.counts for line in measure.lines]
+        each, single = np.mean(added[:, :, counting], axis=(1, 2)), np.mean(drawn[:, :, counting], axis=2)
+        error = float(np.std(each, ddof=1)) / math.sqrt(loud)
+        return Forecast(setting, lines, loud * again, error, float(np.std(single, ddof=1)))
 
 
 def _line(line: Line, noise: float, sampling: float) -> LineForecast:
@@ -342,7 +377,13 @@ def _most(algorithm: Algorithm, world: World, *, sampled: bool) -> int:
     if sampled:  # fewer would be sampled more coarsely
         return max(_PEOPLE, _ALL // each)
     if isinstance(algorithm, ICA) or (isinstance(algorithm, PCA) and algorithm.per_recording != "none"):
-        return int(np.clip(_NUMBERS // each, *_RECORDED))
+        count = int(np.clip(_NUMBERS // each, *_RECORDED))
+        if count * each > NUMBERS:
+            raise BadParameter(
+                f"a forecast makes up {count} recordings at least, here {count * each:.2g} numbers: too many; "
+                "take fewer columns, or shorter recordings (--rows)"
+            )
+        return count
     if isinstance(algorithm, PCA):
         return max(_PEOPLE, min(40 * columns, _NUMBERS // columns))
     if isinstance(algorithm, GroupedAlgorithm | Topics):  # fewer would lie unevenly between the edges

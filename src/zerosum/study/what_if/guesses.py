@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -187,11 +188,7 @@ class Guesses:
 def read_like(study: Study, path: Path) -> Units:
     """Public or made-up people with the study's columns. Data of a site whose policy does not call them public or
     synthetic are refused before they are read."""
-    for file in study.site_files:
-        if _overlap(file.path, path) and file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
-            raise PolicyRefused(
-                f"{path} holds the private data of site {file.name!r}: forecasts are made from public or made-up data"
-            )
+    _check_public(study, path)
     if study.imaging is not None and study.space is not None:
         return load_images(path, study.space, study.imaging.preprocessing, study.imaging.selection).units
     if study.words is not None:
@@ -206,9 +203,36 @@ def read_like(study: Study, path: Path) -> Units:
     ).units
 
 
-def _overlap(a: Path, b: Path) -> bool:
-    """Whether two files or folders are the same, or one lies within the other."""
-    if a.exists() and b.exists() and a.samefile(b):
+def read_spectrum(study: Study, said: str) -> Spectrum:
+    """A spectrum from the words of an option; a file that holds a site's private data is refused before it is read."""
+    _check_public(study, Path(said))
+    return Spectrum.parse(said)
+
+
+def _check_public(study: Study, path: Path) -> None:
+    for file in study.site_files:
+        if _overlap(file.path, path) and file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
+            raise PolicyRefused(
+                f"{path} holds the private data of site {file.name!r}: forecasts are made from public or made-up data"
+            )
+
+
+def _overlap(data: Path, path: Path) -> bool:
+    """Whether two files or folders are the same, one lies within the other, or links in a folder lead to the data."""
+    if not path.exists():
+        return False
+    one, other = data.resolve(), path.resolve()
+    if one.is_relative_to(other) or other.is_relative_to(one):
         return True
-    one, other = a.resolve(), b.resolve()
-    return one.is_relative_to(other) or other.is_relative_to(one)
+    links = (each.resolve() for each in path.rglob("*") if each.is_symlink())
+    return any(one.is_relative_to(link) for link in links) or bool(_inodes(data) & _inodes(path))
+
+
+def _inodes(path: Path) -> set[tuple[int, int]]:
+    """Which files a path and everything below it are, whatever they are called."""
+    found = set()
+    for each in (path, *path.rglob("*")):
+        with suppress(OSError):
+            held = each.stat()
+            found.add((held.st_dev, held.st_ino))
+    return found

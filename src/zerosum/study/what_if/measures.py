@@ -59,6 +59,10 @@ class Measure:
     loss: bool = False  # whether values are losses: the less, the better
     level: str = ""  # what is 1 less a loss, in words
 
+    def held(self, truth: Floats | None) -> str:
+        """What results are held against where the truth is not known, in words."""
+        return "; results are held against one without privacy" if self.anchored is not None and truth is None else ""
+
 
 def measure_of(algorithm: Algorithm) -> Measure | None:
     """None where no figure says how good a result is without somebody's judgement."""

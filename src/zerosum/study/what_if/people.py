@@ -17,6 +17,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.units import Units
 from zerosum.study.what_if.guesses import Guesses
 
+NUMBERS = 10**8  # of made-up data, at most
 _JUDGES = 4  # of the people in a public file every fourth judges, and is not drawn
 
 

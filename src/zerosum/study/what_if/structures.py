@@ -143,7 +143,7 @@ class Classes(World):
         low, high, shape = _inputs(algorithm)
         self.middle, half = (low + high) / 2, (high - low) / 2
         self.classes, self.apart = len(algorithm.classes), guesses.separation or _APART
-        waves = _patterns(shape) if len(shape) > 1 else None
+        waves = _patterns(shape) if len(shape) > 1 and math.prod(shape[-2:]) > 1 else None
         dimensions = math.prod(shape) if waves is None else waves.shape[1]
         centers = _centers(self.classes, dimensions, self.apart)
         far = np.max(np.abs(centers if waves is None else centers @ waves.T))

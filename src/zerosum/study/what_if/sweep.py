@@ -13,14 +13,13 @@ from typing import Any
 
 from zerosum.errors import BadParameter
 from zerosum.study.schema import Study
-from zerosum.study.what_if.forecast import RUNS, Advisor, Forecast, OnStep
+from zerosum.study.what_if.forecast import Advisor, Forecast, OnStep
 from zerosum.study.what_if.guesses import Guesses
 from zerosum.study.what_if.settings import Setting
 
 LARGEST, _SMALLEST = 100.0, 1e-4  # epsilon that a search looks at
 _TRIES = 10  # of a search, about
 _NEAR = 1.05  # a larger epsilon by less than this factor is not looked for
-_PART = 16  # of the rehearsals of the study's own setting, one in so many is what each other setting gets
 WHOLE = ""  # the name of the one figure among targets
 
 
@@ -49,6 +48,7 @@ class WhatIf:
     algorithm: str
     unit: str
     says: str
+    drawn: str  # whom rehearsals are on
     own: Forecast
     around: Mapping[str, tuple[Forecast, ...]]
     target: Target | None = field(default=None)
@@ -72,13 +72,15 @@ def what_if(
     guesses: Guesses | None = None,
     *,
     people: int | None = None,
-    runs: int = RUNS,
+    runs: int | None = None,
     target: Mapping[str, float] | None = None,
     on_step: OnStep = lambda done, planned: None,
 ) -> WhatIf:
     """Forecasts around a study's own setting. Settings that no plan can have are left out."""
     advisor = Advisor(study, guesses, people)
-    own, some = advisor.own, max(runs // _PART, 2)
+    _check_wanted(advisor, target or {})
+    runs = advisor.usual if runs is None else runs
+    own, some = advisor.own, advisor.some(runs)
     kinds: dict[str, list[Setting]] = {}
     for kind, setting in own.around():
         kinds.setdefault(kind, []).append(setting)
@@ -90,20 +92,27 @@ def what_if(
         return lambda done, planned: on_step(begun + done * length // planned, whole)
 
     known = {own: advisor.at(own, runs, steps(0, runs))}
-    few = advisor.at(own, some, steps(runs, some))  # what so few draws make of the study itself, others share
-    privacy = _ratio(known[own].privacy, few.privacy)
-    if advisor.level:  # losses have an end
-        privacy = min(max(privacy, 0.5), 2.0)
+    privacy = 1.0  # of losses, which have an end, and sometimes a run in which all goes wrong
+    if not advisor.level:  # what so few draws make of the study itself, others share
+        privacy = _ratio(known[own].privacy, advisor.at(own, some, steps(runs, some)).privacy)
     for at, setting in enumerate(todo, 1):
         with suppress(BadParameter):  # no plan can have it
             found = advisor.at(setting, some, steps(runs + some * at, some))
             sampling = known[own].sampling * math.sqrt(own.people / setting.people)
             known[setting] = found.scaled(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
     around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
-    reached = (
-        None if target is None else search(advisor, target, known[own], some, privacy, steps(before, whole - before))
-    )
-    return WhatIf(study.name, study.algorithm, advisor.unit, advisor.says, known[own], around, reached, advisor.level)
+    reached = None if target is None else search(advisor, target, some, privacy, steps(before, whole - before))
+    said = advisor.unit, advisor.says, advisor.drawn
+    return WhatIf(study.name, study.algorithm, *said, known[own], around, reached, advisor.level)
+
+
+def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:
+    """What is wrong with a target is said before anybody waits for it."""
+    for name, error in wanted.items():
+        if name != WHOLE and name not in advisor.names:
+            raise BadParameter(f"the result has no number called {name!r}: there are {', '.join(advisor.names[:12])}")
+        if not (math.isfinite(error) and error > 0):
+            raise BadParameter("the error that is wanted must be a positive number")
 
 
 def _ratio(a: float, b: float) -> float:
@@ -113,19 +122,13 @@ def _ratio(a: float, b: float) -> float:
 def search(
     advisor: Advisor,
     wanted: Mapping[str, float],
-    own: Forecast,
     runs: int,
     privacy: float = 1.0,
     on_step: OnStep = lambda done, planned: None,
 ) -> Target:
     """Bisection on the study's plan: the same made-up people and the same draws of noise for every epsilon. `privacy`
     multiplies what so few rehearsals say."""
-    labels = [line.label for line in own.lines]
-    for name, error in wanted.items():
-        if name != WHOLE and name not in labels:
-            raise BadParameter(f"the result has no number called {name!r}: there are {', '.join(labels[:12])}")
-        if not (math.isfinite(error) and error > 0):
-            raise BadParameter("the error that is wanted must be a positive number")
+    _check_wanted(advisor, wanted)
     exact = not advisor.takes_rehearsals()
     tried: dict[float, Forecast | None] = {}
 
