@@ -193,13 +193,16 @@ class ICA(Algorithm):
 
         `clear` is about how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if
         all of the budget were spent on it. The less clear, the more is needed for a start, and the more rounds. Below
-        5 a share that would show them leaves too little for rounds, which then start from anywhere.
+        5 a share that would show them leaves too little for rounds, which then start from anywhere. Without noise
+        rounds cost nothing, and they go on until they have converged.
         """
         noise = 2 * facts.noise / math.sqrt(1 - self._reduction)
         clear = 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)
         if clear < 5:
             return 0.0, 12
         share = min(max((5.5 / clear) ** 2, 0.12), 0.45)
+        if not facts.noise:
+            return share, 12
         return share, 10 if clear < max(9.0, 0.9 * self.n_components) else 6
 
     @property
