@@ -60,7 +60,7 @@ def test_mean_pca_and_ica_at_once_over_flare_bit_for_bit_as_in_process(flare: Fl
     studies = {
         "mean": deployment.study(name="mean"),
         "pca": deployment.study("pca", name="pca", parameters="n_components = 2"),
-        "ica": deployment.study("ica", name="ica", ranges="", parameters="n_components = 2"),
+        "ica": deployment.study("ica", name="ica", ranges="", parameters="n_components = 2\nrounds = 11"),
         "open": deployment.study(name="open", seed=None),
     }
     ended = flare.ended(flare.submit(*(flare.job(study) for study in studies.values())))
