@@ -96,7 +96,7 @@ def measure(folder: Path, exchanges: int) -> dict[str, Any]:
     resources = flare.kits / "localhost" / "local" / "resources.json"
     known = json.loads(resources.read_text())
     resources.write_text(json.dumps(known | {"class_allow_list": ["zerosum.flare.", "federation."]}))  # `Timed`
-    study = deployment.study("ica", name="ica", ranges="", parameters="n_components = 2")
+    study = deployment.study("ica", name="ica", ranges="", parameters="n_components = 2\nrounds = 11")
     try:
         flare.start()
         deployment.start()
