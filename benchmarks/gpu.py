@@ -176,11 +176,16 @@ def rotation(machine: Machine, small: int) -> None:
     count, length, columns = 16_384 // small, 250, 20
     X = machine.normal(count, length, columns)
     W = np.linalg.qr(np.random.default_rng(0).normal(size=(columns, columns)))[0]
-    for per_recording in ("none", "center"):
-        stat = build("unmixing_score", {"columns": columns, "unmixing": W, "per_recording": per_recording})
+    made = {"columns": columns, "unmixing": W}
+    for score in ("tanh", "volatility", "both"):
+        stat = build("unmixing_score", {**made, "scores": (score,) * columns})
         error = wrong(stat, people(X), 256)
-        taken = machine.total(stat, people(X))
-        line(f"3 unmixing {count} x {length} x {columns}, {per_recording}", taken, None, "scores on the host", error)
+        line(f"3 unmixing {count} x {length} x {columns}, {score}", machine.total(stat, people(X)), None, "<= 4", error)
+    stat = build("unmixing_score", {**made, "per_recording": "center"})
+    line("  the same, centred", machine.total(stat, people(X)), None, "", wrong(stat, people(X), 256))
+    stat, some = build("fourth_cumulants", made), people(X[:4096])
+    taken = machine.total(stat, some)
+    line(f"  fourth_cumulants {len(some)} x {length} x {columns}", taken, None, "", wrong(stat, some, 64))
     edges = np.linspace(0, 0.25, 5)
     stat = build("band_scatter", {"columns": columns, "projection": W, "edges": edges, "seconds": 2.0})
     taken = machine.total(stat, people(X))
@@ -336,8 +341,29 @@ def gradients(machine: Machine, small: int) -> None:
             error,
             speed=speed,
         )
+        if importlib.util.find_spec("opacus") is not None:
+            peer = machine.seconds(opacus(module, 0.1, x.reshape(-1, *shape), y, batch))
+            line(f"  against Opacus, batches of {batch}", taken, peer, "", None, speed=f"{count / peer:.0f} examples/s")
     if importlib.util.find_spec("opacus") is None:
         print("  Opacus is not installed here")
+
+
+def opacus(module: Any, clip: float, x: Tensor, y: Tensor, batch: int) -> Callable[[], None]:
+    """The same clipped sum by Opacus: gradients of single examples from hooks."""
+    from opacus.grad_sample import GradSampleModule  # type: ignore[import-not-found,unused-ignore]
+
+    wrapped = GradSampleModule(module.train(), loss_reduction="sum")
+
+    def step() -> None:
+        for own, label in zip(x.split(batch), y.split(batch), strict=True):
+            wrapped.zero_grad(set_to_none=True)
+            torch.nn.functional.cross_entropy(wrapped(own), label, reduction="sum").backward()
+            each = [parameter.grad_sample for parameter in wrapped.parameters()]
+            norms = torch.stack([part.flatten(1).norm(dim=1) for part in each], dim=1).norm(dim=1)
+            factors = clip / norms.clamp(min=clip)
+            _ = [torch.einsum("i,i...->...", factors, part) for part in each]
+
+    return step
 
 
 def noise(machine: Machine, small: int) -> None:

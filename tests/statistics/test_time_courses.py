@@ -112,8 +112,8 @@ def test_frequencies_go_by_the_clock_of_each_recording() -> None:
 
 def test_runs_of_a_person_do_not_run_into_each_other() -> None:
     """Cutting a recording where it is quiet changes nothing; gluing two recordings together does."""
-    values = np.array([[1.0], [1.0], [9.0], [9.0]], dtype=np.float32)
-    assert moving_average(values[:2], 2).ravel().tolist() == [1.0, 1.0]
+    values = np.array([[[1.0], [1.0], [9.0], [9.0]]], dtype=np.float32)
+    assert moving_average(values[:, :2], 2).ravel().tolist() == [1.0, 1.0]
     assert moving_average(values, 2).ravel().tolist() == [1.0, 1.0, 5.0, 9.0]
     rng = np.random.default_rng(5)
     first, second = rng.normal(size=(30, 3)), 20 * rng.normal(size=(30, 3))

@@ -10,13 +10,15 @@ from itertools import combinations_with_replacement
 from typing import ClassVar
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 from pydantic import Field
 
-from zerosum.arrays import Floats
+from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
-from zerosum.statistics.rows import fold
-from zerosum.statistics.sources import Singles, SourceStatistic, pairs
+from zerosum.kernel.devices import like
+from zerosum.statistics.rows import doubles, fold
+from zerosum.statistics.sources import SourceStatistic, each_product, pairs
 
 _LONGEST, _MORE = 1.5, 12.0  # a row's squared length, over its mean or beyond it: longer rows are brought to that
 
@@ -54,42 +56,46 @@ class FourthCumulants(SourceStatistic):
     def row_bytes(self) -> int:
         return 8 * (2 * self.columns + 2 * self.sources**2)
 
-    def told(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
-        units, rows, R = y.shape
-        length = fold((y * y).reshape(-1, R)).reshape(units, rows, 1)
-        most = np.float32(max(_LONGEST * R, R + _MORE))
-        y = y * np.sqrt(most / np.maximum(length, most))
+    @property
+    def row_numbers(self) -> int:
+        return self.sources**2
+
+    def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
+        xp, (units, rows, R) = array_namespace(y), y.shape
+        length = xp.reshape(fold(xp.reshape(y * y, (-1, R))), (units, rows, 1))
+        most = max(_LONGEST * R, R + _MORE)
+        y = y * xp.sqrt(most / xp.clip(length, most, None))
         layout = _layout(R)
-        products = np.take(y, layout.row, axis=2) * np.take(y, layout.column, axis=2)  # one layout, however many units
+        row, column = like(layout.row, y), like(layout.column, y)
+        products = xp.take(y, row, axis=2) * xp.take(y, column, axis=2)  # one layout, however many units
         others, reach = products, self.window // 2
         memory = self.memory if reach else 0.0
         if memory:
-            width = np.float32(2 * reach + 1)
+            width = 2.0 * reach + 1
             around = self.neighbours(products, runs)
-            others = products + np.float32(memory) * (width * around - products) / (width - 1)
-        four = np.matmul(products.transpose(0, 2, 1), others) / np.float32(rows)  # a product for each unit
+            others = products + memory * (width * around - products) / (width - 1)
+        four = each_product(products, others) / rows
         lags = range(reach + 1) if memory else range(1)
-        own = np.stack([_lagged(y, lag, runs) for lag in lags], axis=1)[:, :, layout.row, layout.column]
-        weights = [(3 + memory) / 3, *(2 * memory / (3 * reach) for _ in lags[1:])]
-        four *= np.float32(1 / 3)
-        four -= np.matmul((own * np.array(weights, dtype=np.float32)[:, None]).transpose(0, 2, 1), own)
-        flat = four.reshape(units, -1)
-        found = flat[:, layout.ways[0]] + flat[:, layout.ways[1]] + flat[:, layout.ways[2]]
-        return np.asarray(found.astype(np.float64) * layout.roots)
+        own = xp.take(xp.stack([_lagged(y, lag, runs) for lag in lags], axis=1), like(layout.places, y), axis=2)
+        first, later = (3 + memory) / 3, 2 * memory / (3 * max(reach, 1))
+        four = four / 3 - each_product(xp.concat([own[:, :1, :] * first, own[:, 1:, :] * later], axis=1), own)
+        flat = xp.reshape(four, (units, -1))
+        ways = [xp.take(flat, like(way, y), axis=1) for way in layout.ways]
+        return doubles(ways[0] + ways[1] + ways[2]) * like(layout.roots, y)[None, :]
 
     def split(self, value: Floats) -> Floats:
         """A released sum as the symmetric tensor, R x R x R x R."""
         return coordinates.unpack(value, self.sources, 4)
 
 
-def _lagged(y: Singles, lag: int, runs: NDArray[np.int64]) -> Singles:
-    """The symmetrised covariance of rows `lag` apart, in every unit."""
-    rows, total = y.shape[1], np.zeros((len(y), y.shape[2], y.shape[2]), dtype=np.float32)
+def _lagged(y: Array, lag: int, runs: NDArray[np.int64]) -> Array:
+    """The symmetrised covariance of rows `lag` apart, in every unit, read row by row."""
+    xp, (units, rows, R) = array_namespace(y), y.shape
+    total = xp.zeros_like(y[:, :1, :]) * xp.zeros_like(y[:, 0, :, None])
     for a, b in pairs(runs):
         if b - a > lag:
-            early, late = np.ascontiguousarray(y[:, a : b - lag]), np.ascontiguousarray(y[:, a + lag : b])
-            total += np.matmul(early.transpose(0, 2, 1), late)  # a product for each unit
-    return (total + total.transpose(0, 2, 1)) * np.float32(0.5 / rows)
+            total = total + each_product(y[:, a : b - lag, ...], y[:, a + lag : b, ...])
+    return xp.reshape((total + xp.matrix_transpose(total)) * (0.5 / rows), (units, R * R))
 
 
 class _Layout:
@@ -97,6 +103,7 @@ class _Layout:
 
     def __init__(self, order: int) -> None:
         self.row, self.column = np.triu_indices(order)
+        self.places = self.row * order + self.column  # in a matrix that is read row by row
         code = np.zeros((order, order), dtype=np.intp)
         code[self.row, self.column] = code[self.column, self.row] = np.arange(len(self.row))
         index = np.array(list(combinations_with_replacement(range(order), 4)), dtype=np.intp).T

@@ -59,19 +59,25 @@ def _keeps(device: str) -> bool:
 
 
 def _same_bits(device: str) -> bool:
-    torch = _torch()
     rng = np.random.default_rng(0)
-    count, length, columns = 9, 40, 24
+    return all(_same_bits_of(device, rng, length, columns) for length, columns in ((40, 24), (7, 3)))
+
+
+def _same_bits_of(device: str, rng: np.random.Generator, length: int, columns: int) -> bool:
+    torch, count = _torch(), 9
     x = torch.from_numpy(rng.lognormal(sigma=2, size=(count, length, columns)) * rng.choice([-1.0, 1.0], columns))
     x = x.to(device)
     placed = [torch.from_numpy(each).to(device) for each in rng.uniform(0.5, 2, (2, length * columns))]
     worth = torch.from_numpy(np.append(rng.uniform(0.5, 2, columns), 0.1)).to(device)
+    chosen = torch.from_numpy(np.arange(columns, dtype=np.int32) % 8).to(device)
+    windows = torch.from_numpy(np.array([np.zeros(length), np.full(length, 5)], dtype=np.int32)).to(device)
 
     def made(x: Any) -> list[Any]:
         flat = x.reshape(len(x), -1)
         size = squares(flat)
-        y, loud = scaled(recordings(x, [(0, 17), (17, length)], True), worth)
-        each = [size, whole(flat, 2.0**26 / torch.sqrt(size)), loud, y]
+        y, loud = scaled(recordings(x, [(0, length // 2), (length // 2, length)], True), worth)
+        each = [size, whole(flat, 2.0**26 / torch.sqrt(size)), loud, y, each_product(y, y)]
+        each.append(unmixing(y, chosen, windows, 5, (0.7, 0.1, 0.3), (0.2, 0.2, 1.5, 2.0), True))
         each += [*entered(flat, *placed), *entered(flat.float(), None, None)]
         return [one.reshape(len(x), -1) for one in each]
 
@@ -202,6 +208,54 @@ def scaled(products: Array, worth: Array) -> tuple[Array, Array]:
                 **_PLAIN,
             )
     return found, loud > 0
+
+
+def each_product(left: Array, right: Array) -> Array:
+    """left' right of each unit (units x rows x anything), in single precision."""
+    torch = _torch()
+    left, right = _aligned(left), _aligned(right)
+    (count, length, tall), wide = left.shape, right.shape[2]
+    found = torch.empty(count, tall, wide, dtype=torch.float32, device=left.device)
+    tile = 64 if max(tall, wide) > 32 else 32
+    if count:
+        with torch.cuda.device(left.device):
+            _kernels().each_product[(count, -(-tall // tile) * -(-wide // tile))](
+                left, right, found, length, tall, wide, 32, tile, tile, num_warps=4, **_PLAIN
+            )
+    return found
+
+
+def unmixing(
+    sources: Array,
+    chosen: Array,
+    windows: Array,
+    window: int,
+    weights: tuple[float, float, float],
+    constants: tuple[float, ...],
+    both: bool,
+) -> Array:
+    """What units say in `unmixing.UnmixingScore`, one a row. `chosen` is the number of each source's score, plus 4 if
+    it is turned over; `windows` holds where the rows around each row begin, and how many they are, at most `window`;
+    the weights are those of correlations and slopes and the constant that is told; the other constants are the least
+    size, the own part of a row's size, what tanh is of and where the cube ends."""
+    torch = _torch()
+    sources = _aligned(sources)
+    count, length, made = sources.shape
+    long = max(_power(made), 16)
+    sizes = torch.empty_like(sources)
+    told = torch.empty(count, made * (made - 1) + 3 * made + 1, dtype=torch.float64, device=sources.device)
+    if count:
+        chosen, begins, widths = (_aligned(each) for each in (chosen, windows[0, :], windows[1, :]))
+        block, warps = _shape(length * made)
+        given = (length, made, window, *weights, *constants, both)
+        more = {"num_warps": 4, "maxnreg": 128} if long <= 32 else {"num_warps": 8}
+        more["num_stages"] = 1  # more would hold several steps' rows, and fewer units at a time
+        with torch.cuda.device(sources.device):
+            _kernels().around[(count, -(-length * made // block))](
+                sources, begins, widths, sizes, length, made, window, block, num_warps=warps, **_PLAIN
+            )
+            _kernels().unmixing[(count,)](sources, sizes, chosen, told, *given, 16, long, **more, **_PLAIN)
+    return told
 
 
 _PLAIN = {"enable_fp_fusion": False}

@@ -18,6 +18,7 @@ from zerosum.statistics.scatter import PerRecording, recordings_of
 _TOGETHER = 1 << 27  # numbers of the sources of a batch on a GPU
 _ENTERING = 1 << 29  # and of the rows that they are made of
 _FEW = 32_000  # numbers elsewhere
+_SHORT = 1 << 15  # numbers of a unit that one program on a GPU reads three times, for they stay near it
 
 
 def batch_units(rows: Array, entering: int, made: int) -> int:
@@ -34,8 +35,8 @@ def scaled_sources(
     other units: `rows` says why."""
     xp, (units, length, columns) = array_namespace(rows), rows.shape
     own = doubles(recordings_of(rows, runs, per_recording))
-    flat, _size, norm = sized(xp.reshape(own, (units, -1)))
-    products = xp.reshape(unmixing.product(xp.reshape(whole(flat, norm), (-1, columns))), (units, length, -1))
+    numbers = xp.reshape(_whole(xp.reshape(own, (units, -1))), (-1, columns))
+    products = xp.reshape(unmixing.product(numbers), (units, length, -1))
     if fused.serves(products) and fused.holds(products.shape[2]):
         return fused.scaled(products, like(unmixing.worth, rows))
     seen = products * like(unmixing.worth[:-1], rows)[None, None, :]
@@ -43,3 +44,11 @@ def scaled_sources(
     power = fold(y * y)
     scale = xp.sqrt(length / xp.where(power > 0, power, xp.ones_like(power)))
     return xp.astype(y * scale[:, None, :], xp.float32), power > 0
+
+
+def _whole(units: Array) -> Array:
+    """Units (one a row) as whole numbers, divided by their norms: by one program for each where they are short."""
+    if fused.serves(units) and units.shape[1] <= _SHORT:
+        return fused.entered(units, None, None)[0]
+    flat, _size, norm = sized(units)
+    return whole(flat, norm)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import ClassVar, Self
 
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel.devices import on_host
+from zerosum.kernel.devices import on_host, to_host
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
 from zerosum.kernel.units import Units, pieces
-from zerosum.statistics.rows import INSIDE, Exact, doubles, fold, one_thread, sized, summed, whole
+from zerosum.statistics import fused
+from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, one_thread, sized, summed, whole
 from zerosum.statistics.scaled_sources import batch_units, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
@@ -63,8 +64,13 @@ class SourceStatistic(BoundedStatistic):
     def sensitivity(self, adjacency: Adjacency) -> float:
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
 
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers a row becomes on a device."""
+        return self.sources
+
     @abstractmethod
-    def told(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
+    def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
         """What units of equal length say (units x rows x sources, of mean square 1 or 0), one a row, before it is
         divided by its norm; `runs` is where their recordings begin and end."""
 
@@ -86,22 +92,31 @@ class SourceStatistic(BoundedStatistic):
                 total += self._contributed(y, speaks, inside)
         return total
 
-    def _batched(self, block: Units) -> Iterator[Floats]:
-        """Units on a device: their sources are made there, in batches of one shape, and what they say on the host."""
+    def _batched(self, block: Units) -> Iterator[Array]:
+        """Units on a device, in batches of one shape: what they say is made there too where there are kernels."""
         for batch in block.batches():
             rows = batch.of(block.rows)
-            few = batch_units(rows, batch.length * self.columns, batch.length * self.sources)
+            here = not (fused.serves(rows) and fused.holds(self.sources))
+            few = batch_units(rows, batch.length * self.columns, batch.length * self.row_numbers)
             for some in pieces(len(batch), few):
                 y, loud = scaled_sources(rows[some, ...], self._exact, batch.runs, self.per_recording)
-                at_once = max(1, self.at_once // (batch.length * self.sources))
-                with one_thread():
-                    for part in pieces(y.shape[0], at_once):
-                        speaks = np.any(to_numpy(loud[part, ...]), axis=1)
-                        yield self._contributed(np.ascontiguousarray(to_numpy(y[part, ...])), speaks, batch.runs)
+                if here:
+                    yield from self._on_host(y, loud, batch.runs)
+                else:
+                    yield self._contributed(y, array_namespace(y).any(loud, axis=1), batch.runs)
 
-    def _contributed(self, y: Singles, speaks: NDArray[np.bool_], runs: NDArray[np.int64]) -> Floats:
-        scaled, _size, norms = sized(np.where(speaks[:, None], self.told(y, runs), 0.0))
-        return np.asarray(np.sum(scaled / np.where(norms > 0, norms * INSIDE, 1.0)[:, None], axis=0))
+    def _on_host(self, y: Array, loud: Array, runs: NDArray[np.int64]) -> Iterator[Floats]:
+        at_once = max(1, self.at_once // (y.shape[1] * self.sources))
+        with one_thread():
+            for part in pieces(y.shape[0], at_once):
+                speaks = np.any(to_host(loud[part, ...]), axis=1)
+                yield self._contributed(np.ascontiguousarray(to_host(y[part, ...])), speaks, runs)
+
+    def _contributed(self, y: Array, speaks: Array, runs: NDArray[np.int64]) -> Array:
+        told = self.told(y, runs)
+        xp = array_namespace(told)
+        scaled, _size, norms = sized(xp.where(speaks[:, None], told, xp.zeros_like(told)))
+        return added(scaled / xp.where(norms > 0, norms * INSIDE, xp.ones_like(norms))[:, None])
 
     def _sources(self, rows: Array, count: int, runs: NDArray[np.int64]) -> Floats:
         """W x, units x rows x sources, for equally long units, each divided by the unit's norm."""
@@ -125,10 +140,32 @@ class SourceStatistic(BoundedStatistic):
         seen = self._exact.seen_whole(xp.reshape(whole(flat, norm), (-1, self.columns)))
         return to_numpy(self._exact.valid(xp.reshape(seen, (count, -1)))).reshape(count, length, self.sources)
 
-    def neighbours(self, values: Singles, runs: NDArray[np.int64]) -> Singles:
+    def neighbours(self, values: Array, runs: NDArray[np.int64]) -> Array:
         """The mean over `window` rows around each row of the same recording."""
-        parts = [moving_average(values[:, a:b], self.window) for a, b in pairs(runs)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        parts = [moving_average(values[:, a:b, ...], self.window) for a, b in pairs(runs)]
+        return parts[0] if len(parts) == 1 else array_namespace(values).concat(parts, axis=1)
+
+
+def each_product(left: Array, right: Array) -> Array:
+    """left' right of each unit (units x rows x anything): a product of its own for each."""
+    if fused.serves(left):
+        return fused.each_product(left, right)
+    return np.matmul(np.ascontiguousarray(left).transpose(0, 2, 1), np.ascontiguousarray(right))
+
+
+@lru_cache(maxsize=256)
+def windows_of(runs: tuple[int, ...], window: int) -> NDArray[np.int32]:
+    """Where the rows around each row begin, and how many they are: what `moving_average` is the mean of.
+
+    >>> windows_of((0, 4, 6), 3).tolist()
+    [[0, 0, 1, 1, 4, 4], [3, 3, 3, 3, 2, 2]]
+    """
+    begins, widths = [], []
+    for a, b in pairwise(runs):
+        width = min(window, b - a)
+        begins.append(a + np.clip(np.arange(b - a) - width // 2, 0, b - a - width))
+        widths.append(np.full(b - a, width))
+    return np.array([np.concatenate(begins), np.concatenate(widths)], dtype=np.int32)
 
 
 def _scaled(y: Floats) -> tuple[Singles, NDArray[np.bool_]]:
@@ -162,27 +199,26 @@ def alike(units: NDArray[np.int64], runs: NDArray[np.int64], most: int) -> Itera
             yield start, min(start + at_once, last)
 
 
-def moving_average(values: Singles, window: int) -> Singles:
+def moving_average(values: Array, window: int) -> Array:
     """The mean over `window` rows (the last axis but one) around each; rows near an end have that of the nearest whole
     window.
 
-    >>> moving_average(np.array([[0], [3], [0], [3]], dtype=np.float32), 3).ravel().tolist()
+    >>> moving_average(np.array([[[0], [3], [0], [3]]], dtype=np.float32), 3).ravel().tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
-    rows = values.shape[-2]
+    xp, rows = array_namespace(values), values.shape[1]
     window = min(window, rows)
     whole, before = rows - window + 1, window // 2
     sums, length, start, parts = values, 1, 0, []
     while True:  # sums over 1, 2, 4, ... rows, as the binary digits of the window ask for them
         if window & length:
-            parts.append(sums[..., start : start + whole, :])
+            parts.append(sums[:, start : start + whole, ...])
             start += length
         if 2 * length > window:
             break
-        sums = sums[..., :-length, :] + sums[..., length:, :]
+        sums = sums[:, :-length, ...] + sums[:, length:, ...]
         length *= 2
-    average = np.empty_like(values)
-    np.multiply(sum(parts[1:], parts[0]), np.float32(1 / window), out=average[..., before : before + whole, :])
-    average[..., :before, :] = average[..., before : before + 1, :]
-    average[..., before + whole :, :] = average[..., before + whole - 1 : before + whole, :]
-    return average
+    average = sum(parts[1:], parts[0]) * (1 / window)
+    ends = ((average[:, :1, ...], before), (average[:, -1:, ...], rows - whole - before))
+    first, last = (xp.broadcast_to(end, (end.shape[0], count, *end.shape[2:])) for end, count in ends)
+    return xp.concat([first, average, last], axis=1)

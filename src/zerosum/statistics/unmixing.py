@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from zerosum.arrays import Floats
+from zerosum.arrays import Array, Floats
+from zerosum.kernel.devices import like, on_host
 from zerosum.kernel.statistic import FloatArray
+from zerosum.statistics import fused
 from zerosum.statistics.rows import fold
-from zerosum.statistics.sources import Singles, SourceStatistic
+from zerosum.statistics.sources import Singles, SourceStatistic, windows_of
 
 Score = Literal["volatility", "tanh", "cube", "both"]
 SCORES: tuple[Score, ...] = ("volatility", "tanh", "cube")  # those whose slopes are told in every round
@@ -81,26 +83,28 @@ class UnmixingScore(SourceStatistic):
     def size(self) -> int:
         return self.sources * (self.sources - 1) + len(SCORES) * self.sources + 1
 
-    def told(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
-        (units, rows, R), chosen = y.shape, self.scores or ("both",) * self.sources
+    def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
+        return self._told_here(y, runs) if on_host(y) else self._told_there(y, runs)
+
+    def _told_here(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
+        (units, rows, R), chosen = y.shape, self._chosen
         square = y * y
         around = self.neighbours(square, runs)
-        asked = (*SCORES, "both") if "both" in chosen else SCORES
+        asked = (*SCORES, "both") if self._undecided else SCORES
         summed = np.empty((len(asked), 3, *y.shape), dtype=np.float32)
         F = np.empty((units, R, R))
-        for score, (steep, power, along) in zip(asked, summed, strict=True):
+        for number, (score, (steep, power, along)) in enumerate(zip(asked, summed, strict=True)):
             psi = _score(score, y, square, around, steep)
             np.multiply(psi, psi, out=power)
             np.multiply(psi, y, out=along)
-            if its := [i for i, each in enumerate(chosen) if each == score]:
+            if (its := chosen == number).any():
                 F[:, its] = np.matmul(psi.transpose(0, 2, 1), y)[:, its]  # a product for each unit
         C = np.matmul(y.transpose(0, 2, 1), y).astype(np.float64) / rows
         means = fold(summed.reshape(-1, rows, R)).reshape(-1, 3, units, R).astype(np.float64) / rows
-        slopes, linear, divisor = {}, np.empty((units, R)), np.empty((units, R))
-        for score, (steep, power, along) in zip(asked, means, strict=True):
-            size = np.sqrt(np.maximum(power - along**2, _QUIET))
-            slopes[score] = (_slope(score, steep, power, min(self.window, rows)) - along) / size
-            its = [i for i, each in enumerate(chosen) if each == score]
+        slopes, linear, divisor = [], np.empty((units, R)), np.empty((units, R))
+        for number, (score, (steep, power, along)) in enumerate(zip(asked, means, strict=True)):
+            size, its = np.sqrt(np.maximum(power - along**2, _QUIET)), chosen == number
+            slopes.append((_slope(score, steep, power, min(self.window, rows)) - along) / size)
             linear[:, its], divisor[:, its] = along[:, its], size[:, its]
         signs = np.ones(R) if self.signs is None else self.signs
         F = (F / rows - linear[:, :, None] * C) * (signs / divisor)[:, :, None]
@@ -110,11 +114,35 @@ class UnmixingScore(SourceStatistic):
             [
                 (F[:, row, column] - F[:, column, row]) / math.sqrt(2),
                 self.correlation_weight * C[:, row, column],
-                *[self.slope_weight * np.where(loud, slopes[score], 0.0) for score in SCORES],
+                *[self.slope_weight * np.where(loud, each, 0.0) for each in slopes[: len(SCORES)]],
                 np.full((units, 1), self.constant),
             ],
             axis=1,
         )
+
+    def _told_there(self, y: Array, runs: NDArray[np.int64]) -> Array:
+        """The same by kernels, on a device."""
+        windows, longest = windows_of(tuple(runs.tolist()), self.window), min(self.window, y.shape[1])
+        weights = self.correlation_weight, self.slope_weight, self.constant
+        constants = tuple(float(each) for each in (_LEAST, _OWN, _STEEP, _FAR))
+        chosen = like(self._turned, y)
+        return fused.unmixing(y, chosen, like(windows, y), longest, weights, constants, self._undecided)
+
+    @cached_property
+    def _chosen(self) -> NDArray[np.int32]:
+        """The number of each source's score."""
+        order = (*SCORES, "both")
+        return np.array([order.index(each) for each in self.scores or ("both",) * self.sources], dtype=np.int32)
+
+    @cached_property
+    def _turned(self) -> NDArray[np.int32]:
+        """The same, plus 4 where it is turned over."""
+        turned = np.zeros(self.sources, dtype=np.int32) if self.signs is None else self.signs < 0
+        return (self._chosen + 4 * turned).astype(np.int32)
+
+    @property
+    def _undecided(self) -> bool:
+        return bool(np.any(self._chosen == len(SCORES)))
 
     def split(self, value: Floats) -> Told:
         """A released sum in its parts."""
