@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import PCA
 from zerosum.algorithms.lifted import Norms
+from zerosum.algorithms.program import Estimate
 from zerosum.algorithms.spectral import leading
 from zerosum.kernel.accountant import mu_for
 from zerosum.kernel.schemes import Scheme, SiteShape
@@ -258,6 +259,10 @@ class People(Compared):
         return mine | {name: self._published(epsilon, scheme) for name, scheme in released.items()}
 
     def _ours(self, epsilon: float, passes: int | None) -> Callable[[int], Floats]:
+        run = self.estimate(epsilon, passes)
+        return lambda seed: np.asarray(run(seed)["components"]).T
+
+    def estimate(self, epsilon: float, passes: int | None) -> Callable[[int], Estimate]:
         columns = len(self.matrix)
         algorithm = PCA(
             columns=names(columns),
@@ -267,7 +272,7 @@ class People(Compared):
             n_passes=passes,
         )
         rehearsal = Rehearsal(algorithm, len(self.units), self.sites, epsilon, DELTA, colluders=self.colluders)
-        return lambda seed: np.asarray(rehearsal.run(self.units, seed)["components"]).T
+        return lambda seed: rehearsal.run(self.units, seed)
 
     def _published(self, epsilon: float, scheme: str) -> Callable[[int], Floats]:
         largest = float(np.max(np.linalg.norm(self.moments, axis=(1, 2))))
@@ -325,6 +330,21 @@ def isotropic(runs: int) -> None:
         print(f"{name}: runs with a component above the noise at eps 0.1, 1, 10: {', '.join(told)}", flush=True)
 
 
+def isotropic_people(runs: int) -> None:
+    rng = np.random.default_rng(9)
+    kinds = {
+        "300 people, 60 x 20": [rng.normal(size=(60, 20)) for _ in range(300)],
+        "200 people, 8 x 12": [rng.normal(size=(8, 12)) for _ in range(200)],
+        "150 people, constant": [np.ones((10, 20)) for _ in range(150)],
+    }
+    for name, each in kinds.items():
+        case, told = People(each, 5, 3, 1), []
+        for epsilon in (0.1, 1.0, 10.0):
+            found = [float(case.estimate(epsilon, None)(seed)["above_noise"][0]) for seed in range(runs)]
+            told.append(f"{100 * np.mean(np.array(found) > 0):.1f} %")
+        print(f"{name}: runs with a component above the noise at eps 0.1, 1, 10: {', '.join(told)}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -341,7 +361,7 @@ def main() -> None:
         if name:
             table(name, CASES[name](given.folder), given.seeds, tuple(given.epsilon))
     if given.isotropic:
-        isotropic(given.isotropic)
+        (isotropic if given.people is None else isotropic_people)(given.isotropic)
 
 
 if __name__ == "__main__":

@@ -279,6 +279,30 @@ def test_norms_have_quantiles_and_units_keep_what_the_clip_leaves() -> None:
     assert norms.kept(1e6, 1.0) < norms.kept(10.0, 1.0) < norms.kept(1.0, 1.0) < 1
 
 
+def test_isotropic_people_have_no_component() -> None:
+    """Their moments stand far above the noise of privacy, and no direction of them above the others."""
+    rng = np.random.default_rng(2)
+    units = Units.from_list([rng.normal(size=(rows, 12)) for rows in rng.integers(8, 60, size=200)])
+    algorithm = PCA(columns=names(12), n_components=4, per_recording="standardise", clip=4.0)
+    for epsilon in (1.0, 10.0):
+        runs = Rehearsal(algorithm, 200, 3, epsilon, 1e-5).runs(units, range(10))
+        assert all(float(each["above_noise"][0]) == 0 for each in runs)
+
+
+def test_two_looks_at_people_lose_nothing_of_the_first() -> None:
+    """Where there is nothing to damp, both together see as much as one look with the whole budget."""
+    rng = np.random.default_rng(3)
+    axes = np.linalg.qr(rng.normal(size=(30, 30)))[0] * np.sqrt(1 / np.arange(1, 31))
+    units = Units.from_list([rng.normal(size=(40, 30)) @ axes.T for _ in range(300)])
+    truth = axes[:, :3] / np.linalg.norm(axes[:, :3], axis=0)
+    energy = {}
+    for passes in (1, 2):
+        algorithm = PCA(columns=names(30), n_components=3, per_recording="center", clip=10.0, n_passes=passes)
+        runs = Rehearsal(algorithm, 300, 3, 1.0, 1e-5).runs(units, range(12))
+        energy[passes] = np.mean([np.sum((np.asarray(each["components"]) @ truth) ** 2) / 3 for each in runs])
+    assert energy[2] > energy[1] - 0.02
+
+
 @pytest.mark.parametrize("rows", [np.zeros((150, 40)), np.ones((150, 40)), None], ids=["zero", "one", "isotropic"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_nothing_stands_above_the_noise_where_nothing_is(rows: Floats | None, epsilon: float) -> None:

@@ -23,6 +23,7 @@ from zerosum.algorithms.spectral import (
     product_edge,
     signs,
     subspace_iteration,
+    together,
 )
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
@@ -240,10 +241,14 @@ class PCA(RangedAlgorithm):
         matrix = coordinates.unpack(release.value, len(self.columns))
         damped, reconstruction = NoisySpectrum.at(matrix, release.noise_std).damped(self.n_components)
         again = yield self._matrix(center, damped)
-        look = NoisySpectrum.at(coordinates.unpack(again.value, len(self.columns)), again.noise_std)
+        second = coordinates.unpack(again.value, len(self.columns))
+        both, noise = together(second, again.noise_std, matrix, release.noise_std, damped)
+        look = NoisySpectrum.at(both, noise)
         span = np.linalg.qr(reconstruction @ look.vectors[:, : self.n_components])[0]
         rising, turn = np.linalg.eigh(span.T @ matrix @ span)
-        above = int(np.sum(look.released > matrix_edge(len(matrix), again.noise_std)))
+        falling = np.asarray(np.linalg.eigvalsh(matrix)[::-1], dtype=np.float64)
+        found = (falling, release.noise_std), (look.released, noise)
+        above = max(standing(values, spread, self.n_components) for values, spread in found)
         edge = matrix_edge(self.n_components, release.noise_std)
         return _Found(
             np.asarray(span @ turn[:, ::-1]), np.asarray(rising[::-1]), edge, above, again, center, self._clip

@@ -176,15 +176,51 @@ class NoisySpectrum:
         return vectors / root, vectors * root
 
 
-def refined(matrix: Floats, noise: float) -> tuple[Floats, Floats]:
-    """From a look at coordinates that should be white already: what makes them whiter, and what undoes it.
-
-    How far the look is from the identity is believed as far as noise does not explain it (James and Stein).
+def believed(matrix: Floats, noise: float) -> tuple[float, float, float]:
+    """Of a look at coordinates that should be white already: its scale, its noise over that, and which share of what
+    is not white noise does not explain (James and Stein).
     """
     R = len(matrix)
     scale = max(float(np.trace(matrix)) / R, noise, 1e-100)
     apart, relative = matrix / scale - np.eye(R), noise / scale
-    unexplained = 1 - relative**2 * R * (R + 1) / 2 / max(float(np.sum(apart**2)), 1e-300)
-    values, vectors = np.linalg.eigh(np.eye(R) + max(0.0, unexplained) * apart)
+    explained = relative**2 * R * (R + 1) / 2 / max(float(np.sum(apart**2)), 1e-300)
+    return scale, relative, max(0.0, 1 - explained)
+
+
+def refined(matrix: Floats, noise: float) -> tuple[Floats, Floats]:
+    """From a look at coordinates that should be white already: what makes them whiter, and what undoes it.
+
+    How far the look is from the identity is believed as far as noise does not explain it.
+    """
+    R = len(matrix)
+    scale, relative, share = believed(matrix, noise)
+    values, vectors = np.linalg.eigh(np.eye(R) + share * (matrix / scale - np.eye(R)))
     root = np.sqrt(np.maximum(values, max(_DAMPED_TO * noise_edge(R, relative), 1e-6)))
     return vectors / root, vectors * root
+
+
+def left_over(matrix: Floats, noise: float) -> float:
+    """The variance of the correlations that are left in the coordinates that `refined` makes.
+
+    Of deviations with variance t and noise n, the share t/(t + n) is believed, and t n/(t + n) is left of them: that
+    share of the noise. The share is taken to be a standard error larger than it seems.
+    """
+    _scale, relative, share = believed(matrix, noise)
+    numbers = len(matrix) * (len(matrix) + 1) / 2
+    return min((share + (1 - share) * math.sqrt(2 / numbers)) * relative**2 / 2, 1.0)
+
+
+def together(look: Floats, noise: float, before: Floats, noise_before: float, damping: Floats) -> tuple[Floats, float]:
+    """A look in damped coordinates with what was known before it, and the noise of both; each weighs by its precision.
+
+    Where strong directions are damped, people's moments are divided by smaller norms, at most by the square of the
+    smallest damping: what was known is brought to the look's trace within that, and its noise with it. Both hold the
+    same directions, whatever their weights.
+    """
+    if noise <= 0 or noise_before <= 0:
+        return look, noise
+    known = damping @ before @ damping
+    most = float(np.linalg.eigvalsh(damping)[0]) ** -2
+    scale = min(max(1.0, float(np.trace(look)) / max(float(np.trace(known)), 1e-100)), most)
+    weight = noise**2 / (noise**2 + (scale * noise_before) ** 2)
+    return look + weight * (scale * known - look), noise * math.sqrt(1 - weight)
