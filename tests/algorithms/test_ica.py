@@ -188,11 +188,26 @@ def test_the_planner_asks_for_cumulants_where_they_would_show() -> None:
         ({"start_share": 1.0}, "start_share"),
         ({"nonlinearity": "tanh"}, "nonlinearity is no parameter any more"),
         ({"seconds": 0.0}, "seconds"),
+        ({"band": (0.25, 0.5), "seconds": 2.0}, "the band lies above that"),
     ],
 )
 def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ICA(**{"columns": names(3), "n_components": 2, **change})
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_nothing_is_reduced_the_bands_say_how_many_directions_are_real() -> None:
+    """As many components as columns take no look: noise alone must not count as components, nor as stable ones."""
+    full = ICA(columns=names(4), n_components=4, seconds=1.0)
+    found = played(full, people(np.ones((120, 20, 4))), noise=3.0)
+    assert found["above_noise"][0] == 0
+    assert np.all(found["stability"] == 0)
+    rows = autoregressive(300, 100, np.linspace(0.0, 0.9, 4), np.random.default_rng(2))
+    seen = played(full, people(rows * [1, 1, 1, 1e-6]), noise=3.0)  # one column is lost in the noise of the others
+    assert seen["above_noise"][0] == 3
+    assert np.sum(seen["stability"] > 0.9) == 3
+    assert np.min(seen["stability"]) < 0.5
 
 
 def test_rows_without_a_clock_are_refused_where_frequencies_matter() -> None:

@@ -103,6 +103,11 @@ class ICA(Algorithm):
             raise ValueError(f"at most {self.width} components can be had, got {self.n_components}")
         if self.band is not None and not 0 <= self.band[0] < self.band[1] < math.inf:
             raise ValueError("band must be two frequencies in hertz, the lower one first")
+        if self.band is not None and self.seconds is not None and self.band[0] >= 0.5 / self.seconds:
+            raise ValueError(
+                f"rows {self.seconds:g} seconds apart show frequencies up to {0.5 / self.seconds:g} hertz, and "
+                "the band lies above that"
+            )
         if self._wide and self.n_passes < 2:
             raise ValueError(
                 f"{self.width} dimensions take two passes at least: subspace iteration, and a look at what it found"
@@ -238,7 +243,8 @@ class ICA(Algorithm):
     def program(self, adjacency: Adjacency) -> Program:
         inside, values, above, held = yield from self._reduced()
         if self.chosen == "second-order":
-            white, reconstruction, B, stability = yield from self._by_frequency(inside, held)
+            white, reconstruction, B, stability, real = yield from self._by_frequency(inside, held)
+            above = min(above, real)
         else:
             white, reconstruction, left = yield from self._whitened(inside)
             B, stability, real = yield from self._unmixed(inside.then(white, reconstruction), left)
@@ -320,14 +326,21 @@ class ICA(Algorithm):
 
     def _by_frequency(
         self, inside: Coordinates, held: Floats
-    ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats]]:
-        statistic = self._by_band(inside)
+    ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats, int]]:
+        """White coordinates and back, the rotation, the stability of each source, and how many directions are more than
+        noise: where there was nothing to reduce, and thus no look, the sum of all bands has to say that."""
+        statistic, R = self._by_band(inside), self.n_components
         release = yield PrivateSum(statistic, 1 - self._reduction)
         moments, noise = statistic.split(release.value), release.noise_std
         white, back, rotation = separated(moments, noise)
         if noise == 0:
-            return white, back, rotation, np.ones(self.n_components)
-        return white, back, rotation, replayed(moments, noise, held, rotation, back, self.start)
+            return white, back, rotation, np.ones(R), R
+        stability = replayed(moments, noise, held, rotation, back, self.start)
+        if self._pass_shares:
+            return white, back, rotation, stability, R
+        look = NoisySpectrum.at(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
+        made_of, real = (look.vectors.T @ back @ rotation.T) ** 2, look.values > 0
+        return white, back, rotation, stability * np.sqrt(real @ made_of / np.sum(made_of, axis=0)), int(np.sum(real))
 
     # ---- what is asked -----------------------------------------------------------------------------------------
 

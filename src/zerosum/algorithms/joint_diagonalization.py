@@ -68,7 +68,7 @@ def replayed(moments: Floats, noise: float, kept: Floats, rotation: Floats, back
 
     rng, (bands, R, _) = np.random.default_rng(seed), moments.shape
     whole = np.sum(moments, axis=0)
-    alike = np.trace(moments, axis1=1, axis2=2)[:, None, None] / max(float(np.trace(whole)), 1e-300) * whole
+    alike = np.trace(moments, axis1=1, axis2=2)[:, None, None] / max(float(np.trace(whole)), noise) * whole
     by_noise = (bands - 1) * noise**2 * R * (R + 1) / 2
     explained = min(by_noise / max(float(np.sum((moments - alike) ** 2)), 1e-300), 1.0)
     clean = alike + math.sqrt(1 - explained) * (moments - alike)
