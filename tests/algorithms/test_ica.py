@@ -259,6 +259,19 @@ def test_stability_tells_how_much_noise_is_in_a_component(solver: str) -> None:
     assert stability[2] < 0.9
 
 
+@pytest.mark.parametrize(("rows", "memory"), [(5, 0.0), (30, 0.0), (120, 0.8)], ids=["five", "thirty", "alike"])
+def test_gaussian_sources_are_nothing_however_few_or_alike_their_rows_are(rows: int, memory: float) -> None:
+    """Slopes over few rows, or over rows that are alike, look like light tails; known turns tell that from sources."""
+    rng = np.random.default_rng(3)
+    algorithm = ICA(columns=names(5), n_components=5).resolve(PublicFacts(noise=2.0, units=1000))
+    found = played(algorithm, people(autoregressive(1000, rows, np.full(5, memory), rng)), noise=2.0)
+    assert found["above_noise"][0] == 0
+    assert np.all(found["stability"] == 0)
+    if rows == 30:
+        heavy = played(algorithm, people(rng.laplace(size=(1000, rows, 5))), noise=2.0)
+        assert np.min(heavy["stability"]) > 0.9
+
+
 def test_a_private_run_end_to_end(tmp_path: Path) -> None:
     study = make_fmri(320, 4, 5, points=100, side=10, seed=2)
     sites = {f"site {s}": people(study.observed(s)) for s in range(4)}

@@ -312,11 +312,16 @@ class ICA(Algorithm):
             tensor, tensor_noise = statistic.split(release.value), release.noise_std
             found = Filter.started(*directions(tensor), tensor_noise, left)
         settled, overshoot = math.ceil(_SETTLED * len(shares)), min(max(len(shares) / 6, 1.0), 2.0)
+        first, tried, noise = len(shares) // 3, np.eye(R), 0.0
         for number, share in enumerate(shares):
             late, step = number >= settled, overshoot if number < len(shares) // 2 else 1.0
-            score = self._score(found.B @ white.projection.T, found, late)
+            if number >= first:  # with the last round's noise, at this one's share
+                tried = found.tried(noise / math.sqrt(share), len(shares) - first, number)
+            score = self._score(tried @ found.B @ white.projection.T, found, late)
             release = yield PrivateSum(score, share)
-            found.update(score, score.split(release.value), release.noise_std, share, late=late, step=step)
+            noise = release.noise_std * math.sqrt(share)
+            told = score.split(release.value)
+            found.update(score, told, release.noise_std, share, late=late, step=step, tried=tried)
             if self._starting and not late and number >= len(shares) // 3:
                 found.search(tensor, tensor_noise)
         stability, real = found.stability()
