@@ -199,7 +199,7 @@ class ICA(Algorithm):
         `clear` is about how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if
         all of the budget were spent on it. The less clear, the more is needed for a start, and the more rounds. Below
         5 a share that would show them leaves too little for rounds, which then start from anywhere. Without noise
-        rounds cost nothing, and they go on until they have converged.
+        rounds cost nothing, and there are as many as it takes to converge.
         """
         noise = 2 * facts.noise / math.sqrt(1 - self._reduction)
         clear = 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)
