@@ -188,11 +188,26 @@ def test_the_planner_asks_for_cumulants_where_they_would_show() -> None:
         ({"start_share": 1.0}, "start_share"),
         ({"nonlinearity": "tanh"}, "nonlinearity is no parameter any more"),
         ({"seconds": 0.0}, "seconds"),
+        ({"band": (0.25, 0.5), "seconds": 2.0}, "the band lies above that"),
     ],
 )
 def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ICA(**{"columns": names(3), "n_components": 2, **change})
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_nothing_is_reduced_the_bands_say_how_many_directions_are_real() -> None:
+    """As many components as columns take no look: noise alone must not count as components, nor as stable ones."""
+    full = ICA(columns=names(4), n_components=4, seconds=1.0)
+    found = played(full, people(np.ones((120, 20, 4))), noise=3.0)
+    assert found["above_noise"][0] == 0
+    assert np.all(found["stability"] == 0)
+    rows = autoregressive(300, 100, np.linspace(0.0, 0.9, 4), np.random.default_rng(2))
+    seen = played(full, people(rows * [1, 1, 1, 1e-6]), noise=3.0)  # one column is lost in the noise of the others
+    assert seen["above_noise"][0] == 3
+    assert np.sum(seen["stability"] > 0.9) == 3
+    assert np.min(seen["stability"]) < 0.5
 
 
 def test_rows_without_a_clock_are_refused_where_frequencies_matter() -> None:
@@ -242,6 +257,19 @@ def test_stability_tells_how_much_noise_is_in_a_component(solver: str) -> None:
     assert stability[0] > stability[1] > stability[2]
     assert stability[1] > 0.9
     assert stability[2] < 0.9
+
+
+@pytest.mark.parametrize(("rows", "memory"), [(5, 0.0), (30, 0.0), (120, 0.8)], ids=["five", "thirty", "alike"])
+def test_gaussian_sources_are_nothing_however_few_or_alike_their_rows_are(rows: int, memory: float) -> None:
+    """Slopes over few rows, or over rows that are alike, look like light tails; known turns tell that from sources."""
+    rng = np.random.default_rng(3)
+    algorithm = ICA(columns=names(5), n_components=5).resolve(PublicFacts(noise=2.0, units=1000))
+    found = played(algorithm, people(autoregressive(1000, rows, np.full(5, memory), rng)), noise=2.0)
+    assert found["above_noise"][0] == 0
+    assert np.all(found["stability"] == 0)
+    if rows == 30:
+        heavy = played(algorithm, people(rng.laplace(size=(1000, rows, 5))), noise=2.0)
+        assert np.min(heavy["stability"]) > 0.9
 
 
 def test_a_private_run_end_to_end(tmp_path: Path) -> None:

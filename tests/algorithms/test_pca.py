@@ -313,6 +313,17 @@ def test_nothing_stands_above_the_noise_where_nothing_is(rows: Floats | None, ep
     assert found == [0.0] * 30
 
 
+def test_a_single_column_and_the_last_of_all_can_stand_above_the_noise() -> None:
+    """They have no others to be like: only privacy noise can be mistaken for them."""
+    rows = np.random.default_rng(0).normal(size=(6000, 2)) * [2.0, 0.5]
+    for columns, spread in ((1, rows[:, :1]), (2, rows), (1, np.zeros((6000, 1)))):
+        bounds = {"lower": np.full(columns, -8.0), "upper": np.full(columns, 8.0), "centering": "ranges"}
+        pca = PCA(columns=names(columns), n_components=columns, **bounds)
+        found = Rehearsal(pca, 6000, 3, 2.0, 1e-5).run(Units.from_rows(spread), 0)
+        assert found["above_noise"][0] == (columns if np.any(spread) else 0)
+        assert np.all(np.asarray(found["eigenvalues"]) > 0) == bool(np.any(spread))
+
+
 def test_where_a_histogram_would_be_noise_the_whole_budget_goes_to_one_look() -> None:
     facts = PublicFacts(noise=20.0, units=200)
     algorithm = PCA(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(facts)

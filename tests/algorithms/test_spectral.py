@@ -79,3 +79,14 @@ def test_joint_rotation_finds_what_noise_leaves() -> None:
     found = np.abs(joint_rotation(stack).T @ Q)
     assert np.min(np.max(found, axis=1)) > 0.99
     assert np.allclose(joint_rotation(stack).T @ joint_rotation(stack), np.eye(6))
+
+
+@pytest.mark.parametrize("order", [2, 3, 7, 12])
+def test_joint_rotation_turns_every_pair_whether_they_are_even_or_odd(order: int) -> None:
+    rng = np.random.default_rng(order)
+    Q = np.linalg.qr(rng.normal(size=(order, order)))[0]
+    stack = np.stack([Q @ np.diag(rng.normal(size=order)) @ Q.T for _ in range(4)])
+    found = joint_rotation(stack)
+    left = found.T @ stack @ found
+    assert np.max(np.abs(left - left * np.eye(order))) < 1e-7
+    assert np.allclose(found.T @ found, np.eye(order))

@@ -103,6 +103,11 @@ class ICA(Algorithm):
             raise ValueError(f"at most {self.width} components can be had, got {self.n_components}")
         if self.band is not None and not 0 <= self.band[0] < self.band[1] < math.inf:
             raise ValueError("band must be two frequencies in hertz, the lower one first")
+        if self.band is not None and self.seconds is not None and self.band[0] >= 0.5 / self.seconds:
+            raise ValueError(
+                f"rows {self.seconds:g} seconds apart show frequencies up to {0.5 / self.seconds:g} hertz, and "
+                "the band lies above that"
+            )
         if self._wide and self.n_passes < 2:
             raise ValueError(
                 f"{self.width} dimensions take two passes at least: subspace iteration, and a look at what it found"
@@ -194,7 +199,7 @@ class ICA(Algorithm):
         `clear` is about how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if
         all of the budget were spent on it. The less clear, the more is needed for a start, and the more rounds. Below
         5 a share that would show them leaves too little for rounds, which then start from anywhere. Without noise
-        rounds cost nothing, and they go on until they have converged.
+        rounds cost nothing, and there are as many as it takes to converge.
         """
         noise = 2 * facts.noise / math.sqrt(1 - self._reduction)
         clear = 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)
@@ -238,7 +243,8 @@ class ICA(Algorithm):
     def program(self, adjacency: Adjacency) -> Program:
         inside, values, above, held = yield from self._reduced()
         if self.chosen == "second-order":
-            white, reconstruction, B, stability = yield from self._by_frequency(inside, held)
+            white, reconstruction, B, stability, real = yield from self._by_frequency(inside, held)
+            above = min(above, real)
         else:
             white, reconstruction, left = yield from self._whitened(inside)
             B, stability, real = yield from self._unmixed(inside.then(white, reconstruction), left)
@@ -306,11 +312,16 @@ class ICA(Algorithm):
             tensor, tensor_noise = statistic.split(release.value), release.noise_std
             found = Filter.started(*directions(tensor), tensor_noise, left)
         settled, overshoot = math.ceil(_SETTLED * len(shares)), min(max(len(shares) / 6, 1.0), 2.0)
+        first, tried, noise = len(shares) // 3, np.eye(R), 0.0
         for number, share in enumerate(shares):
             late, step = number >= settled, overshoot if number < len(shares) // 2 else 1.0
-            score = self._score(found.B @ white.projection.T, found, late)
+            if number >= first:  # with the last round's noise, at this one's share
+                tried = found.tried(noise / math.sqrt(share), len(shares) - first, number)
+            score = self._score(tried @ found.B @ white.projection.T, found, late)
             release = yield PrivateSum(score, share)
-            found.update(score, score.split(release.value), release.noise_std, share, late=late, step=step)
+            noise = release.noise_std * math.sqrt(share)
+            told = score.split(release.value)
+            found.update(score, told, release.noise_std, share, late=late, step=step, tried=tried)
             if self._starting and not late and number >= len(shares) // 3:
                 found.search(tensor, tensor_noise)
         stability, real = found.stability()
@@ -320,14 +331,21 @@ class ICA(Algorithm):
 
     def _by_frequency(
         self, inside: Coordinates, held: Floats
-    ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats]]:
-        statistic = self._by_band(inside)
+    ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats, int]]:
+        """White coordinates and back, the rotation, the stability of each source, and how many directions are more than
+        noise: where there was nothing to reduce, and thus no look, the sum of all bands has to say that."""
+        statistic, R = self._by_band(inside), self.n_components
         release = yield PrivateSum(statistic, 1 - self._reduction)
         moments, noise = statistic.split(release.value), release.noise_std
         white, back, rotation = separated(moments, noise)
         if noise == 0:
-            return white, back, rotation, np.ones(self.n_components)
-        return white, back, rotation, replayed(moments, noise, held, rotation, back, self.start)
+            return white, back, rotation, np.ones(R), R
+        stability = replayed(moments, noise, held, rotation, back, self.start)
+        if self._pass_shares:
+            return white, back, rotation, stability, R
+        look = NoisySpectrum.at(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
+        made_of, real = (look.vectors.T @ back @ rotation.T) ** 2, look.values > 0
+        return white, back, rotation, stability * np.sqrt(real @ made_of / np.sum(made_of, axis=0)), int(np.sum(real))
 
     # ---- what is asked -----------------------------------------------------------------------------------------
 

@@ -6,18 +6,21 @@ Tested in tests/algorithms/test_spectral.py.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.algorithms.spectral import refined
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 
-_REPEATS = 20  # replays behind a stability
+_REPEATS, _REPEATED_SWEEPS = 20, 40  # replays behind a stability, which need not end as close
 
 
 def joint_rotation(matrices: Floats, sweeps: int = 200) -> Floats:
-    """The orthogonal Q (R x R) for which all Q' K Q are nearly diagonal, by Jacobi's rotations of one pair at a time.
+    """The orthogonal Q (R x R) for which all Q' K Q are nearly diagonal, by Jacobi's rotations of pairs, of all at a
+    time that have nothing in common.
 
     Cardoso and Souloumiac's angle for a pair minimises the sum of the squares of what is off the diagonal.
 
@@ -33,27 +36,39 @@ def joint_rotation(matrices: Floats, sweeps: int = 200) -> Floats:
     Q = np.eye(R)
     for _ in range(sweeps):
         largest = 0.0
-        for p in range(R - 1):
-            for q in range(p + 1, R):
-                apart, across = K[:, p, p] - K[:, q, q], 2 * K[:, p, q]
-                straight, bent = float(apart @ apart - across @ across), 2 * float(apart @ across)
-                angle = 0.5 * np.arctan2(bent, straight + np.hypot(straight, bent))
-                if abs(angle) < 1e-10:
-                    continue
-                largest = max(largest, abs(angle))
-                turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-                K[:, :, [p, q]] = K[:, :, [p, q]] @ turn
-                K[:, [p, q], :] = turn.T @ K[:, [p, q], :]
-                Q[:, [p, q]] = Q[:, [p, q]] @ turn
+        for p, q in _disjoint(R):
+            apart, across = K[:, p, p] - K[:, q, q], 2 * K[:, p, q]
+            straight, bent = np.sum(apart**2 - across**2, axis=0), 2 * np.sum(apart * across, axis=0)
+            angle = 0.5 * np.arctan2(bent, straight + np.hypot(straight, bent))
+            largest = max(largest, float(np.max(np.abs(angle))))
+            c, s = np.cos(angle), np.sin(angle)
+            for turned in (K, K.transpose(0, 2, 1), Q):
+                left, right = turned[..., p], turned[..., q]
+                turned[..., p], turned[..., q] = c * left + s * right, c * right - s * left
         if largest < 1e-8:
             break
     return Q
 
 
-def separated(moments: Floats, noise: float) -> tuple[Floats, Floats, Floats]:
+@lru_cache(maxsize=8)
+def _disjoint(order: int) -> tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]:
+    """All pairs, in rounds in which everyone has at most one: the first stays, the others move round a table.
+
+    >>> [list(zip(p.tolist(), q.tolist())) for p, q in _disjoint(3)]
+    [[(1, 2)], [(0, 2)], [(0, 1)]]
+    """
+    even, found = order + order % 2, []
+    for turn in range(even - 1):
+        seats = np.concatenate([[0], 1 + (np.arange(even - 1) - turn) % (even - 1)])
+        pairs = np.sort(np.stack([seats[: even // 2], seats[: even // 2 - 1 : -1]]), axis=0)
+        found.append(pairs[:, pairs[1] < order])
+    return tuple((pair[0], pair[1]) for pair in found if pair.size)
+
+
+def separated(moments: Floats, noise: float, sweeps: int = 200) -> tuple[Floats, Floats, Floats]:
     """From noisy second moments by band: white coordinates, what undoes them, and the rotation (one source a row)."""
     white, back = refined(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
-    return white, back, joint_rotation(white.T @ moments @ white).T
+    return white, back, joint_rotation(white.T @ moments @ white, sweeps).T
 
 
 def replayed(moments: Floats, noise: float, kept: Floats, rotation: Floats, back: Floats, seed: int = 0) -> Floats:
@@ -68,7 +83,7 @@ def replayed(moments: Floats, noise: float, kept: Floats, rotation: Floats, back
 
     rng, (bands, R, _) = np.random.default_rng(seed), moments.shape
     whole = np.sum(moments, axis=0)
-    alike = np.trace(moments, axis1=1, axis2=2)[:, None, None] / max(float(np.trace(whole)), 1e-300) * whole
+    alike = np.trace(moments, axis1=1, axis2=2)[:, None, None] / max(float(np.trace(whole)), noise) * whole
     by_noise = (bands - 1) * noise**2 * R * (R + 1) / 2
     explained = min(by_noise / max(float(np.sum((moments - alike) ** 2)), 1e-300), 1.0)
     clean = alike + math.sqrt(1 - explained) * (moments - alike)
@@ -82,7 +97,7 @@ def replayed(moments: Floats, noise: float, kept: Floats, rotation: Floats, back
         other = spectra[:, rng.integers(R, size=R)] * ((1 - kept) * size)
         again = root[:, None] * clean * root + other[:, :, None] * np.eye(R)
         again += np.stack([coordinates.unpack(noise * rng.normal(size=R * (R + 1) // 2), R) for _ in again])
-        _white, undone, turned = separated(again, noise)
+        _white, undone, turned = separated(again, noise, _REPEATED_SWEEPS)
         seen = undone @ turned.T
         correlation = np.abs(maps.T @ (root[:, None] * seen / np.linalg.norm(seen, axis=0)))
         draw[:] = correlation[np.arange(R), linear_sum_assignment(-correlation)[1]]

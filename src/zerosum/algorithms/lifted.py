@@ -97,20 +97,24 @@ def standing(values: Floats, noise: float, most: int, tilt: float = 0.0) -> int:
     what as many isotropic units would show by chance.
 
     Of those that are left after k, d in number, with trace T: isotropic units would have T/d each, plus what sampling
-    adds (Marchenko and Pastur), plus privacy noise; the largest passes that end by Tracy and Widom's law.
+    adds (Marchenko and Pastur), plus privacy noise; the largest passes that end by Tracy and Widom's law. The last one
+    has no others to be compared with: it only has to be more than privacy noise.
+
+    >>> standing(np.array([900.0, 100.0]), 1.0, 2), standing(np.array([500.0, 500.0]), 1.0, 2)
+    (2, 0)
     """
     columns = len(values)
-    for k in range(min(most, columns - 1)):
+    for k in range(min(most, columns)):
         d = columns - k
         trace = max(float(np.sum(values[k:])), 0.0) + 2 * noise * math.sqrt(d)
-        level = trace / d
+        level = trace / d if d > 1 else 0.0
         end = math.sqrt(2 * d * noise**2 + 4 * level**2 * d / max(trace, 1.0))
         if tilt > 1:
             end = max(end, noise * math.sqrt(2 * d) * (tilt + 1 / tilt) / 2)
         chance = level * (1 + d / max(trace, 1.0)) + end * (1 + 3 * d ** (-2 / 3)) + 3 * tilt**2 * noise
         if not values[k] > chance:
             return k
-    return min(most, columns - 1)
+    return min(most, columns)
 
 
 @dataclass(frozen=True, eq=False)

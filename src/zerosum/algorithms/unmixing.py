@@ -42,6 +42,7 @@ _MOST_LOST = 0.5  # of all sources: with more there is little to be gained
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
 _IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that are mixed, and as nothing
 _IS_LESS_BLIND = 1.0, 0.3  # the same where rounds begin anywhere
+_TRIED, _MOST_TRIED = 6.0, 0.1  # standard deviations that the known turns should show as, and radians at most
 _OF_HALF = 0.75  # the correlation of what is half a source
 _CLEAR = 5.0  # standard deviations: more evidence than that says no more about a source's being half one
 _SLOPE_WEIGHTS = 0.035, 0.0115  # in a round before sources are sure, and after, times the root of what pairs there are
@@ -63,6 +64,8 @@ class Filter:
     common: float = 0.0  # log odds of a positive kurtosis for all of them, where the start finds most on one side
     odds: Floats = field(init=False)  # log odds of a positive kurtosis, by what was known before the last round
     less: tuple[float, float] = _IS_LESS  # odds that a source is half of two that are mixed, and that it is nothing
+    steep: float = 1.0  # what a pair's turn shows as in the sum, on average, by the slopes of its sources
+    response: Floats = field(init=False)  # what known turns of each pair did show as, times these, and their precision
 
     def __post_init__(self) -> None:
         R = len(self.B)
@@ -70,6 +73,7 @@ class Filter:
         self.scores = (undecided,) * R
         self.slopes = np.zeros((len(SCORES), R))
         self.odds, self.precision, self.proof = np.zeros(R), np.zeros(R), np.zeros((2, R))
+        self.response = np.zeros((2, R * (R - 1) // 2))
 
     @classmethod
     def blind(cls, rotation: Floats, white: float) -> Filter:
@@ -120,13 +124,36 @@ class Filter:
         self.P[both] = _prior(variances, 0.0) + stretch[:, None, None] * np.ones((2, 2))
         self.slopes[:, lost] = self.proof[:, lost] = 0.0
         self.precision[lost] = 0.0
+        self.response[:, np.isin(row, lost) | np.isin(column, lost)] = 0.0
         self.scores = tuple(self._undecided(i) if i in lost else score for i, score in enumerate(self.scores))
 
+    def tried(self, noise: float, rounds: int, seed: int) -> Floats:
+        """A small public rotation, about as large as what a round does not know, from which sources are asked about.
+
+        Slopes are means of few rows, or of rows that are alike, and then they are not zero where sources are Gaussian.
+        How far a known turn shows does not err: where no direction differs from others, no turn shows.
+        """
+        R = len(self.B)
+        row, column = upper(R)
+        size = min(_TRIED * math.sqrt(2 / (len(row) * rounds)) * noise / self.steep, _MOST_TRIED)
+        half = np.zeros((R, R))
+        half[row, column] = size / 2 * np.random.default_rng(seed).choice([-1.0, 1.0], len(row))
+        half -= half.T
+        return np.asarray(np.linalg.solve(np.eye(R) - half, np.eye(R) + half))  # Cayley's
+
     def update(
-        self, statistic: UnmixingScore, told: Told, noise: float, share: float, *, late: bool, step: float = 1.0
+        self,
+        statistic: UnmixingScore,
+        told: Told,
+        noise: float,
+        share: float,
+        *,
+        late: bool,
+        step: float = 1.0,
+        tried: Floats | None = None,
     ) -> None:
         """Take in a round. In a late one it is known what sources are like, and what was learnt before is
-        kept. `step` is how far sources that are lost may overshoot."""
+        kept. `step` is how far sources that are lost may overshoot, `tried` what sources were turned by on purpose."""
         R = len(self.B)
         row, column = upper(R)
         noise = max(noise, 1e-6 * max(told.scale, 1.0))  # what is left without any
@@ -135,14 +162,19 @@ class Filter:
         sure = (statistic.slope_weight / noise) ** 2
         self.proof += sure * np.stack([self._along(told.slopes), np.ones(R)])
         slopes = self._slopes(told.slopes, sure, 1.0 if late else _FORGET)
-        both = slopes[row] + slopes[column]
-        self._widen(told.turns, both, noise)
+        both, turns = slopes[row] + slopes[column], told.turns
+        self.steep = float(np.mean(both))
+        if tried is not None:
+            known = (tried - tried.T)[row, column] / 2
+            self.response += np.stack([turns * known, known**2]) / (2 * noise**2)
+            turns = turns - both * known
+        self._widen(turns, both, noise)
         H = np.empty((len(row), 2, 2))
         H[:, 0, 0], H[:, 0, 1], H[:, 1, :] = slopes[row], -slopes[column], max(self.scale, 1.0)
         R_noise = np.diag([2 * noise**2, (noise / statistic.correlation_weight) ** 2])
         HP = H @ self.P
         gain = np.linalg.solve(HP @ H.transpose(0, 2, 1) + R_noise, HP).transpose(0, 2, 1)
-        found = np.einsum("nij,nj->ni", gain, np.stack([told.turns, told.correlations], axis=1))
+        found = np.einsum("nij,nj->ni", gain, np.stack([turns, told.correlations], axis=1))
         self.P = self.P - gain @ HP
         A = np.zeros((R, R))
         A[row, column], A[column, row] = found[:, 0], found[:, 1]
@@ -163,7 +195,8 @@ class Filter:
 
         The filter says how far a source is off if it is one. Whether it is, its slopes say, as told in rounds after it
         had been decided what it is like: noise alone has no preference. Where the sources of a sign are not proven
-        together, none of them is; else each is one, half of two that are mixed, or nothing, by Bayes's rule.
+        together, by these and by how known turns of them show, none of them is; else each is one, half of two that are
+        mixed, or nothing, by Bayes's rule.
         """
         R = len(self.B)
         row, column = upper(R)
@@ -173,6 +206,8 @@ class Filter:
             group = self.signs == sign
             told, weight = self.proof[:, group]
             if not np.any(group) or np.sum(told) < _PROVEN * math.sqrt(float(np.sum(weight))):
+                continue
+            if self._shown(group) < _PROVEN:
                 continue
             root, likely = np.sqrt(weight), np.ones((3, len(told)))
             for _ in range(10):  # the level of those that are whole, by expectation and maximisation
@@ -190,6 +225,19 @@ class Filter:
                 likely /= np.sum(likely, axis=0)
             whole[group], real[group] = likely[0] + _OF_HALF * likely[1], likely[2] < 0.5
         return np.asarray(whole / np.sqrt(1 + error)), real
+
+    def _shown(self, group: NDArray[np.bool_]) -> float:
+        """How many standard deviations what known turns say of these sources' slopes together is above zero: a pair
+        shows the sum of its two. Infinite where no turn was tried."""
+        R = len(self.B)
+        row, column = upper(R)
+        M = np.diag(np.bincount(row, self.response[1], R) + np.bincount(column, self.response[1], R))
+        M[row, column] = M[column, row] = self.response[1]
+        if not np.any(M):
+            return math.inf
+        doubt = np.linalg.pinv(M, hermitian=True)
+        slopes = doubt @ (np.bincount(row, self.response[0], R) + np.bincount(column, self.response[0], R))
+        return float(np.sum(slopes[group]) / max(math.sqrt(float(np.sum(doubt[np.ix_(group, group)]))), 1e-300))
 
     def _undecided(self, source: int) -> Score:
         return "both" if self.signs[source] > 0 else "cube"
