@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from zerosum.errors import BadParameter
 from zerosum.kernel import coordinates
 from zerosum.kernel.units import Units
 from zerosum.statistics import build
@@ -193,3 +194,24 @@ def test_scores_and_signs_are_one_for_each_source() -> None:
     for change in ({"scores": ["tanh"]}, {"signs": [1, 2, 1]}, {"scores": ["logcosh"] * 3}, {"memory": 1.0}):
         with pytest.raises(ValueError, match=r"scores|signs|memory"):
             build("unmixing_score", MIXED | change)
+
+
+def test_a_score_of_which_nothing_is_left_is_silent() -> None:
+    """Within a recording no longer than the window every size is the same: volatility is linear there."""
+    rows = np.random.default_rng(6).laplace(size=(9, 3))
+    statistic = build("unmixing_score", MIXED | {"window": 9})
+    told = statistic.split(statistic.total(Units.from_list([rows])))  # type: ignore[attr-defined]
+    assert not np.any(told.slopes[0])
+    assert np.all(told.slopes[1:])
+    assert float(np.linalg.norm(told.turns)) > 0.1
+
+
+def test_a_window_longer_than_any_recording_is_the_recording() -> None:
+    rows = [np.random.default_rng(seed).laplace(size=(20, 3)) for seed in range(4)]
+    found = [build("fourth_cumulants", MIXED | {"window": w}).total(Units.from_list(rows)) for w in (20, 10**9)]
+    np.testing.assert_array_equal(*found)
+
+
+def test_cumulants_of_too_many_sources_are_refused() -> None:
+    with pytest.raises(BadParameter, match="at most, got 101"):
+        build("fourth_cumulants", {"columns": 101, "unmixing": np.eye(101)})

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import combinations_with_replacement
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
@@ -20,6 +20,7 @@ from zerosum.kernel.devices import like
 from zerosum.statistics.rows import doubles, fold
 from zerosum.statistics.sources import SourceStatistic, each_product, pairs
 
+_MOST = 100  # sources: these have four million cumulants
 _LONGEST, _MORE = 1.5, 12.0  # a row's squared length, over its mean or beyond it: longer rows are brought to that
 
 
@@ -48,6 +49,12 @@ class FourthCumulants(SourceStatistic):
     at_once: ClassVar[int] = 8_000
     memory: float = Field(default=2.0, ge=0, le=100)
 
+    @model_validator(mode="after")
+    def _few(self) -> Self:
+        if self.sources > _MOST:
+            raise ValueError(f"fourth cumulants are told of {_MOST} sources at most, got {self.sources}")
+        return self
+
     @property
     def size(self) -> int:
         return coordinates.size(self.sources, 4)
@@ -56,9 +63,8 @@ class FourthCumulants(SourceStatistic):
     def row_bytes(self) -> int:
         return 8 * (2 * self.columns + 2 * self.sources**2)
 
-    @property
-    def row_numbers(self) -> int:
-        return self.sources**2
+    def unit_numbers(self, rows: int) -> int:
+        return max(rows * self.sources**2, coordinates.size(self.sources) ** 2)
 
     def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
         xp, (units, rows, R) = array_namespace(y), y.shape
@@ -68,10 +74,10 @@ class FourthCumulants(SourceStatistic):
         layout = _layout(R)
         row, column = like(layout.row, y), like(layout.column, y)
         products = xp.take(y, row, axis=2) * xp.take(y, column, axis=2)  # one layout, however many units
-        others, reach = products, self.window // 2
+        others, width = products, min(self.window, int(np.max(np.diff(runs))))
+        reach = width // 2
         memory = self.memory if reach else 0.0
         if memory:
-            width = 2.0 * reach + 1
             around = self.neighbours(products, runs)
             others = products + memory * (width * around - products) / (width - 1)
         four = each_product(products, others) / rows

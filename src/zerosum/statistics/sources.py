@@ -6,7 +6,7 @@ Tested in tests/statistics/test_time_courses.py.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import ClassVar, Self
@@ -26,6 +26,8 @@ from zerosum.statistics.scaled_sources import batch_units, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 Singles = NDArray[np.float32]
+
+_HELD = 1 << 22  # numbers that are made of units that are taken at once, but for one
 
 
 class SourceStatistic(BoundedStatistic):
@@ -64,10 +66,9 @@ class SourceStatistic(BoundedStatistic):
     def sensitivity(self, adjacency: Adjacency) -> float:
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
 
-    @property
-    def row_numbers(self) -> int:
-        """How many numbers a row becomes on a device."""
-        return self.sources
+    def unit_numbers(self, rows: int) -> int:
+        """How many numbers a unit of so many rows becomes, more or less."""
+        return rows * self.sources
 
     @abstractmethod
     def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
@@ -85,19 +86,23 @@ class SourceStatistic(BoundedStatistic):
         runs = units if block.runs is None else block.runs.offsets
         total = np.zeros(self.size)
         with one_thread():
-            for first, last in alike(units, runs, self.at_once // self.sources):
+            for first, last in alike(units, runs, self._together):
                 begin, end = int(units[first]), int(units[last])
                 inside = runs[(runs >= begin) & (runs <= units[first + 1])] - begin
                 y, speaks = _scaled(self._sources(block.rows[begin:end, ...], last - first, inside))
                 total += self._contributed(y, speaks, inside)
         return total
 
+    def _together(self, rows: int) -> int:
+        """How many units of so many rows are taken at once."""
+        return max(1, min(self.at_once // (rows * self.sources), _HELD // self.unit_numbers(rows)))
+
     def _batched(self, block: Units) -> Iterator[Array]:
         """Units on a device, in batches of one shape: what they say is made there too where there are kernels."""
         for batch in block.batches():
             rows = batch.of(block.rows)
             here = not (fused.serves(rows) and fused.holds(self.sources))
-            few = batch_units(rows, batch.length * self.columns, batch.length * self.row_numbers)
+            few = batch_units(rows, batch.length * self.columns, self.unit_numbers(batch.length))
             for some in pieces(len(batch), few):
                 y, loud = scaled_sources(rows[some, ...], self._exact, batch.runs, self.per_recording)
                 if here:
@@ -106,9 +111,8 @@ class SourceStatistic(BoundedStatistic):
                     yield self._contributed(y, array_namespace(y).any(loud, axis=1), batch.runs)
 
     def _on_host(self, y: Array, loud: Array, runs: NDArray[np.int64]) -> Iterator[Floats]:
-        at_once = max(1, self.at_once // (y.shape[1] * self.sources))
         with one_thread():
-            for part in pieces(y.shape[0], at_once):
+            for part in pieces(y.shape[0], self._together(y.shape[1])):
                 speaks = np.any(to_host(loud[part, ...]), axis=1)
                 yield self._contributed(np.ascontiguousarray(to_host(y[part, ...])), speaks, runs)
 
@@ -182,11 +186,13 @@ def pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     return pairwise(offsets.tolist())
 
 
-def alike(units: NDArray[np.int64], runs: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """Stretches of units of one recording each that are equally long, so that they can be taken at once, `most` rows or
-    one unit at a time; the others come one by one.
+def alike(
+    units: NDArray[np.int64], runs: NDArray[np.int64], together: Callable[[int], int]
+) -> Iterator[tuple[int, int]]:
+    """Stretches of units of one recording each that are equally long, so that they can be taken at once, as many of so
+    many rows as `together` says; the others come one by one.
 
-    >>> list(alike(np.array([0, 5, 10, 16, 22, 28]), np.array([0, 5, 10, 16, 20, 22, 28]), 100))
+    >>> list(alike(np.array([0, 5, 10, 16, 22, 28]), np.array([0, 5, 10, 16, 20, 22, 28]), lambda rows: 100 // rows))
     [(0, 2), (2, 3), (3, 4), (4, 5)]
     """
     lengths = np.diff(units)
@@ -194,7 +200,7 @@ def alike(units: NDArray[np.int64], runs: NDArray[np.int64], most: int) -> Itera
     joins = (lengths[1:] == lengths[:-1]) & single[1:] & single[:-1]
     cuts = [0, *(np.flatnonzero(~joins) + 1).tolist(), len(lengths)]
     for first, last in pairwise(cuts):
-        at_once = max(1, most // int(lengths[first]))
+        at_once = together(int(lengths[first]))
         for start in range(first, last, at_once):
             yield start, min(start + at_once, last)
 

@@ -188,8 +188,9 @@ def around(sources, begins, widths, found, length, made, window, BLOCK: tl.const
 
 @triton.jit
 def _slope(along, power, slope):
-    """How steep a score is beside its linear part, in its own size, and that size."""
-    size = tl.sqrt(tl.maximum(power - along * along, 1e-6))
+    """How steep a score is beside its linear part, in its own size, and that size: infinite where nothing is left."""
+    left = power - along * along
+    size = tl.where(left > 1e-6, tl.sqrt(tl.maximum(left, 1e-6)), float("inf"))
     return (slope - along) / size, size
 
 

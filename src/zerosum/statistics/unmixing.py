@@ -28,7 +28,7 @@ _LEAST = np.float32(0.2)  # the least size that is believed of a source, over it
 _OWN = np.float32(0.2)  # of a row's size in "both", the part that is its own square
 _STEEP = np.float32(1.5)  # of tanh
 _FAR = np.float32(2.0)  # where the cube is cut off
-_QUIET = 1e-6  # the least mean square of a score that is divided by
+_QUIET = 1e-6  # the least mean square that a score has beside its linear part: with less it is silent
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,8 @@ class UnmixingScore(SourceStatistic):
     """The sum over units of a direction: how its sources y = W x are mixed into each other.
 
     Source i has the score psi of its kind, freed of its linear part over the unit's own rows and divided by its root
-    mean square. With F the unit's mean of psi(y) y', the unit tells, divided together by their norm:
+    mean square. One of which nothing is left is silent, as volatility is where no recording is longer than the window.
+    With F the unit's mean of psi(y) y', the unit tells, divided together by their norm:
 
     - for each pair the difference F_ij - F_ji over sqrt(2);
     - for each pair the correlation of y_i and y_j, times `correlation_weight`;
@@ -103,7 +104,10 @@ class UnmixingScore(SourceStatistic):
         means = fold(summed.reshape(-1, rows, R)).reshape(-1, 3, units, R).astype(np.float64) / rows
         slopes, linear, divisor = [], np.empty((units, R)), np.empty((units, R))
         for number, (score, (steep, power, along)) in enumerate(zip(asked, means, strict=True)):
-            size, its = np.sqrt(np.maximum(power - along**2, _QUIET)), chosen == number
+            left, its = power - along**2, chosen == number
+            size = np.where(
+                left > _QUIET, np.sqrt(np.maximum(left, _QUIET)), np.inf
+            )  # nothing is left of a straight one
             slopes.append((_slope(score, steep, power, min(self.window, rows)) - along) / size)
             linear[:, its], divisor[:, its] = along[:, its], size[:, its]
         signs = np.ones(R) if self.signs is None else self.signs
