@@ -16,6 +16,7 @@ import math
 import os
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
@@ -56,15 +57,22 @@ class Spread:
 
 @dataclass(frozen=True)
 class Masking:
-    """One site masks one vector: seconds, and how many times as long as the cipher needs for the same key streams."""
+    """One site masks one vector: seconds, and how many times as long as the cipher needs for the same key streams.
+
+    The ratios are to the cipher in one thread, which is the least work; `shared_ratio` is to the cipher in as many
+    threads as mask, which is the least time.
+    """
 
     sites: int
     size: int
+    threads: int
     cipher: Spread
+    shared: Spread  # the cipher alone in so many threads
     add: Spread  # masks.add alone
     mask: Spread  # SiteSession.mask: key agreement, masks, signature, message
     add_ratio: Spread
     mask_ratio: Spread
+    shared_ratio: Spread
 
 
 @dataclass(frozen=True)
@@ -107,11 +115,13 @@ class SecaggFigures:
         each = self.masking
         head = f"{each.size} numbers, {each.sites} sites"
         rows = [
-            (f"{head}: cipher alone", each.cipher.show(1e3, 1, " ms")),
+            (f"{head}: cipher alone, one thread", each.cipher.show(1e3, 1, " ms")),
+            (f"{head}: cipher alone, threads: {each.threads}", each.shared.show(1e3, 1, " ms")),
             (f"{head}: masks", each.add.show(1e3, 1, " ms")),
             (f"{head}: masked message", each.mask.show(1e3, 1, " ms")),
             ("masks / cipher", each.add_ratio.show(1, 2, "")),
             ("masked message / cipher", each.mask_ratio.show(1, 2, "")),
+            (f"masked message / cipher, threads: {each.threads}", each.shared_ratio.show(1, 2, "")),
         ]
         for line in self.memory:
             name = f"coordinator's memory, {line.size} numbers, {line.sites} sites"
@@ -283,6 +293,7 @@ def _masking(sites: int, size: int, repeats: int, step: Callable[[], None]) -> M
     rounds: list[dict[str, Callable[[], object]]] = [
         {
             "cipher": partial(_cipher, [key for key, _ in keys], size),
+            "shared": partial(_shared, [key for key, _ in keys], size),
             "add": partial(masks.add, work, keys),
             "mask": partial(study.sessions[0].mask, attempt, vector, b"bench"),
         }
@@ -292,11 +303,14 @@ def _masking(sites: int, size: int, repeats: int, step: Callable[[], None]) -> M
     return Masking(
         sites,
         size,
+        masks.THREADS,
         Spread.of(taken["cipher"]),
+        Spread.of(taken["shared"]),
         Spread.of(taken["add"]),
         Spread.of(taken["mask"]),
         _ratio(taken["add"], taken["cipher"]),
         _ratio(taken["mask"], taken["cipher"]),
+        _ratio(taken["mask"], taken["shared"]),
     )
 
 
@@ -308,6 +322,13 @@ def _cipher(keys: Sequence[bytes], size: int) -> None:
         source = memoryview(zeros)[: 8 * min(masks.BLOCK, size - start)]
         for stream in streams:
             stream.update_into(source, buffer)
+
+
+def _shared(keys: Sequence[bytes], size: int) -> None:
+    """The same by as many threads as mask, in the same parts."""
+    parts = [min(masks.PART, size - start) for start in range(0, size, masks.PART)]
+    with ThreadPoolExecutor(masks.THREADS) as pool:
+        list(pool.map(partial(_cipher, keys), parts))
 
 
 def _peak(sites: int, size: int) -> int:
