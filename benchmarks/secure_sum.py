@@ -16,11 +16,10 @@ import math
 import os
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, TypeVar
 
 import numpy as np
@@ -59,20 +58,19 @@ class Spread:
 class Masking:
     """One site masks one vector: seconds, and how many times as long as the cipher needs for the same key streams.
 
-    The ratios are to the cipher in one thread, which is the least work; `shared_ratio` is to the cipher in as many
-    threads as mask, which is the least time.
+    The cipher runs in one thread, masks in several: beside the ratios of time, which fall with every free core,
+    `work_ratio` is that of the processor time of all threads, which a busy machine hardly changes.
     """
 
     sites: int
     size: int
     threads: int
     cipher: Spread
-    shared: Spread  # the cipher alone in so many threads
     add: Spread  # masks.add alone
     mask: Spread  # SiteSession.mask: key agreement, masks, signature, message
     add_ratio: Spread
     mask_ratio: Spread
-    shared_ratio: Spread
+    work_ratio: Spread
 
 
 @dataclass(frozen=True)
@@ -116,12 +114,11 @@ class SecaggFigures:
         head = f"{each.size} numbers, {each.sites} sites"
         rows = [
             (f"{head}: cipher alone, one thread", each.cipher.show(1e3, 1, " ms")),
-            (f"{head}: cipher alone, threads: {each.threads}", each.shared.show(1e3, 1, " ms")),
-            (f"{head}: masks", each.add.show(1e3, 1, " ms")),
-            (f"{head}: masked message", each.mask.show(1e3, 1, " ms")),
+            (f"{head}: masks, threads: {each.threads}", each.add.show(1e3, 1, " ms")),
+            (f"{head}: masked message, threads: {each.threads}", each.mask.show(1e3, 1, " ms")),
             ("masks / cipher", each.add_ratio.show(1, 2, "")),
             ("masked message / cipher", each.mask_ratio.show(1, 2, "")),
-            (f"masked message / cipher, threads: {each.threads}", each.shared_ratio.show(1, 2, "")),
+            ("masked message / cipher, processor time", each.work_ratio.show(1, 2, "")),
         ]
         for line in self.memory:
             name = f"coordinator's memory, {line.size} numbers, {line.sites} sites"
@@ -234,7 +231,7 @@ def bench_sampler(
         def step(done: int, before: int = number * repeats) -> None:
             on_step(before + done, len(sigmas) * repeats)
 
-        taken = _side_by_side([tasks] * (repeats + 1), step)
+        taken, _ = _side_by_side([tasks] * (repeats + 1), step)
         each = {name: [1e9 * t / (opendp_draws if name == "opendp" else draws) for t in taken[name]] for name in tasks}
         theirs = each.get("opendp")
         lines.append(
@@ -252,18 +249,22 @@ def bench_sampler(
 
 def _side_by_side(
     rounds: Sequence[Mapping[str, Callable[[], object]]], step: Callable[[int], None]
-) -> dict[str, list[float]]:
-    """Seconds of each task in each round, the tasks in turn; the first round warms up and does not count."""
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of each task in each round, and of processor time, the tasks in turn; the first round warms up and does
+    not count."""
     if len(rounds) < 2:
         raise BadParameter(f"at least one repeat is needed, got {len(rounds) - 1}")
-    taken: dict[str, list[float]] = {}
+    taken: dict[str, list[float]] = {name: [] for name in rounds[0]}
+    work: dict[str, list[float]] = {name: [] for name in rounds[0]}
     for done, tasks in enumerate(rounds):
         for name, task in tasks.items():
-            start = perf_counter()
+            start, worked = perf_counter(), process_time()
             task()
-            taken.setdefault(name, []).append(perf_counter() - start)
+            if done:
+                work[name].append(process_time() - worked)
+                taken[name].append(perf_counter() - start)
         step(done)
-    return {name: seconds[1:] for name, seconds in taken.items()}
+    return taken, work
 
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> Spread:
@@ -293,24 +294,22 @@ def _masking(sites: int, size: int, repeats: int, step: Callable[[], None]) -> M
     rounds: list[dict[str, Callable[[], object]]] = [
         {
             "cipher": partial(_cipher, [key for key, _ in keys], size),
-            "shared": partial(_shared, [key for key, _ in keys], size),
             "add": partial(masks.add, work, keys),
             "mask": partial(study.sessions[0].mask, attempt, vector, b"bench"),
         }
         for attempt in range(repeats + 1)
     ]
-    taken = _side_by_side(rounds, lambda done: step() if done else None)
+    taken, worked = _side_by_side(rounds, lambda done: step() if done else None)
     return Masking(
         sites,
         size,
         masks.THREADS,
         Spread.of(taken["cipher"]),
-        Spread.of(taken["shared"]),
         Spread.of(taken["add"]),
         Spread.of(taken["mask"]),
         _ratio(taken["add"], taken["cipher"]),
         _ratio(taken["mask"], taken["cipher"]),
-        _ratio(taken["mask"], taken["shared"]),
+        _ratio(worked["mask"], worked["cipher"]),
     )
 
 
@@ -322,13 +321,6 @@ def _cipher(keys: Sequence[bytes], size: int) -> None:
         source = memoryview(zeros)[: 8 * min(masks.BLOCK, size - start)]
         for stream in streams:
             stream.update_into(source, buffer)
-
-
-def _shared(keys: Sequence[bytes], size: int) -> None:
-    """The same by as many threads as mask, in the same parts."""
-    parts = [min(masks.PART, size - start) for start in range(0, size, masks.PART)]
-    with ThreadPoolExecutor(masks.THREADS) as pool:
-        list(pool.map(partial(_cipher, keys), parts))
 
 
 def _peak(sites: int, size: int) -> int:

@@ -38,8 +38,7 @@ def test_the_secure_sums_figures() -> None:
     each = found.masking
     assert (each.sites, each.size) == (4, 5000)
     assert each.threads == masks.THREADS
-    spreads = (each.cipher, each.shared, each.add, each.mask, each.add_ratio, each.mask_ratio, each.shared_ratio)
-    assert all(map(sound, spreads))
+    assert all(map(sound, (each.cipher, each.add, each.mask, each.add_ratio, each.mask_ratio, each.work_ratio)))
     assert [(cost.sites, cost.size) for cost in found.costs] == [(3, 10), (41, 10)]
     for cost in found.costs:
         assert sound(cost.set_up)
@@ -48,7 +47,7 @@ def test_the_secure_sums_figures() -> None:
         assert cost.colluders + 2 * cost.dropouts < cost.sites
     assert json.loads(json.dumps(found.as_record()))["masking"]["add_ratio"]["median"] > 0
     rows = found.rows()
-    assert len({name for name, _ in rows}) == len(rows) == 7 + 2 + 4 * 2
+    assert len({name for name, _ in rows}) == len(rows) == 6 + 2 + 4 * 2
     assert all(isinstance(value, str) and value for _, value in rows)
 
 
