@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, TypeVar
 
 import numpy as np
@@ -56,15 +56,21 @@ class Spread:
 
 @dataclass(frozen=True)
 class Masking:
-    """One site masks one vector: seconds, and how many times as long as the cipher needs for the same key streams."""
+    """One site masks one vector: seconds, and how many times as long as the cipher needs for the same key streams.
+
+    The cipher runs in one thread, masks in several: beside the ratios of time, which fall with every free core,
+    `work_ratio` is that of the processor time of all threads, which a busy machine hardly changes.
+    """
 
     sites: int
     size: int
+    threads: int
     cipher: Spread
     add: Spread  # masks.add alone
     mask: Spread  # SiteSession.mask: key agreement, masks, signature, message
     add_ratio: Spread
     mask_ratio: Spread
+    work_ratio: Spread
 
 
 @dataclass(frozen=True)
@@ -107,11 +113,12 @@ class SecaggFigures:
         each = self.masking
         head = f"{each.size} numbers, {each.sites} sites"
         rows = [
-            (f"{head}: cipher alone", each.cipher.show(1e3, 1, " ms")),
-            (f"{head}: masks", each.add.show(1e3, 1, " ms")),
-            (f"{head}: masked message", each.mask.show(1e3, 1, " ms")),
+            (f"{head}: cipher alone, one thread", each.cipher.show(1e3, 1, " ms")),
+            (f"{head}: masks, threads: {each.threads}", each.add.show(1e3, 1, " ms")),
+            (f"{head}: masked message, threads: {each.threads}", each.mask.show(1e3, 1, " ms")),
             ("masks / cipher", each.add_ratio.show(1, 2, "")),
             ("masked message / cipher", each.mask_ratio.show(1, 2, "")),
+            ("masked message / cipher, processor time", each.work_ratio.show(1, 2, "")),
         ]
         for line in self.memory:
             name = f"coordinator's memory, {line.size} numbers, {line.sites} sites"
@@ -224,7 +231,7 @@ def bench_sampler(
         def step(done: int, before: int = number * repeats) -> None:
             on_step(before + done, len(sigmas) * repeats)
 
-        taken = _side_by_side([tasks] * (repeats + 1), step)
+        taken, _ = _side_by_side([tasks] * (repeats + 1), step)
         each = {name: [1e9 * t / (opendp_draws if name == "opendp" else draws) for t in taken[name]] for name in tasks}
         theirs = each.get("opendp")
         lines.append(
@@ -242,18 +249,22 @@ def bench_sampler(
 
 def _side_by_side(
     rounds: Sequence[Mapping[str, Callable[[], object]]], step: Callable[[int], None]
-) -> dict[str, list[float]]:
-    """Seconds of each task in each round, the tasks in turn; the first round warms up and does not count."""
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of each task in each round, and of processor time, the tasks in turn; the first round warms up and does
+    not count."""
     if len(rounds) < 2:
         raise BadParameter(f"at least one repeat is needed, got {len(rounds) - 1}")
-    taken: dict[str, list[float]] = {}
+    taken: dict[str, list[float]] = {name: [] for name in rounds[0]}
+    work: dict[str, list[float]] = {name: [] for name in rounds[0]}
     for done, tasks in enumerate(rounds):
         for name, task in tasks.items():
-            start = perf_counter()
+            start, worked = perf_counter(), process_time()
             task()
-            taken.setdefault(name, []).append(perf_counter() - start)
+            if done:
+                work[name].append(process_time() - worked)
+                taken[name].append(perf_counter() - start)
         step(done)
-    return {name: seconds[1:] for name, seconds in taken.items()}
+    return taken, work
 
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> Spread:
@@ -288,15 +299,17 @@ def _masking(sites: int, size: int, repeats: int, step: Callable[[], None]) -> M
         }
         for attempt in range(repeats + 1)
     ]
-    taken = _side_by_side(rounds, lambda done: step() if done else None)
+    taken, worked = _side_by_side(rounds, lambda done: step() if done else None)
     return Masking(
         sites,
         size,
+        masks.THREADS,
         Spread.of(taken["cipher"]),
         Spread.of(taken["add"]),
         Spread.of(taken["mask"]),
         _ratio(taken["add"], taken["cipher"]),
         _ratio(taken["mask"], taken["cipher"]),
+        _ratio(worked["mask"], worked["cipher"]),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from zerosum.errors import (
     OutOfTurn,
     Unsupported,
 )
-from zerosum.secagg import keys, shamir, wire
+from zerosum.secagg import keys, masks, shamir, wire
 from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import Roster, SiteSession
@@ -173,6 +175,50 @@ def test_a_vector_that_cannot_be_masked_costs_no_attempt(
         study.sites[0].mask(0, vector, CONTEXT)
     vectors = random_vectors(3)
     np.testing.assert_array_equal(study.run(0, vectors)[0], total(vectors, range(3)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, masks.BLOCK + 1, masks.PART + 1, 2 * masks.PART + 5])
+@pytest.mark.parametrize(("sites", "dropouts"), [(2, 0), (4, 1)])
+def test_a_masked_message_is_signed_as_it_stands_and_the_vector_left_alone(
+    size: int, sites: int, dropouts: int
+) -> None:
+    study = Study(sites, 0, dropouts, attempts=2).set_up()
+    sent: list[bytes] = []
+    copies: list[bytes] = []
+    for attempt in range(2):
+        vectors = random_vectors(sites, size)  # read-only
+        before = [vector.copy() for vector in vectors]
+        masked = study.masked(attempt, vectors, range(sites))
+        for s, data in masked.items():
+            message = wire.decode(data)
+            body = bytes(message.body)
+            assert data == wire.encode(Kind.MASKED, study.roster.study, attempt, s, body, study.identities[s])
+            assert len(body) == 8 * size
+        study.fold(attempt, masked, size)
+        np.testing.assert_array_equal(study.finish(attempt)[0], sum(before[1:], before[0]))
+        np.testing.assert_array_equal(vectors, before)
+        sent += masked.values()
+        copies += [bytes(bytearray(data)) for data in masked.values()]
+    assert sent == copies  # the second round wrote into no message of the first
+
+
+def test_a_mask_that_fails_sends_nothing_and_costs_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Study(3, 1, 0).set_up()
+    vectors = random_vectors(3, 2 * masks.PART + 1)
+    add, first = masks._add, [masks.PART]
+
+    def failing(*how: Any) -> Ring:
+        if how[-1] in first:
+            raise MemoryError
+        return add(*how)
+
+    monkeypatch.setattr(masks, "_add", failing)
+    with pytest.raises(MemoryError):
+        study.sites[0].mask(0, vectors[0], CONTEXT)
+    with pytest.raises(OutOfTurn, match="sent nothing"):
+        study.sites[0].open(0, study.list_of(0, range(3)))
+    first.clear()
+    np.testing.assert_array_equal(study.run(0, vectors)[0], vectors[0] + vectors[1] + vectors[2])
 
 
 # -- set-up ----------------------------------------------------------------------------------------------------------
@@ -439,6 +485,23 @@ def test_messages_and_parts_come_back() -> None:
     for cut in (b"\0", b"\0\0\0", b"\0\0\0\1", b"\xff\xff\xff\xff" + bytes(9)):
         with pytest.raises(Malformed):
             wire.unpack(memoryview(cut), 1)
+
+
+@pytest.mark.parametrize("body", [b"", b"x", b"body" * 1000])
+def test_a_message_written_in_place_is_the_same_and_stays_so(body: bytes) -> None:
+    identity, views = Identity(), []
+
+    def fill(view: memoryview) -> bytes:
+        view[:] = body
+        views.append(view)  # kept, against the rules
+        return hashlib.sha256(view).digest()
+
+    parts = (Kind.MASKED, bytes(range(16)), 7, 3)
+    expected = wire.encode(*parts, body, identity)
+    data = wire.encode_in_place(*parts, len(body), fill, identity)
+    assert data == expected
+    views[0][:] = bytes(len(body))
+    assert data == expected
 
 
 @pytest.mark.parametrize("sites", [1, 7, 8, 9, 200])

@@ -7,9 +7,11 @@ import secrets
 import struct
 from collections import Counter
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
 
 from zerosum.errors import BadParameter, Forged, Inconsistent
 from zerosum.secagg import keys, masks, shamir
@@ -234,7 +236,7 @@ def test_a_mask_runs_on_over_blocks_and_never_repeats(size: int) -> None:
     key = secrets.token_bytes(32)
     vector = np.zeros(size, dtype=np.uint64)
     parts: list[masks.Ring] = []
-    masks.add(vector, [(key, True)], parts.append)
+    masks.add(vector, [(key, True)], done=parts.append)
     np.testing.assert_array_equal(np.concatenate(parts), vector)
     for n in {0, 1, 2, size // 2, size - 2, size - 1} | {n for n in (masks.PART - 1, masks.PART) if n < size}:
         block = aes256(key, (n // 2).to_bytes(16))
@@ -248,6 +250,75 @@ def test_a_mask_runs_on_over_blocks_and_never_repeats(size: int) -> None:
 def test_only_a_plain_vector_of_the_ring_is_masked(vector: masks.Ring) -> None:
     with pytest.raises(BadParameter, match="plain vector"):
         masks.add(vector, [(bytes(32), True)])
+
+
+SIZES = [1, 2, 3, masks.BLOCK - 1, masks.BLOCK + 1, masks.PART, masks.PART + 1, 2 * masks.PART + masks.BLOCK + 3]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("stride", [1, 3])
+def test_a_mask_is_written_elsewhere_and_the_vector_left_alone(size: int, stride: int) -> None:
+    """Into the middle of a message, where numbers lie at odd places, and from a vector that is no contiguous one."""
+    streams = [(secrets.token_bytes(32), bool(n % 2)) for n in range(4)]
+    vector = np.arange(stride * size, dtype=np.uint64)[::stride]
+    vector.flags.writeable = False
+    message = bytearray(b"\xaa" * (8 * size + 12))
+    out = np.frombuffer(message, dtype="<u8", count=size, offset=5)
+    parts: list[masks.Ring] = []
+    masks.add(vector, streams, out, parts.append)
+    expected = vector.copy()
+    for stream in streams:
+        masks.add(expected, [stream])
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(np.concatenate(parts), expected)
+    np.testing.assert_array_equal(vector, stride * np.arange(size, dtype=np.uint64))
+    assert message[:5] + message[-7:] == b"\xaa" * 12
+
+
+@pytest.mark.parametrize("threads", [1, 3, 8])
+def test_the_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = [(secrets.token_bytes(32), True), (secrets.token_bytes(32), False)]
+    vector = np.arange(5 * masks.PART + 11, dtype=np.uint64)
+    one, other = np.zeros_like(vector), np.zeros_like(vector)
+    masks.add(vector, streams, one)
+    monkeypatch.setattr(masks, "THREADS", threads)
+    masks.add(vector, streams, other)
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("room", [1, 4, 6])
+def test_a_mask_needs_room_for_every_number(room: int) -> None:
+    with pytest.raises(BadParameter, match="5 numbers are masked"):
+        masks.add(np.zeros(5, np.uint64), [(bytes(32), True)], np.zeros(room, np.uint64))
+
+
+def test_a_cipher_that_fails_midway_leaves_no_number_in_the_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two masks fails from the third block on: a number has both masks, or it was not written."""
+    streams = [(secrets.token_bytes(32), True), (secrets.token_bytes(32), True)]
+    vector = np.arange(1, masks.PART, dtype=np.uint64)
+    whole, out = np.zeros_like(vector), np.zeros_like(vector)
+    masks.add(vector, streams, whole)
+    calls = 0
+
+    class Failing:
+        def __init__(self, *how: Any) -> None:
+            self._cipher = Cipher(*how).encryptor()
+
+        def encryptor(self) -> Failing:
+            return self
+
+        def update_into(self, data: bytes, buffer: bytearray) -> int:
+            nonlocal calls
+            calls += 1
+            if calls == 6:
+                raise MemoryError
+            return self._cipher.update_into(data, buffer)
+
+    monkeypatch.setattr(masks, "Cipher", Failing)
+    with pytest.raises(MemoryError):
+        masks.add(vector, streams, out)
+    np.testing.assert_array_equal(out[: 2 * masks.BLOCK], whole[: 2 * masks.BLOCK])
+    assert not out[2 * masks.BLOCK :].any()
 
 
 # -- ChaCha20-Poly1305: RFC 8439 -------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ false alarm comes once in a million runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,9 +154,9 @@ def test_no_key_serves_twice(sites: int, colluders: int, dropouts: int, monkeypa
         derived[study.speaking, (secret, purpose, context)] += 1
         return derive(secret, purpose, context)
 
-    def counted_add(vector: Ring, with_keys: list[tuple[bytes, bool]], *done: Callable[[Ring], object]) -> None:
+    def counted_add(vector: Ring, with_keys: list[tuple[bytes, bool]], *more: Any) -> None:
         streams.update((study.speaking, key) for key, _ in with_keys)
-        add(vector, with_keys, *done)
+        add(vector, with_keys, *more)
 
     monkeypatch.setattr(keys, "derive", counted)
     monkeypatch.setattr(masks, "add", counted_add)

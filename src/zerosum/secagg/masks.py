@@ -1,6 +1,7 @@
 """Masks: a key's AES-256 stream read as numbers of Z_2^64 and added to a vector, in blocks that stay in the cache.
 
-A long vector is cut into parts that a few threads mask side by side, each from its own place in the streams.
+A long vector is cut into parts that a few threads mask side by side, each from its own place in the streams. Only
+numbers under all their masks are written out.
 
 Tested in tests/secagg/test_secagg_vectors.py.
 """
@@ -22,40 +23,47 @@ Ring = NDArray[np.uint64]
 
 BLOCK = 1 << 14  # numbers a block
 PART = 8 * BLOCK  # numbers that a thread masks at a time
-_THREADS = min(4, os.cpu_count() or 1)
+THREADS = min(4, os.cpu_count() or 1)
+_ZEROS = bytes(8 * BLOCK)  # enciphered to the bare key stream
 
 
-def add(vector: Ring, keys: list[tuple[bytes, bool]], done: Callable[[Ring], object] = lambda _part: None) -> None:
-    """Add each key's mask to the vector in place, or subtract it (the flag says which), wrapping around.
+def add(
+    vector: Ring,
+    keys: list[tuple[bytes, bool]],
+    out: Ring | None = None,
+    done: Callable[[Ring], object] = lambda _part: None,
+) -> None:
+    """Add each key's mask to the vector, or subtract it (the flag says which), wrapping around: into `out`, which may
+    lie anywhere in memory, or else in place.
 
-    `done` is called with every part that has all its masks, in order, while others are still being masked.
+    `done` is called with every part of the outcome, in order, while others are still being masked.
     """
     if vector.ndim != 1 or vector.dtype != np.uint64:  # along a second axis a mask would serve twice
         raise BadParameter(f"a plain vector of uint64 is masked, got {vector.ndim} axes of {vector.dtype}")
+    out = vector if out is None else out
+    if out.shape != vector.shape:
+        raise BadParameter(f"{len(vector)} numbers are masked into as many, got room for {out.shape}")
     if len(vector) <= PART:
-        done(_add(vector, keys, 0))
+        done(_add(vector, keys, out, 0))
         return
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for part in pool.map(partial(_add, vector, keys), range(0, len(vector), PART)):
+    with ThreadPoolExecutor(THREADS) as pool:
+        for part in pool.map(partial(_add, vector, keys, out), range(0, len(vector), PART)):
             done(part)
 
 
-def _add(vector: Ring, keys: list[tuple[bytes, bool]], first: int) -> Ring:
+def _add(vector: Ring, keys: list[tuple[bytes, bool]], out: Ring, first: int) -> Ring:
     """The masks on one part of the vector, which starts at an even number: a block of the cipher holds two."""
-    masked = vector[first : first + PART]
+    plain, masked = vector[first : first + PART], out[first : first + PART]
     counter = modes.CTR((first // 2).to_bytes(16))
     streams = [(Cipher(algorithms.AES(key), counter).encryptor(), plus) for key, plus in keys]
-    zeros = bytes(8 * min(BLOCK, len(masked)))
-    buffer = bytearray(len(zeros) + 15)
-    for start in range(0, len(masked), BLOCK):
-        part = masked[start : start + BLOCK]
-        size = 8 * len(part)
+    block = np.empty(min(BLOCK, len(plain)), dtype=np.uint64)
+    buffer = bytearray(block.nbytes + 15)
+    for start in range(0, len(plain), BLOCK):
+        part = plain[start : start + BLOCK]
+        total, zeros = block[: len(part)], _ZEROS[: 8 * len(part)]
         mask = np.frombuffer(buffer, dtype="<u8", count=len(part))
-        source, target = zeros[:size] if size < len(zeros) else zeros, memoryview(buffer)[: size + 15]
         for stream, plus in streams:
-            stream.update_into(source, target)
-            if plus:
-                np.add(part, mask, out=part)
-            else:
-                np.subtract(part, mask, out=part)
+            stream.update_into(zeros, buffer)
+            part = np.add(part, mask, out=total) if plus else np.subtract(part, mask, out=total)
+        masked[start : start + BLOCK] = part
     return masked

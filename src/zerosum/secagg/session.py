@@ -20,6 +20,8 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from zerosum.errors import BadParameter, Forged, Inconsistent, Malformed, Misdirected, OutOfTurn
 from zerosum.secagg import graph, keys, masks, shamir, wire
 from zerosum.secagg.keys import Identity
@@ -270,15 +272,19 @@ class SiteSession:
         for peer in known.neighbours[self._me]:
             public = known.masking[peer][attempt]
             streams.append((pair_key(secret, public, (self._me, peer), about), self._me < peer))
-        masked = vector.copy()
-        digest = hashlib.sha256()
-        masks.add(masked, streams, lambda part: digest.update(part.astype("<u8", copy=False).data))
+
+        def fill(body: memoryview) -> bytes:
+            digest = hashlib.sha256()
+            masks.add(vector, streams, np.frombuffer(body, dtype="<u8"), lambda part: digest.update(part.data))
+            return digest.digest()
+
+        study, length = self._roster.study, 8 * len(vector)
+        message = wire.encode_in_place(Kind.MASKED, study, attempt, self._me, length, fill, self._identity)
         state.masked = True
         state.secret = None
         if self._roster.dropouts:
             state.seed = None  # from here on only shares of the two exist
-        body = masked.astype("<u8", copy=False).data.cast("B")
-        return wire.encode(Kind.MASKED, self._roster.study, attempt, self._me, body, self._identity, digest.digest())
+        return message
 
     def check(self, attempt: int) -> None:
         """Refuse what `mask` would refuse, before anything is spent on a vector."""

@@ -11,8 +11,9 @@ Tested in tests/secagg/test_secagg_messages.py.
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -66,14 +67,33 @@ def encode(
     sender: int,
     body: bytes | memoryview,
     identity: Identity | None = None,
-    digest: bytes | None = None,
 ) -> bytes:
-    """A message as bytes, signed where the sender is a site; `digest` is the body's SHA-256 where it is known."""
+    """A message as bytes, signed where the sender is a site."""
     head = _HEADER.pack(_MAGIC, VERSION, kind, study, attempt, sender, len(body))
     signature = bytes(SIGNATURE_BYTES)
     if identity is not None:
-        signature = identity.sign(head + (digest or hashlib.sha256(body).digest()))
+        signature = identity.sign(head + hashlib.sha256(body).digest())
     return b"".join((head, body, signature))
+
+
+def encode_in_place(
+    kind: Kind,
+    study: bytes,
+    attempt: int,
+    sender: int,
+    length: int,
+    fill: Callable[[memoryview], bytes],
+    identity: Identity,
+) -> bytes:
+    """A site's message with a long body, which `fill` writes where it is sent from; it returns the body's SHA-256."""
+    head = _HEADER.pack(_MAGIC, VERSION, kind, study, attempt, sender, length)
+    message = io.BytesIO(bytes(_HEADER.size + length + SIGNATURE_BYTES))
+    view = message.getbuffer()
+    view[: _HEADER.size] = head
+    digest = fill(view[_HEADER.size : -SIGNATURE_BYTES])
+    view[-SIGNATURE_BYTES:] = identity.sign(head + digest)
+    del view
+    return message.getvalue()  # no copy, unless somebody kept a view of it
 
 
 def decode(data: bytes | bytearray | memoryview) -> Message:
