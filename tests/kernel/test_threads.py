@@ -214,6 +214,8 @@ def test_little_work_and_large_units_stay_on_one_thread(watched: Watched) -> Non
         wide = Watched(columns=2000)
         assert wide._workers(Units(np.zeros((600, 2000)))) == 1  # one block
         assert wide._workers(Units(np.zeros((1500, 2000)))) == 3
+        assert wide._workers(Units(np.zeros((1500, 2000)), np.arange(0, 1501, 100))) == 3
+        assert wide._workers(Units(np.zeros((1500, 2000)), np.arange(0, 1501, 10))) == 1  # people with few rows
         long = Units(np.zeros((20_000, 2000)), np.array([0, 9_000, 20_000]))
         assert wide._workers(long) == 1  # one unit fills what all may hold
 

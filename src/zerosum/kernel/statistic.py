@@ -30,7 +30,7 @@ from zerosum.kernel.units import Units, rows_at_once
 
 _log = logging.getLogger(__name__)  # stays at the site
 _PIECE = 1 << 17  # numbers of a sum at a time
-_WORTH_A_THREAD = 1 << 22  # bytes of a block, below which handing it to another thread costs what that saves
+_WORTH_A_THREAD = 1 << 21  # bytes that are worked on at a time, below which threads wait for the interpreter
 _HELD = 1 << 29  # bytes that blocks hold which are computed at the same time
 
 
@@ -134,9 +134,10 @@ class BoundedStatistic(BaseModel, ABC):
         is little to do or much to hold, and where a device computes."""
         if not self.in_threads or units.device is not None or not (units.is_sparse or on_host(units.rows)):
             return 1
-        rows = rows_at_once(self.row_bytes)
-        blocks = -(-int(units.rows.shape[0]) // rows)
-        if blocks < 2 or rows * self.row_bytes < _WORTH_A_THREAD:
+        rows, every = rows_at_once(self.row_bytes), int(units.rows.shape[0])
+        blocks = -(-every // rows)
+        together = rows if units.offsets is None else min(rows, every // max(1, len(units)))  # people come one by one
+        if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:
             return 1
         held = max(rows, units.largest) * self.row_bytes + 16 * self.size
         return max(1, min(threads(), blocks, _HELD // held))
