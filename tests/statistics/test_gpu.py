@@ -41,6 +41,7 @@ CASES = SMALL + WIDE
 OFFSETS = np.array([0, 1, 5, 9, 13, 50, 87, 124, 125, 160, 200, 240])
 # single precision in between, or Fourier transforms by another way
 ROUNDING = {"unmixing_score": 1e-5, "fourth_cumulants": 1e-5, "band_scatter": 1e-6, "module_gradient": 1e-6}
+KERNELS = {"scatter": 1e-7, "augmented_scatter": 1e-7}  # round single rows to 26 bits, which the host need not
 
 
 def name(case: Case) -> str:
@@ -92,7 +93,8 @@ def test_a_device_gives_what_the_host_gives(
             here = stat.total(Units(rows, offsets, recordings))
             found = stat.total(Units(there(rows), offsets, recordings))
             units = len(rows) if offsets is None else len(offsets) - 1
-            assert apart(stat, here, found, units) <= ROUNDING.get(stat.name, 1e-10)
+            allowed = (ROUNDING | KERNELS if there is cuda else ROUNDING).get(stat.name, 1e-10)
+            assert apart(stat, here, found, units) <= allowed
             sizes.append(float(np.linalg.norm(here)))
     assert max(sizes) > 0
     assert not caplog.records  # no block failed: that would count as units of zeros

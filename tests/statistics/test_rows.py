@@ -19,6 +19,7 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.statistics import build
 from zerosum.statistics.rows import BITS, Exact, averages, clip_rows, fold, sized, whole
+from zerosum.statistics.scatter import Scatter
 from zerosum.statistics.user import statistic
 
 Floats = NDArray[np.float64]
@@ -39,6 +40,25 @@ def test_every_row_ends_in_the_ball_and_does_not_know_the_others(rows: Floats, e
     for row, kept in zip(rows, clipped, strict=True):
         assert exact_norm(kept) <= Fraction(radius) ** 2
         assert np.array_equal(clip_rows(row[None, :], radius)[0], kept)
+
+
+@given(tables, st.sampled_from([None, 1e-100, 1e-3, 1.0, 1e100]))
+@np.errstate(all="ignore")
+def test_a_single_row_weighs_at_most_one_and_stays_as_it_is(rows: Floats, clip: float | None) -> None:
+    """The norm of w x x' is the square of the norm of the root of w times x, which is what enters the product."""
+    parameters = {"normalise": True} if clip is None else {"normalise": False, "clip": clip}
+    scatter = build("scatter", {"columns": rows.shape[1], **parameters})
+    assert isinstance(scatter, Scatter)
+    before = rows.copy()
+    ((entered, weights, _measured),) = scatter._bounded(Units(rows))
+    for row, kept in zip(rows, entered * np.sqrt(weights)[:, None], strict=True):
+        assert exact_norm(kept) <= 1
+        ((alone, weight, _),) = scatter._bounded(Units(row[None, :]))
+        assert np.array_equal(alone[0] * np.sqrt(weight), kept)
+        if clip is None and np.any(row):
+            assert exact_norm(kept) > 1 - Fraction(1, 2**44)
+    scatter.total(Units(rows))
+    assert np.array_equal(rows, before)
 
 
 @given(tables)

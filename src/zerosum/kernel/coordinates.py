@@ -52,12 +52,11 @@ def pack(symmetric: Floats) -> Floats:
     [1.0, 2.8284, 3.0]
     """
     if symmetric.ndim == 2 and len(symmetric) > _LARGE:
-        columns, at = symmetric.shape[0], 0
-        packed = np.empty(size(columns))
-        for row in range(columns):
-            packed[at] = symmetric[row, row]
-            np.multiply(symmetric[row, row + 1 :], math.sqrt(2), out=packed[at + 1 : at + columns - row])
-            at += columns - row
+        columns = symmetric.shape[0]
+        packed = np.concatenate([symmetric[row, row:] for row in range(columns)], dtype=np.float64)
+        packed *= math.sqrt(2)
+        rows = np.arange(columns)
+        packed[rows * (2 * columns + 1 - rows) // 2] = np.diagonal(symmetric)
         return packed
     index, roots = _layout(symmetric.shape[0], symmetric.ndim)
     return np.asarray(symmetric[tuple(index)] * roots)

@@ -25,10 +25,13 @@ from zerosum.errors import BadData, BadParameter, first_fault
 from zerosum.kernel.devices import no_memory, on_host, release, works
 from zerosum.kernel.devices import to_numpy as to_numpy
 from zerosum.kernel.grid import rows_allowed
-from zerosum.kernel.units import Units
+from zerosum.kernel.threads import side_by_side, threads
+from zerosum.kernel.units import Units, rows_at_once
 
 _log = logging.getLogger(__name__)  # stays at the site
 _PIECE = 1 << 17  # numbers of a sum at a time
+_WORTH_A_THREAD = 1 << 21  # bytes that are worked on at a time, below which threads wait for the interpreter
+_HELD = 1 << 29  # bytes that blocks hold which are computed at the same time
 
 
 class Adjacency(Enum):
@@ -62,6 +65,7 @@ class BoundedStatistic(BaseModel, ABC):
     name: ClassVar[str]
     takes_sparse: ClassVar[bool] = False  # whether `sum_block` takes sparse rows as they are
     adds_in_pieces: ClassVar[bool] = False  # whether it adds up by `rows.added`, `products` and so on alone
+    in_threads: ClassVar[bool] = True  # whether several may run `sum_block` at a time
 
     columns: int
 
@@ -118,9 +122,28 @@ class BoundedStatistic(BaseModel, ABC):
         Blocks are added up in double precision where their rows are, and what comes back from a device is the sum."""
         running = Running(self.size)
         with release(rows_allowed(len(units))):
-            for block in self.entering(units).blocks(row_bytes=self.row_bytes, longer=self.adds_in_pieces):
-                running.add(self._part(block if self.takes_sparse else block.dense()))
+            entering = self.entering(units)
+            blocks = entering.blocks(row_bytes=self.row_bytes, longer=self.adds_in_pieces)
+            with side_by_side(self._workers(entering)) as each:
+                for part in each(self._sum, blocks):
+                    running.add(part)
         return running.total()
+
+    def _workers(self, units: Units) -> int:
+        """How many blocks of units on the host are computed at once: none of their bits depends on it. One where there
+        is little to do or much to hold, and where a device computes."""
+        if not self.in_threads or units.device is not None or not (units.is_sparse or on_host(units.rows)):
+            return 1
+        rows, every = rows_at_once(self.row_bytes), int(units.rows.shape[0])
+        blocks = -(-every // rows)
+        together = rows if units.offsets is None else min(rows, every // max(1, len(units)))  # people come one by one
+        if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:
+            return 1
+        held = max(rows, units.largest) * self.row_bytes + 16 * self.size
+        return max(1, min(threads(), blocks, _HELD // held))
+
+    def _sum(self, block: Units) -> Array:
+        return self._part(block if self.takes_sparse else block.dense())
 
     def _part(self, block: Units) -> Array:
         """The sum over a block. Where it fails or is not finite, over its halves, down to the unit that is at fault and
@@ -180,8 +203,13 @@ class BoundedMap(BoundedStatistic):
     def rows(self, units: Units) -> Floats:
         """One row for every unit, as a NumPy table. Whatever a unit holds, this does not fail."""
         with release(rows_allowed(len(units))):
-            parts = [self._rows(block.dense()) for block in self.entering(units).blocks(row_bytes=self.row_bytes)]
+            entering = self.entering(units)
+            with side_by_side(self._workers(entering)) as each:
+                parts = list(each(self._dense_rows, entering.blocks(row_bytes=self.row_bytes)))
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
+
+    def _dense_rows(self, block: Units) -> Floats:
+        return self._rows(block.dense())
 
     def _rows(self, block: Units) -> Floats:
         """As `_part` does: a unit that fails is left out, and no other."""

@@ -460,10 +460,10 @@ def versions() -> dict[str, str]:
 
 def finite(value: Any) -> Any:
     """The same record with None where JSON has no number: infinities and NaN."""
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, float):  # nearly everything is
+        return value if math.isfinite(value) else None
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
     return value

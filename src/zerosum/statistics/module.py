@@ -25,6 +25,7 @@ from zerosum.statistics.rows import INSIDE, exponential, fold
 class ModuleExamples(Examples):
     """What statistics of PyTorch modules share: the module by its name, its public weights, and how examples go in."""
 
+    in_threads: ClassVar[bool] = False  # PyTorch has threads of its own
     module: str = Field(min_length=1, max_length=200)
     settings: Mapping[str, JsonValue] = Field(default_factory=dict)
     shape: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1, max_length=6)

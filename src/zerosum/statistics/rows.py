@@ -25,15 +25,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 from array_api_compat import array_namespace
 from array_api_compat import device as device_of
-from threadpoolctl import ThreadpoolController
 
 from zerosum.arrays import Array, Floats
 from zerosum.errors import BadParameter
@@ -41,6 +39,7 @@ from zerosum.kernel.devices import beside, on_host, terms
 from zerosum.kernel.devices import like as like
 from zerosum.kernel.grid import BLOCK_ROWS
 from zerosum.kernel.statistic import compensated
+from zerosum.kernel.threads import one_thread as one_thread
 from zerosum.kernel.units import Units, pieces
 from zerosum.kernel.units import fold as fold
 from zerosum.statistics import fused
@@ -337,15 +336,3 @@ class Exact:
     def rounding(self) -> float:
         """What the rounding of `whole` can come to in a product, at most."""
         return math.sqrt(len(self.numbers)) * float(np.max(self.unit))
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """BLAS on one thread: a product of one shape for each unit then rounds the same on every machine's settings."""
-    with _libraries().limit(limits=1, user_api="blas"):
-        yield

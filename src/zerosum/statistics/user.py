@@ -31,6 +31,7 @@ class UserStatistic(BoundedStatistic):
     added or removed, whatever the function does.
     """
 
+    in_threads: ClassVar[bool] = False  # nobody knows what the function can bear
     columns: int = Field(gt=0)
     clip: Positive
     options: Mapping[str, float] = Field(default_factory=dict)

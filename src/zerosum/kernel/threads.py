@@ -1,0 +1,132 @@
+"""Several blocks at once: one thread for each that BLAS has, and BLAS itself on one thread meanwhile.
+
+NumPy computes elementwise operations on one core, and a product over one block of rows is too small for many. So blocks
+are computed side by side. How many at a time is BLAS's own number of threads, which whoever runs the process sets as
+ever (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, threadpoolctl). Results come in the order of the blocks, and a block is
+computed as on one thread: no bit depends on the number.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import cache, partial
+from typing import Any, Protocol, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Mapping(Protocol):
+    """`map` of one iterable."""
+
+    def __call__(self, work: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]: ...
+
+
+@cache
+def _libraries() -> list[Any]:
+    """The BLAS libraries that are loaded."""
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+class _Limit:
+    """BLAS on one thread as long as anybody wants that. The number belongs to the whole process with some libraries and
+    to a thread with others. So everybody sets it, the first one notes what it was, and the last one puts that back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted = 0
+        self._before: list[int] = []
+
+    def set(self) -> None:
+        with self._lock:
+            if self._wanted == 0:
+                self._before = [each.num_threads for each in _libraries()]
+                _anybody_may_set()
+            self._wanted += 1
+            _set([1] * len(_libraries()))
+
+    def lift(self) -> None:
+        with self._lock:
+            self._wanted -= 1
+            if self._wanted == 0:
+                _anybody_may_set()
+                _set(self._before)
+                _anybody_may_set()
+
+    def threads(self) -> int:
+        with self._lock:
+            return max(self._before if self._wanted else [each.num_threads for each in _libraries()], default=1)
+
+
+def _set(numbers: list[int]) -> None:
+    for library, number in zip(_libraries(), numbers, strict=True):
+        library.set_num_threads(number)
+
+
+def _anybody_may_set() -> None:
+    """Newer versions of threadpoolctl heed only the thread that was first to set OpenBLAS's number, as long as it
+    lives; whoever comes last here may be another."""
+    for library in _libraries():
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
+
+
+_limit = _Limit()
+
+
+def threads() -> int:
+    """How many threads BLAS has where nothing here limits it; 1 where no library is known.
+
+    >>> with one_thread():
+    ...     inside = threads()
+    >>> inside == threads() >= 1
+    True
+    """
+    return _limit.threads()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """BLAS on one thread: a product of one shape for each unit then rounds the same on every machine's settings."""
+    _limit.set()
+    try:
+        yield
+    finally:
+        _limit.lift()
+
+
+@contextmanager
+def side_by_side(workers: int) -> Iterator[Mapping]:
+    """`map`, or the same on so many threads, which end with this. What was begun and not yet taken is at most one item
+    more than there are threads. An error comes out where its item's result would have.
+
+    >>> with side_by_side(2) as each:
+    ...     list(each(abs, [-1, 2, -3]))
+    [1, 2, 3]
+    """
+    if workers < 2:
+        yield map
+        return
+    limited = partial(_set, [1] * len(_libraries()))
+    with one_thread(), ThreadPoolExecutor(workers, "zerosum-block", limited) as pool:
+        try:
+            yield partial(_in_order, pool, workers)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # leaving waits for those that run
+
+
+def _in_order(pool: ThreadPoolExecutor, workers: int, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    coming: deque[Future[R]] = deque()
+    for item in items:
+        coming.append(pool.submit(copy_context().run, work, item))  # with NumPy's error state and `devices.release`
+        if len(coming) > workers:
+            yield coming.popleft().result()
+    while coming:
+        yield coming.popleft().result()
