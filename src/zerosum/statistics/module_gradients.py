@@ -165,16 +165,20 @@ def _unfold(module: Any) -> None:
     nn = torch_().nn
     for layer in module.modules():
         plain = isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
-        if plain and not isinstance(layer.padding, str):
+        if plain and layer.dilation == (1, 1) and not isinstance(layer.padding, str):
             layer.forward = MethodType(_unfolded, layer)
 
 
 def _unfolded(layer: Any, x: Tensor) -> Tensor:
-    """What a convolution computes, of columns of pixels times its weights."""
-    size = zip(x.shape[-2:], layer.kernel_size, layer.dilation, layer.padding, layer.stride, strict=True)
-    height, width = ((n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k, dilation, pad, stride in size)
-    columns = torch_().nn.functional.unfold(x, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
-    out = layer.weight.flatten(1) @ columns
+    """What a convolution computes, of columns of pixels times its weights. They are cut out along one side and then the
+    other: `functional.unfold` would start a kernel for every example."""
+    (tall, wide), (down, across), (high, broad) = layer.padding, layer.stride, layer.kernel_size
+    torch = torch_()
+    x = torch.nn.functional.pad(x, (wide, wide, tall, tall))
+    height, width = (x.shape[-2] - high) // down + 1, (x.shape[-1] - broad) // across + 1
+    cut = torch.stack([x[..., i : i + down * (height - 1) + 1 : down, :] for i in range(high)], dim=-3)
+    cut = torch.stack([cut[..., i : i + across * (width - 1) + 1 : across] for i in range(broad)], dim=-3)
+    out = layer.weight.flatten(1) @ cut.flatten(-2).flatten(-4, -2)
     if layer.bias is not None:
         out = out + layer.bias[:, None]
     return out.reshape(*x.shape[:-3], -1, height, width)
