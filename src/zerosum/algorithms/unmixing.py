@@ -37,7 +37,7 @@ _ALONG_BOTH = (_ALONG[0] + _ALONG[1]) / np.linalg.norm(_ALONG[0] + _ALONG[1])
 _HALVED = {1.0: 0.55, -1.0: 0.22}  # what is left of them where two such sources are mixed by 45 degrees
 _LEAST_PART = 0.2  # and what is expected at least of a source that is still mixed
 _LOST, _FOUND = 2.0, 4.0  # standard deviations of evidence: with less a source is looked for anew, with more it is sure
-_UNSURE = 0.03  # the least variance of the angle of a source that is lost
+_SURPRISE = 4.0, 3.0  # standard deviations of what a round tells of one source's angles, and of all, that are too much
 _MOST_LOST = 0.5  # of all sources: with more there is little to be gained
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
 _IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that are mixed, and as nothing
@@ -100,11 +100,7 @@ class Filter:
         """
         R = len(self.B)
         row, column = upper(R)
-        unsure = self._unsure()
-        have = (self.P[:, 0, 0] + self.P[:, 1, 1] - 2 * self.P[:, 0, 1]) / 4
-        more = np.where(unsure[row] | unsure[column], np.maximum(_UNSURE - have, 0), 0.0)
-        self.P = self.P + more[:, None, None] * _TURN
-        lost = np.flatnonzero(unsure)
+        lost = np.flatnonzero(self._unsure())
         if not 2 <= len(lost) <= _MOST_LOST * R:
             return
         others = np.setdiff1d(np.arange(R), lost)
@@ -316,7 +312,10 @@ class Filter:
         return np.array([along[kind][i] for i, kind in enumerate(kinds)])
 
     def _widen(self, turns: Floats, both: Floats, noise: float) -> None:
-        """Where rounds tell more than the filter expects, it knows less than it thinks: raise its variances to that."""
+        """Where rounds tell more than the filter expects, it knows less than it thinks: raise its variances to that.
+
+        Each alarm throws away what was known of all pairs of a source, so there should hardly be one by chance.
+        """
         R = len(self.B)
         row, column = upper(R)
         have = (self.P[:, 0, 0] + self.P[:, 1, 1] - 2 * self.P[:, 0, 1]) / 4
@@ -325,8 +324,9 @@ class Filter:
         by_source = _by_source(surprise, R)
         common = max(float(np.mean(excess)), 0.0)
         angles = np.clip((_by_source(excess, R) + common) / 2, 0, _WIDE)
-        surprised = by_source > 1 + 2 * math.sqrt(2 / (R - 1))
-        wrong = surprised[row] | surprised[column] | (np.mean(surprise) > 1 + 2 * math.sqrt(2 / len(row)))
+        surprised = by_source > 1 + _SURPRISE[0] * math.sqrt(2 / (R - 1))
+        all_wrong = np.mean(surprise) > 1 + _SURPRISE[1] * math.sqrt(2 / len(row))
+        wrong = surprised[row] | surprised[column] | all_wrong
         more = np.where(wrong, np.maximum((angles[row] + angles[column]) / 2 - have, 0), 0.0)
         self.P = self.P + more[:, None, None] * _TURN
 
