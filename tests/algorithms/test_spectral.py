@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum.algorithms.joint_diagonalization import joint_rotation
-from zerosum.algorithms.spectral import Coordinates, NoisySpectrum, noise_edge, refined
+from zerosum.algorithms.spectral import Coordinates, NoisySpectrum, left_over, noise_edge, refined, together
 from zerosum.kernel import coordinates
 
 Floats = NDArray[np.float64]
@@ -61,6 +61,49 @@ def test_what_noise_explains_is_not_whitened_away() -> None:
     white, reconstruction = refined(clear, 1e-9)
     assert np.allclose(white.T @ clear @ white / np.mean(np.diag(clear)), np.eye(8))
     assert np.allclose(white @ reconstruction.T, np.eye(8))
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 5.0])
+def test_the_correlations_that_are_left_are_what_is_said(spread: float) -> None:
+    """Coordinates that are white already, that differ from it as much as the noise, and far more."""
+    rng, left, said = np.random.default_rng(5), [], []
+    for _ in range(40):
+        truth = noisy(100 * np.eye(12), spread, rng)
+        look = noisy(truth, 1.0, rng)
+        white = refined(look, 1.0)[0]
+        found = white.T @ truth @ white
+        size = np.sqrt(np.diag(found))
+        left.append(np.mean((found / size / size[:, None])[np.triu_indices(12, 1)] ** 2))
+        said.append(left_over(look, 1.0))
+    expected = 0.5e-4 * spread**2 / (1 + spread**2)
+    assert np.mean(left) == pytest.approx(expected, rel=0.25, abs=1e-5)
+    assert 0.9 * np.mean(left) < np.mean(said) < np.mean(left) + 1.5e-5
+
+
+def test_two_looks_together_are_worth_one_of_both_budgets() -> None:
+    rng = np.random.default_rng(6)
+    truth = np.zeros((200, 200))
+    truth[range(5), range(5)] = 18.0  # half the edge of one look is 14
+    kept: dict[str, list[float]] = {"one": [], "two": [], "both": []}
+    for _ in range(6):
+        first, second = noisy(truth, 1.4, rng), noisy(truth, 1.4, rng)
+        both, noise = together(second, 1.4, first, 1.4, np.eye(200))
+        assert noise == pytest.approx(1.4 / np.sqrt(2), rel=0.05)
+        for name, look, std in (("one", second, 1.4), ("two", both, noise), ("both", noisy(truth, 0.99, rng), 0.99)):
+            kept[name].append(float(np.sum(NoisySpectrum.at(look, std).vectors[:5, :5] ** 2)) / 5)
+    assert np.mean(kept["two"]) == pytest.approx(np.mean(kept["both"]), abs=0.05)
+    assert np.mean(kept["two"]) > np.mean(kept["one"]) + 0.1
+
+
+def test_a_look_before_damping_counts_as_little_as_it_saw() -> None:
+    """A strong direction made everything else small; without noise the last look is all there is."""
+    damping, before = np.diag([0.1, 1.0, 1.0]), np.diag([100.0, 1.0, 0.2])
+    look = 10 * np.diag([1.0, 1.0, 0.2])
+    both, noise = together(look, 1.0, before, 1.0, damping)
+    assert noise == pytest.approx(1.0, rel=0.01)
+    assert np.allclose(both, look)
+    assert together(look, 0.0, before, 0.0, damping) == (look, 0.0)
+    assert np.all(np.isfinite(together(look, 1.0, -before, 1.0, damping)[0]))
 
 
 def test_a_look_that_is_all_noise_breaks_nothing() -> None:

@@ -14,7 +14,16 @@ from zerosum.algorithms.joint_diagonalization import replayed, separated
 from zerosum.algorithms.kurtosis import directions
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.schedule import GUESSED_UNITS, Schedule, best
-from zerosum.algorithms.spectral import Coordinates, NoisySpectrum, first_basis, refined, signs, subspace_iteration
+from zerosum.algorithms.spectral import (
+    Coordinates,
+    NoisySpectrum,
+    first_basis,
+    left_over,
+    refined,
+    signs,
+    subspace_iteration,
+    together,
+)
 from zerosum.algorithms.unmixing import Filter
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
@@ -275,18 +284,22 @@ class ICA(Algorithm):
         wide = self._wide and len(shares) > 0
         inside = (yield from self._subspace(shares[0])) if wide else self._start
         shares = shares[1:] if wide else shares
+        seen, damping = (np.zeros((0, 0)), 0.0), None
         for number, share in enumerate(shares):
             release = yield self._moment(inside, share)
-            spectrum = NoisySpectrum.at(
-                coordinates.unpack(release.value, inside.projection.shape[1]), release.noise_std
-            )
+            look = coordinates.unpack(release.value, inside.projection.shape[1]), release.noise_std
+            seen = look if damping is None else together(*look, *seen, damping)
+            spectrum = NoisySpectrum.at(*seen)
             values, above = (
                 spectrum.values[:R] / (release.units or 1.0),
                 int(np.sum(spectrum.released[:R] > spectrum.edge)),
             )
             real = spectrum.kept(R)
-            last = number == len(shares) - 1
-            inside = inside.then(*(spectrum.leading(R) if last else spectrum.damped(R)))
+            if number == len(shares) - 1:
+                inside = inside.then(*spectrum.leading(R))
+            else:
+                damping, undone = spectrum.damped(R)
+                inside = inside.then(damping, undone)
         return inside, values, above, real
 
     def _subspace(self, share: float) -> Generator[Request, Release, Coordinates]:
@@ -298,8 +311,7 @@ class ICA(Algorithm):
         """White coordinates and back, and the variance of the correlations that noise leaves in them."""
         release = yield self._moment(inside, self._whitening)
         matrix, noise = coordinates.unpack(release.value, self.n_components), release.noise_std
-        left = (noise * self.n_components / max(float(np.trace(matrix)), noise, 1e-100)) ** 2 / 2
-        return *refined(matrix, noise), min(left, 1.0)
+        return *refined(matrix, noise), left_over(matrix, noise)
 
     def _unmixed(self, white: Coordinates, left: float) -> Generator[Request, Release, tuple[Floats, Floats, int]]:
         """The unmixing matrix of white coordinates, rows of norm 1, the stability of each source, and how many are more

@@ -37,8 +37,9 @@ _ALONG_BOTH = (_ALONG[0] + _ALONG[1]) / np.linalg.norm(_ALONG[0] + _ALONG[1])
 _HALVED = {1.0: 0.55, -1.0: 0.22}  # what is left of them where two such sources are mixed by 45 degrees
 _LEAST_PART = 0.2  # and what is expected at least of a source that is still mixed
 _LOST, _FOUND = 2.0, 4.0  # standard deviations of evidence: with less a source is looked for anew, with more it is sure
-_UNSURE = 0.03  # the least variance of the angle of a source that is lost
+_SURPRISE = 4.0, 3.0  # standard deviations of what a round tells of one source's angles, and of all, that are too much
 _MOST_LOST = 0.5  # of all sources: with more there is little to be gained
+_LIKELY = 4.6  # log odds, before known turns are looked at, that sources whose slopes are proven are sources
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
 _IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that are mixed, and as nothing
 _IS_LESS_BLIND = 1.0, 0.3  # the same where rounds begin anywhere
@@ -58,6 +59,7 @@ class Filter:
     scores: tuple[Score, ...] = field(init=False)
     slopes: Floats = field(init=False)  # for each score and source, as far as they are known
     precision: Floats = field(init=False)  # of the slopes of each source
+    own: Floats = field(init=False)  # the slope of each source's own score, as the last round had it
     scale: float = 0.0
     scale_weight: float = 0.0
     proof: Floats = field(init=False)  # of each source's kind, by rounds that were told it: a sum, and its variance
@@ -72,7 +74,7 @@ class Filter:
         undecided: Score = "both"
         self.scores = (undecided,) * R
         self.slopes = np.zeros((len(SCORES), R))
-        self.odds, self.precision, self.proof = np.zeros(R), np.zeros(R), np.zeros((2, R))
+        self.own, self.odds, self.precision, self.proof = np.zeros(R), np.zeros(R), np.zeros(R), np.zeros((2, R))
         self.response = np.zeros((2, R * (R - 1) // 2))
 
     @classmethod
@@ -100,11 +102,7 @@ class Filter:
         """
         R = len(self.B)
         row, column = upper(R)
-        unsure = self._unsure()
-        have = (self.P[:, 0, 0] + self.P[:, 1, 1] - 2 * self.P[:, 0, 1]) / 4
-        more = np.where(unsure[row] | unsure[column], np.maximum(_UNSURE - have, 0), 0.0)
-        self.P = self.P + more[:, None, None] * _TURN
-        lost = np.flatnonzero(unsure)
+        lost = np.flatnonzero(self._unsure())
         if not 2 <= len(lost) <= _MOST_LOST * R:
             return
         others = np.setdiff1d(np.arange(R), lost)
@@ -195,19 +193,22 @@ class Filter:
 
         The filter says how far a source is off if it is one. Whether it is, its slopes say, as told in rounds after it
         had been decided what it is like: noise alone has no preference. Where the sources of a sign are not proven
-        together, by these and by how known turns of them show, none of them is; else each is one, half of two that are
-        mixed, or nothing, by Bayes's rule.
+        together by these, or known turns of all sources do not show, or those of a sign rather show nothing than what
+        the slopes say, none of them is one; else each is one, half of two that are mixed, or nothing, by Bayes's rule.
         """
         R = len(self.B)
         row, column = upper(R)
         error = np.bincount(row, self.P[:, 0, 0], R) + np.bincount(column, self.P[:, 1, 1], R)
         whole, real = np.zeros(R), np.zeros(R, dtype=bool)
+        if self._shown(np.ones(R, dtype=bool))[0] < _PROVEN:
+            return whole, real
         for sign, part in _HALVED.items():
             group = self.signs == sign
             told, weight = self.proof[:, group]
             if not np.any(group) or np.sum(told) < _PROVEN * math.sqrt(float(np.sum(weight))):
                 continue
-            if self._shown(group) < _PROVEN:
+            shown, expected = self._shown(group)
+            if expected * shown - expected**2 / 2 < -_LIKELY:
                 continue
             root, likely = np.sqrt(weight), np.ones((3, len(told)))
             for _ in range(10):  # the level of those that are whole, by expectation and maximisation
@@ -226,18 +227,20 @@ class Filter:
             whole[group], real[group] = likely[0] + _OF_HALF * likely[1], likely[2] < 0.5
         return np.asarray(whole / np.sqrt(1 + error)), real
 
-    def _shown(self, group: NDArray[np.bool_]) -> float:
-        """How many standard deviations what known turns say of these sources' slopes together is above zero: a pair
-        shows the sum of its two. Infinite where no turn was tried."""
+    def _shown(self, group: NDArray[np.bool_]) -> tuple[float, float]:
+        """How many standard deviations what known turns say of these sources' slopes together is above zero, where a
+        pair shows the sum of its two, and how many it would be by the slopes themselves. Infinite where no turn was
+        tried."""
         R = len(self.B)
         row, column = upper(R)
         M = np.diag(np.bincount(row, self.response[1], R) + np.bincount(column, self.response[1], R))
         M[row, column] = M[column, row] = self.response[1]
         if not np.any(M):
-            return math.inf
+            return math.inf, 1.0
         doubt = np.linalg.pinv(M, hermitian=True)
         slopes = doubt @ (np.bincount(row, self.response[0], R) + np.bincount(column, self.response[0], R))
-        return float(np.sum(slopes[group]) / max(math.sqrt(float(np.sum(doubt[np.ix_(group, group)]))), 1e-300))
+        spread = max(math.sqrt(float(np.sum(doubt[np.ix_(group, group)]))), 1e-300)
+        return float(np.sum(slopes[group])) / spread, float(np.sum(self.own[group])) / spread
 
     def _undecided(self, source: int) -> Score:
         return "both" if self.signs[source] > 0 else "cube"
@@ -256,7 +259,8 @@ class Filter:
         ]
         each = np.array(own) * self.signs
         mean = max(float(np.mean(each)), 1e-9)
-        return np.maximum(each, max(_LEAST_SLOPE * mean, 0.5 / math.sqrt(float(np.sum(self.precision)))))
+        self.own = np.maximum(each, max(_LEAST_SLOPE * mean, 0.5 / math.sqrt(float(np.sum(self.precision)))))
+        return self.own
 
     def _drawn(self) -> Floats:
         """Slopes drawn towards the mean of sources of the same sign, as far as their spread is noise."""
@@ -316,7 +320,10 @@ class Filter:
         return np.array([along[kind][i] for i, kind in enumerate(kinds)])
 
     def _widen(self, turns: Floats, both: Floats, noise: float) -> None:
-        """Where rounds tell more than the filter expects, it knows less than it thinks: raise its variances to that."""
+        """Where rounds tell more than the filter expects, it knows less than it thinks: raise its variances to that.
+
+        Each alarm throws away what was known of all pairs of a source, so there should hardly be one by chance.
+        """
         R = len(self.B)
         row, column = upper(R)
         have = (self.P[:, 0, 0] + self.P[:, 1, 1] - 2 * self.P[:, 0, 1]) / 4
@@ -325,8 +332,9 @@ class Filter:
         by_source = _by_source(surprise, R)
         common = max(float(np.mean(excess)), 0.0)
         angles = np.clip((_by_source(excess, R) + common) / 2, 0, _WIDE)
-        surprised = by_source > 1 + 2 * math.sqrt(2 / (R - 1))
-        wrong = surprised[row] | surprised[column] | (np.mean(surprise) > 1 + 2 * math.sqrt(2 / len(row)))
+        surprised = by_source > 1 + _SURPRISE[0] * math.sqrt(2 / (R - 1))
+        all_wrong = np.mean(surprise) > 1 + _SURPRISE[1] * math.sqrt(2 / len(row))
+        wrong = surprised[row] | surprised[column] | all_wrong
         more = np.where(wrong, np.maximum((angles[row] + angles[column]) / 2 - have, 0), 0.0)
         self.P = self.P + more[:, None, None] * _TURN
 
