@@ -318,22 +318,18 @@ def test_batches_lie_in_memory_alike_wherever_they_come_from(precision: str, col
 )
 def test_convolutions_as_a_gpu_computes_them_are_the_same(conv: dict[str, Any]) -> None:
     """Gradients of each example too, and nothing goes example by example (PyTorch would warn, which is an error)."""
-    from torch.func import functional_call, grad, vmap
-
-    from zerosum.statistics.module_gradients import _unfold
-
     torch.manual_seed(0)
     layers = torch.nn.Conv2d(3, 4, **conv), torch.nn.Tanh(), torch.nn.Conv2d(4, 2, 2), torch.nn.Flatten()
     net = torch.nn.Sequential(*layers).double()
     other, x = copy.deepcopy(net), torch.randn(5, 3, 13, 12, dtype=torch.float64)
-    _unfold(other)
+    module_gradients._unfold(other)
     parameters = {name: each.detach() for name, each in net.named_parameters()}
 
     def gradients(module: Any) -> dict[str, Any]:
         def loss(p: dict[str, Any], x: Any) -> Any:
-            return (functional_call(module, p, (x[None],)) ** 2).sum()
+            return (torch.func.functional_call(module, p, (x[None],)) ** 2).sum()
 
-        found: dict[str, Any] = vmap(grad(loss), in_dims=(None, 0))(parameters, x)
+        found: dict[str, Any] = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
         return found
 
     torch.testing.assert_close(other(x), net(x))
