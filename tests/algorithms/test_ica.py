@@ -266,7 +266,7 @@ def test_gaussian_sources_are_nothing_however_few_or_alike_their_rows_are(rows: 
     algorithm = ICA(columns=names(5), n_components=5).resolve(PublicFacts(noise=2.0, units=1000))
     found = played(algorithm, people(autoregressive(1000, rows, np.full(5, memory), rng)), noise=2.0)
     assert found["above_noise"][0] == 0
-    assert np.all(found["stability"] == 0)
+    assert np.all(found["stability"] < 1e-3)
     if rows == 30:
         heavy = played(algorithm, people(rng.laplace(size=(1000, rows, 5))), noise=2.0)
         assert np.min(heavy["stability"]) > 0.9

@@ -128,7 +128,7 @@ def test_maps_lie_in_the_span_of_a_public_basis() -> None:
     assert ica.privacy_.releases[0].size == 5 * 6 // 2
     inside = np.linalg.qr(basis)[0]
     assert np.allclose(inside @ (inside.T @ ica.maps_.T), ica.maps_.T)
-    assert np.all(ica.match(MADE_UP.maps).correlations > 0.9)
+    assert np.all(ica.match(MADE_UP.maps).correlations > 0.8)
     with pytest.raises(BadParameter, match="the basis must have 25 rows"):
         seeded(basis=basis[:10]).fit(three())
 
@@ -210,10 +210,11 @@ def test_rows_of_a_person_need_not_lie_together() -> None:
 def test_without_names_pieces_stand_for_people_in_a_seeded_run_only() -> None:
     rows = np.vstack([person for table in three() for person in table])
     ica = exact().fit(rows)
-    assert ica.notes_[-1] == "nobody's name was given, so pieces of 50 rows stand for people"
+    said = "nobody's name was given, so pieces of 50 rows stand for people"
+    assert said in ica.notes_
     assert np.all(ica.match(MADE_UP.maps).correlations > 0.9)
     assert exact().fit(rows, sites=np.arange(len(rows)) % 2).privacy_.per_site[1].site == "1"
-    assert exact().fit({"a": rows[:1000], "b": rows[1000:]}).notes_[-1] == ica.notes_[-1]
+    assert said in exact().fit({"a": rows[:1000], "b": rows[1000:]}).notes_
     for scheme in ("pooled", "secure-sum"):
         with pytest.raises(ValueError, match="A person's rows belong together"):
             ICA(scheme=scheme).fit(rows)

@@ -324,7 +324,7 @@ class ICA(Algorithm):
             tensor, tensor_noise = statistic.split(release.value), release.noise_std
             found = Filter.started(*directions(tensor), tensor_noise, left)
         settled, overshoot = math.ceil(_SETTLED * len(shares)), min(max(len(shares) / 6, 1.0), 2.0)
-        first, tried, noise = len(shares) // 3, np.eye(R), 0.0
+        first, tried, noise = 2 * len(shares) // 3, np.eye(R), 0.0
         for number, share in enumerate(shares):
             late, step = number >= settled, overshoot if number < len(shares) // 2 else 1.0
             if number >= first:  # with the last round's noise, at this one's share

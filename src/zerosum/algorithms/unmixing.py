@@ -39,7 +39,7 @@ _LEAST_PART = 0.2  # and what is expected at least of a source that is still mix
 _LOST, _FOUND = 2.0, 4.0  # standard deviations of evidence: with less a source is looked for anew, with more it is sure
 _SURPRISE = 4.0, 3.0  # standard deviations of what a round tells of one source's angles, and of all, that are too much
 _MOST_LOST = 0.5  # of all sources: with more there is little to be gained
-_LIKELY = 4.6  # log odds, before known turns are looked at, that sources whose slopes are proven are sources
+_NOTHING = 0.1  # odds beforehand that all sources, or all of a sign, are nothing but what slopes of few rows feign
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
 _IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that are mixed, and as nothing
 _IS_LESS_BLIND = 1.0, 0.3  # the same where rounds begin anywhere
@@ -193,22 +193,18 @@ class Filter:
 
         The filter says how far a source is off if it is one. Whether it is, its slopes say, as told in rounds after it
         had been decided what it is like: noise alone has no preference. Where the sources of a sign are not proven
-        together by these, or known turns of all sources do not show, or those of a sign rather show nothing than what
-        the slopes say, none of them is one; else each is one, half of two that are mixed, or nothing, by Bayes's rule.
+        together by these, none of them is one; else each is one, half of two that are mixed, or nothing, by Bayes's
+        rule, and all of them, or those of a sign, are nothing as far as known turns show less than the slopes say.
         """
         R = len(self.B)
         row, column = upper(R)
         error = np.bincount(row, self.P[:, 0, 0], R) + np.bincount(column, self.P[:, 1, 1], R)
         whole, real = np.zeros(R), np.zeros(R, dtype=bool)
-        if self._shown(np.ones(R, dtype=bool))[0] < _PROVEN:
-            return whole, real
+        some = _credible(*self._shown(np.ones(R, dtype=bool)))
         for sign, part in _HALVED.items():
             group = self.signs == sign
             told, weight = self.proof[:, group]
             if not np.any(group) or np.sum(told) < _PROVEN * math.sqrt(float(np.sum(weight))):
-                continue
-            shown, expected = self._shown(group)
-            if expected * shown - expected**2 / 2 < -_LIKELY:
                 continue
             root, likely = np.sqrt(weight), np.ones((3, len(told)))
             for _ in range(10):  # the level of those that are whole, by expectation and maximisation
@@ -224,7 +220,9 @@ class Filter:
                 logs = np.log(odds) - apart**2 / 2
                 likely = np.exp(logs - np.max(logs, axis=0))
                 likely /= np.sum(likely, axis=0)
-            whole[group], real[group] = likely[0] + _OF_HALF * likely[1], likely[2] < 0.5
+            turned = min(some, _credible(*self._shown(group)))
+            whole[group] = turned * (likely[0] + _OF_HALF * likely[1])
+            real[group] = turned * (1 - likely[2]) > 0.5
         return np.asarray(whole / np.sqrt(1 + error)), real
 
     def _shown(self, group: NDArray[np.bool_]) -> tuple[float, float]:
@@ -337,6 +335,13 @@ class Filter:
         wrong = surprised[row] | surprised[column] | all_wrong
         more = np.where(wrong, np.maximum((angles[row] + angles[column]) / 2 - have, 0), 0.0)
         self.P = self.P + more[:, None, None] * _TURN
+
+
+def _credible(shown: float, expected: float) -> float:
+    """How likely sources are real rather than nothing, by what known turns of them showed, in standard deviations, and
+    what they would show: by Bayes's rule, with odds of nothing that count where turns could hardly show."""
+    evidence = expected * min(shown, 1e3) - expected**2 / 2
+    return 1 / (1 + _NOTHING * math.exp(-min(max(evidence, -50.0), 50.0)))
 
 
 def _by_kurtosis(kurtoses: Floats, noise: float) -> tuple[Floats, Floats]:
