@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import ClassVar
@@ -88,6 +90,40 @@ def test_an_error_comes_out_in_its_place_and_no_thread_stays(workers: int) -> No
     assert found == [0, 1, 2, 3, 4]
     assert not running()
     assert blas() == before
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_where_no_more_threads_can_be_had_the_caller_computes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    start, started = threading.Thread.start, 0
+
+    def limited(thread: threading.Thread) -> None:
+        nonlocal started
+        started += 1
+        if started > most:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with side_by_side(3) as each:
+        assert list(each(lambda item: item * item, range(40))) == [item * item for item in range(40)]
+    assert not running()
+
+
+def test_a_thread_that_outlives_the_main_one_still_adds_up() -> None:
+    """Python gives a program no more threads once its main one has ended, while others may still be at work."""
+    script = """
+import threading
+from zerosum.kernel.threads import side_by_side
+
+def late():
+    threading.main_thread().join()
+    with side_by_side(2) as each:
+        print(sum(each(abs, range(-9, 1))))
+
+threading.Thread(target=late).start()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.returncode) == ("45", 0), done.stderr
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -218,6 +254,9 @@ def test_little_work_and_large_units_stay_on_one_thread(watched: Watched) -> Non
         assert wide._workers(Units(np.zeros((1500, 2000)), np.arange(0, 1501, 10))) == 1  # people with few rows
         long = Units(np.zeros((20_000, 2000)), np.array([0, 9_000, 20_000]))
         assert wide._workers(long) == 1  # one unit fills what all may hold
+        people = Units(np.zeros((3000, 100)), np.arange(0, 3001, 100))
+        found = [build("fourth_cumulants", {"columns": 100, "unmixing": np.eye(100)[:R]}) for R in (50, 100)]
+        assert [each._workers(people) for each in found] == [3, 1]  # of a hundred sources, one unit's products do
 
 
 @pytest.mark.usefixtures("many_blocks")

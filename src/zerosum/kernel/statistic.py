@@ -139,7 +139,7 @@ class BoundedStatistic(BaseModel, ABC):
         together = rows if units.offsets is None else min(rows, every // max(1, len(units)))  # people come one by one
         if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:
             return 1
-        held = max(rows, units.largest) * self.row_bytes + 16 * self.size
+        held = max(rows, units.largest) * self.row_bytes + self.block_bytes
         return max(1, min(threads(), blocks, _HELD // held))
 
     def _sum(self, block: Units) -> Array:
@@ -186,6 +186,11 @@ class BoundedStatistic(BaseModel, ABC):
     def row_bytes(self) -> int:
         """Working memory a row needs in `sum_block`; blocks are cut accordingly."""
         return 8 * (2 * self.columns + self.size)
+
+    @property
+    def block_bytes(self) -> int:
+        """Working memory `sum_block` needs however few the rows are; fewer blocks are computed at once accordingly."""
+        return 16 * self.size
 
 
 class BoundedMap(BoundedStatistic):

@@ -105,7 +105,8 @@ def one_thread() -> Iterator[None]:
 @contextmanager
 def side_by_side(workers: int) -> Iterator[Mapping]:
     """`map`, or the same on so many threads, which end with this. What was begun and not yet taken is at most one item
-    more than there are threads. An error comes out where its item's result would have.
+    more than there are threads. An error comes out where its item's result would have. Where no thread can be had, or
+    none any more, whoever asks computes.
 
     >>> with side_by_side(2) as each:
     ...     list(each(abs, [-1, 2, -3]))
@@ -125,7 +126,12 @@ def side_by_side(workers: int) -> Iterator[Mapping]:
 def _in_order(pool: ThreadPoolExecutor, workers: int, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     coming: deque[Future[R]] = deque()
     for item in items:
-        coming.append(pool.submit(copy_context().run, work, item))  # with NumPy's error state and `devices.release`
+        try:
+            coming.append(pool.submit(copy_context().run, work, item))  # with NumPy's error state and `devices.release`
+        except RuntimeError:  # the machine has no more threads, or the main thread of the program has ended
+            while coming:
+                yield coming.popleft().result()
+            yield work(item)
         if len(coming) > workers:
             yield coming.popleft().result()
     while coming:

@@ -63,6 +63,10 @@ class FourthCumulants(SourceStatistic):
     def row_bytes(self) -> int:
         return 8 * (2 * self.columns + 2 * self.sources**2)
 
+    @property
+    def block_bytes(self) -> int:
+        return super().block_bytes + 16 * coordinates.size(self.sources) ** 2
+
     def unit_numbers(self, rows: int) -> int:
         return max(rows * self.sources**2, coordinates.size(self.sources) ** 2)
 
