@@ -39,7 +39,10 @@ _LEAST_PART = 0.2  # and what is expected at least of a source that is still mix
 _LOST, _FOUND = 2.0, 4.0  # standard deviations of evidence: with less a source is looked for anew, with more it is sure
 _SURPRISE = 4.0, 3.0  # standard deviations of what a round tells of one source's angles, and of all, that are too much
 _MOST_LOST = 0.5  # of all sources: with more there is little to be gained
-_NOTHING = 0.1  # odds beforehand that all sources, or all of a sign, are nothing but what slopes of few rows feign
+_NOTHING = (
+    0.1,
+    0.01,
+)  # odds beforehand that all sources feign their slopes, and that only those of a sign do
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
 _IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that are mixed, and as nothing
 _IS_LESS_BLIND = 1.0, 0.3  # the same where rounds begin anywhere
@@ -200,7 +203,7 @@ class Filter:
         row, column = upper(R)
         error = np.bincount(row, self.P[:, 0, 0], R) + np.bincount(column, self.P[:, 1, 1], R)
         whole, real = np.zeros(R), np.zeros(R, dtype=bool)
-        some = _credible(*self._shown(np.ones(R, dtype=bool)))
+        some = _credible(*self._shown(np.ones(R, dtype=bool)), _NOTHING[0])
         for sign, part in _HALVED.items():
             group = self.signs == sign
             told, weight = self.proof[:, group]
@@ -220,7 +223,7 @@ class Filter:
                 logs = np.log(odds) - apart**2 / 2
                 likely = np.exp(logs - np.max(logs, axis=0))
                 likely /= np.sum(likely, axis=0)
-            turned = min(some, _credible(*self._shown(group)))
+            turned = min(some, _credible(*self._shown(group), _NOTHING[1]))
             whole[group] = turned * (likely[0] + _OF_HALF * likely[1])
             real[group] = turned * (1 - likely[2]) > 0.5
         return np.asarray(whole / np.sqrt(1 + error)), real
@@ -337,11 +340,11 @@ class Filter:
         self.P = self.P + more[:, None, None] * _TURN
 
 
-def _credible(shown: float, expected: float) -> float:
+def _credible(shown: float, expected: float, nothing: float) -> float:
     """How likely sources are real rather than nothing, by what known turns of them showed, in standard deviations, and
-    what they would show: by Bayes's rule, with odds of nothing that count where turns could hardly show."""
+    what they would show: by Bayes's rule, with odds of nothing that count where turns can hardly show."""
     evidence = expected * min(shown, 1e3) - expected**2 / 2
-    return 1 / (1 + _NOTHING * math.exp(-min(max(evidence, -50.0), 50.0)))
+    return 1 / (1 + nothing * math.exp(-min(max(evidence, -50.0), 50.0)))
 
 
 def _by_kurtosis(kurtoses: Floats, noise: float) -> tuple[Floats, Floats]:
