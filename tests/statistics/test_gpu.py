@@ -224,6 +224,8 @@ def test_kernels_of_torch_that_couple_do_not_serve(
         ("recordings", lambda rows, *_more: rows * 1.5),
         ("scaled", pair),
         ("entered", three),
+        ("each_product", lambda left, right: left * right),
+        ("unmixing", lambda sources, *_more: sources.double() * 3),
     ):
         monkeypatch.setattr(fused, name, made)
     fused._keeps.cache_clear()
