@@ -5,7 +5,7 @@
 Sites sign every message they send; what the coordinator sends carries zeros there, since nothing rests on it. Every
 message has one form only: whatever is changed in it, it is refused or it is another message.
 
-Tested in tests/secagg/test_secagg_messages.py.
+Tested in tests/secagg/test_secagg_wire.py.
 """
 
 from __future__ import annotations
