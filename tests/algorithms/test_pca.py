@@ -153,6 +153,7 @@ def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float,
         ({"n_components": 4}, "at most 3 components"),
         ({"n_components": 0}, "components"),
         ({"look_share": 0.5}, "look_share"),
+        ({"look_share": 0.2, "small_looks": 4}, "four small looks"),
         ({"normalise": False}, "the clip is found"),
         ({"solver": "power"}, "solver"),
         ({"matrix_clip": 2.0}, "set normalise to false"),
@@ -239,7 +240,7 @@ def test_without_noise_the_looks_end_at_the_ordinary_components() -> None:
     assert np.allclose(estimate["mean"], rows.mean(axis=0))
     assert np.isclose(estimate["total"][0], np.sum(values))
     shares = [(request.statistic.name, request.share) for request in asked]
-    assert [name for name, _share in shares] == ["scatter_norms", "scatter"] * 3
+    assert [name for name, _share in shares] == ["scatter_norms", "scatter_column", *["scatter_norms", "scatter"] * 2]
     assert sum(share for _name, share in shares) == pytest.approx(1)
     assert [(each.statistic, each.share) for each in algorithm.releases(Adjacency.REPLACE_ONE)] == shares
 
@@ -309,6 +310,46 @@ def test_where_a_histogram_would_be_noise_the_whole_budget_goes_to_one_look() ->
     )
     assert len(many.releases(Adjacency.REPLACE_ONE)) == 6
     assert "two small looks" in many.describe
+
+
+def test_where_noise_is_large_four_small_looks_find_the_centre() -> None:
+    bounds = {"lower": np.zeros(5), "upper": np.ones(5)}
+    noisy = PCA(columns=names(5), n_components=2, **bounds).resolve(PublicFacts(noise=20.0, units=4000))
+    asked = [each.statistic for each in noisy.releases(Adjacency.REPLACE_ONE)]
+    assert asked == ["scatter_norms", "scatter"] * 5
+    assert "four small looks" in noisy.describe
+    assert sum(each.share for each in noisy.releases(Adjacency.REPLACE_ONE)) == pytest.approx(1)
+    few = PCA(columns=names(5), n_components=2, look_share=0.2, **bounds).resolve(PublicFacts(noise=20.0, units=4000))
+    assert (few.small_looks, few.look_share) == (2, 0.2)
+    calm = PCA(columns=names(5), n_components=2, **bounds).resolve(PublicFacts(noise=20.0, units=200_000))
+    asked = [each.statistic for each in calm.releases(Adjacency.REPLACE_ONE)]
+    assert asked == ["scatter_norms", "scatter_column", "scatter_norms", "scatter", "scatter_norms", "scatter"]
+
+
+def test_a_centre_far_from_the_middle_is_found_in_noise() -> None:
+    """Rows near a corner of the ranges, 30 times their own spread from the middle."""
+    rng = np.random.default_rng(3)
+    axes = np.linalg.qr(rng.normal(size=(30, 30)))[0]
+    rows = 1 + 0.3 * rng.normal(size=(6000, 30)) * np.arange(1, 31) ** -0.6 @ axes.T
+    bounds = {"lower": np.zeros(30), "upper": np.full(30, 20.0)}
+    matrix, found = np.cov(rows.T), []
+    for looks in (2, 4):
+        study = Rehearsal(PCA(columns=names(30), n_components=3, small_looks=looks, **bounds), 6000, 5, 0.3, 1e-5)
+        estimates = [study.run(Units.from_rows(rows), seed) for seed in range(5)]
+        found.append(np.mean([captured(matrix, np.asarray(each["components"])) for each in estimates]))
+    default = Rehearsal(PCA(columns=names(30), n_components=3, **bounds), 6000, 5, 0.3, 1e-5).algorithm
+    assert "four small looks" in default.describe
+    assert found[1] > found[0] + 0.05
+
+
+def test_the_mean_takes_the_place_of_a_direction_that_is_noise() -> None:
+    noise, kept = 1.0, np.eye(4)[:, :2]
+    known, alike = np.array([0.0, 0.0, 3.0, 3.0]), np.diag([100.0, 20.0, 20.0, 20.0])
+    rich = alike + 50 * np.outer(known, known) / 18
+    assert np.allclose(np.abs(lifted.with_known(kept, known, rich, noise)[:, 1]), known / np.sqrt(18))
+    assert np.array_equal(lifted.with_known(kept, known, alike, noise), kept)  # no more than others hold
+    assert np.array_equal(lifted.with_known(kept, np.zeros(4), rich, noise), kept)  # no mean
+    assert np.array_equal(lifted.with_known(kept, kept[:, 0], rich, noise), kept)  # found already
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)

@@ -22,6 +22,7 @@ from zerosum.kernel import coordinates
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0)  # of norms, that may become the clip; 0: each unit by its own norm
 _LEAST_KEPT = 0.4  # of what normalised units would contribute: no clip is so loose that less is left
+_CLEAR = 3.0  # standard deviations by which a known direction has to hold more than others do
 _CUT = 0.05  # what clipping everybody costs one component, in shares of the energy
 _FALLING = 1.5  # eigenvalues that nobody saw are taken to fall as k^-1.5
 _ZETA = 2.612  # the sum of k^-1.5
@@ -41,6 +42,11 @@ class Look:
         """From the released coordinates of a matrix with one column more."""
         whole = coordinates.unpack(released, columns + 1)
         return cls(whole[:-1, :-1], whole[:-1, -1], float(whole[-1, -1]), noise)
+
+    @classmethod
+    def at_column(cls, released: Floats, columns: int, noise: float) -> Look:
+        """From the lifted column alone, all of whose entries have the same noise."""
+        return cls(np.empty((0, 0)), released[:columns], float(released[columns]), math.sqrt(2) * noise)
 
     @property
     def _real(self) -> float:
@@ -117,6 +123,24 @@ def standing(values: Floats, noise: float, most: int, tilt: float = 0.0) -> int:
     return min(most, columns)
 
 
+def with_known(vectors: Floats, known: Floats, matrix: Floats, noise: float) -> Floats:
+    """Directions of which the last may be noise, with a known one in its place where that clearly holds something.
+
+    Units that differ in size vary along their mean, as counts and intensities do. Along a direction that is known from
+    elsewhere noise adds to the matrix no more than its standard deviation, not the edge that every direction found in
+    the matrix itself has to pass. So it is taken if it holds clearly more than directions do on average.
+    """
+    rest = vectors[:, :-1]
+    known = known - rest @ (rest.T @ known)
+    size = float(np.linalg.norm(known))
+    if not size > 1e-6 * math.sqrt(len(known)):
+        return vectors
+    known = known / size
+    if not float(known @ matrix @ known) > float(np.trace(matrix)) / len(matrix) + _CLEAR * noise:
+        return vectors
+    return np.column_stack([rest, known])
+
+
 @dataclass(frozen=True, eq=False)
 class Norms:
     """How many of the units have which norm, by a noisy histogram with evenly spaced bins in the logarithm."""
@@ -157,29 +181,30 @@ class Choice:
 
 
 def choose(
-    look: Look, norms: Norms, square: float, small: tuple[float, float], share: float, units: float, components: int
+    look: Look, norms: Norms, square: float, small: Floats, share: float, left: float, units: float, components: int
 ) -> Choice:
     """The clip that loses least of a spectrum as the last small look shows it.
 
     A loose clip weighs units by their size, as the second moment does, and a tight one makes them all alike, which
     bends components (`_CUT`) and lets more of them stand out of the noise. `small` is what units held of themselves in
-    the small looks, `share` what each of these cost of what all looks cost, `square` the square of the main look's
-    lift. An eigenvalue l is lost where noise exceeds it: min(1, (noise/l)^2) of it.
+    the small looks that could be added, `share` what each of these cost of what all looks cost, `left` what is left for
+    the main one, `square` the square of its lift. An eigenvalue l is lost where noise exceeds it: min(1, (noise/l)^2)
+    of it.
     """
     if look.noise == 0:  # nothing to win by clipping
         clip = norms.quantile(1.0) + square
         return Choice(clip, 1.0, norms.kept(clip, square), mixed=False)
     places = np.arange(1, components + 1)
     values = np.linalg.eigvalsh(look.corrected(whole=True))[::-1][:components]
-    seen = np.where(values > look.edge, debiased(np.maximum(values, 0.0), look.edge), 0.0) / small[1]
+    seen = np.where(values > look.edge, debiased(np.maximum(values, 0.0), look.edge), 0.0) / small[-1]
     count = int(np.sum(seen > 0))
-    guess = np.minimum(units * places**-_FALLING / _ZETA, look.edge / 2 / small[1])
+    guess = np.minimum(units * places**-_FALLING / _ZETA, look.edge / 2 / small[-1])
     if count:
         guess = np.minimum(guess, seen[count - 1] * (places / count) ** -_FALLING)
     spectrum = np.where(seen > 0, seen, guess)
     spectrum = np.maximum(spectrum * min(1.0, units / max(float(np.sum(spectrum)), 1e-300)), 1e-300)
     whole = noise_edge(len(look.matrix), look.noise * math.sqrt(share)) / 2  # of a look that took everything
-    before = share * (small[0] ** 2 + small[1] ** 2)
+    before = share * float(np.sum(small**2))
     best: tuple[float, Choice] | None = None
     least = _LEAST_KEPT * norms.kept(square, square)
     for q in QUANTILES:
@@ -187,7 +212,7 @@ def choose(
         kept = norms.kept(clip, square)
         if best is not None and kept < least:
             break
-        main = (1 - 2 * share) * kept**2
+        main = left * kept**2
         for mixed in (False, True):
             strength = math.sqrt(main + mixed * before)
             other = before / (before + main) if mixed else 0.0

@@ -26,7 +26,7 @@ from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
-from zerosum.statistics.scatter import Scatter, ScatterNorms, ScatterProduct
+from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
 from zerosum.statistics.survival import SurvivalTable
 from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
@@ -41,6 +41,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     ClusterSums,
     Scatter,
     ScatterProduct,
+    ScatterColumn,
     ScatterNorms,
     FourthCumulants,
     UnmixingScore,

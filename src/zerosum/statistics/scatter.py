@@ -297,6 +297,33 @@ class Scatter(UnitMoment):
         return xp.where(some, weights, xp.zeros_like(norms))
 
 
+class ScatterColumn(Scatter):
+    """The last column of what `Scatter` sums: of lifted rows, where the units' mean is and how much they weigh.
+
+    Sensitivity. With q the last unit vector a unit contributes Z q. Z has eigenvalues in [0, 1], so norm(Z q)^2 =
+    q' Z^2 q <= q' Z q, which is norm(Z q - q/2)^2 <= 1/4: all Z q lie in one ball of diameter 1, and D = 1 for a
+    replaced unit as for one that is added or removed, plus the planned slack as for `Scatter`.
+    """
+
+    name: ClassVar[str] = "scatter_column"
+
+    @property
+    def size(self) -> int:
+        return self.width
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return super().sensitivity(Adjacency.ADD_REMOVE)
+
+    def sum_block(self, block: Units) -> Array:
+        return summed(self._moments(block))
+
+    def _moments(self, block: Units) -> Iterator[Array]:
+        host = block.offsets is None and on_host(block.rows)
+        for some in pieces(len(block), max(1, _CACHED // (8 * self.width)) if host else len(block)):
+            for rows, weights, _measured in self._bounded(block.between(some.start, some.stop)):
+                yield products(rows, (weights * rows[:, -1])[:, None])[:, 0]
+
+
 class ScatterProduct(Scatter):
     """The sum over units of Z Q for a public Q with orthonormal columns: `columns` x k numbers, never a square matrix.
 
