@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from zerosum.errors import BadData
+from zerosum.kernel.grid import BLOCK_ROWS
 from zerosum.kernel.units import Runs, Units
 from zerosum.statistics import build
 
@@ -29,6 +30,16 @@ def test_a_block_keeps_the_recordings_of_its_people() -> None:
         sizes += np.diff(block.runs.offsets).tolist()
     assert seconds == [2.0, 1.0, 0.8, 2.0, 2.0, 3.0, 1.5]
     assert sizes == [40, 30, 50, 20, 20, 20, 60]
+
+
+def test_blocks_by_units_hold_as_many_rows_as_memory_allows_and_no_more_units_than_may_be_added_up() -> None:
+    rows = np.zeros((3 * BLOCK_ROWS, 1))
+    long = Units(rows, np.arange(0, len(rows) + 1, BLOCK_ROWS // 2))
+    assert [len(block) for block in long.blocks(8)] == [2, 2, 2]
+    assert [len(block) for block in long.blocks(8, by_units=True)] == [6]
+    assert [len(block) for block in long.blocks(1 << 14, by_units=True)] == [2, 2, 2]
+    short = Units(rows)
+    assert [len(block) for block in short.blocks(8, by_units=True)] == [BLOCK_ROWS] * 3
 
 
 def test_recordings_that_cross_people_or_have_no_clock_are_refused() -> None:

@@ -247,7 +247,7 @@ def test_whole_blocks_of_clusters_and_projections(size: int) -> None:
         assert apart <= ROUNDING * size * bound(stat)
 
 
-@pytest.mark.parametrize("function", [np.tanh, np.reciprocal, np.sqrt])
+@pytest.mark.parametrize("function", [np.tanh, np.reciprocal, np.sqrt, np.floor, np.rint])
 def test_a_vector_function_gives_a_number_the_same_value_wherever_it_stands(function: Callable[[Any], Any]) -> None:
     """In whole vectors and in what is left over at their ends, aligned and not."""
     numbers = np.random.default_rng(5).lognormal(sigma=3, size=1000).astype(np.float32)
@@ -256,6 +256,24 @@ def test_a_vector_function_gives_a_number_the_same_value_wherever_it_stands(func
         for length in (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 900):
             assert np.array_equal(function(numbers[start : start + length].copy()), values[start : start + length])
             assert np.array_equal(function(numbers[start : start + length]), values[start : start + length])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 100, 250, 251, 1024])
+def test_sums_and_products_of_one_unit_are_the_same_wherever_it_stands(rows: int) -> None:
+    """Whatever else is computed with in the same call, and however memory is aligned."""
+    rng = np.random.default_rng(7)
+    for sources, count, start in ((2, 1, 1), (3, 9, 3), (20, 5, 0), (20, 14, 5), (33, 2, 7)):
+        numbers = rng.lognormal(sigma=2, size=start + 3 * count * sources * rows).astype(np.float32)
+        psi = numbers[start : start + 2 * count * sources * rows].reshape(count, 2 * sources, rows)
+        y = psi[:, sources:]
+        means, products = np.vecdot(y, psi[:, :sources]), np.matmul(psi, y.transpose(0, 2, 1))
+        norms = np.vecdot(*[y.reshape(count, -1).astype(np.float64)] * 2)
+        for unit in range(count):
+            own = psi[unit : unit + 1].copy()
+            mine = own[:, sources:]
+            assert np.array_equal(np.vecdot(mine, own[:, :sources])[0], means[unit])
+            assert np.array_equal(np.matmul(own, mine.transpose(0, 2, 1))[0], products[unit])
+            assert np.vecdot(*[mine.reshape(1, -1).astype(np.float64)] * 2)[0] == norms[unit]
 
 
 @pytest.mark.parametrize("smallest", [1e-162, 1e-300, 5e-324, 1e-30, 1.0])

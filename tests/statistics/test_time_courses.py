@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import coordinates
+from zerosum.kernel.devices import to_numpy
 from zerosum.kernel.units import Units
 from zerosum.statistics import build
-from zerosum.statistics.sources import moving_average
+from zerosum.statistics.sources import moving_average, windows_of
 from zerosum.statistics.unmixing import SCORES, Score, UnmixingScore
 
 Floats = NDArray[np.float64]
@@ -48,6 +50,25 @@ def test_the_sum_is_the_sum_of_what_each_says_alone(name: str, params: dict[str,
     assert np.all(np.linalg.norm(alone, axis=1) <= 1)
     assert np.linalg.norm(alone[0]) == pytest.approx(1.0)
     assert not np.any(alone[4])
+
+
+@pytest.mark.parametrize("per_recording", ["none", "center", "standardise"])
+@pytest.mark.parametrize("name", ["unmixing_score", "fourth_cumulants"])
+def test_units_of_one_shape_are_taken_together_wherever_they_stand(name: str, per_recording: str) -> None:
+    """With others between them or not, in rows or in columns, one recording or several, few or so many that they are
+    computed with in parts."""
+    rng = np.random.default_rng(11)
+    W = rng.normal(size=(5, 8))
+    statistic = build(name, {"columns": 8, "unmixing": W, "per_recording": per_recording})
+    cuts = [(30, 20), (50,), (1100,), (50,), (30, 20), (20, 30), (1100,), *[(250,)] * 110, (50,)]
+    people = [[rng.standard_t(4, size=(rows, 8)) for rows in person] for person in cuts]
+    units = Units.from_runs(people, [[1.0] * len(person) for person in people])
+    alone = np.sum([statistic.total(Units.from_runs([each], [[1.0] * len(each)])) for each in people], axis=0)
+    assert np.allclose(statistic.total(units), alone, rtol=0, atol=1e-11)
+    columns = np.asfortranarray(units.rows)
+    apart = [Units(columns, units.offsets, units.runs).between(n, n + 1) for n in range(len(units))]
+    alone = np.sum([statistic.total(each) for each in apart], axis=0)
+    assert np.allclose(statistic.total(Units(columns, units.offsets, units.runs)), alone, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize(("name", "params"), CASES)
@@ -122,6 +143,47 @@ def test_runs_of_a_person_do_not_run_into_each_other() -> None:
     apart = statistic.total(Units.from_runs([[first, second]], [[1.0, 1.0]]))
     glued = statistic.total(Units.from_list([np.vstack([first, second])]))
     assert np.linalg.norm(apart - glued) > 0.01
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 7, 8, 9, 20, 21, 30, 100])
+@pytest.mark.parametrize("shape", [(3, 30, 2), (1, 1, 4), (5, 9, 1)])
+def test_a_moving_average_is_the_mean_of_the_rows_around(window: int, shape: tuple[int, int, int]) -> None:
+    """In fresh memory and in memory that holds something else, which does not show."""
+    values = np.random.default_rng(12).normal(size=shape)
+    begins, widths = windows_of((0, shape[1]), window)
+    wanted = [values[:, a : a + n].mean(axis=1) for a, n in zip(begins, widths, strict=True)]
+    spare = [np.full(shape, np.nan) for _ in range(3)]
+    for found in (
+        moving_average(values, window),
+        moving_average(values, window, spare),
+        to_numpy(moving_average(array_api_strict.asarray(values), window)),
+    ):
+        np.testing.assert_allclose(found, np.stack(wanted, axis=1), atol=1e-14)
+    assert np.shares_memory(moving_average(values, window, spare), spare[0])
+
+
+def test_slopes_are_those_of_the_scores() -> None:
+    """Against differences: psi of sources that are a little larger, less psi, the sizes around them kept as they are
+    but for a row's own part."""
+    rng = np.random.default_rng(13)
+    y = rng.laplace(size=(40, 3))
+    y = y / np.sqrt(np.mean(y**2, axis=0))
+    statistic = build("unmixing_score", {"columns": 3, "unmixing": np.eye(3), "window": 40})
+    told = statistic.split(statistic.total(Units.from_list([y])))  # type: ignore[attr-defined]
+
+    def tanh(y: Floats) -> Floats:
+        return np.tanh(1.5 * y)
+
+    def cube(y: Floats) -> Floats:
+        return -(np.clip(y, -2, 2) ** 3)
+
+    for number, psi in ((1, tanh), (2, cube)):
+        value, step = psi(y), 1e-6
+        along = np.mean(value * y, axis=0)
+        slope = np.mean(psi(y + step) - psi(y - step), axis=0) / (2 * step)
+        wanted = (slope - along) / np.sqrt(np.mean(value**2, axis=0) - along**2)
+        np.testing.assert_allclose(told.slopes[number] / told.scale, wanted, rtol=1e-4)
+    assert not np.any(told.slopes[0])  # within one window volatility is linear
 
 
 def test_packed_bands_have_the_norm_of_the_matrices() -> None:

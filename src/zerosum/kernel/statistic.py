@@ -65,6 +65,7 @@ class BoundedStatistic(BaseModel, ABC):
     name: ClassVar[str]
     takes_sparse: ClassVar[bool] = False  # whether `sum_block` takes sparse rows as they are
     adds_in_pieces: ClassVar[bool] = False  # whether it adds up by `rows.added`, `products` and so on alone
+    adds_units: ClassVar[bool] = False  # whether it adds up one vector for each unit, whatever number of rows that has
     in_threads: ClassVar[bool] = True  # whether several may run `sum_block` at a time
 
     columns: int
@@ -123,7 +124,7 @@ class BoundedStatistic(BaseModel, ABC):
         running = Running(self.size)
         with release(rows_allowed(len(units))):
             entering = self.entering(units)
-            blocks = entering.blocks(row_bytes=self.row_bytes, longer=self.adds_in_pieces)
+            blocks = entering.blocks(self.row_bytes, longer=self.adds_in_pieces, by_units=self.adds_units)
             with side_by_side(self._workers(entering)) as each:
                 for part in each(self._sum, blocks):
                     running.add(part)

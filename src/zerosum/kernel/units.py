@@ -192,32 +192,33 @@ class Units:
             return Units(to_device(self.rows, device), self.offsets, self.runs)
         return Units(self.rows, self.offsets, self.runs, device)
 
-    def blocks(self, row_bytes: int | None = None, *, longer: bool = False) -> Iterator[Units]:
+    def blocks(self, row_bytes: int | None = None, *, longer: bool = False, by_units: bool = False) -> Iterator[Units]:
         """The units in order, in blocks whose working memory (`row_bytes` a row) stays bounded: by a processor's cache,
         or by the memory of the device. There, blocks are no longer than what may be added up in any order
-        (`grid.rows_allowed`), unless whoever asks takes care of that."""
+        (`grid.rows_allowed`), unless whoever asks takes care of that. On the host that is a number of rows, or of
+        units, where whoever asks adds up one vector for each (`by_units`)."""
         size = row_bytes or 8 * self.columns
         wanted = self.rows.shape[0] * (size + 16 * self.columns)
         where = room(self.rows if self.device is None else self.device, wanted)
         if where is None:
-            at_most = rows_at_once(size)
+            at_most = max(1, _BLOCK_BYTES // size) if by_units else rows_at_once(size)
         else:
             at_most = max(1, where // (size + 16 * self.columns))
             if not longer:  # some of these statistics compute on the host after all
                 at_most = min(rows_allowed(len(self)), at_most, max(BLOCK_ROWS, _HOST_BYTES // size))
-        cut = self._cut(at_most)
+        cut = self._cut(at_most, BLOCK_ROWS if where is None else at_most)
         if self.device is None:
             return cut
         device = self.device
         return ahead(Units(to_device(block.rows, device), block.offsets, block.runs) for block in cut)
 
-    def _cut(self, at_most: int) -> Iterator[Units]:
+    def _cut(self, at_most: int, units: int) -> Iterator[Units]:
         start = 0
         while start < len(self):
             end = start + at_most
             if self.offsets is not None:
                 end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
-            end = min(max(end, start + 1), len(self))
+            end = min(max(end, start + 1), start + units, len(self))
             yield self.between(start, end)
             start = end
 

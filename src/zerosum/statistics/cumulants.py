@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel import coordinates
-from zerosum.kernel.devices import like
+from zerosum.kernel.devices import like, on_host
 from zerosum.statistics.rows import doubles, fold
 from zerosum.statistics.sources import SourceStatistic, each_product, pairs
 
@@ -71,6 +71,7 @@ class FourthCumulants(SourceStatistic):
         return max(rows * self.sources**2, coordinates.size(self.sources) ** 2)
 
     def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
+        y = np.ascontiguousarray(y) if on_host(y) else y
         xp, (units, rows, R) = array_namespace(y), y.shape
         length = xp.reshape(fold(xp.reshape(y * y, (-1, R))), (units, rows, 1))
         most = max(_LONGEST * R, R + _MORE)

@@ -194,7 +194,7 @@ def summed(parts: Iterable[Array]) -> Array:
     return total
 
 
-def sized(rows: Array) -> tuple[Array, Array, Array]:
+def sized(rows: Array, squares: Callable[[Array], Array] = squares) -> tuple[Array, Array, Array]:
     """Rows, what each was divided by, and the norm of what is left, which is 0 or between 1e-100 and 1e100.
 
     Most are divided by 1. One whose squares would over- or underflow is divided by its largest entry; one that is not
@@ -263,17 +263,21 @@ def exponential(values: Array) -> Array:
     return series
 
 
-def whole(rows: Array, norm: Array) -> Array:
+def whole(rows: Array, norm: Array, out: Array | None = None) -> Array:
     """Rows of this norm (one a row) as whole numbers, of norm at most 2^26 + sqrt(columns)/2; zero stays zero."""
     xp = array_namespace(rows)
     some = norm > 0
     factor = 2.0**BITS / (xp.where(some, norm, xp.ones_like(norm)) * INSIDE)
     factor = xp.where(some, factor, xp.zeros_like(factor))
-    return fused.whole(rows, factor) if fused.serves(rows) else rounded(rows * factor[:, None])
+    if fused.serves(rows):
+        return fused.whole(rows, factor)
+    return rounded(rows * factor[:, None] if out is None else np.multiply(rows, factor[:, None], out=out))
 
 
 def rounded(values: Array) -> Array:
     """Numbers below 2^51 rounded to whole ones, halves to even, in place."""
+    if on_host(values):
+        return np.rint(values, out=values)
     values += 1.5 * 2.0**52
     values -= 1.5 * 2.0**52
     return values
@@ -326,6 +330,11 @@ class Exact:
         """What was seen of units (one a row), without those of which nothing is left but the rounding of `whole`."""
         xp = array_namespace(seen)
         return xp.where((xp.max(xp.abs(seen), axis=1) > self.rounding)[:, None], seen, xp.zeros_like(seen))
+
+    def heard(self, sizes: Floats) -> Array:
+        """Of which units (one a row) more is left than the rounding of `whole`, by the root mean squares of their
+        products with whole numbers (one a column)."""
+        return np.any(sizes * self._worth > self.rounding, axis=1)
 
     @cached_property
     def worth(self) -> Floats:

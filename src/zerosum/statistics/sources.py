@@ -5,11 +5,12 @@ Tested in tests/statistics/test_time_courses.py.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -18,15 +19,18 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel.devices import on_host, to_host
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, to_numpy
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray
 from zerosum.kernel.units import Units, pieces
 from zerosum.statistics import fused
-from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, one_thread, sized, summed, whole
+from zerosum.statistics.rows import INSIDE, Exact, added, fold, one_thread, sized, summed, whole
 from zerosum.statistics.scaled_sources import batch_units, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
+from zerosum.statistics.workspace import workspace
 
 Singles = NDArray[np.float32]
 
+_ADDED = 1 << 10  # products that are added up in single precision, if they have that
+_CACHED = 1 << 17  # numbers of units that stay in a processor's cache
 _HELD = 1 << 22  # numbers that are made of units that are taken at once, but for one
 
 
@@ -34,14 +38,15 @@ class SourceStatistic(BoundedStatistic):
     """The sum over units of a direction that is made of the unit's sources y = W x (W is `unmixing`).
 
     Every source is scaled to mean square 1 over the unit's own rows, and what is made of them (`told`) is divided by
-    its norm. Sources are computed in double precision up to that scale and in single precision from there.
+    its norm. The product with W does not round (`Exact`); from there everything is computed in single precision.
 
     Sensitivity. A contribution has norm 1, or 0 where there is nothing to say: two of them are at most 2 apart,
     attained by opposite directions. Added or removed: 1.
     """
 
     adds_in_pieces: ClassVar[bool] = True
-    at_once: ClassVar[int] = 64_000  # numbers that are taken at once
+    adds_units: ClassVar[bool] = True
+    at_once: ClassVar[int] = 1 << 18  # numbers that are taken at once
 
     columns: int = Field(gt=0)
     unmixing: FloatArray
@@ -82,23 +87,25 @@ class SourceStatistic(BoundedStatistic):
     def sum_block(self, block: Units) -> Array:
         if not on_host(block.rows):
             return summed(self._batched(block))
-        units = np.arange(block.rows.shape[0] + 1) if block.offsets is None else block.offsets
-        runs = units if block.runs is None else block.runs.offsets
-        total = np.zeros(self.size)
         with one_thread():
-            for first, last in alike(units, runs, self._together):
-                begin, end = int(units[first]), int(units[last])
-                inside = runs[(runs >= begin) & (runs <= units[first + 1])] - begin
-                y, speaks = _scaled(self._sources(block.rows[begin:end, ...], last - first, inside))
-                total += self._contributed(y, speaks, inside)
-        return total
+            return summed(self._here(block))
+
+    def _here(self, block: Units) -> Iterator[Floats]:
+        """Units of one shape together, wherever they stand."""
+        for batch in block.batches():
+            rows = batch.of(block.rows)
+            for some in pieces(len(batch), self._together(batch.length)):
+                with workspace() as spare:
+                    y = spare(some.stop - some.start, self.sources, batch.length)
+                    speaks = self._fill(y, rows[some], batch.runs)
+                    yield self._contributed(y.transpose(0, 2, 1), speaks, batch.runs)
 
     def _together(self, rows: int) -> int:
         """How many units of so many rows are taken at once."""
         return max(1, min(self.at_once // (rows * self.sources), _HELD // self.unit_numbers(rows)))
 
     def _batched(self, block: Units) -> Iterator[Array]:
-        """Units on a device, in batches of one shape: what they say is made there too where there are kernels."""
+        """The same on a device: what units say is made there too where there are kernels."""
         for batch in block.batches():
             rows = batch.of(block.rows)
             here = not (fused.serves(rows) and fused.holds(self.sources))
@@ -122,32 +129,42 @@ class SourceStatistic(BoundedStatistic):
         scaled, _size, norms = sized(xp.where(speaks[:, None], told, xp.zeros_like(told)))
         return added(scaled / xp.where(norms > 0, norms * INSIDE, xp.ones_like(norms))[:, None])
 
-    def _sources(self, rows: Array, count: int, runs: NDArray[np.int64]) -> Floats:
-        """W x, units x rows x sources, for equally long units, each divided by the unit's norm."""
-        xp, rows = array_namespace(rows), doubles(rows)
-        length = rows.shape[0] // count
-        if self.per_recording == "standardise":
-            rows = xp.reshape(rows, (count, length, self.columns))
-            each = [
-                per_recording_rows(rows[u, a:b, ...], self.per_recording, xp)
-                for u in range(count)
-                for a, b in pairs(runs)
-            ]
-            rows = xp.concat(each)
-        elif self.per_recording == "center":
-            rows = xp.reshape(rows, (count, length, self.columns))
-            parts = [rows[:, a:b, ...] for a, b in pairs(runs)]
-            means = [fold(xp.asarray(part, copy=True)) / part.shape[1] for part in parts]
-            parts = [part - mean[:, None, :] for part, mean in zip(parts, means, strict=True)]
-            rows = parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
-        flat, _size, norm = sized(xp.reshape(rows, (count, -1)))
-        seen = self._exact.seen_whole(xp.reshape(whole(flat, norm), (-1, self.columns)))
-        return to_numpy(self._exact.valid(xp.reshape(seen, (count, -1)))).reshape(count, length, self.sources)
+    def _fill(self, y: Singles, rows: Array, runs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """y becomes W x, units x sources x rows, each source of mean square 1 over its unit's rows. Returned is which
+        units are not silent."""
+        units, length, columns = rows.shape
+        speaks = np.empty(units, dtype=bool)
+        for some in pieces(units, cached(length * columns)):
+            own = y[some]
+            with workspace() as spare:
+                given = np.ascontiguousarray(rows[some], dtype=np.float64)  # one layout, wherever they stand
+                flat = self._per_recording(given, runs).reshape(len(own), -1)
+                flat, _size, norm = sized(flat, lambda each: sums(each, each))
+                numbers = whole(flat, norm, spare(*flat.shape, dtype=np.float64)).reshape(-1, length, columns)
+                seen = spare(len(own), length, self.sources, dtype=np.float64)
+                np.matmul(numbers, self._exact.numbers, out=seen)  # exact
+                own[...] = seen.transpose(0, 2, 1)
+            power = sums(own, own)  # of numbers below 2^53: far from overflow
+            speaks[some] = loud = self._exact.heard(np.sqrt(power / length))
+            scale = np.where(loud[:, None] & (power > 0), np.sqrt(length / np.maximum(power, 1)), 0.0)
+            own *= scale.astype(np.float32)[:, :, None]
+        return speaks
 
-    def neighbours(self, values: Array, runs: NDArray[np.int64]) -> Array:
-        """The mean over `window` rows around each row of the same recording."""
+    def _per_recording(self, rows: Floats, runs: NDArray[np.int64]) -> Floats:
+        if self.per_recording == "none":
+            return rows
+        if self.per_recording == "standardise":
+            each = [[per_recording_rows(unit[a:b], self.per_recording, np) for a, b in pairs(runs)] for unit in rows]
+            return np.stack([np.concatenate(parts) for parts in each])
+        parts = [rows[:, a:b] for a, b in pairs(runs)]
+        return np.concatenate([part - fold(part.copy())[:, None] / part.shape[1] for part in parts], axis=1)
+
+    def neighbours(self, values: Array, runs: NDArray[np.int64], spare: Sequence[Array] = ()) -> Array:
+        """The mean over `window` rows around each row of the same recording, as by `moving_average`."""
+        if len(runs) == 2:
+            return moving_average(values, self.window, spare)
         parts = [moving_average(values[:, a:b, ...], self.window) for a, b in pairs(runs)]
-        return parts[0] if len(parts) == 1 else array_namespace(values).concat(parts, axis=1)
+        return array_namespace(values).concat(parts, axis=1)
 
 
 def each_product(left: Array, right: Array) -> Array:
@@ -172,13 +189,22 @@ def windows_of(runs: tuple[int, ...], window: int) -> NDArray[np.int32]:
     return np.array([np.concatenate(begins), np.concatenate(widths)], dtype=np.int32)
 
 
-def _scaled(y: Floats) -> tuple[Singles, NDArray[np.bool_]]:
-    """Sources of mean square 1 in every unit (a silent one stays zero), and which units are not silent."""
-    power = fold(y * y)
-    scale = np.sqrt(y.shape[1] / np.where(power > 0, power, 1.0))
-    single = np.empty(y.shape, dtype=np.float32)  # halves the time; noise is far above its rounding
-    np.multiply(y, scale[:, None, :], out=single, casting="same_kind")
-    return single, np.any(power > 0, axis=1)
+def cached(numbers: int) -> int:
+    """How many units of so many numbers are computed with at once: what is made of them stays in a cache."""
+    return max(1, _CACHED // numbers)
+
+
+def sums(left: NDArray[Any], right: NDArray[Any]) -> Floats:
+    """The sum of products along the last axis: of a thousand in the precision they have, of these in double. Each is
+    a call of its own, so that on one thread of BLAS it rounds as its numbers and their number say.
+
+    >>> sums(np.ones((2, 3000), dtype=np.float32), np.ones(3000, dtype=np.float32)).tolist()
+    [3000.0, 3000.0]
+    """
+    total = np.zeros(left.shape[:-1])
+    for part in pieces(left.shape[-1], _ADDED):
+        total += np.vecdot(left[..., part], right[..., part])
+    return total
 
 
 def pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -186,45 +212,44 @@ def pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     return pairwise(offsets.tolist())
 
 
-def alike(
-    units: NDArray[np.int64], runs: NDArray[np.int64], together: Callable[[int], int]
-) -> Iterator[tuple[int, int]]:
-    """Stretches of units of one recording each that are equally long, so that they can be taken at once, as many of so
-    many rows as `together` says; the others come one by one.
-
-    >>> list(alike(np.array([0, 5, 10, 16, 22, 28]), np.array([0, 5, 10, 16, 20, 22, 28]), lambda rows: 100 // rows))
-    [(0, 2), (2, 3), (3, 4), (4, 5)]
-    """
-    lengths = np.diff(units)
-    single = np.searchsorted(runs, units[1:]) - np.searchsorted(runs, units[:-1]) == 1
-    joins = (lengths[1:] == lengths[:-1]) & single[1:] & single[:-1]
-    cuts = [0, *(np.flatnonzero(~joins) + 1).tolist(), len(lengths)]
-    for first, last in pairwise(cuts):
-        at_once = together(int(lengths[first]))
-        for start in range(first, last, at_once):
-            yield start, min(start + at_once, last)
-
-
-def moving_average(values: Array, window: int) -> Array:
+def moving_average(values: Array, window: int, spare: Sequence[Array] = ()) -> Array:
     """The mean over `window` rows (the last axis but one) around each; rows near an end have that of the nearest whole
-    window.
+    window. It lies in the first of three arrays to compute in, if they are given.
 
     >>> moving_average(np.array([[[0], [3], [0], [3]]], dtype=np.float32), 3).ravel().tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
-    xp, rows = array_namespace(values), values.shape[1]
+    xp, rows, step = array_namespace(values), values.shape[1], math.prod(values.shape[2:])
     window = min(window, rows)
     whole, before = rows - window + 1, window // 2
-    sums, length, start, parts = values, 1, 0, []
+    flat = xp.reshape(values, (-1,))
+    found, *others = (xp.reshape(each, (-1,)) for each in spare or [xp.empty_like(flat) for _ in range(3)])
+    every = flat.shape[0] - (window - 1) * step  # sums; some run over the end of a unit, and are replaced below
+    middle = found[before * step : before * step + every]
+    sums, length, start = flat, 1, 0
     while True:  # sums over 1, 2, 4, ... rows, as the binary digits of the window ask for them
         if window & length:
-            parts.append(sums[:, start : start + whole, ...])
+            part = sums[start * step : start * step + every]
+            if start:
+                _plus(middle, part, middle)
+            else:
+                middle[...] = part
             start += length
         if 2 * length > window:
             break
-        sums = sums[:, :-length, ...] + sums[:, length:, ...]
+        shift = length * step
+        sums = _plus(sums[:-shift], sums[shift:], others[0][: sums.shape[0] - shift])
+        others.reverse()
         length *= 2
-    average = sum(parts[1:], parts[0]) * (1 / window)
-    ends = ((average[:, :1, ...], before), (average[:, -1:, ...], rows - whole - before))
-    first, last = (xp.broadcast_to(end, (end.shape[0], count, *end.shape[2:])) for end, count in ends)
-    return xp.concat([first, average, last], axis=1)
+    middle *= 1 / window
+    found = xp.reshape(found, values.shape)
+    found[:, :before, ...] = found[:, before : before + 1, ...]
+    found[:, before + whole :, ...] = found[:, before + whole - 1 : before + whole, ...]
+    return found
+
+
+def _plus(left: Array, right: Array, out: Array) -> Array:
+    if on_host(left):
+        return np.add(left, right, out=out)
+    out[...] = left + right
+    return out

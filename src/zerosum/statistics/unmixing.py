@@ -17,12 +17,14 @@ from pydantic import Field, model_validator
 from zerosum.arrays import Array, Floats
 from zerosum.kernel.devices import like, on_host
 from zerosum.kernel.statistic import FloatArray
+from zerosum.kernel.units import pieces
 from zerosum.statistics import fused
-from zerosum.statistics.rows import fold
-from zerosum.statistics.sources import Singles, SourceStatistic, windows_of
+from zerosum.statistics.sources import Singles, SourceStatistic, cached, sums, windows_of
+from zerosum.statistics.workspace import workspace
 
 Score = Literal["volatility", "tanh", "cube", "both"]
 SCORES: tuple[Score, ...] = ("volatility", "tanh", "cube")  # those whose slopes are told in every round
+_ORDER: tuple[Score, ...] = (*SCORES, "both")
 
 _LEAST = np.float32(0.2)  # the least size that is believed of a source, over its mean square
 _OWN = np.float32(0.2)  # of a row's size in "both", the part that is its own square
@@ -88,41 +90,51 @@ class UnmixingScore(SourceStatistic):
         return self._told_here(y, runs) if on_host(y) else self._told_there(y, runs)
 
     def _told_here(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
-        (units, rows, R), chosen = y.shape, self._chosen
-        square = y * y
-        around = self.neighbours(square, runs)
-        asked = (*SCORES, "both") if self._undecided else SCORES
-        summed = np.empty((len(asked), 3, *y.shape), dtype=np.float32)
-        F = np.empty((units, R, R))
-        for number, (score, (steep, power, along)) in enumerate(zip(asked, summed, strict=True)):
-            psi = _score(score, y, square, around, steep)
-            np.multiply(psi, psi, out=power)
-            np.multiply(psi, y, out=along)
-            if (its := chosen == number).any():
-                F[:, its] = np.matmul(psi.transpose(0, 2, 1), y)[:, its]  # a product for each unit
-        C = np.matmul(y.transpose(0, 2, 1), y).astype(np.float64) / rows
-        means = fold(summed.reshape(-1, rows, R)).reshape(-1, 3, units, R).astype(np.float64) / rows
-        slopes, linear, divisor = [], np.empty((units, R)), np.empty((units, R))
-        for number, (score, (steep, power, along)) in enumerate(zip(asked, means, strict=True)):
-            left, its = power - along**2, chosen == number
-            size = np.where(
-                left > _QUIET, np.sqrt(np.maximum(left, _QUIET)), np.inf
-            )  # nothing is left of a straight one
-            slopes.append((_slope(score, steep, power, min(self.window, rows)) - along) / size)
-            linear[:, its], divisor[:, its] = along[:, its], size[:, its]
+        units, rows, R = y.shape
+        means = np.empty((3, len(SCORES) + self._undecided, units, R))
+        products = np.empty((units, 2 * R, R))
+        for some in pieces(units, cached(rows * R)):
+            means[:, :, some], products[some] = self._measured(y[some], runs)
+        slope, power, along = means
+        F, C = products[:, :R], products[:, R:]
+        left = power - along**2
+        size = np.where(left > _QUIET, np.sqrt(np.maximum(left, _QUIET)), np.inf)  # nothing is left of a straight one
+        slope = (slope - along) / size * (np.diagonal(C, axis1=1, axis2=2) > 0)
+        its = self._chosen, slice(None), np.arange(R)
         signs = np.ones(R) if self.signs is None else self.signs
-        F = (F / rows - linear[:, :, None] * C) * (signs / divisor)[:, :, None]
-        loud = np.diagonal(C, axis1=1, axis2=2) > 0
+        F -= along[its].T[:, :, None] * C
+        F *= (signs / size[its].T)[:, :, None]
         row, column = upper(R)
-        return np.concatenate(
-            [
-                (F[:, row, column] - F[:, column, row]) / math.sqrt(2),
-                self.correlation_weight * C[:, row, column],
-                *[self.slope_weight * np.where(loud, each, 0.0) for each in slopes[: len(SCORES)]],
-                np.full((units, 1), self.constant),
-            ],
-            axis=1,
-        )
+        pairs = row * R + column  # in a matrix that is read row by row
+        told = np.empty((units, self.size))
+        turns, correlations, slopes = np.split(told[:, :-1], [len(pairs), 2 * len(pairs)], axis=1)
+        np.multiply((F - F.transpose(0, 2, 1)).reshape(units, -1)[:, pairs], 1 / math.sqrt(2), out=turns)
+        np.multiply(C.reshape(units, -1)[:, pairs], self.correlation_weight, out=correlations)
+        np.multiply(np.concatenate(slope[: len(SCORES)], axis=1), self.slope_weight, out=slopes)
+        told[:, -1] = self.constant
+        return told
+
+    def _measured(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Of a few units the means over their rows of psi', psi^2 and psi y, for each score and source; and those of
+        psi(y) y' with the chosen scores and, below, of y y'."""
+        units, rows, R = y.shape
+        means = np.empty((3, len(SCORES) + self._undecided, units, R))
+        with workspace() as spare:
+            pair = spare(units, 2 * R, rows)  # what is chosen, and the sources: one product for each unit
+            chosen, own = pair[:, :R], pair[:, R:]
+            own[...] = y.transpose(0, 2, 1)
+            square, *others = (spare(units, R, rows) for _ in range(4))
+            np.multiply(own, own, out=square)
+            lines = [each.reshape(-1, rows, 1) for each in (square, *others)]
+            around = self.neighbours(lines[0], runs, lines[1:]).reshape(square.shape)
+            _, psi, more = others
+            for number, (slope, power, along) in enumerate(means.swapaxes(0, 1)):
+                steep, curved = _score(_ORDER[number], own, square, around, min(self.window, rows), psi, more)
+                power[...], along[...] = sums(psi, psi) / rows, sums(psi, own) / rows
+                slope[...] = steep - curved * power
+                for source in self._sources_of[number]:
+                    chosen[:, source] = psi[:, source]
+            return means, np.matmul(pair, own.transpose(0, 2, 1)) / float(rows)
 
     def _told_there(self, y: Array, runs: NDArray[np.int64]) -> Array:
         """The same by kernels, on a device."""
@@ -135,8 +147,12 @@ class UnmixingScore(SourceStatistic):
     @cached_property
     def _chosen(self) -> NDArray[np.int32]:
         """The number of each source's score."""
-        order = (*SCORES, "both")
-        return np.array([order.index(each) for each in self.scores or ("both",) * self.sources], dtype=np.int32)
+        return np.array([_ORDER.index(each) for each in self.scores or ("both",) * self.sources], dtype=np.int32)
+
+    @cached_property
+    def _sources_of(self) -> list[list[int]]:
+        """The sources of each score."""
+        return [np.flatnonzero(self._chosen == number).tolist() for number in range(len(_ORDER))]
 
     @cached_property
     def _turned(self) -> NDArray[np.int32]:
@@ -159,39 +175,33 @@ class UnmixingScore(SourceStatistic):
         )
 
 
-def _score(score: Score, y: Singles, square: Singles, around: Singles, steep: Singles) -> Singles:
-    """psi for every unit, row and source; `steep` becomes what the mean slope is made of, beside the mean of psi^2."""
+def _score(
+    score: Score, y: Singles, square: Singles, around: Singles, window: int, psi: Singles, more: Singles
+) -> tuple[Floats | float, float]:
+    """psi for every unit, source and row; `more` is an array to compute in. Returned is what the mean of psi' is made
+    of: the first less the second times the mean of psi^2."""
+    rows = y.shape[-1]
     if score == "tanh":
-        psi = np.multiply(y, _STEEP, out=steep)
-        return np.tanh(psi)
+        np.tanh(np.multiply(y, _STEEP, out=psi), out=psi)
+        return float(_STEEP), float(_STEEP)
     if score == "cube":
-        far = _FAR * _FAR  # a power of two, so that dividing by it does not round
-        near = np.minimum(square, far)
-        psi = np.minimum(y, _FAR)
-        np.maximum(psi, -_FAR, out=psi)
-        psi *= near
-        np.multiply(near, 1 / far, out=steep)
-        np.floor(steep, out=steep)  # 1 where the cube is cut off
-        steep *= far
-        np.subtract(steep, near, out=steep)
-        return np.negative(psi, out=psi)
+        np.clip(y, -_FAR, _FAR, out=more)
+        np.multiply(more, more, out=psi)
+        psi *= more
+        np.negative(psi, out=psi)
+        more *= more
+        more *= 1 / (_FAR * _FAR)  # a power of two: this does not round
+        np.floor(more, out=more)  # 1 where the cube is cut off
+        return 3 * (sums(square, more) / rows - 1), 0.0  # squares have the mean 1
     own = _OWN if score == "both" else np.float32(0)
-    np.multiply(around, (1 - _LEAST) * (1 - own), out=steep)
+    np.multiply(around, (1 - _LEAST) * (1 - own), out=more)
     if own:
-        steep += ((1 - _LEAST) * own) * square
-    steep += _LEAST
-    np.reciprocal(steep, out=steep)
-    return y * steep
-
-
-def _slope(score: Score, steep: Floats, power: Floats, window: int) -> Floats:
-    """The mean of psi' from those of what `_score` left and of psi^2."""
-    if score == "tanh":
-        return float(_STEEP) * (1 - power)
-    if score == "cube":
-        return 3 * steep
-    own = float(_OWN) if score == "both" else 0.0
-    return steep - 2 * (1 - float(_LEAST)) * ((1 - own) / window + own) * power  # of its size, a row's own part
+        more += np.multiply(square, (1 - _LEAST) * own, out=psi)
+    more += _LEAST
+    np.reciprocal(more, out=more)
+    np.multiply(y, more, out=psi)
+    part = 2 * (1 - float(_LEAST)) * ((1 - float(own)) / window + float(own))  # of its size, a row's own
+    return sums(more, np.ones(rows, dtype=np.float32)) / rows, part
 
 
 @lru_cache(maxsize=8)
