@@ -135,7 +135,7 @@ class BoundedStatistic(BaseModel, ABC):
         is little to do or much to hold, and where a device computes."""
         if not self.in_threads or units.device is not None or not (units.is_sparse or on_host(units.rows)):
             return 1
-        rows, every = rows_at_once(self.row_bytes), int(units.rows.shape[0])
+        rows, every = rows_at_once(self.row_bytes, by_units=self.adds_units), int(units.rows.shape[0])
         blocks = -(-every // rows)
         together = rows if units.offsets is None else min(rows, every // max(1, len(units)))  # people come one by one
         if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:

@@ -201,7 +201,7 @@ class Units:
         wanted = self.rows.shape[0] * (size + 16 * self.columns)
         where = room(self.rows if self.device is None else self.device, wanted)
         if where is None:
-            at_most = max(1, _BLOCK_BYTES // size) if by_units else rows_at_once(size)
+            at_most = rows_at_once(size, by_units=by_units)
         else:
             at_most = max(1, where // (size + 16 * self.columns))
             if not longer:  # some of these statistics compute on the host after all
@@ -420,13 +420,15 @@ def pieces(length: int, most: int) -> Iterator[slice]:
     return (slice(start, min(start + most, length)) for start in range(0, length, most))
 
 
-def rows_at_once(row_bytes: int) -> int:
-    """How many rows a pass over data holds, if each takes so much working memory.
+def rows_at_once(row_bytes: int, *, by_units: bool = False) -> int:
+    """How many rows a pass over data holds, if each takes so much working memory; as they are added up in any order,
+    there are not too many, unless it is units that are counted.
 
     >>> rows_at_once(1), rows_at_once(1 << 20), rows_at_once(1 << 40)
     (2048, 32, 1)
     """
-    return min(BLOCK_ROWS, max(1, _BLOCK_BYTES // max(1, row_bytes)))
+    most = max(1, _BLOCK_BYTES // max(1, row_bytes))
+    return most if by_units else min(BLOCK_ROWS, most)
 
 
 def doubled(rows: Any) -> csr_array:
