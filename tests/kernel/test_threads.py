@@ -38,8 +38,9 @@ def blas() -> list[int]:
 
 @pytest.fixture
 def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of 16 rows, each of which is worth a thread."""
+    """Blocks of 16 rows, or of few people, each of which is worth a thread."""
     monkeypatch.setattr("zerosum.kernel.units.BLOCK_ROWS", 16)
+    monkeypatch.setattr("zerosum.kernel.units._BLOCK_BYTES", 1 << 17)
     monkeypatch.setattr(statistic_module, "_WORTH_A_THREAD", 0)
 
 

@@ -15,12 +15,8 @@ def test_arrays_are_apart_and_begin_where_a_cache_line_does() -> None:
     spare = Workspace()
     for _ in range(2):  # fresh memory, then the same again
         arrays = [spare(3, 5), spare(7, dtype=np.float64), spare(2, 0), spare(1, dtype=np.uint8)]
-        assert [(each.shape, each.dtype) for each in arrays] == [
-            ((3, 5), np.float32),
-            ((7,), np.float64),
-            ((2, 0), np.float32),
-            ((1,), np.uint8),
-        ]
+        assert [each.shape for each in arrays] == [(3, 5), (7,), (2, 0), (1,)]
+        assert [each.dtype.char for each in arrays] == ["f", "d", "f", "B"]
         for number, each in enumerate(arrays):
             each[...] = number
         assert all(np.all(each == number) for number, each in enumerate(arrays))
