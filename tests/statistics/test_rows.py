@@ -113,6 +113,21 @@ def test_products_of_whole_numbers_are_exact_in_any_order(columns: int) -> None:
     assert np.array_equal(again, found)
 
 
+def test_what_is_lost_in_rounding_is_not_heard() -> None:
+    """Rows orthogonal to the matrix to ever more digits: what is left of them is heard down to the last bits."""
+    rng = np.random.default_rng(3)
+    matrix = np.linalg.qr(rng.normal(size=(12, 4)))[0]
+    exact = Exact.of(matrix)
+    hidden = rng.normal(size=(30, 12))
+    hidden -= hidden @ matrix @ matrix.T
+    for part, heard in ((1.0, True), (1e-5, True), (1e-9, False), (0.0, False)):
+        rows = hidden + part * rng.normal(size=(30, 4)) @ matrix.T
+        flat, _size, norm = sized(rows.reshape(1, -1))
+        seen = exact.product(whole(flat, norm).reshape(-1, 12))
+        assert exact.heard(np.sqrt(np.mean(seen**2, axis=0))[None]).tolist() == [heard]
+        assert not (np.any(exact.valid((seen * exact.worth[:-1]).reshape(1, -1))) and not heard)
+
+
 def test_what_is_seen_is_the_product_to_26_bits() -> None:
     rng = np.random.default_rng(1)
     matrix, rows = rng.normal(size=(30, 4)) * [1e-50, 1, 1e30, 3], rng.normal(size=(9, 30)) * 1e40

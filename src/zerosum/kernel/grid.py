@@ -5,10 +5,11 @@ float64 and rounds the sum once. What a replaced unit then moves is at most
 
     D  +  2 n gamma c  +  step sqrt(d)
 
-The middle term is the summation error of both worlds: block by block, in any order inside a block of B rows and with
-compensation between blocks, a sum of n terms is off by at most gamma n c in L2 norm, gamma = k u/(1 - k u) with
-k = B + 8 and u = 2^-53 (componentwise, then by the triangle inequality over units). It is planned for MAX_UNITS units
-in blocks of BLOCK_ROWS; a site whose data would need more refuses. The last term is the rounding of both worlds.
+The middle term is the summation error of both worlds: block by block, in any order inside a block of B rows (or of B
+units, where each enters as one vector) and with compensation between blocks, a sum of n terms is off by at most
+gamma n c in L2 norm, gamma = k u/(1 - k u) with k = B + 8 and u = 2^-53 (componentwise, then by the triangle inequality
+over units). It is planned for MAX_UNITS units in blocks of BLOCK_ROWS; a site whose data would need more refuses. The
+last term is the rounding of both worlds.
 
 The sum of H discrete Gaussians of variance sigma^2 is, up to a factor that is negligible beside the next term (Kairouz,
 Liu, Steinke 2021), one of variance H sigma^2, and that is within total variation 4.9e-4 (step/sigma)^4 a coordinate of
