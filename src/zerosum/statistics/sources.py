@@ -30,7 +30,7 @@ from zerosum.statistics.workspace import workspace
 Singles = NDArray[np.float32]
 
 _ADDED = 1 << 10  # products that are added up in single precision, if they have that
-_CACHED = 1 << 17  # numbers of units that stay in a processor's cache
+_CACHED = 1 << 18  # numbers of units that are computed with at a time: more would leave a processor's cache
 _HELD = 1 << 22  # numbers that are made of units that are taken at once, but for one
 
 
@@ -46,7 +46,7 @@ class SourceStatistic(BoundedStatistic):
 
     adds_in_pieces: ClassVar[bool] = True
     adds_units: ClassVar[bool] = True
-    at_once: ClassVar[int] = 1 << 18  # numbers that are taken at once
+    at_once: ClassVar[int] = 1 << 19  # numbers that are taken at once
 
     columns: int = Field(gt=0)
     unmixing: FloatArray
