@@ -344,7 +344,7 @@ class Result:
     ) -> None:
         """A new folder with these files, which appears whole and synced, or not at all."""
         check_target(folder)
-        written = {name: (json.dumps(record, indent=2) + "\n").encode() for name, record in records.items()}
+        written = {name: (readable(record) + "\n").encode() for name, record in records.items()}
         for name, values in arrays.items():
             buffer = io.BytesIO()
             np.savez(buffer, allow_pickle=False, **values)
@@ -467,3 +467,25 @@ def finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: finite(item) for key, item in value.items()}
     return value
+
+
+def readable(value: Any, indent: str = "") -> str:
+    """A record as JSON with a line for each of its entries, and tables of numbers in one line each.
+
+    >>> print(readable({"mean": [1.0, 2.0], "sites": [{"name": "a"}]}))
+    {
+      "mean": [1.0, 2.0],
+      "sites": [
+        {
+          "name": "a"
+        }
+      ]
+    }
+    """
+    inner = indent + "  "
+    if isinstance(value, Mapping) and value:
+        lines = [f"{inner}{json.dumps(key)}: {readable(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        return "[\n" + ",\n".join(inner + readable(item, inner) for item in value) + f"\n{indent}]"
+    return json.dumps(value)
