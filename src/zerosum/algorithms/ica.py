@@ -17,6 +17,7 @@ from zerosum.algorithms.schedule import GUESSED_UNITS, Schedule, best
 from zerosum.algorithms.spectral import (
     Coordinates,
     NoisySpectrum,
+    best_count,
     first_basis,
     left_over,
     refined,
@@ -37,7 +38,9 @@ from zerosum.statistics.unmixing import UnmixingScore
 
 _MATRIX_COLUMNS = 2000  # beyond, a few more dimensions than components are found by subspace iteration first
 _FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
-_REDUCTION = 0.6  # of the budget, where something is to be reduced
+_REDUCTION, _LEAST_REDUCTION = 0.6, 0.4  # of the budget, where something is to be reduced
+_STRENGTH = 0.85  # of a direction, over what it would be if all were alike in everybody and there were no others
+_SHOWN, _LEAST_CLEAR = 4.4, 4.2  # how clear sources should be, and with less are not looked for in cumulants
 _WHITENING = 0.05  # of what is left
 _START, _ROUNDS = 0.3, 10  # the share of the cumulants in what is left, and rounds, where no planner was asked
 _SETTLED = 0.6  # of the rounds: by then it should be known what each source is like
@@ -84,6 +87,8 @@ class ICA(Algorithm):
     """What the fourth cumulants cost, as a share of what the reduction leaves, by default the planner's choice."""
     reduction_share: float | None = Field(default=None, gt=0, lt=1)
     """What finding the space of the components costs, as a share of the budget."""
+    left_dimensions: int | None = Field(default=None, gt=0)
+    """How many dimensions the first look leaves to the others, by default the planner's choice."""
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     band: tuple[float, float] | None = None
     bands: int = Field(default=4, ge=2)
@@ -190,33 +195,51 @@ class ICA(Algorithm):
         return Schedule(self.subspace_rounds or 3, self.subspace_growth or 2.0, min(10, self.width - self.n_components))
 
     def resolve(self, facts: PublicFacts) -> Self:
-        settled: dict[str, Any] = {}
+        planned = self
         if self.chosen == "fixed-point":
-            share, rounds = self._planned(facts)
-            settled["start_share"] = share if self.start_share is None else self.start_share
-            settled["rounds"] = rounds if self.rounds is None else self.rounds
-        if self._wide and self._pass_shares:
-            whole = facts.noise * math.sqrt(2 / self._pass_shares[0])
-            given = self.subspace_rounds, self.subspace_growth, self._schedule.extra
-            found = best(self.width, self.n_components, facts.units, whole, *given)
-            settled |= {"subspace_rounds": found.rounds, "subspace_growth": found.growth}
-        return self.model_copy(update=settled)
+            if self.reduction_share is None:
+                planned = planned.model_copy(update={"reduction_share": self._planned_reduction(facts)})
+            share, rounds = planned._planned(facts)
+            given = {"start_share": share, "rounds": rounds}
+            planned = planned.model_copy(update={name: given[name] for name in given if getattr(self, name) is None})
+        shares, units = planned._pass_shares, facts.units or GUESSED_UNITS
+        if self._wide and shares:
+            whole = facts.noise * math.sqrt(2 / shares[0])
+            asked = self.subspace_rounds, self.subspace_growth, self._schedule.extra
+            found = best(self.width, self.n_components, facts.units, whole, *asked)
+            return planned.model_copy(update={"subspace_rounds": found.rounds, "subspace_growth": found.growth})
+        if len(shares) > 1 and self.left_dimensions is None:
+            strength, noise = _STRENGTH * units / math.sqrt(self.n_components), facts.noise * math.sqrt(2)
+            count = best_count(self.width, self.n_components, strength, noise, shares[0], math.fsum(shares[1:]))
+            planned = planned.model_copy(update={"left_dimensions": count})
+        return planned
+
+    def _clear(self, facts: PublicFacts, share: float) -> float:
+        """About how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if this
+        share of the budget were spent on it."""
+        noise = 2 * facts.noise / math.sqrt(share)
+        return 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)
+
+    def _planned_reduction(self, facts: PublicFacts) -> float:
+        """No more than leaves enough to show the sources: directions without sources are of no use."""
+        return min(max(1 - (_SHOWN / self._clear(facts, 1.0)) ** 2, _LEAST_REDUCTION), _REDUCTION)
 
     def _planned(self, facts: PublicFacts) -> tuple[float, int]:
         """The share of the cumulants in what the reduction leaves, and how many rounds.
 
-        `clear` is about how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if
-        all of the budget were spent on it. The less clear, the more is needed for a start, and the more rounds. Below
-        5 a share that would show them leaves too little for rounds, which then start from anywhere. Without noise
-        rounds cost nothing, and there are as many as it takes to converge.
+        The less `_clear`, the more is needed for a start, and the more rounds. Below 4.2 a share that would show
+        sources leaves too little for rounds, which then start from anywhere. Without noise rounds cost nothing, and
+        there are as many as it takes to converge.
         """
-        noise = 2 * facts.noise / math.sqrt(1 - self._reduction)
-        clear = 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)
-        if clear < 5:
+        clear = self._clear(facts, 1 - self._reduction)
+        if clear < _LEAST_CLEAR:
             return 0.0, 12
-        share = min(max((5.5 / clear) ** 2, 0.12), 0.45)
+        most = min(max(0.45, 0.45 + 0.25 * (5.5 - clear)), 0.7)
+        share = min(max((5.5 / clear) ** 2, 0.12), most)
         if not facts.noise:
             return share, 12
+        if clear < 5:
+            return share, 8
         return share, 10 if clear < max(9.0, 0.9 * self.n_components) else 6
 
     @property
@@ -241,6 +264,8 @@ class ICA(Algorithm):
                 inside = _shaped(len(self.columns), Q.shape[1])
             else:
                 asked.append(self._moment(inside, share))
+                if not self._wide and self.left_dimensions is not None:
+                    inside = _shaped(len(self.columns), self.left_dimensions)
         if self.chosen == "second-order":
             return (*asked, PrivateSum(self._by_band(white), 1 - self._reduction))
         asked.append(self._moment(white, self._whitening))
@@ -280,27 +305,25 @@ class ICA(Algorithm):
         """The space of the components, the last pass's eigenvalues, how many stand above the noise, and what share of
         each direction is real."""
         R, shares = self.n_components, self._pass_shares
-        values, above, real = np.zeros(R), R, np.ones(R)
-        wide = self._wide and len(shares) > 0
-        inside = (yield from self._subspace(shares[0])) if wide else self._start
-        shares = shares[1:] if wide else shares
-        seen, damping = (np.zeros((0, 0)), 0.0), None
-        for number, share in enumerate(shares):
+        if not shares:
+            return self._start, np.zeros(R), R, np.ones(R)
+        inside = (yield from self._subspace(shares[0])) if self._wide else self._start
+        damped, scale, looks = None, 1.0, list[NoisySpectrum]()
+        for share in shares[1:] if self._wide else shares:
+            if looks:
+                damped = looks[-1].damped(R, self.left_dimensions)
+                inside = inside.then(damped.projection, damped.reconstruction)
             release = yield self._moment(inside, share)
-            look = coordinates.unpack(release.value, inside.projection.shape[1]), release.noise_std
-            seen = look if damping is None else together(*look, *seen, damping)
-            spectrum = NoisySpectrum.at(*seen)
-            values, above = (
-                spectrum.values[:R] / (release.units or 1.0),
-                int(np.sum(spectrum.released[:R] > spectrum.edge)),
-            )
-            real = spectrum.kept(R)
-            if number == len(shares) - 1:
-                inside = inside.then(*spectrum.leading(R))
-            else:
-                damping, undone = spectrum.damped(R)
-                inside = inside.then(damping, undone)
-        return inside, values, above, real
+            look, noise = coordinates.unpack(release.value, inside.projection.shape[1]), release.noise_std
+            if damped is not None:
+                scale *= damped.scale(look)
+                look, noise = together(look, noise, damped, before)
+            looks.append(NoisySpectrum.at(look, noise))
+            before = noise
+        last, above = looks[-1], int(np.sum(looks[-1].released[:R] > looks[-1].edge))
+        lengths = np.sum((inside.reconstruction @ last.vectors[:, :R]) ** 2, axis=0)  # what damping has made shorter
+        held = last.kept(R) * looks[0].within(len(last.vectors), last.values[:R] * lengths / scale)
+        return inside.then(*last.leading(R)), last.values[:R] / (release.units or 1.0), above, held
 
     def _subspace(self, share: float) -> Generator[Request, Release, Coordinates]:
         parts = [share * part for part in self._schedule.shares]

@@ -249,12 +249,12 @@ class PCA(RangedAlgorithm):
         center = self._first_center
         release = yield self._matrix(center)
         matrix = coordinates.unpack(release.value, len(self.columns))
-        damped, reconstruction = NoisySpectrum.at(matrix, release.noise_std).damped(self.n_components)
-        again = yield self._matrix(center, damped)
+        damped = NoisySpectrum.at(matrix, release.noise_std).damped(self.n_components)
+        again = yield self._matrix(center, damped.projection)
         second = coordinates.unpack(again.value, len(self.columns))
-        both, noise = together(second, again.noise_std, matrix, release.noise_std, damped)
+        both, noise = together(second, again.noise_std, damped, release.noise_std)
         look = NoisySpectrum.at(both, noise)
-        span = np.linalg.qr(reconstruction @ look.vectors[:, : self.n_components])[0]
+        span = np.linalg.qr(damped.reconstruction @ look.vectors[:, : self.n_components])[0]
         rising, turn = np.linalg.eigh(span.T @ matrix @ span)
         falling = np.asarray(np.linalg.eigvalsh(matrix)[::-1], dtype=np.float64)
         found = (falling, release.noise_std), (look.released, noise)

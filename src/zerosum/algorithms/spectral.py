@@ -123,6 +123,21 @@ def leading(matrix: Floats, noise: float, count: int, *, shrink: bool) -> Floats
 
 
 @dataclass(frozen=True, eq=False)
+class Damped:
+    """Coordinates for a look, and what the looks before say in them."""
+
+    projection: Floats
+    reconstruction: Floats
+    known: Floats
+    trace: float  # of all that is known, where directions were left out of them too
+    most: float  # people's moments are divided by norms that are smaller by this at most
+
+    def scale(self, look: Floats) -> float:
+        """How much larger people's moments are in the look than they were before: by its trace, within that."""
+        return min(max(1.0, float(np.trace(look)) / max(self.trace, 1e-100)), self.most)
+
+
+@dataclass(frozen=True, eq=False)
 class NoisySpectrum:
     """The eigenvectors (columns, the largest first) of a look, their eigenvalues as released, without what noise adds
     (zero below the edge), what the vectors themselves hold, and which share of each is real (none below the edge)."""
@@ -147,13 +162,35 @@ class NoisySpectrum:
         values = np.where(released > edge, raised, 0.0)
         return cls(vectors, released, values, raised * np.maximum(real, _KEPT), real, edge)
 
-    def damped(self, wanted: int) -> tuple[Floats, Floats]:
-        """What brings stronger directions down to 1.5 times the last of those wanted, or to half the edge, and what
-        undoes it. Weaker ones stay as they are, so the strongest stay the strongest.
+    def damped(self, wanted: int, count: int | None = None) -> Damped:
+        """Coordinates in which stronger directions are brought down to 1.5 times the last of those wanted, or to half
+        the edge. Weaker ones stay as they are, so the strongest stay the strongest.
+
+        With `count`, only so many of the strongest are kept. They were chosen by their noise, too, so what is known of
+        them is taken to be what the vectors hold, or how far they are above the mean of those kept below the edge.
         """
         cap = max(_DAMPED_TO * self.edge, _ABOVE_THE_LAST * float(self.values[wanted - 1])) or 1.0
         root = np.sqrt(np.maximum(self.values, cap) / cap)
-        return (self.vectors / root) @ self.vectors.T, (self.vectors * root) @ self.vectors.T
+        trace, most = float(np.sum(self.released / root**2)), float(np.max(root)) ** 2
+        if count is None or count >= len(root):
+            turn = self.vectors.T
+            made = [(self.vectors * each) @ turn for each in (1 / root, root, self.released / root**2)]
+            return Damped(made[0], made[1], made[2], trace, most)
+        vectors, root, released = self.vectors[:, :count], root[:count], self.released[:count]
+        below = released[released <= self.edge]
+        usual = float(np.mean(below)) if len(below) else self.edge
+        known = np.maximum(released - usual, (self.values * self.real)[:count])
+        return Damped(vectors / root, vectors * root, np.diag(known / root**2), trace, most)
+
+    def within(self, count: int, strengths: Floats) -> Floats:
+        """Which share of directions of these strengths lies in the strongest `count` vectors.
+
+        What noise has moved out of a direction v lies in each vector below the edge by s^2/(v^2 + s^2 - v l) over the
+        order, with s half the edge.
+        """
+        others = np.minimum(self.released[count:], self.edge)
+        lost = np.sum(_moved(others, strengths[:, None], self.edge / 2), axis=1) / len(self.vectors)
+        return np.asarray(np.maximum(1 - lost, 0.0))
 
     def kept(self, wanted: int) -> Floats:
         """Which share of each of the strongest directions lies in the span that they would have without noise.
@@ -210,17 +247,39 @@ def left_over(matrix: Floats, noise: float) -> float:
     return min((share + (1 - share) * math.sqrt(2 / numbers)) * relative**2 / 2, 1.0)
 
 
-def together(look: Floats, noise: float, before: Floats, noise_before: float, damping: Floats) -> tuple[Floats, float]:
+def together(look: Floats, noise: float, damped: Damped, noise_before: float) -> tuple[Floats, float]:
     """A look in damped coordinates with what was known before it, and the noise of both; each weighs by its precision.
 
-    Where strong directions are damped, people's moments are divided by smaller norms, at most by the square of the
-    smallest damping: what was known is brought to the look's trace within that, and its noise with it. Both hold the
-    same directions, whatever their weights.
+    Where strong directions are damped, people's moments are divided by smaller norms: what was known is brought to that
+    scale, and its noise with it. Both hold the same directions, whatever their weights.
     """
     if noise <= 0 or noise_before <= 0:
         return look, noise
-    known = damping @ before @ damping
-    most = float(np.linalg.eigvalsh(damping)[0]) ** -2
-    scale = min(max(1.0, float(np.trace(look)) / max(float(np.trace(known)), 1e-100)), most)
+    scale = damped.scale(look)
     weight = noise**2 / (noise**2 + (scale * noise_before) ** 2)
-    return look + weight * (scale * known - look), noise * math.sqrt(1 - weight)
+    return look + weight * (scale * damped.known - look), noise * math.sqrt(1 - weight)
+
+
+def best_count(columns: int, wanted: int, strength: float, noise: float, first: float, second: float) -> int:
+    """How many directions a first look should leave to a second one, so that most of `strength` is found.
+
+    `first` and `second` are their shares, `noise` that of the whole budget. In fewer dimensions the second look has
+    less noise, and people's moments are divided by the norm of what is left of them, so that they are as strong there
+    as they were; but what lies in the others is lost. With weak directions that is worth it, since the vectors near
+    the edge hold most of them. With strong ones it is not.
+    """
+    if noise <= 0:
+        return columns
+    counts, half = np.arange(1, columns + 1), noise * math.sqrt(columns / (2 * first))
+    at = np.linspace(-1, 1, 4001)
+    below = 0.5 + (at * np.sqrt(1 - at**2) + np.arcsin(at)) / math.pi  # Wigner's semicircle
+    values = 2 * half * np.interp(1 - (counts - 0.5) / columns, below, at)
+    held = max(0.0, 1 - (half / strength) ** 2) + np.cumsum(_moved(values, strength, half)) / columns
+    turned = noise**2 * counts / (2 * strength**2 * (first * held**2 + second))
+    found = held * np.maximum(1 - turned, 0.0)
+    return max(int(np.argmax(found)) + 1, min(2 * wanted, columns))
+
+
+def _moved(values: Floats, strength: float | Floats, half: float) -> Floats:
+    """What a noisy eigenvector below the edge holds of a direction of some strength, times their number."""
+    return np.asarray(half**2 / np.maximum(strength**2 + half**2 - strength * values, 1e-9 * half**2 + 1e-300))
