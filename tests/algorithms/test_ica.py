@@ -173,11 +173,33 @@ def test_the_planner_asks_for_cumulants_where_they_would_show() -> None:
     assert given.resolve(PublicFacts(noise=5.0, units=700)) == given
 
 
+def test_the_planner_spends_no_more_on_dimensions_than_leaves_sources_to_be_seen() -> None:
+    """Where there is much noise a first look leaves fewer dimensions to the second, and cumulants most of the rest."""
+    plain = ICA(columns=names(900), n_components=20, n_passes=3)
+    planned = [plain.resolve(PublicFacts(noise=noise, units=1024)) for noise in (20.0, 4.3, 3.0, 0.5, 0.0)]
+    assert [each.reduction_share for each in planned] == pytest.approx([0.4, 0.51, 0.6, 0.6, 0.6], abs=0.01)
+    left = [each.left_dimensions or 0 for each in planned]
+    assert left[0] < left[1] < left[2] < left[3] == left[4] == 900
+    started = [each.start_share or 0.0 for each in planned]
+    assert started[0] == 0 < started[2] < started[1]
+    for each in planned:
+        sizes = [request.statistic.size for request in each.requests(Adjacency.REPLACE_ONE)]
+        inside = (each.left_dimensions or 0) * ((each.left_dimensions or 0) + 1) // 2
+        assert sizes[:4] == [900 * 901 // 2, inside, inside, 20 * 21 // 2]
+    given = ICA(columns=names(900), n_components=20, reduction_share=0.3, left_dimensions=50)
+    resolved = given.resolve(PublicFacts(noise=4.3, units=1024))
+    assert (resolved.reduction_share, resolved.left_dimensions) == (0.3, 50)
+    frequencies = ICA(columns=names(900), n_components=20, seconds=1.0)
+    assert frequencies.resolve(PublicFacts(noise=4.3, units=1024)).reduction_share is None
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"n_components": 1}, "components"),
         ({"n_components": 4}, "at most 3 components"),
+        ({"left_dimensions": 1}, "2 to 3 dimensions"),
+        ({"left_dimensions": 4}, "2 to 3 dimensions"),
         ({"basis": np.ones((2, 2))}, "must have 3 rows"),
         ({"basis": np.ones((3, 2))}, "linearly independent"),
         ({"basis": np.eye(3)[:, :1]}, "at most 1 components"),
@@ -242,6 +264,19 @@ def test_damping_what_was_seen_finds_weak_components() -> None:
         for n_passes in (1, 2)
     }
     assert found[2] < 0.7 * found[1]
+
+
+def test_a_second_look_in_fewer_dimensions_finds_maps_that_two_in_all_of_them_lose() -> None:
+    sources = garch_sources(150, 4, 30, rng=np.random.default_rng(3))
+    mixing = np.linalg.qr(np.random.default_rng(4).normal(size=(160, 4)))[0]
+    units, noise = people(sources @ mixing.T), 4.0
+    held: dict[int, list[float]] = {}
+    for left in (50, 160):
+        algorithm = ICA(columns=names(160), n_components=4, per_recording="none", rounds=3, left_dimensions=left)
+        for seed in range(5):
+            spanned = np.linalg.qr(played(algorithm, units, noise, seed)["maps"].T)[0]
+            held.setdefault(left, []).append(float(np.sum((spanned.T @ mixing) ** 2)) / 4)
+    assert np.mean(held[50]) > np.mean(held[160]) + 0.04
 
 
 @pytest.mark.parametrize("solver", ["fixed-point", "second-order"])

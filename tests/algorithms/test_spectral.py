@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from zerosum.algorithms.joint_diagonalization import joint_rotation
-from zerosum.algorithms.spectral import Coordinates, NoisySpectrum, left_over, noise_edge, refined, together
+from zerosum.algorithms.spectral import (
+    Coordinates,
+    Damped,
+    NoisySpectrum,
+    best_count,
+    left_over,
+    noise_edge,
+    refined,
+    together,
+)
 from zerosum.kernel import coordinates
 
 Floats = NDArray[np.float64]
@@ -36,9 +47,16 @@ def test_eigenvalues_and_directions_are_judged_for_what_noise_made_of_them() -> 
 
 def test_damping_brings_strong_directions_down_and_keeps_the_order() -> None:
     look = NoisySpectrum.at(np.diag([100.0, 10.0, 4.0, 1.0]), 0.0)
-    projection, reconstruction = look.damped(3)
-    assert np.allclose(projection @ reconstruction, np.eye(4))
-    assert np.diag(projection.T @ np.diag([100.0, 10.0, 4.0, 1.0]) @ projection) == pytest.approx([6.0, 6.0, 4.0, 1.0])
+    damped = look.damped(3)
+    assert np.allclose(damped.projection @ damped.reconstruction, np.eye(4))
+    inside = damped.projection.T @ np.diag([100.0, 10.0, 4.0, 1.0]) @ damped.projection
+    assert np.diag(inside) == pytest.approx([6.0, 6.0, 4.0, 1.0])
+    assert np.allclose(damped.known, inside)
+    assert (damped.trace, damped.most) == pytest.approx((17.0, 100 / 6))
+    fewer = look.damped(3, 3)
+    assert np.allclose(fewer.projection.T @ fewer.reconstruction, np.eye(3))
+    assert np.allclose(fewer.known, inside[:3, :3])
+    assert (fewer.trace, fewer.most) == (damped.trace, damped.most)
 
 
 def test_coordinates_lead_back() -> None:
@@ -46,7 +64,7 @@ def test_coordinates_lead_back() -> None:
     basis = rng.normal(size=(9, 4))
     per_recording = Coordinates.of(basis)
     look = NoisySpectrum.at(np.diag([5.0, 3.0, 2.0, 1.0]), 0.0)
-    white = per_recording.then(*look.damped(2)).then(*look.leading(4))
+    white = per_recording.then(look.damped(2).projection, look.damped(2).reconstruction).then(*look.leading(4))
     rows = rng.normal(size=(20, 4)) @ basis.T
     assert np.allclose(rows @ white.projection @ white.reconstruction.T, rows)
     assert np.allclose(Coordinates.all(4).then(*look.leading(2)).projection, look.leading(2)[0])
@@ -87,7 +105,8 @@ def test_two_looks_together_are_worth_one_of_both_budgets() -> None:
     kept: dict[str, list[float]] = {"one": [], "two": [], "both": []}
     for _ in range(6):
         first, second = noisy(truth, 1.4, rng), noisy(truth, 1.4, rng)
-        both, noise = together(second, 1.4, first, 1.4, np.eye(200))
+        before = Damped(np.eye(200), np.eye(200), first, 1.4, float(np.trace(first)), 1.0)
+        both, noise = together(second, 1.4, before)
         assert noise == pytest.approx(1.4 / np.sqrt(2), rel=0.05)
         for name, look, std in (("one", second, 1.4), ("two", both, noise), ("both", noisy(truth, 0.99, rng), 0.99)):
             kept[name].append(float(np.sum(NoisySpectrum.at(look, std).vectors[:5, :5] ** 2)) / 5)
@@ -97,13 +116,48 @@ def test_two_looks_together_are_worth_one_of_both_budgets() -> None:
 
 def test_a_look_before_damping_counts_as_little_as_it_saw() -> None:
     """A strong direction made everything else small; without noise the last look is all there is."""
-    damping, before = np.diag([0.1, 1.0, 1.0]), np.diag([100.0, 1.0, 0.2])
-    look = 10 * np.diag([1.0, 1.0, 0.2])
-    both, noise = together(look, 1.0, before, 1.0, damping)
+    before = NoisySpectrum.at(np.diag([100.0, 1.0, 0.2]), 0.0).damped(2)
+    assert np.diag(before.known) == pytest.approx([1.5, 1.0, 0.2])
+    look = 10 * before.known
+    assert together(look, 1.0, before) == (look, 1.0)
+    both, noise = together(look, 1.0, replace(before, noise=1.0))
     assert noise == pytest.approx(1.0, rel=0.01)
     assert np.allclose(both, look)
-    assert together(look, 0.0, before, 0.0, damping) == (look, 0.0)
-    assert np.all(np.isfinite(together(look, 1.0, -before, 1.0, damping)[0]))
+    assert np.all(np.isfinite(together(look, 1.0, NoisySpectrum.at(-np.eye(3), 1.0).damped(2))[0]))
+
+
+def test_weak_directions_are_found_by_a_second_look_in_fewer_dimensions() -> None:
+    """Five directions just below what one look can see. A look is as strong in whatever dimensions it is taken in."""
+    rng = np.random.default_rng(7)
+    order, wanted, strength, noise = 400, 5, 20.0, 1.5  # half the edge of the first look is 21
+    count = best_count(order, wanted, strength, noise, 1.0, 1.0)
+    assert 40 < count < 240
+    held: dict[int, list[float]] = {order: [], count: []}
+    inside, said = [], []
+    for _ in range(6):
+        truth = np.zeros((order, order))
+        truth[range(wanted), range(wanted)] = strength
+        first = NoisySpectrum.at(noisy(truth, noise, rng), noise)
+        inside.append(np.sum(first.vectors[:wanted, :count] ** 2) / wanted)
+        said.append(first.within(count, np.full(wanted, strength))[0])
+        for fewer in held:
+            damped = first.damped(wanted, fewer)
+            seen = damped.projection.T @ truth @ damped.projection
+            seen *= strength * wanted / np.trace(seen)
+            both, its = together(noisy(seen, noise, rng), noise, damped)
+            found = damped.reconstruction @ NoisySpectrum.at(both, its).vectors[:, :wanted]
+            held[fewer].append(float(np.sum(np.linalg.qr(found)[0][:wanted] ** 2)) / wanted)
+    assert np.mean(held[count]) > np.mean(held[order]) + 0.05
+    assert np.mean(said) == pytest.approx(np.mean(inside), abs=0.05)
+
+
+def test_strong_directions_and_a_study_without_noise_are_looked_at_in_all_dimensions() -> None:
+    assert best_count(400, 5, 20.0, 0.0, 1.0, 1.0) == 400
+    assert best_count(400, 5, 200.0, 1.5, 1.0, 1.0) == 400
+    assert best_count(400, 5, 1e-3, 1.5, 1.0, 1.0) == 10  # nothing can be seen
+    assert best_count(6, 5, 1e-3, 1.5, 1.0, 1.0) == 6
+    weaker = [best_count(400, 5, strength, 1.5, 1.0, 1.0) for strength in (40.0, 20.0, 15.0, 10.0)]
+    assert weaker == sorted(weaker, reverse=True)
 
 
 def test_a_look_that_is_all_noise_breaks_nothing() -> None:
@@ -111,7 +165,9 @@ def test_a_look_that_is_all_noise_breaks_nothing() -> None:
     for matrix in (np.zeros((5, 5)), -np.eye(5), noisy(np.zeros((5, 5)), 1.0, rng)):
         for noise in (0.0, 1.0):
             look = NoisySpectrum.at(matrix, noise)
-            for part in (*look.damped(2), *look.leading(2), *refined(matrix, noise)):
+            damped = [look.damped(2), look.damped(2, 3)]
+            parts = [part for each in damped for part in (each.projection, each.reconstruction, each.known)]
+            for part in (*parts, *look.leading(2), *refined(matrix, noise), look.within(3, look.values[:2])):
                 assert np.all(np.isfinite(part))
 
 

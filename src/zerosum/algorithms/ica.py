@@ -40,7 +40,7 @@ _MATRIX_COLUMNS = 2000  # beyond, a few more dimensions than components are foun
 _FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
 _REDUCTION, _LEAST_REDUCTION = 0.6, 0.4  # of the budget, where something is to be reduced
 _STRENGTH = 0.85  # of a direction, over what it would be if all were alike in everybody and there were no others
-_SHOWN, _LEAST_CLEAR = 4.4, 4.2  # how clear sources should be, and with less are not looked for in cumulants
+_SHOWN, _CLEAR = 4.0, 5.0  # how clear sources are where nearly all, and where half is needed to show them
 _WHITENING = 0.05  # of what is left
 _START, _ROUNDS = 0.3, 10  # the share of the cumulants in what is left, and rounds, where no planner was asked
 _SETTLED = 0.6  # of the rounds: by then it should be known what each source is like
@@ -115,6 +115,8 @@ class ICA(Algorithm):
                 raise ValueError("the columns of the basis must be linearly independent")
         if self.n_components > self.width:
             raise ValueError(f"at most {self.width} components can be had, got {self.n_components}")
+        if self.left_dimensions is not None and not self.n_components <= self.left_dimensions <= self.width:
+            raise ValueError(f"the first look leaves {self.n_components} to {self.width} dimensions to the others")
         if self.band is not None and not 0 <= self.band[0] < self.band[1] < math.inf:
             raise ValueError("band must be two frequencies in hertz, the lower one first")
         if self.band is not None and self.seconds is not None and self.band[0] >= 0.5 / self.seconds:
@@ -197,20 +199,21 @@ class ICA(Algorithm):
     def resolve(self, facts: PublicFacts) -> Self:
         planned = self
         if self.chosen == "fixed-point":
-            if self.reduction_share is None:
+            if self.reduction_share is None and self.width > self.n_components:
                 planned = planned.model_copy(update={"reduction_share": self._planned_reduction(facts)})
             share, rounds = planned._planned(facts)
             given = {"start_share": share, "rounds": rounds}
             planned = planned.model_copy(update={name: given[name] for name in given if getattr(self, name) is None})
-        shares, units = planned._pass_shares, facts.units or GUESSED_UNITS
+        shares = planned._pass_shares
         if self._wide and shares:
             whole = facts.noise * math.sqrt(2 / shares[0])
             asked = self.subspace_rounds, self.subspace_growth, self._schedule.extra
             found = best(self.width, self.n_components, facts.units, whole, *asked)
             return planned.model_copy(update={"subspace_rounds": found.rounds, "subspace_growth": found.growth})
         if len(shares) > 1 and self.left_dimensions is None:
-            strength, noise = _STRENGTH * units / math.sqrt(self.n_components), facts.noise * math.sqrt(2)
-            count = best_count(self.width, self.n_components, strength, noise, shares[0], math.fsum(shares[1:]))
+            strength = _STRENGTH * (facts.units or GUESSED_UNITS) / math.sqrt(self.n_components)
+            noise, later = facts.noise * math.sqrt(2), math.fsum(shares[1:])
+            count = best_count(self.width, self.n_components, strength, noise, shares[0], later)
             planned = planned.model_copy(update={"left_dimensions": count})
         return planned
 
@@ -218,29 +221,28 @@ class ICA(Algorithm):
         """About how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if this
         share of the budget were spent on it."""
         noise = 2 * facts.noise / math.sqrt(share)
-        return 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * self.n_components**1.5)
+        return 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * math.pow(self.n_components, 1.5))
 
     def _planned_reduction(self, facts: PublicFacts) -> float:
-        """No more than leaves enough to show the sources: directions without sources are of no use."""
+        """No more than leaves enough to show the sources: of directions alone nobody can make maps."""
         return min(max(1 - (_SHOWN / self._clear(facts, 1.0)) ** 2, _LEAST_REDUCTION), _REDUCTION)
 
     def _planned(self, facts: PublicFacts) -> tuple[float, int]:
         """The share of the cumulants in what the reduction leaves, and how many rounds.
 
-        The less `_clear`, the more is needed for a start, and the more rounds. Below 4.2 a share that would show
-        sources leaves too little for rounds, which then start from anywhere. Without noise rounds cost nothing, and
-        there are as many as it takes to converge.
+        The less `_clear`, the more is needed for a start, and the more rounds. Below 5 it leaves too little for rounds,
+        which then start from anywhere. That takes nearly the whole budget, so where dimensions are reduced cumulants
+        are asked for down to 4, and rounds only finish what these begin. Without noise rounds cost nothing, and there
+        are as many as it takes to converge.
         """
         clear = self._clear(facts, 1 - self._reduction)
-        if clear < _LEAST_CLEAR:
+        if clear < (0.99 * _SHOWN if self._reduction else _CLEAR):
             return 0.0, 12
-        most = min(max(0.45, 0.45 + 0.25 * (5.5 - clear)), 0.7)
+        most = float(np.interp(clear, [_SHOWN, _CLEAR], [0.8, 0.45]))
         share = min(max((5.5 / clear) ** 2, 0.12), most)
         if not facts.noise:
             return share, 12
-        if clear < 5:
-            return share, 8
-        return share, 10 if clear < max(9.0, 0.9 * self.n_components) else 6
+        return share, 10 if _CLEAR <= clear < max(9.0, 0.9 * self.n_components) else 6
 
     @property
     def describe(self) -> str:
@@ -311,15 +313,14 @@ class ICA(Algorithm):
         damped, scale, looks = None, 1.0, list[NoisySpectrum]()
         for share in shares[1:] if self._wide else shares:
             if looks:
-                damped = looks[-1].damped(R, self.left_dimensions)
+                damped = looks[-1].damped(R, None if self._wide else self.left_dimensions)
                 inside = inside.then(damped.projection, damped.reconstruction)
             release = yield self._moment(inside, share)
             look, noise = coordinates.unpack(release.value, inside.projection.shape[1]), release.noise_std
             if damped is not None:
                 scale *= damped.scale(look)
-                look, noise = together(look, noise, damped, before)
+                look, noise = together(look, noise, damped)
             looks.append(NoisySpectrum.at(look, noise))
-            before = noise
         last, above = looks[-1], int(np.sum(looks[-1].released[:R] > looks[-1].edge))
         lengths = np.sum((inside.reconstruction @ last.vectors[:, :R]) ** 2, axis=0)  # what damping has made shorter
         held = last.kept(R) * looks[0].within(len(last.vectors), last.values[:R] * lengths / scale)

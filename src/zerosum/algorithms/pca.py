@@ -252,7 +252,7 @@ class PCA(RangedAlgorithm):
         damped = NoisySpectrum.at(matrix, release.noise_std).damped(self.n_components)
         again = yield self._matrix(center, damped.projection)
         second = coordinates.unpack(again.value, len(self.columns))
-        both, noise = together(second, again.noise_std, damped, release.noise_std)
+        both, noise = together(second, again.noise_std, damped)
         look = NoisySpectrum.at(both, noise)
         span = np.linalg.qr(damped.reconstruction @ look.vectors[:, : self.n_components])[0]
         rising, turn = np.linalg.eigh(span.T @ matrix @ span)

@@ -129,6 +129,7 @@ class Damped:
     projection: Floats
     reconstruction: Floats
     known: Floats
+    noise: float  # of what is known
     trace: float  # of all that is known, where directions were left out of them too
     most: float  # people's moments are divided by norms that are smaller by this at most
 
@@ -172,15 +173,16 @@ class NoisySpectrum:
         cap = max(_DAMPED_TO * self.edge, _ABOVE_THE_LAST * float(self.values[wanted - 1])) or 1.0
         root = np.sqrt(np.maximum(self.values, cap) / cap)
         trace, most = float(np.sum(self.released / root**2)), float(np.max(root)) ** 2
+        noise = self.edge / math.sqrt(2 * len(root))
         if count is None or count >= len(root):
             turn = self.vectors.T
             made = [(self.vectors * each) @ turn for each in (1 / root, root, self.released / root**2)]
-            return Damped(made[0], made[1], made[2], trace, most)
+            return Damped(made[0], made[1], made[2], noise, trace, most)
         vectors, root, released = self.vectors[:, :count], root[:count], self.released[:count]
         below = released[released <= self.edge]
         usual = float(np.mean(below)) if len(below) else self.edge
         known = np.maximum(released - usual, (self.values * self.real)[:count])
-        return Damped(vectors / root, vectors * root, np.diag(known / root**2), trace, most)
+        return Damped(vectors / root, vectors * root, np.diag(known / root**2), noise, trace, most)
 
     def within(self, count: int, strengths: Floats) -> Floats:
         """Which share of directions of these strengths lies in the strongest `count` vectors.
@@ -247,16 +249,16 @@ def left_over(matrix: Floats, noise: float) -> float:
     return min((share + (1 - share) * math.sqrt(2 / numbers)) * relative**2 / 2, 1.0)
 
 
-def together(look: Floats, noise: float, damped: Damped, noise_before: float) -> tuple[Floats, float]:
+def together(look: Floats, noise: float, damped: Damped) -> tuple[Floats, float]:
     """A look in damped coordinates with what was known before it, and the noise of both; each weighs by its precision.
 
     Where strong directions are damped, people's moments are divided by smaller norms: what was known is brought to that
     scale, and its noise with it. Both hold the same directions, whatever their weights.
     """
-    if noise <= 0 or noise_before <= 0:
+    if noise <= 0 or damped.noise <= 0:
         return look, noise
     scale = damped.scale(look)
-    weight = noise**2 / (noise**2 + (scale * noise_before) ** 2)
+    weight = noise**2 / (noise**2 + (scale * damped.noise) ** 2)
     return look + weight * (scale * damped.known - look), noise * math.sqrt(1 - weight)
 
 
