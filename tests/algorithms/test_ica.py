@@ -189,6 +189,8 @@ def test_the_planner_spends_no_more_on_dimensions_than_leaves_sources_to_be_seen
     given = ICA(columns=names(900), n_components=20, reduction_share=0.3, left_dimensions=50)
     resolved = given.resolve(PublicFacts(noise=4.3, units=1024))
     assert (resolved.reduction_share, resolved.left_dimensions) == (0.3, 50)
+    assert "reduce 900 dimensions to 20, by way of 50," in resolved.describe
+    assert "by way of" not in planned[-1].describe
     frequencies = ICA(columns=names(900), n_components=20, seconds=1.0)
     assert frequencies.resolve(PublicFacts(noise=4.3, units=1024)).reduction_share is None
 

@@ -52,7 +52,8 @@ class ICA(Algorithm):
     """Temporal ICA in three stages, all paid: find the space of the components, whiten it, turn it.
 
     1. `n_passes` looks at people's second moments, each in coordinates where the last one's strong directions are
-       damped (see `spectral`); in the span of a public `basis`, where one is given.
+       damped (see `spectral`); in the span of a public `basis`, where one is given. The first leaves only the
+       strongest `left_dimensions` to the others: all, unless directions are expected to be weak in the noise.
     2. The solver. `fixed-point` takes one more release to whiten, one of fourth cumulants (see `FourthCumulants`) for a
        start, and then `rounds` rounds in which each person tells how its sources are still mixed (see `UnmixingScore`),
        from which a filter corrects rotation and whitening together (see `unmixing`). What was released decides which
@@ -62,7 +63,8 @@ class ICA(Algorithm):
        nothing else.
 
     `window` is over how many rows the size of a source is taken, 9, or 1 where the same metadata say that rows are
-    autocorrelated. `rounds` and `start_share`, the cumulants' part of the budget, are left to the planner.
+    autocorrelated. `left_dimensions`, `rounds`, `start_share`, the cumulants' part of the budget, and
+    `reduction_share`, that of the looks, are left to the planner.
 
     Every person weighs the same, whatever its length and scale. Results, strongest first: `maps` (one a row, norm 1,
     largest entry positive), `unmixing` (one a row: time courses are rows @ unmixing'), `strength` (how much of the
@@ -246,7 +248,11 @@ class ICA(Algorithm):
 
     @property
     def describe(self) -> str:
-        spent = [f"{self._reduction:.3g} of the budget to reduce {self.width} dimensions to {self.n_components}"]
+        fewer = "" if self._wide else f", by way of {self.left_dimensions}"
+        spent = [
+            f"{self._reduction:.3g} of the budget to reduce {self.width} dimensions to {self.n_components}"
+            + (fewer if self.left_dimensions not in (None, self.width) else "")
+        ]
         if self.chosen == "fixed-point":
             spent += [f"{self._whitening:.3g} to whiten", f"{self._starting:.3g} for fourth cumulants"]
             spent += [f"{sum(self._turns):.3g} for {len(self._turns)} rounds"]
