@@ -152,7 +152,8 @@ def test_weak_directions_are_found_by_a_second_look_in_fewer_dimensions() -> Non
 
 
 def test_strong_directions_and_a_study_without_noise_are_looked_at_in_all_dimensions() -> None:
-    assert best_count(400, 5, 20.0, 0.0, 1.0, 1.0) == 400
+    for noise in (0.0, 1e-200, 1e-9):
+        assert best_count(400, 5, 20.0, noise, 1.0, 1.0) == 400
     assert best_count(400, 5, 200.0, 1.5, 1.0, 1.0) == 400
     assert best_count(400, 5, 1e-3, 1.5, 1.0, 1.0) == 10  # nothing can be seen
     assert best_count(6, 5, 1e-3, 1.5, 1.0, 1.0) == 6

@@ -279,7 +279,8 @@ def best_count(columns: int, wanted: int, strength: float, noise: float, first: 
     held = max(0.0, 1 - (half / strength) ** 2) + np.cumsum(_moved(values, strength, half)) / columns
     turned = noise**2 * counts / (2 * strength**2 * (first * held**2 + second))
     found = held * np.maximum(1 - turned, 0.0)
-    return max(int(np.argmax(found)) + 1, min(2 * wanted, columns))
+    most = counts[found > (1 - 1e-9) * np.max(found)]  # none, where nothing can be found
+    return max(int(most[-1]) if len(most) else 1, min(2 * wanted, columns))
 
 
 def _moved(values: Floats, strength: float | Floats, half: float) -> Floats:
