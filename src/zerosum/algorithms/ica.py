@@ -40,7 +40,7 @@ _MATRIX_COLUMNS = 2000  # beyond, a few more dimensions than components are foun
 _FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
 _REDUCTION, _LEAST_REDUCTION = 0.6, 0.4  # of the budget, where something is to be reduced
 _STRENGTH = 0.85  # of a direction, over what it would be if all were alike in everybody and there were no others
-_SHOWN, _CLEAR = 4.0, 5.0  # how clear sources are where nearly all, and where half is needed to show them
+_SHOWN, _CLEAR = 4.2, 5.0  # how clear sources are where nearly all, and where half is needed to show them
 _WHITENING = 0.05  # of what is left
 _START, _ROUNDS = 0.3, 10  # the share of the cumulants in what is left, and rounds, where no planner was asked
 _SETTLED = 0.6  # of the rounds: by then it should be known what each source is like
@@ -234,7 +234,7 @@ class ICA(Algorithm):
 
         The less `_clear`, the more is needed for a start, and the more rounds. Below 5 it leaves too little for rounds,
         which then start from anywhere. That takes nearly the whole budget, so where dimensions are reduced cumulants
-        are asked for down to 4, and rounds only finish what these begin. Without noise rounds cost nothing, and there
+        are asked for down to 4.2, and rounds only finish what these begin. Without noise rounds cost nothing, and there
         are as many as it takes to converge.
         """
         clear = self._clear(facts, 1 - self._reduction)
