@@ -342,14 +342,49 @@ def test_a_centre_far_from_the_middle_is_found_in_noise() -> None:
     assert found[1] > found[0] + 0.05
 
 
-def test_the_mean_takes_the_place_of_a_direction_that_is_noise() -> None:
-    noise, kept = 1.0, np.eye(4)[:, :2]
-    known, alike = np.array([0.0, 0.0, 3.0, 3.0]), np.diag([100.0, 20.0, 20.0, 20.0])
+def look(matrix: Floats, noise: float, corner: float = 1000.0) -> lifted.Look:
+    return lifted.Look(matrix, np.zeros(len(matrix)), corner, noise)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_the_mean_takes_the_place_of_a_direction_that_is_noise(size: float) -> None:
+    kept, known = np.eye(4)[:, :2], np.array([0.0, 0.0, 3.0, 3.0])
+    alike = np.diag([100.0, 20.0, 20.0, 20.0])
     rich = alike + 50 * np.outer(known, known) / 18
-    assert np.allclose(np.abs(lifted.with_known(kept, known, rich, noise)[:, 1]), known / np.sqrt(18))
-    assert np.array_equal(lifted.with_known(kept, known, alike, noise), kept)  # no more than others hold
-    assert np.array_equal(lifted.with_known(kept, np.zeros(4), rich, noise), kept)  # no mean
-    assert np.array_equal(lifted.with_known(kept, kept[:, 0], rich, noise), kept)  # found already
+    found = look(rich, 1.0).with_known(kept, size * known)
+    assert np.allclose(np.abs(found[:, 1]), known / np.sqrt(18))
+    assert np.array_equal(look(alike, 1.0).with_known(kept, size * known), kept)  # no more than others hold
+    assert np.array_equal(look(rich, 1.0).with_known(kept, np.zeros(4)), kept)  # no mean
+    assert np.array_equal(look(rich, 1.0).with_known(kept, size * (kept[:, 0] + 1e-14)), kept)  # found already
+    turned = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0][:, :2]
+    inside = size * turned[:, 0] * 7
+    assert np.array_equal(look(rich, 1.0).with_known(turned, inside), turned)  # but for rounding
+
+
+def test_the_mean_takes_no_place_of_a_direction_that_holds_more() -> None:
+    """Sampling alone could show what stands there, so it does not count; it is the better one all the same."""
+    known, last = np.array([0.0, 3.0, 0.0, 0.0]), np.eye(4)[:, :1]
+    matrix = np.diag([80.0, 70.0, 40.0, 40.0])
+    for noise in (0.0, 0.1, 1.0):
+        assert np.array_equal(look(matrix, noise).with_known(last, known), last)
+    lost = look(matrix, 1.0, corner=2.0)  # the large value may be the mean's own
+    assert np.array_equal(lost.with_known(last, known)[:, 0], known / 3)
+
+
+def test_nothing_stands_above_the_noise_of_products_where_nothing_is() -> None:
+    rows = np.random.default_rng(5).normal(size=(1500, 20)) + 3
+    bounds = {"lower": np.full(20, -9.0), "upper": np.full(20, 9.0)}
+    algorithm = PCA(columns=names(20), n_components=3, solver="subspace", **bounds)
+    for epsilon in (1.0, 10.0, 30.0):
+        study = Rehearsal(algorithm, 1500, 3, epsilon, 1e-5)
+        assert all(study.run(Units.from_rows(rows), seed)["above_noise"][0] == 0 for seed in range(5))
+
+
+def test_a_centre_stays_within_the_clip_where_there_are_no_ranges() -> None:
+    rows = np.full((50, 3), 1e105)
+    algorithm = PCA(columns=names(3), n_components=1, clip=1.0)
+    estimate, _asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
+    assert np.linalg.norm(estimate["mean"]) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)

@@ -86,6 +86,31 @@ class Look:
         more = max((self.tilt + 1 / self.tilt) / 2, 1.0) if self.tilt > 1 else 1.0
         return more * noise_edge(len(self.matrix), self.noise)
 
+    def with_known(self, vectors: Floats, known: Floats) -> Floats:
+        """Directions of which the last may be noise, with a known one in its place where that holds more.
+
+        Units that differ in size vary along their mean, as counts and intensities do. Along a direction that is known
+        from elsewhere noise adds to the matrix no more than its standard deviation, not the edge that every direction
+        found in the matrix itself has to pass. So it has to hold clearly more than directions do on average, and more
+        than the last one does: of a value v above the edge e of noise that is v - e^2/(4 v), without what noise added.
+        Where the corner is lost in noise a large value may be the mean's own, and says nothing.
+        """
+        rest, matrix, size = vectors[:, :-1], self.corrected(), float(np.linalg.norm(known))
+        for _ in range(2):  # once more for what rounding leaves
+            known = known - rest @ (rest.T @ known)
+        left = float(np.linalg.norm(known))
+        if not left > 1e-6 * size:
+            return vectors
+        known, last = known / left, vectors[:, -1]
+        level, value = float(np.trace(matrix)) / len(matrix), float(known @ matrix @ known)
+        held, above = level, float(last @ matrix @ last) - level
+        if self.corner > 6 * self.noise and above > self.edge:
+            raised = float(debiased(np.array(above), self.edge))
+            held += raised - self.edge**2 / (4 * raised)
+        if not value > max(held, level + _CLEAR * self.noise):
+            return vectors
+        return np.column_stack([rest, known])
+
     def above(self, most: int) -> int:
         """How many directions, up to `most`, stand above the noise and above what isotropic units would show.
 
@@ -123,22 +148,19 @@ def standing(values: Floats, noise: float, most: int, tilt: float = 0.0) -> int:
     return min(most, columns)
 
 
-def with_known(vectors: Floats, known: Floats, matrix: Floats, noise: float) -> Floats:
-    """Directions of which the last may be noise, with a known one in its place where that clearly holds something.
+def beyond(values: Floats, edge: float, columns: int, units: float) -> int:
+    """The same for the leading values alone, where noise ends at `edge`: all of them add up to so many units at most.
 
-    Units that differ in size vary along their mean, as counts and intensities do. Along a direction that is known from
-    elsewhere noise adds to the matrix no more than its standard deviation, not the edge that every direction found in
-    the matrix itself has to pass. So it is taken if it holds clearly more than directions do on average.
+    >>> beyond(np.array([900.0, 30.0]), 10.0, 100, 1000.0), beyond(np.array([13.0, 12.0]), 1.0, 100, 1000.0)
+    (2, 0)
     """
-    rest = vectors[:, :-1]
-    known = known - rest @ (rest.T @ known)
-    size = float(np.linalg.norm(known))
-    if not size > 1e-6 * math.sqrt(len(known)):
-        return vectors
-    known = known / size
-    if not float(known @ matrix @ known) > float(np.trace(matrix)) / len(matrix) + _CLEAR * noise:
-        return vectors
-    return np.column_stack([rest, known])
+    left = units
+    for k, value in enumerate(values.tolist()):
+        chance = (math.sqrt(left / (columns - k)) + 1) ** 2 if left > 0 else 0.0  # as above, of level (1 + sqrt(d/T))^2
+        if not value > chance + edge:
+            return k
+        left = max(left - value, 0.0)
+    return len(values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.lifted import Look, Norms, choose, standing, with_known
+from zerosum.algorithms.lifted import Look, Norms, beyond, choose, standing
 from zerosum.algorithms.program import Estimate, Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.schedule import GUESSED_UNITS, Schedule, best
 from zerosum.algorithms.spectral import (
@@ -37,7 +37,7 @@ _MATRIX_COLUMNS = 2000  # up to here the whole second moment is released
 _BINS, _SPAN = 40, 1e-6  # of the norms' histograms: six decades
 _FARTHEST = 1e90  # squared norms up to here, clips and lifts that follow from them are parameters that a site takes
 _NORMS_SHARE = 0.005  # of each
-_TOO_FEW = 113.0  # times the noise of one count: so few units are not worth a search for their centre
+_TOO_FEW = 113.0  # times the noise of the whole budget: so few units are not worth a search for their centre
 _LEAST_LOOK, _MOST_LOOK = 0.03, 0.09  # of the budget of all looks, what half of the small ones may take
 _FAR, _NEAR = 0.5, 0.015  # squares of the lifts, over the median norm: while the centre moves, and where it stands
 
@@ -225,7 +225,7 @@ class PCA(RangedAlgorithm):
             found = yield from (self._lifted_matrix() if self.chosen == "matrix" else self._lifted_subspace())
         elif self.chosen == "subspace":
             ask = partial(self._product, self._first_center)
-            found = yield from self._subspace(ask, None)
+            found = yield from self._subspace(ask)
         else:
             found = yield from (self._two_looks() if self.looks == 2 else self._one_look())
         return self._told(found)
@@ -265,15 +265,18 @@ class PCA(RangedAlgorithm):
         )
 
     def _subspace(
-        self, ask: Callable[[Floats, float], PrivateSum], read: Callable[[Release, Floats], Floats] | None
+        self,
+        ask: Callable[[Floats, float], PrivateSum],
+        read: Callable[[Release, Floats], Floats] | None = None,
+        counted: float | None = None,
     ) -> Generator[Request, Release, _Found]:
+        """`counted` is how many units there are by earlier releases, where that is not public."""
         rounds = subspace_iteration(self._first_basis(), self.schedule.shares, ask, read)
         basis, values, release = yield from rounds
         edge = product_edge(len(self.columns), basis.shape[1], release.noise_std)
-        K = self.n_components
-        return _Found(
-            basis[:, :K], values[:K], edge, int(np.sum(values > edge)), release, self._first_center, self._clip
-        )
+        K, units = self.n_components, release.units if release.units is not None else counted
+        above = beyond(values[:K], edge, len(self.columns), units or 0.0)
+        return _Found(basis[:, :K], values[:K], edge, above, release, self._first_center, self._clip)
 
     def _centred(self) -> Generator[Request, Release, _Centred]:
         """Small looks, each about what is known of the centre by then. A lift is large as long as the centre moves;
@@ -319,7 +322,7 @@ class PCA(RangedAlgorithm):
         vectors = leading(mixed, spread, K, shrink=self.shrink)
         center, above = self._moved(found.center, look.apart(lift)), look.above(K)
         if above < K:
-            vectors = with_known(vectors, center / self.scale, matrix, noise)
+            vectors = look.with_known(vectors, center / self.scale)
         clip = choice.clip if choice.quantile else 1.0
         edge, total = matrix_edge(columns, noise), float(np.trace(matrix))
         return _Found(vectors, _along(matrix, vectors), edge, above, release, center, clip, total)
@@ -335,7 +338,7 @@ class PCA(RangedAlgorithm):
             look = Look.at_column(product[:, -1], columns, release.noise_std)
             return look.corrected_product(product[:-1, :-1], basis)
 
-        found = yield from self._subspace(partial(self._lifted_product, known.center, lift), read)
+        found = yield from self._subspace(partial(self._lifted_product, known.center, lift), read, known.units)
         return replace(found, center=known.center)
 
     def _told(self, found: _Found) -> Estimate:
@@ -413,11 +416,12 @@ class PCA(RangedAlgorithm):
         return max(release.units if release.units is not None else float(np.sum(release.value)), 1.0)
 
     def _moved(self, center: Floats, apart: Floats) -> Floats:
-        """A centre moved as far as a look says, no further than the ranges are wide."""
+        """A centre moved as far as a look says, no further than the ranges are wide, or than the clip reaches."""
         step = apart * self.scale
         if self.lower is not None:
-            step = np.clip(step, -2 * self.half, 2 * self.half)
-        return center + step
+            return center + np.clip(step, -2 * self.half, 2 * self.half)
+        center = center + step
+        return np.asarray(center * min(1.0, self.radius / max(float(np.linalg.norm(center)), 1e-300)))
 
     def _norms(self, center: Floats) -> PrivateSum:
         return PrivateSum(ScatterNorms(**self._unit(center), **self._bins), _NORMS_SHARE)

@@ -115,7 +115,8 @@ def leading(matrix: Floats, noise: float, count: int, *, shrink: bool) -> Floats
     weights = np.ones(len(matrix))
     if shrink and noise > 0:
         diagonal = np.diag(matrix)
-        kept = max(0.0, 1 - noise**2 / max(float(np.var(diagonal)), 1e-300))
+        spread = float(np.var(diagonal))
+        kept = 1 - noise**2 / spread if spread > noise**2 else 0.0
         signal = np.maximum(np.mean(diagonal) + kept * (diagonal - np.mean(diagonal)), 0) ** 2
         weights = signal / (signal + noise**2) if np.any(signal > 0) else weights
     values, vectors = np.linalg.eigh(weights[:, None] * matrix * weights[None, :])

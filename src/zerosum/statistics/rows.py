@@ -194,7 +194,7 @@ def summed(parts: Iterable[Array]) -> Array:
     return total
 
 
-def sized(rows: Array, squares: Callable[[Array], Array] = squares) -> tuple[Array, Array, Array]:
+def sized(rows: Array) -> tuple[Array, Array, Array]:
     """Rows, what each was divided by, and the norm of what is left, which is 0 or between 1e-100 and 1e100.
 
     Most are divided by 1. One whose squares would over- or underflow is divided by its largest entry; one that is not

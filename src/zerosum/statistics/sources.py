@@ -139,7 +139,7 @@ class SourceStatistic(BoundedStatistic):
             with workspace() as spare:
                 given = np.ascontiguousarray(rows[some], dtype=np.float64)  # one layout, wherever they stand
                 flat = self._per_recording(given, runs).reshape(len(own), -1)
-                flat, _size, norm = sized(flat, lambda each: np.vecdot(each, each))
+                flat, _size, norm = sized(flat)
                 numbers = whole(flat, norm, spare(*flat.shape, dtype=np.float64)).reshape(-1, length, columns)
                 seen = spare(len(own), length, self.sources, dtype=np.float64)
                 np.matmul(numbers, self._exact.numbers, out=seen)  # exact
