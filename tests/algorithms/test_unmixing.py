@@ -109,28 +109,6 @@ def test_little_evidence_is_worth_less_where_nothing_was_known_of_the_start() ->
     assert stabilities[40.0, True] > 0.95
 
 
-def test_sources_that_are_lost_are_found_among_themselves() -> None:
-    """Three of eight sources are turned into each other; the tensor that says how is too noisy for all eight."""
-    rng = np.random.default_rng(9)
-    sources = people("light", rng, 8)
-    turned = np.eye(8)
-    turned[:3, :3] = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    found = Filter.blind(turned, 0.001)
-    found.signs[:] = -1.0
-    found.scores = ("cube",) * 8
-    units = Units(sources.reshape(-1, 8), np.arange(0, sources.shape[0] * 100 + 1, 100))
-    score = UnmixingScore(columns=8, unmixing=turned, signs=found.signs, scores=found.scores, slope_weight=0.15)
-    value = score.total(units) + 4.0 * rng.normal(size=score.size)
-    found.update(score, score.split(value), 4.0, 1.0, late=False)
-    found.B = turned.copy()
-    tensor = np.zeros((8,) * 4)
-    tensor[(np.arange(8),) * 4] = -9.0
-    tensor += coordinates.unpack(rng.normal(size=coordinates.size(8, 4)), 8, 4)
-    found.search(tensor, 1.0)
-    assert np.min(np.max(np.abs(found.B), axis=1)) > 0.9
-    assert np.all(found.signs == -1)
-
-
 def test_without_noise_nothing_divides_by_zero() -> None:
     found = filtered(people("heavy", np.random.default_rng(6)), nearly_white(4, 7), noise=0.0)
     assert np.all(np.isfinite(found.B))

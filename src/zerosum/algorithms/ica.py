@@ -357,15 +357,17 @@ class ICA(Algorithm):
         first, tried, noise = 2 * len(shares) // 3, np.eye(R), 0.0
         for number, share in enumerate(shares):
             late, step = number >= settled, overshoot if number < len(shares) // 2 else 1.0
-            if number >= first:  # with the last round's noise, at this one's share
+            if number < first:
+                found.stray(number)
+            else:  # with the last round's noise, at this one's share
                 tried = found.tried(noise / math.sqrt(share), len(shares) - first, number)
             score = self._score(tried @ found.B @ white.projection.T, found, late)
             release = yield PrivateSum(score, share)
             noise = release.noise_std * math.sqrt(share)
             told = score.split(release.value)
             found.update(score, told, release.noise_std, share, late=late, step=step, tried=tried)
-            if self._starting and not late and number >= len(shares) // 3:
-                found.search(tensor, tensor_noise)
+            if self._starting and tensor_noise > 0:
+                found.refit(tensor, tensor_noise)
         stability, real = found.stability()
         if release.noise_std == 0:
             stability, real = np.ones(R), np.ones(R, dtype=bool)

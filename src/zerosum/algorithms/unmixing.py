@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms.kurtosis import directions, noise_level, polar
+from zerosum.algorithms.joint_fit import Cumulants, Fit, Heard, fitted, rotated
+from zerosum.algorithms.kurtosis import noise_level, polar
 from zerosum.arrays import Floats
 from zerosum.statistics.unmixing import SCORES, Score, Told, UnmixingScore, upper
 
@@ -38,7 +39,9 @@ _HALVED = {1.0: 0.55, -1.0: 0.22}  # what is left of them where two such sources
 _LEAST_PART = 0.2  # and what is expected at least of a source that is still mixed
 _LOST, _FOUND = 2.0, 4.0  # standard deviations of evidence: with less a source is looked for anew, with more it is sure
 _SURPRISE = 4.0, 3.0  # standard deviations of what a round tells of one source's angles, and of all, that are too much
-_MOST_LOST = 0.5  # of all sources: with more there is little to be gained
+_LITTLE, _FAINTLY = 0.8, 5.0  # of what the better sources show, and standard deviations: with less one may be half
+_STRAY = 0.4  # radians that such a source is turned by
+_STEPS = 15  # of a fit, after each round
 _NOTHING = (
     0.1,
     0.01,
@@ -47,6 +50,7 @@ _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign 
 _IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that are mixed, and as nothing
 _IS_LESS_BLIND = 1.0, 0.3  # the same where rounds begin anywhere
 _TRIED, _MOST_TRIED = 6.0, 0.1  # standard deviations that the known turns should show as, and radians at most
+_AS_WHOLE, _AS_HALF = 7.0, (4.5, 1.5)  # standard deviations that a fit finds of a source at least, and of half ones
 _OF_HALF = 0.75  # the correlation of what is half a source
 _CLEAR = 5.0  # standard deviations: more evidence than that says no more about a source's being half one
 _SLOPE_WEIGHTS = 0.035, 0.0115  # in a round before sources are sure, and after, times the root of what pairs there are
@@ -71,6 +75,9 @@ class Filter:
     less: tuple[float, float] = _IS_LESS  # odds that a source is half of two that are mixed, and that it is nothing
     steep: float = 1.0  # what a pair's turn shows as in the sum, on average, by the slopes of its sources
     response: Floats = field(init=False)  # what known turns of each pair did show as, times these, and their precision
+    level: float = 0.0  # of the kurtosis of a source in the start's tensor
+    rounds: list[tuple[UnmixingScore, Floats, Told, float]] = field(default_factory=list)  # asked from which matrix
+    fit: Fit | None = None  # of all rounds
 
     def __post_init__(self) -> None:
         R = len(self.B)
@@ -95,38 +102,54 @@ class Filter:
         if abs(common) > 1.5:
             signs = np.where(np.abs(kurtoses) < _FAINT * alone, np.sign(common), signs)
         found = cls(rotation, np.where(signs == 0, 1.0, signs), _prior(angles, white))
+        found.level = math.sqrt(float(np.mean(_above(kurtoses, alone))))
         found.odds, found.common = odds, _ALIKE * np.sign(common) if abs(common) > 1.5 else 0.0
         return found
 
-    def search(self, tensor: Floats, noise: float) -> None:
-        """Look for sources of which no kind is evident once more in the tensor of fourth cumulants, among themselves.
+    def stray(self, seed: int) -> None:
+        """Turn sources of which the fit finds little among themselves, at random, before they are asked about again.
 
-        In the few dimensions that the others leave, noise shows less than it did in all of them.
+        Where sources are halves of each other no turn shows, nor where they are none: rounds that ask from the same
+        place hear the same. From another one they differ.
         """
-        R = len(self.B)
-        row, column = upper(R)
-        lost = np.flatnonzero(self._unsure())
-        if not 2 <= len(lost) <= _MOST_LOST * R:
-            return
-        others = np.setdiff1d(np.arange(R), lost)
-        rest = np.linalg.svd(self.B[others])[2][len(others) :]
-        basis = polar(self.B[lost] @ rest.T) @ rest
-        inside = np.einsum("abcd,wa,xb,yc,zd->wxyz", tensor, basis, basis, basis, basis, optimize=True)
-        rotation, kurtoses = directions(inside)
-        angles = len(lost) * (len(lost) - 1) / 2
-        gained = float(np.sum(kurtoses**2) - np.sum(np.einsum("iiii->i", inside) ** 2)) / (2 * max(noise, 1e-300) ** 2)
-        if gained < angles / 2 + 2 * math.sqrt(angles / 2):  # what fitting its noise would gain
-            return
-        variances, odds = _by_kurtosis(kurtoses, noise)
-        self.B[lost] = rotation @ basis
-        self.signs[lost], self.odds[lost] = np.where(kurtoses < 0, -1.0, 1.0), odds
-        both = np.isin(row, lost) & np.isin(column, lost)
-        stretch = (self.P[both, 0, 0] + self.P[both, 1, 1] + 2 * self.P[both, 0, 1]) / 4
-        self.P[both] = _prior(variances, 0.0) + stretch[:, None, None] * np.ones((2, 2))
-        self.slopes[:, lost] = self.proof[:, lost] = 0.0
-        self.precision[lost] = 0.0
-        self.response[:, np.isin(row, lost) | np.isin(column, lost)] = 0.0
-        self.scores = tuple(self._undecided(i) if i in lost else score for i, score in enumerate(self.scores))
+        lost = self._faint()
+        row, column = upper(len(lost))
+        size = _STRAY / math.sqrt(max(int(np.sum(lost)) - 1, 1))
+        angles = size * np.random.default_rng(seed).normal(size=len(row))
+        self.B = rotated(np.where(lost[row] & lost[column], angles, 0.0), len(lost)) @ self.B
+
+    def refit(self, tensor: Floats, noise: float) -> None:
+        """Turn to where all rounds and the tensor of fourth cumulants together say that the sources are."""
+        R, scale = len(self.B), max(self.scale, 1.0)
+        weights = dict(zip((*SCORES, "both"), [*np.eye(len(SCORES)), _AS_BOTH], strict=True))
+        kinds = dict(zip((*SCORES, "both"), [*_KINDS, (_KINDS[0] + _KINDS[1]) / 2], strict=True))
+        usual = scale * np.stack(
+            [kinds["cube" if sign < 0 else each] for each, sign in zip(self.scores, self.signs, strict=True)]
+        )
+        rounds = []
+        for asked, B, told, std in self.rounds:
+            scores, signs = asked.scores or self.scores, asked.signs if asked.signs is not None else np.ones(R)
+            by = np.stack([weights[each] for each in scores])
+            own, own_noise = np.sum(by * told.slopes.T, axis=1), std / asked.slope_weight * np.linalg.norm(by, axis=1)
+            cube = np.array([float(each == "cube") for each in scores])
+            rounds.append(Heard(B, signs, cube, by @ usual.T, told.turns, own, math.sqrt(2) * std, own_noise))
+        self.fit = fitted(
+            np.asarray(np.linalg.inv(self.B), dtype=np.float64),
+            self.signs,
+            rounds,
+            Cumulants(tensor, noise, self.level),
+            _STEPS,
+        )
+        self.B = np.asarray(np.linalg.inv(self.fit.mixing), dtype=np.float64)
+        stretch = (self.P[:, 0, 0] + self.P[:, 1, 1] + 2 * self.P[:, 0, 1]) / 4
+        self.P = _prior(self.fit.angles, 0.0) + stretch[:, None, None] * np.ones((2, 2))
+
+    def _faint(self) -> NDArray[np.bool_]:
+        """Sources that show much less than the better half of all does, and not for sure."""
+        if self.fit is None:
+            return np.zeros(len(self.B), dtype=bool)
+        parts, doubt = self.fit.parts, np.sqrt(self.fit.doubt)
+        return np.asarray((parts < _LITTLE * np.median(parts[parts >= np.median(parts)])) & (parts < _FAINTLY * doubt))
 
     def tried(self, noise: float, rounds: int, seed: int) -> Floats:
         """A small public rotation, about as large as what a round does not know, from which sources are asked about.
@@ -135,12 +158,9 @@ class Filter:
         How far a known turn shows does not err: where no direction differs from others, no turn shows.
         """
         R = len(self.B)
-        row, column = upper(R)
-        size = min(_TRIED * math.sqrt(2 / (len(row) * rounds)) * noise / self.steep, _MOST_TRIED)
-        half = np.zeros((R, R))
-        half[row, column] = size / 2 * np.random.default_rng(seed).choice([-1.0, 1.0], len(row))
-        half -= half.T
-        return np.asarray(np.linalg.solve(np.eye(R) - half, np.eye(R) + half))  # Cayley's
+        pairs = R * (R - 1) // 2
+        size = min(_TRIED * math.sqrt(2 / (pairs * rounds)) * noise / self.steep, _MOST_TRIED)
+        return rotated(size * np.random.default_rng(seed).choice([-1.0, 1.0], pairs), R)
 
     def update(
         self,
@@ -158,6 +178,7 @@ class Filter:
         R = len(self.B)
         row, column = upper(R)
         noise = max(noise, 1e-6 * max(told.scale, 1.0))  # what is left without any
+        self.rounds.append((statistic, self.B if tried is None else tried @ self.B, told, noise))
         self.scale_weight = 0.7 * self.scale_weight + share
         self.scale += (told.scale - self.scale) * share / self.scale_weight
         sure = (statistic.slope_weight / noise) ** 2
@@ -209,24 +230,27 @@ class Filter:
             told, weight = self.proof[:, group]
             if not np.any(group) or np.sum(told) < _PROVEN * math.sqrt(float(np.sum(weight))):
                 continue
-            root, likely = np.sqrt(weight), np.ones((3, len(told)))
-            for _ in range(10):  # the level of those that are whole, by expectation and maximisation
-                level = float(np.sum(likely[0] * told) / max(float(np.sum(likely[0] * weight)), 1e-300))
-                # with more evidence than that a source that is only weaker would be half one
-                clear = np.minimum(1.0, _CLEAR / np.maximum(level * root, 1e-300))
-                apart = clear * (told / root - level * root * np.array([[1.0], [part], [0.0]]))
-                apart[0] = np.minimum(apart[0], 0.0)  # no source is too clear
-                odds = [
-                    np.full(len(told), 1.0),
-                    *(few + (less - few) * clear**2 for few, less in zip(_IS_LESS, self.less, strict=True)),
-                ]
-                logs = np.log(odds) - apart**2 / 2
-                likely = np.exp(logs - np.max(logs, axis=0))
-                likely /= np.sum(likely, axis=0)
+            likely = self._by_slopes(told, weight, part) if self.fit is None else _by_fit(self.fit, group)
             turned = min(some, _credible(*self._shown(group), _NOTHING[1]))
             whole[group] = turned * (likely[0] + _OF_HALF * likely[1])
             real[group] = turned * (1 - likely[2]) > 0.5
         return np.asarray(whole / np.sqrt(1 + error)), real
+
+    def _by_slopes(self, told: Floats, weight: Floats, part: float) -> Floats:
+        """How likely each source of a sign is one, half of two, or nothing, by the slopes that rounds were told."""
+        root, likely = np.sqrt(weight), np.ones((3, len(told)))
+        for _ in range(10):  # the level of those that are whole, by expectation and maximisation
+            level = float(np.sum(likely[0] * told) / max(float(np.sum(likely[0] * weight)), 1e-300))
+            # with more evidence than that a source that is only weaker would be half one
+            clear = np.minimum(1.0, _CLEAR / np.maximum(level * root, 1e-300))
+            apart = clear * (told / root - level * root * np.array([[1.0], [part], [0.0]]))
+            apart[0] = np.minimum(apart[0], 0.0)  # no source is too clear
+            odds = [
+                np.full(len(told), 1.0),
+                *(few + (less - few) * clear**2 for few, less in zip(_IS_LESS, self.less, strict=True)),
+            ]
+            likely = _shares(np.log(odds) - apart**2 / 2)
+        return likely
 
     def _shown(self, group: NDArray[np.bool_]) -> tuple[float, float]:
         """How many standard deviations what known turns say of these sources' slopes together is above zero, where a
@@ -340,6 +364,24 @@ class Filter:
         self.P = self.P + more[:, None, None] * _TURN
 
 
+def _by_fit(fit: Fit, group: NDArray[np.bool_]) -> Floats:
+    """How likely each source of a sign is one, half of others, or nothing, by how surely the fit finds any slope of it:
+    where sources are mixed with each other it does not depend much on the rounds, however large it is."""
+    sure = (fit.parts / np.sqrt(fit.doubt))[group]
+    apart = np.stack([np.minimum(sure - _AS_WHOLE, 0.0), (sure - _AS_HALF[0]) / _AS_HALF[1], sure])
+    few, likely = np.array([1.0, *_IS_LESS]), np.zeros((3, 1))
+    for _ in range(10):  # how many are halves, by expectation and maximisation
+        counted = np.array([1.0, (np.sum(likely[1]) + few[1]) / (np.sum(likely[0]) + few[0]), few[2]])
+        likely = _shares(np.log(counted / [1.0, _AS_HALF[1], 1.0])[:, None] - apart**2 / 2)
+    return likely
+
+
+def _shares(logs: Floats) -> Floats:
+    """From logarithms to what adds up to 1 in every column."""
+    likely = np.exp(logs - np.max(logs, axis=0))
+    return np.asarray(likely / np.sum(likely, axis=0))
+
+
 def _credible(shown: float, expected: float, nothing: float) -> float:
     """How likely sources are real rather than nothing, by what known turns of them showed, in standard deviations, and
     what they would show: by Bayes's rule, with odds of nothing that count where turns can hardly show."""
@@ -351,9 +393,14 @@ def _by_kurtosis(kurtoses: Floats, noise: float) -> tuple[Floats, Floats]:
     """The variance of each pair's angle, and the log odds of each sign, by kurtoses of a tensor with this noise."""
     row, column = upper(len(kurtoses))
     alone = noise_level(len(kurtoses)) * noise
-    squared = np.maximum(kurtoses**2 - 0.7 * alone**2, max(0.02 * alone**2, 1e-300))
+    squared = _above(kurtoses, alone)
     angles = np.minimum(noise**2 / (4 * (squared[row] + squared[column])), _WIDE)
     return angles, np.sign(kurtoses) * _SURE * np.minimum(squared / max(alone**2, 1e-300), 3.0)
+
+
+def _above(kurtoses: Floats, alone: float) -> Floats:
+    """The squares of kurtoses, less what noise alone shows."""
+    return np.maximum(kurtoses**2 - 0.7 * alone**2, max(0.02 * alone**2, 1e-300))
 
 
 def _prior(angles: Floats, white: float) -> Floats:
