@@ -117,7 +117,7 @@ def _by_cumulants(cumulants: Cumulants, mixing: Floats, signs: Floats) -> tuple[
     m = mixing / np.linalg.norm(mixing, axis=0)
     once = (cumulants.tensor.reshape(-1, R) @ m).reshape(R, R, R, R)
     F = m.T @ np.einsum("abck,bk,ck->ak", once, m, m) * (cumulants.level / cumulants.noise**2 * signs)
-    curvature = np.full(len(row), 8 * (cumulants.level / cumulants.noise) ** 2)
+    curvature = np.full(len(row), 1 + 8 * (cumulants.level / cumulants.noise) ** 2)  # no angle is free altogether
     return float(np.trace(F)), 4 * (F[column, row] - F[row, column]), curvature
 
 
