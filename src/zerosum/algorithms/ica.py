@@ -16,6 +16,7 @@ from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.schedule import GUESSED_UNITS, Schedule, best
 from zerosum.algorithms.spectral import (
     Coordinates,
+    Kept,
     NoisySpectrum,
     best_count,
     first_basis,
@@ -292,7 +293,7 @@ class ICA(Algorithm):
             B, stability, real = yield from self._unmixed(inside.then(white, reconstruction), left)
             above = min(above, real)
             made_of = (reconstruction @ np.linalg.inv(B)) ** 2
-            stability = stability * np.sqrt(held @ made_of / np.sum(made_of, axis=0))
+            stability = stability * np.sqrt(held.share @ made_of / np.sum(made_of, axis=0))
         inside, back = inside.then(white, reconstruction), np.linalg.inv(B)
         unmixing, maps = B @ inside.projection.T, inside.reconstruction @ back
         axis = Axis.numbered("component", self.n_components)
@@ -309,12 +310,12 @@ class ICA(Algorithm):
     def _start(self) -> Coordinates:
         return Coordinates.of(self.basis) if self.basis is not None else Coordinates.all(len(self.columns))
 
-    def _reduced(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, Floats]]:
-        """The space of the components, the last pass's eigenvalues, how many stand above the noise, and what share of
-        each direction is real."""
+    def _reduced(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, Kept]]:
+        """The space of the components, the last pass's eigenvalues, how many stand above the noise, and what is left of
+        each direction."""
         R, shares = self.n_components, self._pass_shares
         if not shares:
-            return self._start, np.zeros(R), R, np.ones(R)
+            return self._start, np.zeros(R), R, Kept.all(R)
         inside = (yield from self._subspace(shares[0])) if self._wide else self._start
         damped, scale, looks = None, 1.0, list[NoisySpectrum]()
         for share in shares[1:] if self._wide else shares:
@@ -329,7 +330,7 @@ class ICA(Algorithm):
             looks.append(NoisySpectrum.at(look, noise))
         last, above = looks[-1], int(np.sum(looks[-1].released[:R] > looks[-1].edge))
         lengths = np.sum((inside.reconstruction @ last.vectors[:, :R]) ** 2, axis=0)  # what damping has made shorter
-        held = last.kept(R) * looks[0].within(len(last.vectors), last.values[:R] * lengths / scale)
+        held = last.kept(R).times(looks[0].within(len(last.vectors), last.values[:R] * lengths / scale))
         return inside.then(*last.leading(R)), last.values[:R] / (release.units or 1.0), above, held
 
     def _subspace(self, share: float) -> Generator[Request, Release, Coordinates]:
@@ -374,7 +375,7 @@ class ICA(Algorithm):
         return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), stability, int(np.sum(real))
 
     def _by_frequency(
-        self, inside: Coordinates, held: Floats
+        self, inside: Coordinates, held: Kept
     ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats, int]]:
         """White coordinates and back, the rotation, the stability of each source, and how many directions are more than
         noise: where there was nothing to reduce, and thus no look, the sum of all bands has to say that."""
@@ -384,7 +385,7 @@ class ICA(Algorithm):
         white, back, rotation = separated(moments, noise)
         if noise == 0:
             return white, back, rotation, np.ones(R), R
-        stability = replayed(moments, noise, held, rotation, back, self.start)
+        stability = replayed(moments, noise, held, rotation, back, inside.reconstruction, self.start)
         if self._pass_shares:
             return white, back, rotation, stability, R
         look = NoisySpectrum.at(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))

@@ -11,7 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms.spectral import refined
+from zerosum.algorithms.metrics import matched
+from zerosum.algorithms.spectral import Kept, refined
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 
@@ -71,34 +72,38 @@ def separated(moments: Floats, noise: float, sweeps: int = 200) -> tuple[Floats,
     return white, back, joint_rotation(white.T @ moments @ white, sweeps).T
 
 
-def replayed(moments: Floats, noise: float, kept: Floats, rotation: Floats, back: Floats, seed: int = 0) -> Floats:
+def replayed(
+    moments: Floats, noise: float, kept: Kept, rotation: Floats, back: Floats, reconstruction: Floats, seed: int = 0
+) -> Floats:
     """The expected correlation of each source's map with what it would be without noise, by playing noise again.
 
-    `kept` is the share of each coordinate that is what it would be without noise: in a replay the rest is another
-    direction, with the spectrum of one of the sources. It changes what all sources are, not only what is lost of each.
-    Noise makes spectra differ; before it is added once more, how far the bands are from one another is brought down
-    to what noise does not explain.
+    Maps are compared in columns, where `reconstruction` (columns x coordinates) takes them, as `matched` compares them
+    (with as many columns as sources, by their cosine): strong directions count for more there than in white
+    coordinates, and all maps have some of them. Of each coordinate the share that noise has not `kept` is another
+    direction in a replay, with the spectrum of one of the sources. It changes what all sources are, not only what is
+    lost of each. Noise makes spectra differ; before it is added once more, how far the bands are from one another is
+    brought down to what noise does not explain.
     """
-    from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
-
     rng, (bands, R, _) = np.random.default_rng(seed), moments.shape
     whole = np.sum(moments, axis=0)
     alike = np.trace(moments, axis1=1, axis2=2)[:, None, None] / max(float(np.trace(whole)), noise) * whole
     by_noise = (bands - 1) * noise**2 * R * (R + 1) / 2
     explained = min(by_noise / max(float(np.sum((moments - alike) ** 2)), 1e-300), 1.0)
     clean = alike + math.sqrt(1 - explained) * (moments - alike)
-    maps = back @ rotation.T
-    maps = maps / np.linalg.norm(maps, axis=0)
-    unmixing = np.linalg.inv(back @ rotation.T)
+    if len(reconstruction) == R:
+        reconstruction = np.concatenate([reconstruction, -reconstruction]) / math.sqrt(2)  # so that no map has a mean
+    mixing = back @ rotation.T
+    unmixing, maps = np.linalg.inv(mixing), (reconstruction @ mixing).T
     spectra = np.maximum(np.diagonal(unmixing @ clean @ unmixing.T, axis1=1, axis2=2), 0.0)
     spectra = spectra / np.maximum(np.sum(spectra, axis=0), 1e-300)
-    root, size, found = np.sqrt(kept), np.diag(whole), np.zeros((_REPEATS, R))
+    inside, root, found = np.linalg.qr(reconstruction)[0], np.sqrt(kept.share), np.zeros((_REPEATS, R))
     for draw in found:
-        other = spectra[:, rng.integers(R, size=R)] * ((1 - kept) * size)
+        other = spectra[:, rng.integers(R, size=R)] * (kept.power * np.diag(whole))
         again = root[:, None] * clean * root + other[:, :, None] * np.eye(R)
         again += np.stack([coordinates.unpack(noise * rng.normal(size=R * (R + 1) // 2), R) for _ in again])
         _white, undone, turned = separated(again, noise, _REPEATED_SWEEPS)
-        seen = undone @ turned.T
-        correlation = np.abs(maps.T @ (root[:, None] * seen / np.linalg.norm(seen, axis=0)))
-        draw[:] = correlation[np.arange(R), linear_sum_assignment(-correlation)[1]]
+        aside = rng.normal(size=reconstruction.shape)
+        aside -= inside @ (inside.T @ aside)
+        aside *= np.sqrt(1 - kept.share) * kept.norm / np.linalg.norm(aside, axis=0)
+        draw[:] = matched(((root * reconstruction + aside) @ undone @ turned.T).T, maps).correlations
     return np.asarray(np.mean(found, axis=0))

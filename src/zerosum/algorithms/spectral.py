@@ -140,6 +140,25 @@ class Damped:
 
 
 @dataclass(frozen=True, eq=False)
+class Kept:
+    """Of each direction of a look: which share of it lies in the span that the strongest would have without noise, what
+    the rest of it holds, over what it holds itself, and how long in columns the rest is in white coordinates."""
+
+    share: Floats
+    power: Floats
+    norm: Floats
+
+    @classmethod
+    def all(cls, wanted: int) -> Kept:
+        """Nothing was lost."""
+        return cls(np.ones(wanted), np.zeros(wanted), np.ones(wanted))
+
+    def times(self, share: Floats) -> Kept:
+        """Of what was kept, only this share."""
+        return Kept(self.share * share, self.power, self.norm)
+
+
+@dataclass(frozen=True, eq=False)
 class NoisySpectrum:
     """The eigenvectors (columns, the largest first) of a look, their eigenvalues as released, without what noise adds
     (zero below the edge), what the vectors themselves hold, and which share of each is real (none below the edge)."""
@@ -195,20 +214,26 @@ class NoisySpectrum:
         lost = np.sum(_moved(others, strengths[:, None], self.edge / 2), axis=1) / len(self.vectors)
         return np.asarray(np.maximum(1 - lost, 0.0))
 
-    def kept(self, wanted: int) -> Floats:
-        """Which share of each of the strongest directions lies in the span that they would have without noise.
+    def kept(self, wanted: int) -> Kept:
+        """What noise has left of each of the strongest directions.
 
         To a direction without anything real noise turns by n^2/v^2 (n its standard deviation off the diagonal), as in
-        `real`. With a real one that is not wanted, g below, it changes places by (1 - g/sqrt(g^2 + 4 n^2))/2, as two
-        levels do; noise drives levels apart, by 8 n^2 in g^2, which is taken off.
+        `real`. With a real one that is not wanted it changes places, as two levels do: with noise, twice their mean
+        and its distance from there are a point of the plane, g0 from the centre without it and g = 2 n x with it. If
+        all g0 are as likely beforehand, the share (1 - E cos)/2 is lost, where E cos = sqrt(8/pi) sinh(y)/(x I0(y))
+        and y = x^2/4.
         """
-        n = self.edge / math.sqrt(4 * len(self.vectors))
-        own = np.maximum(self.values[:wanted, None], 1e-100)
-        others = self.values[None, wanted:]
-        gap = np.sqrt(np.maximum((own - others) ** 2 - 8 * n**2, 0.0))
+        from scipy.special import i0e  # heavy: loaded when it is used
+
+        n = max(self.edge / math.sqrt(4 * len(self.vectors)), 1e-300)
+        own, others = np.maximum(self.values[:wanted, None], 1e-100), self.values[None, wanted:]
         with np.errstate(over="ignore"):
-            lost = np.where(others > 0, (1 - gap / np.sqrt(gap**2 + 4 * n**2 + 1e-300)) / 2, (n / own) ** 2)
-        return np.asarray(np.where(self.values[:wanted] > 0, np.maximum(1 - np.sum(lost, axis=1), 0.0), 0.0))
+            x = np.clip((own - others) / (2 * n), 1e-6, 1e6)
+            alike = -np.expm1(-(x**2) / 2) / (math.sqrt(math.pi / 2) * x * i0e(x**2 / 4))
+            lost = np.where(others > 0, (1 - alike) / 2, (n / own) ** 2)
+        share = np.where(self.values[:wanted] > 0, np.maximum(1 - np.sum(lost, axis=1), 0.0), 0.0)
+        power = np.sum(np.minimum(lost, 1.0) * others, axis=1) / own[:, 0]
+        return Kept(share, np.minimum(power, 1 - share), np.sqrt(self.held[:wanted]))
 
     def leading(self, wanted: int) -> tuple[Floats, Floats]:
         """White coordinates of the strongest directions, and back."""
