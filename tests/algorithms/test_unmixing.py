@@ -111,6 +111,21 @@ def test_little_evidence_is_worth_less_where_nothing_was_known_of_the_start() ->
     assert stabilities[40.0, True] > 0.95
 
 
+def test_heavy_tails_are_not_nothing_where_known_turns_show_less_than_slopes_say() -> None:
+    """Rows that are alike feign bursts, not heavy tails: with these sources count, for the part that turns show."""
+    stabilities = []
+    for tails, shown in ((4.0, 1.5), (4.0, 0.75), (0.0, 1.5)):
+        found = Filter.blind(np.eye(10), 0.0)
+        found.P *= 1e-3
+        found.proof, found.tails = np.stack([np.full(10, 20.0), np.ones(10)]), np.full(10, tails)
+        found.own = np.full(10, 6.0)
+        found.response = np.stack([np.full(45, 2 * shown), np.ones(45)]) * 0.01
+        stability, real = found.stability()
+        stabilities.append(np.mean(stability))
+        assert np.all(real) == (tails > 0)
+    assert 0.99 > stabilities[0] > stabilities[1] > 0.5 > 0.01 > stabilities[2]
+
+
 def test_without_noise_nothing_divides_by_zero() -> None:
     found = filtered(people("heavy", np.random.default_rng(6)), nearly_white(4, 7), noise=0.0)
     assert np.all(np.isfinite(found.B))

@@ -47,6 +47,7 @@ _NOTHING = (
     0.01,
 )  # odds beforehand that all sources feign their slopes, and that only those of a sign do
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
+_TAILS = np.array([0.0, 0.8, 0.6])  # of slopes, those that rows that are few or alike make smaller, never larger
 _IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that are mixed, and as nothing
 _IS_LESS_BLIND = 1.0, 0.3  # the same where rounds begin anywhere
 _TRIED, _MOST_TRIED = 6.0, 0.1  # standard deviations that the known turns should show as, and radians at most
@@ -70,6 +71,7 @@ class Filter:
     scale: float = 0.0
     scale_weight: float = 0.0
     proof: Floats = field(init=False)  # of each source's kind, by rounds that were told it: a sum, and its variance
+    tails: Floats = field(init=False)  # the same sum for heavy tails, whatever the kind
     common: float = 0.0  # log odds of a positive kurtosis for all of them, where the start finds most on one side
     odds: Floats = field(init=False)  # log odds of a positive kurtosis, by what was known before the last round
     less: tuple[float, float] = _IS_LESS  # odds that a source is half of two that are mixed, and that it is nothing
@@ -85,7 +87,7 @@ class Filter:
         self.scores = (undecided,) * R
         self.slopes = np.zeros((len(SCORES), R))
         self.own, self.odds, self.precision, self.proof = np.zeros(R), np.zeros(R), np.zeros(R), np.zeros((2, R))
-        self.response = np.zeros((2, R * (R - 1) // 2))
+        self.tails, self.response = np.zeros(R), np.zeros((2, R * (R - 1) // 2))
 
     @classmethod
     def blind(cls, rotation: Floats, white: float) -> Filter:
@@ -183,6 +185,7 @@ class Filter:
         self.scale += (told.scale - self.scale) * share / self.scale_weight
         sure = (statistic.slope_weight / noise) ** 2
         self.proof += sure * np.stack([self._along(told.slopes), np.ones(R)])
+        self.tails += sure * np.where(self.signs > 0, _TAILS @ told.slopes, 0.0)
         slopes = self._slopes(told.slopes, sure, 1.0 if late else _FORGET)
         both, turns = slopes[row] + slopes[column], told.turns
         self.steep = float(np.mean(both))
@@ -219,11 +222,13 @@ class Filter:
         had been decided what it is like: noise alone has no preference. Where the sources of a sign are not proven
         together by these, none of them is one; else each is one, half of two that are mixed, or nothing, by Bayes's
         rule, and all of them, or those of a sign, are nothing as far as known turns show less than the slopes say.
+        Rows that are alike feign slopes, of bursts above all, but no heavy tails: where these are proven, known turns
+        say which part of the slopes is real, and errors are as many times larger.
         """
         R = len(self.B)
         row, column = upper(R)
         error = np.bincount(row, self.P[:, 0, 0], R) + np.bincount(column, self.P[:, 1, 1], R)
-        whole, real = np.zeros(R), np.zeros(R, dtype=bool)
+        stable, real = np.zeros(R), np.zeros(R, dtype=bool)
         some = _credible(*self._shown(np.ones(R, dtype=bool)), _NOTHING[0])
         for sign, part in _HALVED.items():
             group = self.signs == sign
@@ -232,9 +237,13 @@ class Filter:
                 continue
             likely = self._by_slopes(told, weight, part) if self.fit is None else _by_fit(self.fit, group)
             turned = min(some, _credible(*self._shown(group), _NOTHING[1]))
-            whole[group] = turned * (likely[0] + _OF_HALF * likely[1])
+            left = turned / np.sqrt(1 + error[group])
+            if sign > 0 and np.sum(self.tails[group]) > _PROVEN * math.sqrt(float(np.sum(weight))):
+                turned = 1.0
+                left = np.maximum(left, 1 / np.sqrt(1 + error[group] / _part(*self._shown(group)) ** 2))
+            stable[group] = left * (likely[0] + _OF_HALF * likely[1])
             real[group] = turned * (1 - likely[2]) > 0.5
-        return np.asarray(whole / np.sqrt(1 + error)), real
+        return stable, real
 
     def _by_slopes(self, told: Floats, weight: Floats, part: float) -> Floats:
         """How likely each source of a sign is one, half of two, or nothing, by the slopes that rounds were told."""
@@ -387,6 +396,14 @@ def _credible(shown: float, expected: float, nothing: float) -> float:
     what they would show: by Bayes's rule, with odds of nothing that count where turns can hardly show."""
     evidence = expected * min(shown, 1e3) - expected**2 / 2
     return 1 / (1 + nothing * math.exp(-min(max(evidence, -50.0), 50.0)))
+
+
+def _part(shown: float, expected: float) -> float:
+    """Which part of the slopes is real, by what known turns of sources showed, in standard deviations, and what they
+    would show: the posterior mean, if all parts are as likely beforehand."""
+    part = (np.arange(200) + 0.5) / 200
+    logs = expected * part * (min(shown, 1e3) - expected * part / 2)
+    return float(np.average(part, weights=np.exp(logs - np.max(logs))))
 
 
 def _by_kurtosis(kurtoses: Floats, noise: float) -> tuple[Floats, Floats]:
