@@ -126,6 +126,17 @@ def test_heavy_tails_are_not_nothing_where_known_turns_show_less_than_slopes_say
     assert 0.99 > stabilities[0] > stabilities[1] > 0.5 > 0.01 > stabilities[2]
 
 
+def test_of_two_sources_known_turns_show_the_sum() -> None:
+    """One of heavy tails and one of light ones, with steeper slopes: both are proven by what their only pair shows."""
+    found = Filter.blind(np.eye(2), 0.0)
+    found.P *= 1e-3
+    found.signs = np.array([1.0, -1.0])
+    found.proof, found.own = np.stack([np.full(2, 40.0), np.ones(2)]), np.array([2.0, 6.0])
+    found.response = np.array([[4.0 * 0.6], [0.6]])  # half of what it should show
+    assert np.min(found.stability()[0]) > 0.9 * np.max(found.stability()[0]) > 0.8
+    assert np.all(found.stability()[1])
+
+
 def test_without_noise_nothing_divides_by_zero() -> None:
     found = filtered(people("heavy", np.random.default_rng(6)), nearly_white(4, 7), noise=0.0)
     assert np.all(np.isfinite(found.B))

@@ -274,7 +274,8 @@ class Filter:
         doubt = np.linalg.pinv(M, hermitian=True)
         slopes = doubt @ (np.bincount(row, self.response[0], R) + np.bincount(column, self.response[0], R))
         spread = max(math.sqrt(float(np.sum(doubt[np.ix_(group, group)]))), 1e-300)
-        return float(np.sum(slopes[group])) / spread, float(np.sum(self.own[group])) / spread
+        own = doubt @ M @ self.own  # of two sources the one pair shows the sum, and no more
+        return float(np.sum(slopes[group])) / spread, float(np.sum(own[group])) / spread
 
     def _undecided(self, source: int) -> Score:
         return "both" if self.signs[source] > 0 else "cube"
