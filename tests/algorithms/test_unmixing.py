@@ -174,3 +174,5 @@ def test_the_stability_of_a_joint_diagonalisation_is_what_is_left(kept: list[flo
             said.append(replayed(moments, noise, lost, rotation, back, seen, seed))
             true.append(matched((seen @ back @ rotation.T).T, (stretched @ mixing).T).correlations)
         assert np.mean(said) == pytest.approx(np.mean(true), abs=0.06)
+    nothing = Kept(np.zeros(4), np.zeros(4), np.ones(4))
+    assert np.all(replayed(moments, noise, nothing, rotation, back, seen[:5]) == 0)

@@ -11,7 +11,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms.metrics import matched
 from zerosum.algorithms.spectral import Kept, refined
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
@@ -81,9 +80,11 @@ def replayed(
     (with as many columns as sources, by their cosine): strong directions count for more there than in white
     coordinates, and all maps have some of them. Of each coordinate the share that noise has not `kept` is another
     direction in a replay, with the spectrum of one of the sources. It changes what all sources are, not only what is
-    lost of each. Noise makes spectra differ; before it is added once more, how far the bands are from one another is
-    brought down to what noise does not explain.
+    lost of each; what it has in common with maps by chance does not count. Noise makes spectra differ; before it is
+    added once more, how far the bands are from one another is brought down to what noise does not explain.
     """
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
+
     rng, (bands, R, _) = np.random.default_rng(seed), moments.shape
     whole = np.sum(moments, axis=0)
     alike = np.trace(moments, axis1=1, axis2=2)[:, None, None] / max(float(np.trace(whole)), noise) * whole
@@ -93,7 +94,8 @@ def replayed(
     if len(reconstruction) == R:
         reconstruction = np.concatenate([reconstruction, -reconstruction]) / math.sqrt(2)  # so that no map has a mean
     mixing = back @ rotation.T
-    unmixing, maps = np.linalg.inv(mixing), (reconstruction @ mixing).T
+    unmixing, maps = np.linalg.inv(mixing), _centred(reconstruction @ mixing)
+    maps = maps / np.maximum(np.linalg.norm(maps, axis=0), 1e-300)
     spectra = np.maximum(np.diagonal(unmixing @ clean @ unmixing.T, axis1=1, axis2=2), 0.0)
     spectra = spectra / np.maximum(np.sum(spectra, axis=0), 1e-300)
     inside, root, found = np.linalg.qr(reconstruction)[0], np.sqrt(kept.share), np.zeros((_REPEATS, R))
@@ -105,5 +107,12 @@ def replayed(
         aside = rng.normal(size=reconstruction.shape)
         aside -= inside @ (inside.T @ aside)
         aside *= np.sqrt(1 - kept.share) * kept.norm / np.linalg.norm(aside, axis=0)
-        draw[:] = matched(((root * reconstruction + aside) @ undone @ turned.T).T, maps).correlations
-    return np.asarray(np.mean(found, axis=0))
+        own, mixed = root * reconstruction, undone @ turned.T
+        norms = np.linalg.norm(_centred((own + aside) @ mixed), axis=0)
+        correlation = np.abs(maps.T @ own @ mixed) / np.maximum(norms, 1e-300)  # what is lost counts for nothing
+        draw[:] = correlation[np.arange(R), linear_sum_assignment(-correlation)[1]]
+    return np.asarray(np.minimum(np.mean(found, axis=0), 1.0))
+
+
+def _centred(maps: Floats) -> Floats:
+    return np.asarray(maps - np.mean(maps, axis=0))
