@@ -71,7 +71,7 @@ def test_all_faults_of_a_file_at_once(tmp_path: Path) -> None:
     for name in ("who", "age", "sex", "weight"):
         assert f"column {name!r}" in str(told.value)
     for secret in ("old", "70"):
-        assert secret not in str(told.value)
+        assert secret not in str(told.value).replace(str(tmp_path), "")
     assert "data row 2" in told.value.detail
     assert "data row 3" in told.value.detail
 

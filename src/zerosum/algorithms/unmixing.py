@@ -52,6 +52,7 @@ _IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that
 _IS_LESS_BLIND = 1.0, 0.3  # the same where rounds begin anywhere
 _TRIED, _MOST_TRIED = 6.0, 0.1  # standard deviations that the known turns should show as, and radians at most
 _AS_WHOLE, _AS_HALF = 7.0, (4.5, 1.5)  # standard deviations that a fit finds of a source at least, and of half ones
+_MANY = 10  # sources: with fewer there are too few pairs for a fit to tell halves
 _OF_HALF = 0.75  # the correlation of what is half a source
 _CLEAR = 5.0  # standard deviations: more evidence than that says no more about a source's being half one
 _SLOPE_WEIGHTS = 0.035, 0.0115  # in a round before sources are sure, and after, times the root of what pairs there are
@@ -235,7 +236,10 @@ class Filter:
             told, weight = self.proof[:, group]
             if not np.any(group) or np.sum(told) < _PROVEN * math.sqrt(float(np.sum(weight))):
                 continue
-            likely = self._by_slopes(told, weight, part) if self.fit is None else _by_fit(self.fit, group)
+            if self.fit is not None and R >= _MANY:
+                likely = _by_fit(self.fit, group)
+            else:
+                likely = self._by_slopes(told, weight, part)
             turned = min(some, _credible(*self._shown(group), _NOTHING[1]))
             left = turned / np.sqrt(1 + error[group])
             if sign > 0 and np.sum(self.tails[group]) > _PROVEN * math.sqrt(float(np.sum(weight))):
