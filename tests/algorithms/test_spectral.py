@@ -203,3 +203,11 @@ def test_what_is_kept_of_directions_next_to_others_that_are_not_wanted() -> None
         true.append(np.sum(spectrum.vectors[:4, :4] ** 2, axis=0))
     np.testing.assert_allclose(np.mean(said, axis=0), np.mean(true, axis=0), atol=0.04)
     np.testing.assert_allclose(NoisySpectrum.at(np.diag(levels), 0.0).kept(4).share, 1.0)
+
+
+def test_a_direction_without_anything_fills_nobody_once_it_is_white() -> None:
+    """Its eigenvalue may be zero or less by chance; a white coordinate of it would be as loud as that is small."""
+    matrix = np.diag([100.0, 60.0, 30.0, -1.0])
+    projection, back = NoisySpectrum.at(matrix, 2.0).leading(4)
+    assert np.max(np.linalg.norm(projection, axis=0)) < 2
+    assert np.allclose(projection.T @ back, np.eye(4))

@@ -132,7 +132,7 @@ def test_of_two_sources_known_turns_show_the_sum() -> None:
     found.P *= 1e-3
     found.signs = np.array([1.0, -1.0])
     found.proof, found.own = np.stack([np.full(2, 40.0), np.ones(2)]), np.array([2.0, 6.0])
-    found.response = np.array([[4.0 * 0.6], [0.6]])  # half of what it should show
+    found.response = np.array([[4.5 * 1.5], [1.5]])  # little more than half of what it should show
     assert np.min(found.stability()[0]) > 0.9 * np.max(found.stability()[0]) > 0.8
     assert np.all(found.stability()[1])
 

@@ -120,6 +120,8 @@ class ICA(Algorithm):
             raise ValueError(f"at most {self.width} components can be had, got {self.n_components}")
         if self.left_dimensions is not None and not self.n_components <= self.left_dimensions <= self.width:
             raise ValueError(f"the first look leaves {self.n_components} to {self.width} dimensions to the others")
+        if self.left_dimensions is not None and (self._wide or self.n_passes < 2):
+            raise ValueError("left_dimensions is for two passes or more over at most 2000 dimensions")
         if self.band is not None and not 0 <= self.band[0] < self.band[1] < math.inf:
             raise ValueError("band must be two frequencies in hertz, the lower one first")
         if self.band is not None and self.seconds is not None and self.band[0] >= 0.5 / self.seconds:

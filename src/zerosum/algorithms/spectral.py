@@ -18,6 +18,7 @@ from zerosum.kernel.request import PrivateSum, Release, Request
 
 _DAMPED_TO = 0.5  # of the edge of the noise: what strong directions are brought down to
 _ABOVE_THE_LAST = 1.5  # damped directions stay clear of those that are not wanted
+_FLOOR = 0.25  # of the edge: no direction is taken to be weaker, since a white one would then fill every person
 _KEPT = 0.3  # at least this much of a direction is taken to be real
 
 
@@ -178,7 +179,7 @@ class NoisySpectrum:
         released, vectors = released[::-1], vectors[:, ::-1]
         edge = noise_edge(len(matrix), noise)
         raised = debiased(np.maximum(released, 0.0), edge)
-        raised = np.maximum(raised, 1e-12 * max(float(raised[0]), edge, 1e-100))
+        raised = np.maximum(raised, max(1e-12 * max(float(raised[0]), 1e-100), _FLOOR * edge))
         real = np.where(released > edge, 1 - np.minimum(edge**2 / (4 * raised**2), 1), 0.0)
         values = np.where(released > edge, raised, 0.0)
         return cls(vectors, released, values, raised * np.maximum(real, _KEPT), real, edge)

@@ -42,10 +42,7 @@ _SURPRISE = 4.0, 3.0  # standard deviations of what a round tells of one source'
 _LITTLE, _FAINTLY = 0.8, 5.0  # of what the better sources show, and standard deviations: with less one may be half
 _STRAY = 0.4  # radians that such a source is turned by
 _STEPS = 15  # of a fit, after each round
-_NOTHING = (
-    0.1,
-    0.01,
-)  # odds beforehand that all sources feign their slopes, and that only those of a sign do
+_NOTHING = (1.0, 0.1)  # odds beforehand that all sources feign their slopes, and that only those of a sign do
 _PROVEN = 3.0  # standard deviations of the evidence of all sources of one sign together
 _TAILS = np.array([0.0, 0.8, 0.6])  # of slopes, those that rows that are few or alike make smaller, never larger
 _IS_LESS = 0.03, 0.001  # odds beforehand that a source ends as half of two that are mixed, and as nothing
@@ -214,7 +211,7 @@ class Filter:
     def slope_weight(self, late: bool) -> float:
         """How much the next round should spend on telling what sources are like."""
         sure = np.all(self._along(self.slopes) * np.sqrt(self.precision) > _FOUND)
-        return math.sqrt(len(self.B) - 1) * _SLOPE_WEIGHTS[1 if late or sure else 0]
+        return min(math.sqrt(len(self.B) - 1) * _SLOPE_WEIGHTS[1 if late or sure else 0], 1.0)
 
     def stability(self) -> tuple[Floats, NDArray[np.bool_]]:
         """The expected correlation of each source with what it would be without noise, and which are more than noise.
@@ -417,7 +414,7 @@ def _by_kurtosis(kurtoses: Floats, noise: float) -> tuple[Floats, Floats]:
     alone = noise_level(len(kurtoses)) * noise
     squared = _above(kurtoses, alone)
     angles = np.minimum(noise**2 / (4 * (squared[row] + squared[column])), _WIDE)
-    return angles, np.sign(kurtoses) * _SURE * np.minimum(squared / max(alone**2, 1e-300), 3.0)
+    return angles, np.sign(kurtoses) * _SURE * np.minimum(squared / max(alone**2, 1e-200), 3.0)
 
 
 def _above(kurtoses: Floats, alone: float) -> Floats:
