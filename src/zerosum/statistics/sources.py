@@ -195,15 +195,19 @@ def cached(numbers: int) -> int:
 
 
 def sums(left: NDArray[Any], right: NDArray[Any]) -> Floats:
-    """The sum of products along the last axis: of a thousand in the precision they have, of these in double. Each is
-    a call of its own, so that on one thread of BLAS it rounds as its numbers and their number say.
+    """The sum of products along the last axis: of a thousand in the precision they have, of these in double.
+
+    Decisions rest on it. So it is NumPy's own pairwise sum, whose order the number of terms fixes; a dot product of
+    BLAS may round by where it lies in memory.
 
     >>> sums(np.ones((2, 3000), dtype=np.float32), np.ones(3000, dtype=np.float32)).tolist()
     [3000.0, 3000.0]
     """
     total = np.zeros(left.shape[:-1])
     for part in pieces(left.shape[-1], _ADDED):
-        total += np.vecdot(left[..., part], right[..., part])
+        with workspace() as spare:
+            each = spare(*left[..., part].shape, dtype=left.dtype)
+            total += np.add.reduce(np.multiply(left[..., part], right[..., part], out=each), axis=-1)
     return total
 
 
