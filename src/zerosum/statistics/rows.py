@@ -314,10 +314,7 @@ class Exact:
 
     def seen(self, rows: Array, norm: Array) -> Array:
         """Rows of this norm, divided by it, times the matrix: to 26 bits of the norm of its columns."""
-        return self.seen_whole(whole(rows, norm))
-
-    def seen_whole(self, numbers: Array) -> Array:
-        """The same of rows that are whole numbers already."""
+        numbers = whole(rows, norm)
         seen = self.product(numbers)
         seen *= like(self._worth, numbers)[None, :]
         return seen
