@@ -79,27 +79,29 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(READY): pyproject.toml requirements/ci.txt
+KERNELS := setup.py $(wildcard src/native/*)
+
+$(READY): pyproject.toml $(KERNELS) requirements/ci.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/ci.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(READY)
 
-$(TORCH)/.ready: pyproject.toml requirements/ci.txt requirements/torch.txt
+$(TORCH)/.ready: pyproject.toml $(KERNELS) requirements/ci.txt requirements/torch.txt
 	$(PYTHON) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/torch.txt
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/ci.txt
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-$(FLARE)/.ready: pyproject.toml requirements/ci.txt requirements/flare.txt
+$(FLARE)/.ready: pyproject.toml $(KERNELS) requirements/ci.txt requirements/flare.txt
 	$(PYTHON) -m venv $(FLARE)
 	$(FLARE)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/ci.txt
 	$(FLARE)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/flare.txt
 	$(FLARE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-$(BROWSER)/.ready: pyproject.toml requirements/ci.txt requirements/browser.txt
+$(BROWSER)/.ready: pyproject.toml $(KERNELS) requirements/ci.txt requirements/browser.txt
 	$(PYTHON) -m venv $(BROWSER)
 	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/ci.txt
 	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/browser.txt

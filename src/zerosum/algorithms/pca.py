@@ -30,6 +30,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.rounded_scatter import STEP, RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
 
 _FIRST_LOOK = 0.3  # of two looks, the share of the one that tells which directions are strong
@@ -39,6 +40,7 @@ _FARTHEST = 1e90  # squared norms up to here, clips and lifts that follow from t
 _NORMS_SHARE = 0.005  # of each
 _TOO_FEW = 113.0  # times the noise of the whole budget: so few units are not worth a search for their centre
 _LEAST_LOOK, _MOST_LOOK = 0.03, 0.09  # of the budget of all looks, what half of the small ones may take
+_ROUNDING = 0.05  # of the noise's standard deviation: what rounding may add
 _FAR, _NEAR = 0.5, 0.015  # squares of the lifts, over the median norm: while the centre moves, and where it stands
 
 
@@ -83,6 +85,9 @@ class PCA(RangedAlgorithm):
     normalise: bool = True
     matrix_clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     n_passes: Literal[1, 2] | None = None
+    rounded: bool | None = None
+    """Whether records enter a whole matrix as numbers of 11 bits, which is faster: by default where what that rounds
+    away is far less than the noise."""
     solver: Literal["auto", "matrix", "subspace"] = "auto"
     rounds: int | None = Field(default=None, gt=0)
     growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -165,7 +170,7 @@ class PCA(RangedAlgorithm):
         if self.finds_centre:
             found = found.model_copy(update=self._planned_looks(facts))
         if self.chosen == "matrix":
-            return found
+            return found if self.rounded is not None else found.model_copy(update={"rounded": self._roundable(facts)})
         whole = facts.noise * math.sqrt(2 / found._left)  # the sensitivity of replacing a unit
         given = self.rounds, self.growth, self.extra
         schedule = best(len(self.columns), self.n_components, facts.units, whole, *given)
@@ -183,6 +188,11 @@ class PCA(RangedAlgorithm):
         share = min(max(wanted, _LEAST_LOOK), _MOST_LOOK) * 2 / count if _TOO_FEW * facts.noise <= units else 0.0
         return {"look_share": share if given is None else given, "small_looks": count}
 
+    def _roundable(self, facts: PublicFacts) -> bool:
+        """Whether rounding adds little to the noise: to an entry of x x' about sqrt(2/columns) times `STEP` a unit."""
+        units = facts.units or GUESSED_UNITS
+        return math.sqrt(2 * units / len(self.columns)) * STEP < _ROUNDING * math.sqrt(2) * facts.noise
+
     @property
     def describe(self) -> str:
         if self.chosen == "matrix":
@@ -198,11 +208,8 @@ class PCA(RangedAlgorithm):
             small = self._small_look
             count = "two" if self._small_looks == 2 else "four"
             return f"{told}; centre and clip from {count} small looks at {small:.3g} and histograms at {_NORMS_SHARE:g}"
-        return (
-            f"{told}; about the middle of the ranges, since finding a centre would cost too much"
-            if (self.finds_centre)
-            else told
-        )
+        dear = "; about the middle of the ranges, since finding a centre would cost too much"
+        return told + (dear if self.finds_centre else "")
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         center = self._first_center
@@ -376,6 +383,10 @@ class PCA(RangedAlgorithm):
         return self.finds_centre and self.look_share != 0
 
     @property
+    def _moment(self) -> type[Scatter]:
+        return RoundedScatter if self.rounded else Scatter
+
+    @property
     def _small_looks(self) -> int:
         return self.small_looks or 2
 
@@ -428,12 +439,12 @@ class PCA(RangedAlgorithm):
 
     def _small(self, center: Floats, lift: float, number: int) -> PrivateSum:
         """Lifted rows, each divided by its own norm."""
-        kind = Scatter if self._whole(number) else ScatterColumn
+        kind = self._moment if self._whole(number) else ScatterColumn
         return PrivateSum(kind(**self._unit(center), lift=lift), self._small_look)
 
     def _main(self, center: Floats, lift: float, clip: float) -> PrivateSum:
         lifted = self._unit(center) | {"lift": lift, "clip": clip, "normalise": False}
-        return PrivateSum(Scatter(**lifted), self._left)
+        return PrivateSum(self._moment(**lifted), self._left)
 
     def _lifted_product(self, center: Floats, lift: float, basis: Floats, share: float) -> PrivateSum:
         beside = np.zeros((basis.shape[0] + 1, basis.shape[1] + 1))
@@ -442,7 +453,7 @@ class PCA(RangedAlgorithm):
 
     def _matrix(self, center: Floats, damped: Floats | None = None) -> PrivateSum:
         if self.looks == 1:
-            return PrivateSum(Scatter(**self._clipped(center)))
+            return PrivateSum(self._moment(**self._clipped(center)))
         share = _FIRST_LOOK if damped is None else 1 - _FIRST_LOOK
         return PrivateSum(Scatter(**self._clipped(center), projection=damped), share)
 

@@ -93,6 +93,10 @@ class BoundedStatistic(BaseModel, ABC):
         (`zerosum.statistics.rows`).
         """
 
+    def adds_exactly(self, units: Units) -> bool:
+        """Whether `sum_block` adds these up without rounding: then a block may be as long as memory allows."""
+        return False
+
     def entering(self, units: Units) -> Units:
         """What `sum_block` gets blocks of: the units themselves, unless a statistic makes something of them first that
         many rounds share (`Units.made`). It must not fail, and make of each unit what it would make of it alone."""
@@ -124,8 +128,12 @@ class BoundedStatistic(BaseModel, ABC):
         running = Running(self.size)
         with release(rows_allowed(len(units))):
             entering = self.entering(units)
-            blocks = entering.blocks(self.row_bytes, longer=self.adds_in_pieces, by_units=self.adds_units)
-            with side_by_side(self._workers(entering)) as each:
+            workers = self._workers(entering)
+            if self.adds_exactly(entering):
+                blocks = entering.evenly(workers)
+            else:
+                blocks = entering.blocks(self.row_bytes, longer=self.adds_in_pieces, by_units=self.adds_units)
+            with side_by_side(workers) as each:
                 for part in each(self._sum, blocks):
                     running.add(part)
         return running.total()
@@ -135,8 +143,9 @@ class BoundedStatistic(BaseModel, ABC):
         is little to do or much to hold, and where a device computes."""
         if not self.in_threads or units.device is not None or not (units.is_sparse or on_host(units.rows)):
             return 1
-        rows, every = rows_at_once(self.row_bytes, by_units=self.adds_units), int(units.rows.shape[0])
-        blocks = -(-every // rows)
+        exact, every = self.adds_exactly(units), int(units.rows.shape[0])
+        rows = rows_at_once(self.row_bytes, by_units=self.adds_units or exact)
+        blocks = every * self.row_bytes // _WORTH_A_THREAD if exact else -(-every // rows)
         together = rows if units.offsets is None else min(rows, every // max(1, len(units)))  # people come one by one
         if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:
             return 1

@@ -212,6 +212,18 @@ class Units:
         device = self.device
         return ahead(Units(to_device(block.rows, device), block.offsets, block.runs) for block in cut)
 
+    def evenly(self, workers: int) -> Iterator[Units]:
+        """Single records on the host in a multiple of `workers` blocks of about one length, none of which takes more
+        memory than a pass over the data may: for whoever adds them up without rounding.
+
+        >>> [len(block) for block in Units(np.zeros((7, 2))).evenly(2)]
+        [4, 3]
+        """
+        blocks = -(-len(self) // max(1, _BLOCK_BYTES // (8 * self.columns)))
+        blocks = -(-blocks // workers) * workers
+        at_most = -(-len(self) // max(1, blocks))
+        return self._cut(at_most, at_most)
+
     def _cut(self, at_most: int, units: int) -> Iterator[Units]:
         start = 0
         while start < len(self):

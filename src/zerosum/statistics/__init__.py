@@ -26,6 +26,7 @@ from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
+from zerosum.statistics.rounded_scatter import RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
 from zerosum.statistics.survival import SurvivalTable
@@ -40,6 +41,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     SecondMoment,
     ClusterSums,
     Scatter,
+    RoundedScatter,
     ScatterProduct,
     ScatterColumn,
     ScatterNorms,

@@ -24,7 +24,7 @@ from zerosum.kernel.devices import on_host
 from zerosum.kernel.grid import summation_slack
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
 from zerosum.kernel.units import Units, pieces
-from zerosum.statistics import fused
+from zerosum.statistics import fused, native
 from zerosum.statistics.missing import Filled
 from zerosum.statistics.rows import (
     BITS,
@@ -150,7 +150,20 @@ class UnitMoment(Filled):
     @property
     def _plain(self) -> bool:
         """Whether rows are only centred and scaled before they are rounded."""
-        return not self.fill and self.per_recording == "none" and self.projection is None and self.lift is None
+        return self._only_placed and self.lift is None
+
+    @property
+    def _only_placed(self) -> bool:
+        return not self.fill and self.per_recording == "none" and self.projection is None
+
+    def _native(self, block: Units) -> native.Placing | None:
+        """What kernels in C do, where they take these units."""
+        taken = block.offsets is None and self._only_placed and native.takes(block.rows)
+        return self._placing if taken else None
+
+    @cached_property
+    def _placing(self) -> native.Placing:
+        return native.Placing(self.center, self.scale, self.lift)
 
     def _placed(self, block: Units) -> Array:
         """Rows as doubles, filled in, centred and scaled; on a device as they are kept, if nothing is to be done."""
@@ -266,17 +279,25 @@ class Scatter(UnitMoment):
         return coordinates.packed(summed(self._moments(block)))
 
     def _moments(self, block: Units) -> Iterator[Array]:
-        """Rows times the roots of their weights: an array times its own transpose costs half. Single rows are weighed
-        a few at a time, so that they stay in a processor's cache until the product."""
-        if block.offsets is not None or not on_host(block.rows):
-            for rows, weights, _measured in self._bounded(block):
-                yield gram(rows * array_namespace(rows).sqrt(weights)[:, None])
+        """Rows times the roots of their weights: an array times its own transpose costs half."""
+        if block.offsets is None and on_host(block.rows):
+            yield gram(self._weighed(block))
             return
+        for rows, weights, _measured in self._bounded(block):
+            yield gram(rows * array_namespace(rows).sqrt(weights)[:, None])
+
+    def _weighed(self, block: Units, times: float = 1.0) -> Floats:
+        """Single rows of norm 1 or less, `times` that, made a few at a time, so that they stay in a processor's cache
+        meanwhile."""
         weighed = np.empty((len(block), self.width))
         for some in pieces(len(block), max(1, _CACHED // (8 * self.width))):
             for rows, weights, _measured in self._bounded(block.between(some.start, some.stop)):
-                np.multiply(rows, np.sqrt(weights)[:, None], out=weighed[some])
-        yield gram(weighed)
+                np.multiply(rows, (np.sqrt(weights) * times)[:, None], out=weighed[some])
+        return weighed
+
+    @cached_property
+    def _placing(self) -> native.Placing:
+        return native.Placing(self.center, self.scale, self.lift, None if self.normalise else self.clip)
 
     def _bounded(self, block: Units) -> Iterator[tuple[Array, Array, Measured]]:
         """The rows as they enter, and the weight of each, so that a unit contributes the sum of weight x x'."""
@@ -315,7 +336,8 @@ class ScatterColumn(Scatter):
         return super().sensitivity(Adjacency.ADD_REMOVE)
 
     def sum_block(self, block: Units) -> Array:
-        return summed(self._moments(block))
+        placing = self._native(block)
+        return summed(self._moments(block)) if placing is None else placing.column(block.rows)
 
     def _moments(self, block: Units) -> Iterator[Array]:
         host = block.offsets is None and on_host(block.rows)
@@ -402,19 +424,24 @@ class ScatterNorms(UnitMoment):
         return np.geomspace(self.lowest, self.highest, self.bins + 1)
 
     def sum_block(self, block: Units) -> Array:
+        placing = self._native(block)
+        if placing is not None:
+            return self._counted(placing.norms(block.rows))
         total: Array = 0.0
         for measured in self._measured(block):
             xp = array_namespace(measured.norms)
             roots = xp.sqrt(measured.norms) * measured.sizes  # of the norms of Z: a logarithm need not round the same
             if on_host(roots):
-                bins = np.searchsorted(self._roots, roots, side="right")
-                total = total + np.bincount(bins, minlength=self.bins)
+                total = total + self._counted(roots)
                 continue
             above = roots[:, None] >= like(self._roots, roots)[None, :]
             bins = xp.sum(xp.astype(above, xp.float64), axis=1)
             hits = bins[:, None] == xp.arange(self.bins, dtype=xp.float64, device=device_of(bins))[None, :]
             total = total + xp.sum(xp.astype(hits, xp.float64), axis=0)  # whole numbers: exact
         return total
+
+    def _counted(self, roots: Floats) -> Floats:
+        return np.bincount(np.searchsorted(self._roots, roots, side="right"), minlength=self.bins).astype(np.float64)
 
     @cached_property
     def _roots(self) -> Floats:

@@ -1,0 +1,271 @@
+/* zerosum.statistics._native: what a site does with every record or person, in one pass over memory.
+
+Compiled where there is a compiler; without it NumPy does the same (statistics/native.py). The functions take contiguous
+arrays through the buffer protocol, check their lengths, and run without the interpreter's lock. */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INSIDE (1 + 0x1p-46)
+#define WHOLE 2048.0  /* the norm that rows have at most as whole numbers */
+#define TARGET 2047.0 /* the norm that they are brought to, so that few are too long when they are rounded */
+#define STRIP 48      /* columns that a tile is wide */
+#define TALL 8        /* and tall */
+#define PANEL 256     /* rows whose products are added up in 32 bits */
+#define ROWS 1024     /* rows that are held as whole numbers */
+#define LINE 64       /* bytes of a processor's cache that belong together */
+
+struct placing {
+    const double *center, *scale; /* or NULL */
+    double lift, clip;            /* clip 0: every matrix is divided by its own norm */
+    Py_ssize_t columns, width;    /* of a row, and with its lift */
+    Py_ssize_t padded, stride;    /* width in whole strips, and in a scratch of doubles */
+};
+
+struct kernels {
+    const char *kind;
+    void (*norms)(const struct placing *, const double *, Py_ssize_t, double *, double *);
+    void (*column)(const struct placing *, const double *, Py_ssize_t, double *, double *);
+    void (*pack)(const struct placing *, const double *, Py_ssize_t, double *, int16_t *);
+    void (*gram)(const struct placing *, const int16_t *, Py_ssize_t, double *);
+};
+
+#define TABLE(kind) {kind, NAME(norms), NAME(column), NAME(pack), NAME(gram)}
+
+/* The same source for every kind of processor: 64-bit x86 with AVX-512 and VNNI, with AVX2, and any. */
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define X86 1
+#include <immintrin.h>
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,bmi,bmi2,prefer-vector-width=512")
+#define KIND 4
+#define NAME(x) x##_4
+#include "records.h"
+static const struct kernels kernels_4 = TABLE("avx512-vnni");
+#undef NAME
+#undef KIND
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,bmi,bmi2")
+#define KIND 3
+#define NAME(x) x##_3
+#include "records.h"
+static const struct kernels kernels_3 = TABLE("avx2");
+#undef NAME
+#undef KIND
+#pragma GCC pop_options
+#endif
+
+#define KIND 0
+#define NAME(x) x##_0
+#include "records.h"
+static const struct kernels kernels_0 = TABLE("any");
+
+static const struct kernels *kernels = &kernels_0;
+
+static int choose(const char *kind)
+{
+#ifdef X86
+    __builtin_cpu_init();
+    int three = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    int four = three && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512vnni");
+    if (four && (!kind || strcmp(kind, kernels_4.kind) == 0)) {
+        kernels = &kernels_4;
+        return 1;
+    }
+    if (three && (!kind || strcmp(kind, kernels_3.kind) == 0)) {
+        kernels = &kernels_3;
+        return 1;
+    }
+#endif
+    if (!kind || strcmp(kind, kernels_0.kind) == 0) {
+        kernels = &kernels_0;
+        return 1;
+    }
+    return 0;
+}
+
+/* ---- what Python sees --------------------------------------------------------------------------------------------- */
+
+struct given {
+    Py_buffer rows, center, scale, out;
+    struct placing at;
+    Py_ssize_t count;
+};
+
+static void give_back(struct given *given)
+{
+    PyBuffer_Release(&given->rows);
+    if (given->center.obj)
+        PyBuffer_Release(&given->center);
+    if (given->scale.obj)
+        PyBuffer_Release(&given->scale);
+    PyBuffer_Release(&given->out);
+}
+
+/* rows, center or None, scale or None, lift (0: none), clip (0: none), columns, out */
+static int take(PyObject *args, struct given *given)
+{
+    struct placing *at = &given->at;
+    memset(given, 0, sizeof *given);
+    if (!PyArg_ParseTuple(args, "y*z*z*ddnw*", &given->rows, &given->center, &given->scale, &at->lift, &at->clip,
+                          &at->columns, &given->out))
+        return 0;
+    Py_ssize_t each = at->columns * (Py_ssize_t)sizeof(double);
+    at->width = at->columns + (at->lift != 0);
+    at->padded = (at->width + STRIP - 1) / STRIP * STRIP;
+    at->stride = at->padded;
+    at->center = given->center.buf;
+    at->scale = given->scale.buf;
+    if (at->columns < 1 || at->columns > 1 << 24 || given->rows.len % each || (at->center && given->center.len != each) ||
+        (at->scale && given->scale.len != each)) {
+        give_back(given);
+        PyErr_SetString(PyExc_ValueError, "rows, center and scale must have the same columns of doubles");
+        return 0;
+    }
+    given->count = given->rows.len / each;
+    return 1;
+}
+
+static PyObject *wrong_size(struct given *given)
+{
+    give_back(given);
+    PyErr_SetString(PyExc_ValueError, "the result must have as many doubles as are found");
+    return NULL;
+}
+
+static PyObject *done(struct given *given, int had_memory)
+{
+    give_back(given);
+    if (!had_memory)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static void *scratch(size_t bytes)
+{
+    return aligned_alloc(LINE, (bytes + LINE - 1) / LINE * LINE);
+}
+
+typedef void over_rows(const struct placing *, const double *, Py_ssize_t, double *, double *);
+
+static PyObject *run_over_rows(struct given *given, over_rows *work)
+{
+    double *x = scratch(2 * (size_t)given->at.stride * sizeof(double));
+    if (x) {
+        Py_BEGIN_ALLOW_THREADS
+        work(&given->at, given->rows.buf, given->count, x, given->out.buf);
+        Py_END_ALLOW_THREADS
+        free(x);
+    }
+    return done(given, x != NULL);
+}
+
+static PyObject *norms(PyObject *self, PyObject *args)
+{
+    struct given given;
+    if (!take(args, &given))
+        return NULL;
+    if (given.out.len != given.count * (Py_ssize_t)sizeof(double))
+        return wrong_size(&given);
+    return run_over_rows(&given, kernels->norms);
+}
+
+static PyObject *column(PyObject *self, PyObject *args)
+{
+    struct given given;
+    if (!take(args, &given))
+        return NULL;
+    if (given.out.len != given.at.width * (Py_ssize_t)sizeof(double))
+        return wrong_size(&given);
+    memset(given.out.buf, 0, (size_t)given.out.len);
+    return run_over_rows(&given, kernels->column);
+}
+
+static void add_up(const struct given *given, double *x, int16_t *pack, double *total)
+{
+    const struct placing *at = &given->at;
+    const double *rows = given->rows.buf;
+    for (Py_ssize_t r = 0; r < given->count; r += ROWS) {
+        Py_ssize_t some = given->count - r < ROWS ? given->count - r : ROWS;
+        kernels->pack(at, rows + r * at->columns, some, x, pack);
+        kernels->gram(at, pack, some, total);
+    }
+    double *out = given->out.buf; /* isometric coordinates: entries off the diagonal times sqrt(2) */
+    for (Py_ssize_t i = 0; i < at->width; i++) {
+        const double *line = total + i * at->padded;
+        *out++ = line[i] / (TARGET * TARGET);
+        for (Py_ssize_t j = i + 1; j < at->width; j++)
+            *out++ = line[j] / (TARGET * TARGET) * 1.4142135623730951;
+    }
+}
+
+static PyObject *scatter(PyObject *self, PyObject *args)
+{
+    struct given given;
+    if (!take(args, &given))
+        return NULL;
+    size_t padded = (size_t)given.at.padded, width = (size_t)given.at.width;
+    if ((size_t)given.out.len != width * (width + 1) / 2 * sizeof(double))
+        return wrong_size(&given);
+    double *x = scratch(2 * padded * sizeof(double) + 2 * padded * sizeof(int16_t));
+    int16_t *pack = scratch(ROWS * padded * sizeof(int16_t));
+    double *total = scratch(padded * padded * sizeof(double));
+    int had_memory = x && pack && total;
+    if (had_memory) {
+        Py_BEGIN_ALLOW_THREADS
+        memset(total, 0, padded * padded * sizeof(double));
+        add_up(&given, x, pack, total);
+        Py_END_ALLOW_THREADS
+    }
+    free(x);
+    free(pack);
+    free(total);
+    return done(&given, had_memory);
+}
+
+static PyObject *kind(PyObject *self, PyObject *args)
+{
+    const char *wanted = NULL;
+    if (!PyArg_ParseTuple(args, "|z", &wanted))
+        return NULL;
+    if (wanted && !choose(wanted)) {
+        PyErr_Format(PyExc_ValueError, "this processor is not of the kind %s", wanted);
+        return NULL;
+    }
+    return PyUnicode_FromString(kernels->kind);
+}
+
+static PyMethodDef methods[] = {
+    {"norms", norms, METH_VARARGS, "The norm of every row as it enters."},
+    {"column", column, METH_VARARGS, "The last column of the sum of bounded x x'."},
+    {"scatter", scatter, METH_VARARGS, "The sum of bounded x x' in whole numbers, in isometric coordinates."},
+    {"kind", kind, METH_VARARGS, "The kind of processor that is computed for, or another from now on."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_doc = "What a site does with every record or person, in one pass over memory.",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    choose(NULL);
+    return PyModule_Create(&definition);
+}

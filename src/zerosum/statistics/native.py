@@ -1,0 +1,71 @@
+"""Kernels in C (src/native): one pass over memory where NumPy makes many.
+
+They are compiled where Zerosum is installed, if there is a compiler; without them NumPy computes the same numbers. A
+kernel sees one unit at a time and adds up in an order that the unit's own length fixes; nothing in it is compiled to
+another order. So it keeps to the rule of `rows`: what is computed for a unit depends on nobody else.
+
+Tested in tests/statistics/test_native.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zerosum.arrays import Array, Floats
+from zerosum.kernel.devices import on_host
+
+try:
+    from zerosum.statistics import _native
+except ImportError:  # there was no compiler
+    _native = None  # type: ignore[assignment]
+if os.environ.get("ZEROSUM_NATIVE") == "0":
+    _native = None  # type: ignore[assignment]
+
+
+def present() -> bool:
+    """Whether there are kernels."""
+    return _native is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Placing:
+    """How single records are placed before their own matrix is bounded: centred, divided by a scale, lifted; `clip` is
+    what matrices are divided by (None: by their own norm)."""
+
+    center: Floats | None = None
+    scale: Floats | None = None
+    lift: float | None = None
+    clip: float | None = None
+
+    def norms(self, rows: Array) -> Floats:
+        """The norm of every row."""
+        return self._run(_native.norms, rows, len(rows))
+
+    def column(self, rows: Array) -> Floats:
+        """The last column of the sum of bounded x x'."""
+        return self._run(_native.column, rows, self._width(rows))
+
+    def scatter(self, rows: Array) -> Floats:
+        """The sum of x x' of rows that were rounded to whole numbers, in isometric coordinates."""
+        width = self._width(rows)
+        return self._run(_native.scatter, rows, width * (width + 1) // 2)
+
+    def _width(self, rows: Array) -> int:
+        return int(rows.shape[1]) + (self.lift is not None)
+
+    def _run(self, kernel: Callable[..., None], rows: Array, size: int) -> Floats:
+        given = np.ascontiguousarray(rows, dtype=np.float64)
+        center, scale = (None if each is None else np.ascontiguousarray(each) for each in (self.center, self.scale))
+        out = np.empty(size)
+        kernel(given, center, scale, self.lift or 0.0, self.clip or 0.0, given.shape[1], out)
+        return out
+
+
+def takes(rows: Any) -> bool:
+    """Whether kernels take these rows: on the host, with a column at least."""
+    return present() and on_host(rows) and rows.shape[1] > 0
