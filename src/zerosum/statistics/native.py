@@ -59,11 +59,16 @@ class Placing:
         return int(rows.shape[1]) + (self.lift is not None)
 
     def _run(self, kernel: Callable[..., None], rows: Array, size: int) -> Floats:
-        given = np.ascontiguousarray(rows, dtype=np.float64)
-        center, scale = (None if each is None else np.ascontiguousarray(each) for each in (self.center, self.scale))
+        given = _doubles(rows)
+        center, scale = (None if each is None else _doubles(each) for each in (self.center, self.scale))
         out = np.empty(size)
         kernel(given, center, scale, self.lift or 0.0, self.clip or 0.0, given.shape[1], out)
         return out
+
+
+def _doubles(values: Array) -> Floats:
+    """As kernels take them: of this machine's byte order, without gaps and aligned, wherever they were mapped from."""
+    return np.require(values, np.float64, ["C", "A"])
 
 
 def takes(rows: Any) -> bool:

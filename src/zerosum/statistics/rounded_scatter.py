@@ -14,8 +14,8 @@ import numpy as np
 from zerosum.arrays import Array, Floats
 from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
-from zerosum.statistics.scatter import Scatter
+from zerosum.kernel.units import Units, pieces
+from zerosum.statistics.scatter import CACHED, Scatter
 
 WHOLE = 2048.0  # the norm that a record has at most, in whole numbers (src/native/module.c has the same)
 TARGET = 2047.0  # the norm that it is brought to before it is rounded
@@ -51,7 +51,8 @@ class RoundedScatter(Scatter):
             yield from super()._moments(block)
             return
         numbers = self._weighed(block, TARGET)
-        round_rows(numbers)
+        for some in pieces(len(numbers), max(1, CACHED // (8 * self.width))):
+            round_rows(numbers[some])
         yield numbers.T @ numbers / TARGET**2
 
 
