@@ -19,7 +19,9 @@ arrays through the buffer protocol, check their lengths, and run without the int
 
 #define INSIDE (1 + 0x1p-46)
 #define WHOLE 2048.0  /* the norm that rows have at most as whole numbers */
-#define TARGET 2047.0 /* the norm that they are brought to, so that few are too long when they are rounded */
+#define TARGET 2046.0 /* the norm that they are brought to, so that few are too long when they are rounded */
+#define GOLDEN 0x9E3779B97F4A7C15u
+#define MIXED 0xBF58476D1CE4E5B9u
 #define STRIP 48      /* columns that a tile is wide */
 #define TALL 8        /* and tall */
 #define PANEL 256     /* rows whose products are added up in 32 bits */

@@ -304,7 +304,9 @@ def test_a_single_column_and_the_last_of_all_can_stand_above_the_noise() -> None
 def test_where_a_histogram_would_be_noise_the_whole_budget_goes_to_one_look() -> None:
     facts = PublicFacts(noise=20.0, units=200)
     algorithm = PCA(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(facts)
-    assert [(each.statistic, each.share) for each in algorithm.releases(Adjacency.REPLACE_ONE)] == [("scatter", 1.0)]
+    assert [(each.statistic, each.share) for each in algorithm.releases(Adjacency.REPLACE_ONE)] == [
+        ("rounded_scatter", 1.0)
+    ]
     assert "about the middle of the ranges" in algorithm.describe
     many = PCA(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(
         PublicFacts(noise=20.0, units=200_000)

@@ -284,8 +284,8 @@ _KERNEL = [
             Edit("statistics.rounded_scatter:RoundedScatter.sum_block", "placing is None", "True"),
             Edit(
                 "statistics.rounded_scatter:round_rows",
-                "np.sum(nearest * nearest, axis=1) > WHOLE**2",
-                "np.max(np.sum(nearest * nearest, axis=1)) + np.zeros(len(weighed)) > WHOLE**2",
+                "np.sum(whole * whole, axis=1) > WHOLE**2",
+                "np.max(np.sum(whole * whole, axis=1)) + np.zeros(len(weighed)) > WHOLE**2",
             ),
         ),
     ),
@@ -294,7 +294,7 @@ _KERNEL = [
         "a record that rounding makes too long stays so",
         (
             Edit("statistics.rounded_scatter:RoundedScatter.sum_block", "placing is None", "True"),
-            Edit("statistics.rounded_scatter:round_rows", "np.trunc(weighed[long])", "nearest[long]"),
+            Edit("statistics.rounded_scatter:round_rows", "np.trunc(weighed[long])", "whole[long]"),
         ),
     ),
     Fault(
