@@ -288,7 +288,7 @@ def long_rows() -> Floats:
     rows = (1 + 1e-7 * rng.normal(size=(400_000, columns))) * rng.choice([-1, 1], columns)
     weighed = RoundedScatter(columns=columns)._weighed(Units(rows), TARGET)
     whole = np.floor(weighed + _drawn(weighed))
-    return rows[np.sum(whole * whole, axis=1) > WHOLE**2]
+    return np.asarray(rows[np.sum(whole * whole, axis=1) > WHOLE**2])
 
 
 def test_rows_that_rounding_makes_too_long_are_rounded_towards_zero(computed: str) -> None:

@@ -5,7 +5,6 @@ Tested in tests/statistics/test_native.py and test_sensitivity.py.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import ClassVar
 
