@@ -41,6 +41,7 @@ def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 rows, or of few people, each of which is worth a thread."""
     monkeypatch.setattr("zerosum.kernel.units.BLOCK_ROWS", 16)
     monkeypatch.setattr("zerosum.kernel.units._BLOCK_BYTES", 1 << 17)
+    monkeypatch.setattr("zerosum.kernel.units._LONG", 16)
     monkeypatch.setattr(statistic_module, "_WORTH_A_THREAD", 0)
 
 
