@@ -2,7 +2,7 @@
 
 from setuptools import Extension, setup
 
-HEADERS = ["src/native/records.h", "src/native/tiles.h"]
+HEADERS = ["src/native/records.h", "src/native/tiles.h", "src/native/unmixing.h"]
 
 setup(
     ext_modules=[
@@ -11,7 +11,7 @@ setup(
             sources=["src/native/module.c"],
             depends=HEADERS,
             # Nothing here that would let a sum be taken in another order, or a number be rounded otherwise.
-            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"],
+            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"],
             py_limited_api=True,
             optional=True,
         )
