@@ -84,7 +84,7 @@ def unmixing(
     numbers = np.zeros((columns, -(-sources // 8) * 8))
     numbers[:, :sources] = exact.numbers
     out = np.empty(sources * (sources - 1) + 3 * sources + 1)
-    arrays = numbers, exact.worth[:-1], np.ascontiguousarray(signs), np.ascontiguousarray(runs), chosen
+    arrays = numbers, exact.worth[:-1], np.ascontiguousarray(signs), np.ascontiguousarray(runs, dtype=np.int64), chosen
     _native.unmixing(people, *arrays, (rows, columns, sources, window), (exact.rounding, *weights), out)
     return out
 
