@@ -21,13 +21,13 @@ Floats = NDArray[np.float64]
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = native._native.kind()
+    before = native.kind()
     try:
-        native._native.kind(request.param)
+        native.kind(request.param)
     except ValueError as error:
         pytest.skip(str(error))
     yield request.param
-    native._native.kind(before)
+    native.kind(before)
 
 
 def by_numpy(statistic: UnmixingScore, units: Units, monkeypatch: pytest.MonkeyPatch) -> Floats:
@@ -150,5 +150,5 @@ def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
         {"window": 0},
     ):
         given = {"people": people, "runs": runs, "chosen": chosen, "signs": signs, "window": 9} | wrong
-        with pytest.raises(ValueError, match="fit|broadcast"):
+        with pytest.raises(ValueError, match=r"fit|broadcast"):
             native.unmixing(exact=exact, weights=weights, **given)  # type: ignore[arg-type]

@@ -34,6 +34,11 @@ def present() -> bool:
     return _native is not None
 
 
+def kind(wanted: str | None = None) -> str:
+    """The kind of processor that kernels compute for: the best that this one is, or from now on another."""
+    return _native.kind(wanted)
+
+
 @dataclass(frozen=True, eq=False)
 class Placing:
     """How single records are placed before their own matrix is bounded: centred, divided by a scale, lifted; `clip` is
