@@ -1,8 +1,11 @@
 """The one compiled part. It is optional: where there is no C compiler, NumPy computes the same."""
 
+import sysconfig
+
 from setuptools import Extension, setup
 
 HEADERS = ["src/native/records.h", "src/native/tiles.h", "src/native/unmixing.h"]
+STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")  # one wheel for every Python, but for those without a lock
 
 setup(
     ext_modules=[
@@ -12,9 +15,10 @@ setup(
             depends=HEADERS,
             # Nothing here that would let a sum be taken in another order, or a number be rounded otherwise.
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"],
-            py_limited_api=True,
+            libraries=["m"],
+            py_limited_api=STABLE,
             optional=True,
         )
     ],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
 )

@@ -5,7 +5,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${1:-$root/build/bundle}
 python=${PYTHON:-python3}
-rm -rf "$out" "$root/build/lib" "$root"/build/bdist.*  # what an older build left would be packed too
+rm -rf "$out" "$root"/build/lib* "$root"/build/bdist.*  # what an older build left would be packed too
 mkdir -p "$out"
 pins=$(mktemp)
 trap 'rm -f "$pins"' EXIT

@@ -90,6 +90,9 @@ SMALL: list[Case] = [
     ("scatter", {"columns": 3, "clip": 0.8, "normalise": False, "scale": [1, 2, 3]}),
     ("scatter", {"columns": 3, "center": [0.1, 0, 0.2], "lift": 0.5}),
     ("scatter", {"columns": 2, "clip": 0.8, "normalise": False, "lift": 0.3}),
+    ("rounded_scatter", {"columns": 3, "center": [0.1, 0, 0.2], "lift": 0.5}),
+    ("rounded_scatter", {"columns": 3, "clip": 0.8, "normalise": False, "scale": [1, 2, 3]}),
+    ("rounded_scatter", {"columns": 3, "projection": [[2, 0], [1, 1], [0, 5]], "fill": [0.1, 0.2, 4.0]}),
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :2]}),
     ("scatter_product", {"columns": 3, "basis": np.eye(3)[:, :1]}),
     ("scatter_column", {"columns": 2, "lift": 0.7}),
@@ -275,6 +278,8 @@ def _wide() -> list[Case]:
         ("scatter", {"columns": D, "projection": damped, "clip": 0.3, "normalise": False}),
         ("scatter", {"columns": D, "center": np.full(D, 0.01), "lift": 0.3, "clip": 0.3, "normalise": False}),
         ("scatter_column", {"columns": D, "center": np.full(D, 0.01), "lift": 0.3}),
+        ("rounded_scatter", {"columns": D, "center": np.full(D, 0.01), "lift": 0.3, "clip": 0.3, "normalise": False}),
+        ("rounded_scatter", {"columns": D, "projection": damped}),
         ("scatter_norms", {"columns": D, "projection": damped, "lowest": 1e-4, "highest": 10.0, "bins": 9}),
         ("scatter_product", {"columns": D, "projection": turned[:, :30], "basis": np.eye(30)[:, :4]}),
         ("unmixing_score", {"columns": D, "unmixing": turned[:, :20].T}),
@@ -404,6 +409,7 @@ EXTREME: list[Case] = [
         ("cluster_sums", {"columns": 2, "centers": [[0, 1e-30], [1e90, -1], [1e-99, 0]]}),
         ("scatter", {"columns": 3, "normalise": False}),
         ("scatter", {"columns": 3, "normalise": False, "lift": 1e-90}),
+        ("rounded_scatter", {"columns": 3, "normalise": False, "lift": 1e-90}),
         ("scatter_product", {"columns": 3, "normalise": False, "basis": np.eye(3)[:, :1]}),
         ("residual_gradient", {"columns": 3, "coefficients": [1e90, 1.0, 0.0], "bound": 1e-60}),
         ("residual_moment", {"columns": 3, "coefficients": [1.0, 1e-90], "intercept": 0}),
@@ -429,6 +435,7 @@ EXTREME: list[Case] = [
 ]
 
 
+ONE_ROW = ("rounded_scatter",)  # does something to records that it does not do to people
 MANY_ROWS = ("fourth_cumulants", "unmixing_score")
 
 

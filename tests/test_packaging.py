@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -39,8 +43,51 @@ def test_the_licence_is_there_and_is_the_one_that_is_named() -> None:
 
 def test_the_source_distribution_is_said_to_hold_everything() -> None:
     said = (ROOT / "MANIFEST.in").read_text()
-    for folder in ("docs", "docsite", "examples", "tests", "benchmarks", "deploy"):
+    for folder in ("docs", "docsite", "examples", "tests", "benchmarks", "deploy", "src/native"):
         assert re.search(rf"^graft {folder}$", said, re.MULTILINE)
+
+
+def built(source: Path, out: Path, kind: str, **environment: str) -> Path:
+    code = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(out)!r}))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=source, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
+    return out / done.stdout.splitlines()[-1]
+
+
+def test_sources_hold_the_kernels_and_wheels_what_was_compiled_of_them(tmp_path: Path) -> None:
+    """A compiler that fails leaves them out, and NumPy computes."""
+    source = tmp_path / "source"
+    left_out = shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT / "src", source / "src", ignore=left_out)
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    with tarfile.open(built(source, tmp_path, "sdist")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.glob("zerosum-*/")
+    assert (unpacked / "setup.py").exists()
+    kernels = {path.name for path in (ROOT / "src" / "native").iterdir()}
+    assert kernels == {path.name for path in (unpacked / "src" / "native").iterdir()}
+    assert set(re.findall(r"src/native/([\w.]+)", (ROOT / "setup.py").read_text())) == kernels
+    for compiler in ("/bin/false", shutil.which("gcc")):
+        if compiler is None:
+            continue
+        wheel = built(unpacked, tmp_path, "wheel", CC=compiler)
+        assert re.search(r"-cp311-abi3-\w+\.whl$", wheel.name)
+        installed = tmp_path / Path(compiler).name
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(installed)
+        folders = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
+        assert folders == {"zerosum", "zerosum_command.py"}
+        code = "from zerosum.statistics import native; print(native.__file__, native.present())"
+        environment = {**os.environ, "PYTHONPATH": str(installed), "ZEROSUM_NATIVE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+        where, present = done.stdout.split()
+        assert Path(where).is_relative_to(installed)
+        assert present == str(compiler != "/bin/false")
 
 
 PRESSED = """

@@ -13,9 +13,15 @@ arrays through the buffer protocol, check their lengths, and run without the int
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__FAST_MATH__) || FLT_EVAL_METHOD < 0 || FLT_EVAL_METHOD == 2
+#error "sums must be taken in the order that is written, and in doubles: NumPy computes instead"
+#endif
+
 #define INSIDE (1 + 0x1p-46)
 #define WHOLE 2048.0  /* the norm that rows have at most as whole numbers */
-#define TARGET 2047.0 /* the norm that they are brought to, so that few are too long when they are rounded */
+#define TARGET 2046.0 /* the norm that they are brought to, so that few are too long when they are rounded */
+#define GOLDEN 0x9E3779B97F4A7C15u
+#define MIXED 0xBF58476D1CE4E5B9u
 #define STRIP 48      /* columns that a tile is wide */
 #define TALL 8        /* and tall */
 #define PANEL 256     /* rows whose products are added up in 32 bits */
@@ -136,6 +142,13 @@ static void give_back(struct given *given)
     PyBuffer_Release(&given->out);
 }
 
+static int refuse(struct given *given, const char *why)
+{
+    give_back(given);
+    PyErr_SetString(PyExc_ValueError, why);
+    return 0;
+}
+
 /* rows, center or None, scale or None, lift (0: none), clip (0: none), columns, out */
 static int take(PyObject *args, struct given *given)
 {
@@ -144,26 +157,24 @@ static int take(PyObject *args, struct given *given)
     if (!PyArg_ParseTuple(args, "y*z*z*ddnw*", &given->rows, &given->center, &given->scale, &at->lift, &at->clip,
                           &at->columns, &given->out))
         return 0;
+    if (at->columns < 1 || at->columns > 1 << 24)
+        return refuse(given, "rows must have between 1 and 2^24 columns");
     Py_ssize_t each = at->columns * (Py_ssize_t)sizeof(double);
+    if (given->rows.len % each || (given->center.obj && given->center.len != each) ||
+        (given->scale.obj && given->scale.len != each))
+        return refuse(given, "rows, center and scale must have the same columns of doubles");
     at->width = at->columns + (at->lift != 0);
     at->padded = (at->width + STRIP - 1) / STRIP * STRIP;
     at->stride = at->padded;
     at->center = given->center.buf;
     at->scale = given->scale.buf;
-    if (at->columns < 1 || at->columns > 1 << 24 || given->rows.len % each || (at->center && given->center.len != each) ||
-        (at->scale && given->scale.len != each)) {
-        give_back(given);
-        PyErr_SetString(PyExc_ValueError, "rows, center and scale must have the same columns of doubles");
-        return 0;
-    }
     given->count = given->rows.len / each;
     return 1;
 }
 
 static PyObject *wrong_size(struct given *given)
 {
-    give_back(given);
-    PyErr_SetString(PyExc_ValueError, "the result must have as many doubles as are found");
+    refuse(given, "the result must have as many doubles as are found");
     return NULL;
 }
 

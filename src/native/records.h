@@ -106,13 +106,29 @@ static void NAME(column)(const struct placing *at, const double *rows, Py_ssize_
 
 /* ---- sums of x x' in whole numbers -------------------------------------------------------------------------------- */
 
-/* A row as whole numbers of norm WHOLE at most: rounded to the nearest, or towards zero if that is too long. */
+/* A row as whole numbers of norm WHOLE at most: up or down, as a hash of the row says (`rounded_scatter.round_rows`), or
+towards zero if that is too long. */
 static void NAME(whole)(double *x, Py_ssize_t width, double factor, double *work)
 {
+    uint64_t hash = 0;
     for (Py_ssize_t i = 0; i < width; i++)
-        x[i] *= factor;
-    for (Py_ssize_t i = 0; i < width; i++)
-        work[i] = rint(x[i]);
+        x[i] = x[i] * factor + 0.0; /* a zero has no sign */
+    for (Py_ssize_t i = 0; i < width; i++) {
+        uint64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits += GOLDEN * ((uint64_t)i + 1);
+        hash += (bits ^ bits >> 32) * MIXED;
+    }
+    hash = (hash ^ hash >> 32) * MIXED;
+    hash ^= hash >> 29;
+    for (Py_ssize_t i = 0; i < width; i++) {
+        uint64_t drawn = hash + GOLDEN * ((uint64_t)i + 1);
+        double share;
+        drawn = (drawn ^ drawn >> 32) * MIXED;
+        drawn = drawn >> 12 | 0x3FF0000000000000u; /* a double from 1 to 2 */
+        memcpy(&share, &drawn, sizeof share);
+        work[i] = floor(x[i] + (share - 1.0));
+    }
     double lanes[8] = {0}, size = 0.0; /* whole numbers: exact in any order */
     Py_ssize_t i = 0;
     for (; i + 8 <= width; i += 8)

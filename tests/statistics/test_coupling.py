@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from statistic_cases import EXTREME, SMALL, WIDE, Case, with_holes
+from statistic_cases import EXTREME, ONE_ROW, SMALL, WIDE, Case, with_holes
 from zerosum.kernel.grid import BLOCK_ROWS
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
@@ -66,15 +66,21 @@ def alone(stat: BoundedStatistic, unit: Floats, as_array: Callable[[Floats], Any
     return stat.total(Units(as_array(np.asarray(listed.rows)), listed.offsets))
 
 
+def single(stat: BoundedStatistic, unit: Floats, as_array: Callable[[Floats], Any] = np.asarray) -> Floats:
+    """The same of a record."""
+    return stat.total(Units(as_array(unit)))
+
+
 def jump(stat: BoundedStatistic, one: Floats, other: Floats) -> tuple[Floats, Floats]:
     """Two units between these, next to each other to the last bit, between which the contribution still differs most:
     on either side of a decision, if there is one on the way."""
-    here, there = alone(stat, one), alone(stat, other)
+    told = single if len(one) == 1 else alone
+    here, there = told(stat, one), told(stat, other)
     for _ in range(1100):
         middle = one / 2 + other / 2
         if np.array_equal(middle, one, equal_nan=True) or np.array_equal(middle, other, equal_nan=True):
             break
-        between = alone(stat, middle)
+        between = told(stat, middle)
         if np.max(np.abs(between - here)) >= np.max(np.abs(there - between)):
             other, there = middle, between
         else:
@@ -171,15 +177,15 @@ def near_decisions(
     several rows and what they contribute.
 
     Libraries need not round alike (PyTorch's square root is not always the nearest number), so that alone means in the
-    same arrays. On a GPU records and people have kernels of their own, so that a record and a person of one row need
-    not agree to the last bit. A study has one kind of unit, which is public, and no unit changes what the others are.
+    same arrays. On a GPU, and where single records are rounded, a record and a person of one row need not agree. A
+    study has one kind of unit, which is public, and no unit changes what the others are.
     """
     as_array = NAMESPACES[namespace]
     stat, rng = build(*(SMALL + WIDE)[number]), np.random.default_rng(1)
     pool = at_the_edge(stat, rng, 1) + [draw(stat, rng, 1) for _ in range(6)] + extremes(stat, rng)[::3]
     longer = at_the_edge(stat, rng, 3)[:6] + [draw(stat, rng, rows) for rows in (2, 2, 17, 40)]
     said = [alone(stat, unit, as_array) for unit in pool]
-    plain = [stat.total(Units(as_array(unit))) for unit in pool] if namespace == "cuda" else said
+    plain = [single(stat, unit, as_array) for unit in pool]
     return pool, plain, said, longer, [alone(stat, unit, as_array) for unit in longer]
 
 
@@ -215,12 +221,15 @@ def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) 
 def test_no_value_and_no_parameter_moves_a_sum_too_far(case: Case) -> None:
     stat, rng = build(*case), np.random.default_rng(2)
     units = extremes(stat, rng) + [draw(stat, rng, 1) for _ in range(20)] + at_the_edge(stat, rng, 1)
-    said = [alone(stat, unit) for unit in units]
-    for one in said:
-        assert_bounded(stat, one, np.zeros(stat.size), Adjacency.ADD_REMOVE, "one unit")
-        for other in said:
-            assert_bounded(stat, one, other, Adjacency.REPLACE_ONE, "two units")
-    assert_uncoupled(stat, people(stat, units, np.asarray), said, "all at once")
+    rows = [unit for unit in units if len(unit) == 1]
+    said, plain = [alone(stat, unit) for unit in units], [single(stat, unit) for unit in rows]
+    for all_said in (said, plain) if stat.name in ONE_ROW else (said,):
+        for one in all_said:
+            assert_bounded(stat, one, np.zeros(stat.size), Adjacency.ADD_REMOVE, "one unit")
+            for other in all_said:
+                assert_bounded(stat, one, other, Adjacency.REPLACE_ONE, "two units")
+    assert_uncoupled(stat, people(stat, units, np.asarray), said, "all people at once")
+    assert_uncoupled(stat, records(stat, rows, np.asarray), plain, "all records at once")
     TALLY.show()
 
 
@@ -228,7 +237,7 @@ def test_no_value_and_no_parameter_moves_a_sum_too_far(case: Case) -> None:
 def test_blocks_are_cut_without_a_difference(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     stat, rng = build(*case), np.random.default_rng(3)
     pool = at_the_edge(stat, rng, 1)
-    said = [alone(stat, unit) for unit in pool]
+    said = [single(stat, unit) for unit in pool]
     monkeypatch.setattr("zerosum.kernel.units.BLOCK_ROWS", 128)
     for size in (127, 128, 129, 255, 256, 257):
         picks = rng.integers(len(pool), size=size).tolist()
@@ -238,10 +247,10 @@ def test_blocks_are_cut_without_a_difference(case: Case, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("size", [BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1])
 def test_whole_blocks_of_clusters_and_projections(size: int) -> None:
-    for case in [each for each in WIDE if each[0] in ("cluster_sums", "scatter", "scatter_norms")]:
+    for case in [each for each in WIDE if each[0] in ("cluster_sums", "scatter", "scatter_norms", "rounded_scatter")]:
         stat, rng = build(*case), np.random.default_rng(4)
         pool = at_the_edge(stat, rng, 1)
-        said = np.array([alone(stat, unit) for unit in pool])
+        said = np.array([single(stat, unit) for unit in pool])
         picks = rng.integers(len(pool), size=size)
         total = stat.total(records(stat, [pool[i] for i in picks.tolist()], np.asarray))
         apart = float(np.linalg.norm(total - np.bincount(picks, minlength=len(pool)) @ said))

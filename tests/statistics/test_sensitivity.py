@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from attack import assert_not_exceeded
-from statistic_cases import MANY_ROWS, SMALL, Case, of_many_rows, with_holes
+from statistic_cases import MANY_ROWS, ONE_ROW, SMALL, Case, of_many_rows, with_holes
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
@@ -38,7 +38,10 @@ def moved(stat: BoundedStatistic, one: Floats | None, other: Floats | None) -> f
     rest = [np.zeros((2, stat.columns))]
     here = rest + ([] if one is None else [one])
     there = rest + ([] if other is None else [other])
-    return float(np.linalg.norm(stat.total(Units.from_list(here)) - stat.total(Units.from_list(there))))
+    listed: Callable[[list[Floats]], Units] = Units.from_list
+    if stat.name in ONE_ROW:
+        listed = lambda tables: Units.from_rows(np.vstack([table[:1] for table in tables]))  # noqa: E731
+    return float(np.linalg.norm(stat.total(listed(here)) - stat.total(listed(there))))
 
 
 def search(stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0) -> tuple[float, Floats, Floats | None]:

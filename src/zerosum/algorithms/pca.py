@@ -189,9 +189,13 @@ class PCA(RangedAlgorithm):
         return {"look_share": share if given is None else given, "small_looks": count}
 
     def _roundable(self, facts: PublicFacts) -> bool:
-        """Whether rounding adds little to the noise: to an entry of x x' about sqrt(2/columns) times `STEP` a unit."""
+        """Whether rounding adds little to the noise: to an entry of x x' about sqrt(2/columns) times `STEP` a unit.
+        Units that own many rows are not rounded."""
         units = facts.units or GUESSED_UNITS
-        return math.sqrt(2 * units / len(self.columns)) * STEP < _ROUNDING * math.sqrt(2) * facts.noise
+        return (
+            self.per_recording == "none"
+            and math.sqrt(2 * units / len(self.columns)) * STEP < _ROUNDING * math.sqrt(2) * facts.noise
+        )
 
     @property
     def describe(self) -> str:

@@ -94,7 +94,8 @@ class BoundedStatistic(BaseModel, ABC):
         """
 
     def adds_exactly(self, units: Units) -> bool:
-        """Whether `sum_block` adds these up without rounding: then a block may be as long as memory allows."""
+        """Whether `sum_block` adds these up without rounding, but for the last step: then a block may be as long as
+        memory allows."""
         return False
 
     def entering(self, units: Units) -> Units:
@@ -130,7 +131,7 @@ class BoundedStatistic(BaseModel, ABC):
             entering = self.entering(units)
             workers = self._workers(entering)
             if self.adds_exactly(entering):
-                blocks = entering.evenly(workers)
+                blocks = entering.evenly()
             else:
                 blocks = entering.blocks(self.row_bytes, longer=self.adds_in_pieces, by_units=self.adds_units)
             with side_by_side(workers) as each:
@@ -145,8 +146,9 @@ class BoundedStatistic(BaseModel, ABC):
             return 1
         exact, every = self.adds_exactly(units), int(units.rows.shape[0])
         rows = rows_at_once(self.row_bytes, by_units=self.adds_units or exact)
-        blocks = every * self.row_bytes // _WORTH_A_THREAD if exact else -(-every // rows)
+        blocks = units.even_blocks if exact else -(-every // rows)
         together = rows if units.offsets is None else min(rows, every // max(1, len(units)))  # people come one by one
+        together = min(together, every // blocks) if exact and blocks else together
         if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:
             return 1
         held = max(rows, units.largest) * self.row_bytes + self.block_bytes

@@ -35,6 +35,7 @@ from zerosum.kernel.missing import refusal
 
 _KEPT = 2  # tables made of a site's own, at a time
 _BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside the data themselves
+_LONG = 1 << 10  # rows that are worth a block, where few are made
 _HOST_BYTES = 1 << 31  # the same on the host for rows that lie on a device, where blocks are long
 
 
@@ -212,16 +213,21 @@ class Units:
         device = self.device
         return ahead(Units(to_device(block.rows, device), block.offsets, block.runs) for block in cut)
 
-    def evenly(self, workers: int) -> Iterator[Units]:
-        """Single records on the host in a multiple of `workers` blocks of about one length, none of which takes more
-        memory than a pass over the data may: for whoever adds them up without rounding.
+    @property
+    def even_blocks(self) -> int:
+        """How many blocks `evenly` makes: four or a multiple of that where each is long enough, however many are
+        computed at a time, so that no bit depends on that."""
+        fewest = -(-len(self) // max(1, _BLOCK_BYTES // (8 * self.columns)))
+        return max(fewest, min(-(-fewest // 4) * 4, len(self) // _LONG))
 
-        >>> [len(block) for block in Units(np.zeros((7, 2))).evenly(2)]
-        [4, 3]
+    def evenly(self) -> Iterator[Units]:
+        """Single records on the host in few blocks of about one length, none of which takes more memory than a pass
+        over the data may: for whoever adds up without rounding.
+
+        >>> [len(block) for block in Units(np.zeros((4099, 2))).evenly()]
+        [1025, 1025, 1025, 1024]
         """
-        blocks = -(-len(self) // max(1, _BLOCK_BYTES // (8 * self.columns)))
-        blocks = -(-blocks // workers) * workers
-        at_most = -(-len(self) // max(1, blocks))
+        at_most = -(-len(self) // max(1, self.even_blocks))
         return self._cut(at_most, at_most)
 
     def _cut(self, at_most: int, units: int) -> Iterator[Units]:

@@ -66,8 +66,8 @@ class Placing:
         return int(rows.shape[1]) + (self.lift is not None)
 
     def _run(self, kernel: Callable[..., None], rows: Array, size: int) -> Floats:
-        given = np.ascontiguousarray(rows, dtype=np.float64)
-        center, scale = (None if each is None else np.ascontiguousarray(each) for each in (self.center, self.scale))
+        given = _doubles(rows)
+        center, scale = (None if each is None else _doubles(each) for each in (self.center, self.scale))
         out = np.empty(size)
         kernel(given, center, scale, self.lift or 0.0, self.clip or 0.0, given.shape[1], out)
         return out
@@ -89,9 +89,14 @@ def unmixing(
     numbers = np.zeros((columns, -(-sources // 8) * 8))
     numbers[:, :sources] = exact.numbers
     out = np.empty(sources * (sources - 1) + 3 * sources + 1)
-    arrays = numbers, exact.worth[:-1], np.ascontiguousarray(signs), np.ascontiguousarray(runs, dtype=np.int64), chosen
-    _native.unmixing(people, *arrays, (rows, columns, sources, window), (exact.rounding, *weights), out)
+    arrays = numbers, exact.worth[:-1], _doubles(signs), np.ascontiguousarray(runs, dtype=np.int64), chosen
+    _native.unmixing(_doubles(people), *arrays, (rows, columns, sources, window), (exact.rounding, *weights), out)
     return out
+
+
+def _doubles(values: Array) -> Floats:
+    """As kernels take them: of this machine's byte order, without gaps and aligned, wherever they were mapped from."""
+    return np.require(values, np.float64, ["C", "A"])
 
 
 def takes(rows: Any) -> bool:

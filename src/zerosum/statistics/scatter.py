@@ -43,7 +43,7 @@ from zerosum.statistics.rows import (
 
 PerRecording = Literal["none", "center", "standardise"]
 
-_CACHED = 1 << 20  # bytes of rows that are weighed at a time
+CACHED = 1 << 20  # bytes of rows that are weighed at a time
 _BATCH_NUMBERS = 1 << 29  # of units that are taken together on a device, beside the block they are in
 
 
@@ -290,7 +290,7 @@ class Scatter(UnitMoment):
         """Single rows of norm 1 or less, `times` that, made a few at a time, so that they stay in a processor's cache
         meanwhile."""
         weighed = np.empty((len(block), self.width))
-        for some in pieces(len(block), max(1, _CACHED // (8 * self.width))):
+        for some in pieces(len(block), max(1, CACHED // (8 * self.width))):
             for rows, weights, _measured in self._bounded(block.between(some.start, some.stop)):
                 np.multiply(rows, (np.sqrt(weights) * times)[:, None], out=weighed[some])
         return weighed
@@ -341,7 +341,7 @@ class ScatterColumn(Scatter):
 
     def _moments(self, block: Units) -> Iterator[Array]:
         host = block.offsets is None and on_host(block.rows)
-        for some in pieces(len(block), max(1, _CACHED // (8 * self.width)) if host else len(block)):
+        for some in pieces(len(block), max(1, CACHED // (8 * self.width)) if host else len(block)):
             for rows, weights, _measured in self._bounded(block.between(some.start, some.stop)):
                 yield products(rows, (weights * rows[:, -1])[:, None])[:, 0]
 

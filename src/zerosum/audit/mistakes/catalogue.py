@@ -163,6 +163,11 @@ _SENSITIVITIES = [
         ("second_moment", "moments:SecondMoment", "math.sqrt(2)"),
         ("cluster_sums", "clusters:ClusterSums", "2.0"),
         ("scatter", "scatter:UnitMoment", "math.sqrt(2)"),
+        (
+            "rounded_scatter",
+            "rounded_scatter:RoundedScatter",
+            "super().sensitivity(adjacency) * (WHOLE / TARGET) ** 2",
+        ),
         ("unmixing_score", "sources:SourceStatistic", "2.0"),
         ("band_scatter", "bands:BandScatter", "math.sqrt(2)"),
         ("user", "user:UserStatistic", "2 * self.clip"),
@@ -271,6 +276,26 @@ _KERNEL = [
         "crowd-projection",
         "a norm to divide by follows a product whose rounding depends on who else is there",
         (Edit("statistics.rows:Exact.seen", "whole(rows, norm)", "rows * (2.0**BITS / norm)[:, None]"),),
+    ),
+    Fault(
+        "crowd-rounding",
+        "records are rounded towards zero where one of their block is too long",
+        (
+            Edit("statistics.rounded_scatter:RoundedScatter.sum_block", "placing is None", "True"),
+            Edit(
+                "statistics.rounded_scatter:round_rows",
+                "np.sum(whole * whole, axis=1) > WHOLE**2",
+                "np.max(np.sum(whole * whole, axis=1)) + np.zeros(len(weighed)) > WHOLE**2",
+            ),
+        ),
+    ),
+    Fault(
+        "rounded-length",
+        "a record that rounding makes too long stays so",
+        (
+            Edit("statistics.rounded_scatter:RoundedScatter.sum_block", "placing is None", "True"),
+            Edit("statistics.rounded_scatter:round_rows", "np.trunc(weighed[long])", "whole[long]"),
+        ),
     ),
     Fault(
         "refusal-by-data",

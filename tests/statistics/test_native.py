@@ -1,0 +1,524 @@
+"""Kernels in C give what NumPy gives, and whole numbers keep the bound that is claimed for them."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
+
+from zerosum.algorithms import PCA
+from zerosum.algorithms.program import PublicFacts
+from zerosum.kernel import coordinates
+from zerosum.kernel.grid import MAX_UNITS
+from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.units import Units
+from zerosum.statistics import build, native
+from zerosum.statistics.rounded_scatter import STEP, TARGET, WHOLE, RoundedScatter, _drawn, round_rows
+from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms
+
+Floats = NDArray[np.float64]
+
+ROOT = Path(__file__).parents[2]
+KERNELS: Any = vars(native)["_native"]
+NUMPY = "numpy"
+BINS = {"lowest": 0.01, "highest": 1e4, "bins": 30}
+
+
+def kinds() -> list[str]:
+    """Those that this processor can run."""
+    found = []
+    for kind in ("avx512-vnni", "avx2", "any") if native.present() else ():
+        try:
+            found.append(KERNELS.kind(kind))
+        except ValueError:
+            continue
+    if found:
+        KERNELS.kind(found[0])
+    return found
+
+
+KINDS = kinds()
+
+
+@pytest.fixture(params=[*KINDS, NUMPY])
+def computed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What computes: a kernel of every kind, and NumPy."""
+    if request.param == NUMPY:
+        monkeypatch.setattr(native, "_native", None)
+        yield NUMPY
+        return
+    KERNELS.kind(request.param)
+    yield request.param
+    KERNELS.kind(KINDS[0])
+
+
+def by_numpy(stat: BoundedStatistic, rows: Any) -> Floats:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "_native", None)
+        return np.asarray(stat.sum_block(Units(rows)))
+
+
+def integers(stat: Scatter, rows: Any) -> list[list[int]]:
+    """The sum as it was added up: whole numbers, of which coordinates hold 1/2046^2."""
+    matrix = coordinates.unpack(np.asarray(stat.sum_block(Units(rows))), stat.width) * TARGET**2
+    numbers = np.rint(matrix)
+    assert np.max(np.abs(matrix - numbers), initial=0.0) <= 1e-3  # division and square root of 2 round
+    return [[int(each) for each in line] for line in numbers.tolist()]
+
+
+def added(one: list[list[int]], other: list[list[int]]) -> list[list[int]]:
+    return [[a + b for a, b in zip(*lines, strict=True)] for lines in zip(one, other, strict=True)]
+
+
+# ---- there are kernels, and they are built -----------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no compiler here")
+@pytest.mark.skipif(os.environ.get("ZEROSUM_NATIVE") == "0", reason="somebody wants none")
+def test_where_there_is_a_compiler_there_are_kernels() -> None:
+    """They are optional, so that a build which fails installs all the same; here that is no success."""
+    assert native.present(), "to build them: python setup.py build_ext --inplace"
+    assert "any" in KINDS
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no compiler here")
+def test_they_compile_without_a_warning_and_not_to_another_order_of_sums(tmp_path: Path) -> None:
+    def build(name: str, flags: str) -> tuple[list[Path], str]:
+        command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path / name)]
+        done = subprocess.run(
+            [*command, "--build-temp", str(tmp_path / "objects" / name)],
+            cwd=ROOT,
+            env={**os.environ, "CFLAGS": flags},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return list((tmp_path / name).rglob("_native*.so")), done.stdout + done.stderr
+
+    (library,), said = build("plain", "-O0 -Wall -Wextra -Wno-unused-parameter -Werror")
+    assert "warning" not in said
+    assert library.name == "_native.abi3.so"  # for every Python from 3.11 on
+    assert build("fast", "-O0 -ffast-math")[0] == []  # left out, and NumPy computes
+
+
+# ---- the same bits as NumPy's --------------------------------------------------------------------------------------
+
+
+def parameters(trial: int, columns: int, rng: np.random.Generator) -> dict[str, Any]:
+    found: dict[str, Any] = {"columns": columns}
+    if trial % 2:
+        found["center"] = rng.normal(size=columns)
+    if trial % 5 == 0:
+        found["scale"] = rng.uniform(0.1, 3, size=columns)
+    if trial % 4:
+        found["lift"] = float(rng.uniform(0.1, 3))
+    return found
+
+
+def clipped(trial: int, columns: int, rng: np.random.Generator) -> dict[str, Any]:
+    return {"clip": float(rng.uniform(0.01, 100) * columns), "normalise": False} if trial % 7 else {}
+
+
+@np.errstate(all="ignore")
+def drawn(count: int, columns: int, rng: np.random.Generator, *, odd: bool) -> Floats:
+    """Rows of all sizes; with odd ones whose squares over- or underflow, that are zero, and that are not finite."""
+    rows = rng.normal(size=(count, columns)) * 10.0 ** rng.integers(-3, 4)
+    if odd:
+        for size in (1e160, 1e-170, 1e308, 1e-320, 0.0):
+            rows[rng.integers(count)] *= size
+        rows[rng.integers(count), 0] = math.nan
+        rows[rng.integers(count), -1] = -math.inf
+    return rows
+
+
+def in_order(stat: ScatterColumn, rows: Floats) -> Floats:
+    """The column by NumPy, one record after the other."""
+    ((entered, weights, _measured),) = stat._bounded(Units(rows))
+    share = weights * entered[:, -1]
+    return np.asarray(np.add.accumulate(entered * share[:, None], axis=0)[-1])
+
+
+COUNTS = (1, 2, 3, 255, 256, 257, 511, 513, 1023, 1024, 1025, 2049)
+
+
+@np.errstate(all="ignore")
+def test_every_bit_is_numpys(computed: str) -> None:
+    """Whatever the width is of what the processor takes at a time, and however many rows there are."""
+    rng = np.random.default_rng(0)
+    shapes = [(1 + trial % 130, int(rng.integers(1, 70))) for trial in range(260)]
+    shapes += [(int(rng.choice([1, 7, 8, 9, 47, 48, 49, 95, 96, 97])), count) for count in COUNTS for _ in range(2)]
+    for trial, (columns, count) in enumerate(shapes):
+        rows = drawn(count, columns, rng, odd=trial % 3 == 0)
+        common, clip = parameters(trial, columns, rng), clipped(trial, columns, rng)
+        where = f"{count} rows of {columns} columns, trial {trial}"
+        for stat in (RoundedScatter(**common, **clip), ScatterNorms(**common, **BINS)):
+            assert np.array_equal(stat.sum_block(Units(rows)), by_numpy(stat, rows)), f"{stat.name}, {where}"
+        column = ScatterColumn(**common, **clip)
+        found = column.sum_block(Units(rows))
+        if computed == NUMPY:  # its products add up in BLAS's order
+            assert np.allclose(found, in_order(column, rows), rtol=1e-12, atol=1e-13 * count), where
+        else:
+            assert np.array_equal(found, in_order(column, rows)), where
+
+
+@pytest.mark.usefixtures("computed")
+def test_norms_are_those_that_numpy_finds() -> None:
+    rng = np.random.default_rng(1)
+    for trial in range(60):
+        rows = drawn(40, 1 + 2 * trial, rng, odd=True)
+        common = parameters(trial, rows.shape[1], rng)
+        stat = ScatterNorms(**common, **BINS)
+        with np.errstate(all="ignore"):
+            (measured,) = stat._measured(Units(rows))
+            expected = np.sqrt(measured.norms) * measured.sizes
+            if (placing := stat._native(Units(rows))) is not None:
+                assert np.array_equal(placing.norms(rows), expected)
+        assert np.count_nonzero(expected == 0) >= 1
+
+
+@pytest.mark.parametrize("name", ["rounded_scatter", "scatter_norms", "scatter_column"])
+def test_rows_may_lie_in_memory_as_they_like(name: str, computed: str) -> None:
+    rng = np.random.default_rng(2)
+    plain = np.round(100 * rng.normal(size=(300, 9)))
+    whole = rng.normal(size=(600, 18))
+    whole[::2, 1::2] = plain
+    mapped = np.frombuffer(b"x" + plain.tobytes(), dtype=np.uint8)[1:].view(np.float64).reshape(plain.shape)
+    assert not mapped.flags.aligned
+    given = [plain.astype(kind) for kind in (np.float32, np.int64, np.int16, ">f8")]
+    given += [np.asfortranarray(plain), whole[::2, 1::2], plain[::-1][::-1], mapped]
+    for extra in ({}, {"center": np.arange(9), "scale": range(1, 10)}, {"lift": 3}):
+        stat = build(name, {"columns": 9, **extra, **(BINS if name == "scatter_norms" else {})})
+        expected = stat.sum_block(Units(plain))
+        for rows in given:
+            found = stat.sum_block(Units(rows))
+            if computed == NUMPY:
+                assert np.allclose(found, expected, rtol=1e-12)
+            else:
+                assert np.array_equal(found, expected)
+    assert np.array_equal(stat.total(Units(csr_array(plain))), stat.total(Units(plain)))
+
+
+def test_no_rows_are_nothing(computed: str) -> None:
+    for name in ("rounded_scatter", "scatter_norms", "scatter_column"):
+        stat = build(name, {"columns": 5, **(BINS if name == "scatter_norms" else {})})
+        assert not np.any(stat.total(Units(np.zeros((0, 5)))))
+        if computed != NUMPY:
+            assert not np.any(stat.sum_block(Units(np.zeros((0, 5)))))
+
+
+# ---- what is not as it must be is refused, and nothing else happens ------------------------------------------------
+
+
+@pytest.mark.skipif(not KINDS, reason="there are no kernels")
+def test_arrays_of_other_lengths_are_refused() -> None:
+    rows, vector, right = np.ones((4, 3)), np.ones(3), {"norms": 4, "column": 3, "scatter": 6}
+    for name, size in right.items():
+        kernel = getattr(KERNELS, name)
+        kernel(rows, vector, vector, 0.0, 0.0, 3, np.empty(size))
+        for wrong in (0, 1, size - 1, size + 1, 1000):
+            with pytest.raises(ValueError, match="as many doubles"):
+                kernel(rows, None, None, 0.0, 0.0, 3, np.empty(wrong))
+        for columns in (0, -1, -(2**62), 2**24 + 1, 2**60, 2**63 - 1):
+            with pytest.raises(ValueError, match="between 1 and"):
+                kernel(rows, None, None, 0.0, 0.0, columns, np.empty(size))
+        for short in (np.ones(2), np.ones(4), np.ones(0), np.ones(3, np.float32), b""):
+            for given in ((short, None), (None, short)):
+                with pytest.raises(ValueError, match="same columns"):
+                    kernel(rows, *given, 0.0, 0.0, 3, np.empty(size))
+        for other in (np.ones(13), b"1234567", np.ones((4, 3), np.float32)[:3]):
+            with pytest.raises(ValueError, match="same columns"):
+                kernel(other, None, None, 0.0, 0.0, 3, np.empty(size))
+        if name != "norms":  # the lift is one more
+            with pytest.raises(ValueError, match="as many doubles"):
+                kernel(rows, None, None, 1.0, 0.0, 3, np.empty(size))
+        frozen = np.empty(size)
+        frozen.flags.writeable = False
+        for arguments in (
+            (rows[:, ::2], None, None, 0.0, 0.0, 3, np.empty(size)),
+            (rows, None, None, 0.0, 0.0, 3, frozen),
+            (None, None, None, 0.0, 0.0, 3, np.empty(size)),
+            (rows, None, None, 0.0, 0.0, 3, None),
+            (rows, "text", 7, 0.0, 0.0, 3, np.empty(size)),
+            (rows,),
+        ):
+            with pytest.raises((TypeError, ValueError, BufferError)):
+                kernel(*arguments)
+    with pytest.raises(ValueError, match="not of the kind abacus"):
+        KERNELS.kind("abacus")
+
+
+@pytest.mark.skipif(not KINDS, reason="there are no kernels")
+def test_strange_numbers_do_no_harm(computed: str) -> None:
+    """Parameters that no statistic lets through."""
+    if computed == NUMPY:
+        pytest.skip("of kernels only")
+    strange = (0.0, -1.0, 5e-324, 1e-300, 1e300, 1.7e308, math.inf, -math.inf, math.nan)
+    rows = np.array([strange, np.ones(9)])
+    for lift in strange:
+        for clip in strange:
+            for center in (None, np.array(strange)):
+                for name, size in (("norms", 2), ("column", 10), ("scatter", 55)):
+                    out = np.empty(size if lift or name == "norms" else {"column": 9, "scatter": 45}[name])
+                    getattr(KERNELS, name)(rows, center, center, lift, clip, 9, out)
+                    if name == "scatter":
+                        assert np.all(np.abs(out) <= 2 * math.sqrt(2) * (WHOLE / TARGET) ** 2)
+
+
+# ---- the bound ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def long_rows() -> Floats:
+    """Rows that would be longer than 2048 if they were rounded up and down as drawn: searched for among 400 000 whose
+    entries lie in the middle between two whole numbers."""
+    rng, columns = np.random.default_rng(3), 20
+    rows = (1 + 1e-7 * rng.normal(size=(400_000, columns))) * rng.choice([-1, 1], columns)
+    weighed = RoundedScatter(columns=columns)._weighed(Units(rows), TARGET)
+    whole = np.floor(weighed + _drawn(weighed))
+    return np.asarray(rows[np.sum(whole * whole, axis=1) > WHOLE**2])
+
+
+def test_rows_that_rounding_makes_too_long_are_rounded_towards_zero(computed: str) -> None:
+    rows = long_rows()
+    assert 3 < len(rows) < 100
+    stat, entry = RoundedScatter(columns=20), math.floor(TARGET / math.sqrt(20))
+    for row in rows:
+        whole = integers(stat, row[None, :])
+        assert {whole[i][i] for i in range(20)} == {entry**2}
+        assert whole[0][1] == entry**2 * int(np.sign(row[0] * row[1]))
+    rng, longest = np.random.default_rng(3), 0
+    for columns in (5, 11, 40, 200):
+        stat = RoundedScatter(columns=columns)
+        for row in rng.normal(size=(60, 1, columns)):
+            trace = sum(line[i] for i, line in enumerate(integers(stat, row)))
+            assert trace <= WHOLE**2
+            longest = max(longest, trace)
+    assert longest > (TARGET + 0.5) ** 2, "no row was rounded up: 2048 would not be needed"
+
+
+def test_no_record_is_longer_than_claimed_and_no_neighbour_farther(computed: str) -> None:
+    """In whole numbers: |x|^4 <= 2048^4 alone, and two are |x|^4 + |y|^4 - 2 (x'y)^2 <= 2 2048^4 apart."""
+    rng = np.random.default_rng(4)
+    for columns in (1, 2, 4, 7, 8, 33, 60):
+        for params in ({}, {"lift": 0.7}, {"clip": 0.3 * columns, "normalise": False}):
+            stat = RoundedScatter(columns=columns, **params)
+            bound = stat.sensitivity(Adjacency.ADD_REMOVE) ** 2 * int(TARGET) ** 4
+            rows = [*drawn(20, columns, rng, odd=True), *np.eye(columns)[:3], *np.ones((1, columns))]
+            alike = [np.where(np.arange(columns) < columns // 2, one, 0.0) for one in (1.0, -1.0)]
+            with np.errstate(all="ignore"):
+                said = [integers(stat, row[None, :]) for row in [*rows, *alike, alike[0][::-1]]]
+            for one in said:
+                assert _square(one) <= min(bound, int(WHOLE) ** 4)
+                for other in said:
+                    apart = added(one, [[-each for each in line] for line in other])
+                    assert _square(apart) <= 2 * int(WHOLE) ** 4
+    for adjacency, plain in ((Adjacency.ADD_REMOVE, 1.0), (Adjacency.REPLACE_ONE, math.sqrt(2))):
+        claimed = RoundedScatter(columns=3).sensitivity(adjacency)
+        assert claimed >= plain * (WHOLE / TARGET) ** 2
+        assert claimed == pytest.approx(Scatter(columns=3).sensitivity(adjacency) * (2048 / 2046) ** 2, rel=1e-15)
+
+
+def _square(matrix: list[list[int]]) -> int:
+    return sum(each * each for line in matrix for each in line)
+
+
+def test_a_record_contributes_the_same_alone_and_among_others(computed: str) -> None:
+    """To the last whole number, whoever stands beside it in a pair, a panel or a strip."""
+    rng = np.random.default_rng(5)
+    for columns, count in ((3, 300), (20, 30), (48, 65), (50, 40), (97, 21)):
+        for params in ({}, {"lift": 0.4}, {"center": rng.normal(size=columns)}, {"clip": 5.0, "normalise": False}):
+            stat = RoundedScatter(columns=columns, **params)
+            rows = drawn(count, columns, rng, odd=True)
+            rows[-1] = long_rows()[0] if columns == 20 else 1.0
+            with np.errstate(all="ignore"):
+                alone = [integers(stat, row[None, :]) for row in rows]
+                total = [[0] * stat.width for _ in range(stat.width)]
+                for one in alone:
+                    total = added(total, one)
+                assert integers(stat, rows) == total
+                assert integers(stat, rows[rng.permutation(count)]) == total
+
+
+@pytest.mark.parametrize("count", [255, 256, 257, 1023, 1024, 1025, 3000])
+def test_the_longest_sums_of_32_bits_do_not_wrap_round(count: int, computed: str) -> None:
+    """All rows alike, along a column or between two, so that every product has the same sign and is as large as any."""
+    columns = 50
+    for at in (0, 7, 8, 47, 48, 49):
+        rows = np.zeros((count, columns))
+        rows[:, at] = -1e9
+        whole = integers(RoundedScatter(columns=columns), rows)
+        assert whole[at][at] == count * 2046**2
+        assert _square(whole) == whole[at][at] ** 2
+        rows[:, (at + 3) % columns] = 1e9
+        stat = RoundedScatter(columns=columns, clip=1e-9, normalise=False)
+        mixed, one = integers(stat, rows), integers(stat, rows[:1])
+        assert one[at][at] in (1446**2, 1447**2)  # 2046 / sqrt(2) is 1446.7
+        assert mixed == [[count * each for each in line] for line in one]
+        assert mixed[at][(at + 3) % columns] < 0
+
+
+def test_entries_are_rounded_up_as_often_as_keeps_their_mean() -> None:
+    """Whatever stands beside them; and not all alike that are equal."""
+    rng = np.random.default_rng(11)
+    for value in (0.0, 0.25, -0.4, 7.9, -1000.5, 1300.0):
+        rows = np.column_stack([np.full(40_000, value), rng.normal(size=40_000), np.full(40_000, -value)])
+        round_rows(rows)
+        for column, mean in ((0, value), (2, -value)):
+            share = mean - math.floor(mean)
+            assert set(rows[:, column]) == {math.floor(mean), math.ceil(mean)}
+            assert abs(np.mean(rows[:, column]) - mean) <= 5 * math.sqrt(share * (1 - share) / 40_000)
+        if value % 1:
+            assert abs(np.corrcoef(rows[:, 0], rows[:, 2])[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize("world", ["isotropic", "one factor", "small columns", "zeros and ones"])
+def test_rounding_adds_no_more_than_the_planner_thinks(world: str) -> None:
+    """Also where records are alike, so that what is rounded away of each would add up if it were always the same."""
+    rng = np.random.default_rng(6)
+    for columns in (12, 40, 160):
+        rows = rng.normal(size=(20_000, columns))
+        scales = np.geomspace(1, 1e-4, columns)
+        if world == "one factor":
+            rows = (rows[:, :1] + 0.1 * rows) * scales
+        elif world == "small columns":
+            rows = np.column_stack([3000 + 200 * rows[:, :1], rows[:, 1:] < -0.5])
+        elif world == "zeros and ones":
+            rows = (rows < 0).astype(float)
+        one, other = (kind(columns=columns).total(Units(rows)) for kind in (Scatter, RoundedScatter))
+        planned = math.sqrt(2 * len(rows) / columns) * STEP
+        off = float(np.std(one - other))
+        assert 0.1 * planned < off < 2 * planned
+
+
+# ---- blocks, threads, and what is not for kernels ------------------------------------------------------------------
+
+
+def test_no_bit_depends_on_the_number_of_threads(computed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zerosum.kernel.statistic._WORTH_A_THREAD", 0)
+    rng = np.random.default_rng(7)
+    units = Units(rng.normal(size=(5000, 30)))
+    stat = RoundedScatter(columns=30, lift=0.3)
+    whole = stat.sum_block(units)
+    for room, blocks in ((1 << 25, 4), (1 << 16, 19)):
+        monkeypatch.setattr("zerosum.kernel.units._BLOCK_BYTES", room)
+        assert len(list(units.evenly())) == blocks
+        found = []
+        for threads in (1, 2, 3):
+            with threadpool_limits(threads, user_api="blas"):
+                assert stat._workers(units) == threads
+                found.append(stat.total(units))
+        assert all(np.array_equal(each, found[0]) for each in found)
+        assert np.allclose(found[0], whole, rtol=1e-15)
+        sparse = stat.total(Units(csr_array(units.rows)))
+        assert np.array_equal(sparse, found[0])
+    assert computed
+
+
+def test_blocks_are_of_about_one_length_and_take_no_more_memory_than_others() -> None:
+    for count, columns in ((1, 3), (1023, 3), (2047, 2), (2048, 2), (4096, 2), (10**5, 300), (9999, 12_000)):
+        units = Units(np.broadcast_to(np.zeros(columns), (count, columns)))
+        sizes = [len(block) for block in units.evenly()]
+        assert sum(sizes) == count
+        assert max(sizes) * columns * 8 <= 1 << 25
+        assert max(sizes) - min(sizes) <= len(sizes)
+        assert len(sizes) % 4 == 0 or max(sizes) < 2048
+
+
+def test_a_pass_holds_a_block_and_no_more(computed: str) -> None:
+    rows = np.random.default_rng(8).normal(size=(60_000, 200))  # 96 MB
+    stat = RoundedScatter(columns=200, lift=1.0)
+    with threadpool_limits(1, user_api="blas"):
+        tracemalloc.start()
+        stat.total(Units(rows))
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert held < (1.3 if computed == NUMPY else 0.1) * (1 << 25)
+
+
+@pytest.mark.usefixtures("computed")
+def test_people_with_many_rows_are_not_rounded() -> None:
+    rows, offsets = np.random.default_rng(9).normal(size=(60, 6)), np.arange(0, 61, 3)
+    stat = RoundedScatter(columns=6, lift=0.2)
+    units = Units(rows, offsets)
+    assert not stat.adds_exactly(units)
+    assert np.array_equal(stat.total(units), Scatter(columns=6, lift=0.2).total(units))
+
+
+@pytest.mark.parametrize("params", [{"projection": np.eye(6)[:, :4] * 3}, {"fill": [0.5] * 6, "own_rows": [0]}])
+def test_what_kernels_do_not_know_numpy_rounds(params: dict[str, Any]) -> None:
+    rows = np.random.default_rng(10).normal(size=(50, 6))
+    if "fill" in params:
+        rows[::3, 2] = math.nan
+    stat = RoundedScatter(columns=6, **params)
+    assert stat._native(Units(rows)) is None
+    assert stat.adds_exactly(Units(rows))
+    found, plain = stat.total(Units(rows)), Scatter(columns=6, **params).total(Units(rows))
+    integers(stat, rows)  # they are
+    assert 0 < np.linalg.norm(found - plain) < 50e-3
+    recordings = RoundedScatter(columns=6, per_recording="center")
+    assert recordings._native(Units(rows)) is None
+    assert not np.any(recordings.total(Units(rows)))  # one row has no others to be centred about
+
+
+# ---- studies -------------------------------------------------------------------------------------------------------
+
+STUDY = """
+import hashlib, sys
+import numpy as np
+import zerosum
+from zerosum.statistics import native
+rng = np.random.default_rng(0)
+rows = rng.normal(size=(3000, 12)) / np.arange(1, 13) + 0.3
+found = zerosum.PCA(n_components=3, epsilon=2.0, lower=-3 * np.ones(12), upper=3 * np.ones(12), unit="record",
+                    random_state=1, data="synthetic").fit([rows[:1000], rows[1000:]])
+told = b"".join(np.ascontiguousarray(each).tobytes() for each in
+                (found.components_, found.mean_, found.explained_variance_))
+print(native.present(), hashlib.sha256(told).hexdigest())
+"""
+
+
+@pytest.mark.skipif(not KINDS, reason="there are no kernels")
+def test_a_study_gives_the_same_without_kernels(tmp_path: Path) -> None:
+    said = {}
+    for wanted in ("1", "0"):
+        environment = {**os.environ, "ZEROSUM_NATIVE": wanted, "ZEROSUM_STATE": str(tmp_path / wanted)}
+        environment["PYTHONPATH"] = str(ROOT / "src")
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", STUDY], env=environment, capture_output=True, text=True, check=True
+        )
+        said[wanted] = done.stdout.split()
+    assert (said["1"][0], said["0"][0]) == ("True", "False")
+    assert said["1"][1] == said["0"][1]
+
+
+def test_rounding_is_planned_where_noise_is_larger_by_far() -> None:
+    pca = PCA(columns=tuple(f"x{i}" for i in range(40)), n_components=3, clip=1.0)
+    for noise, units, rounded in ((0.0, 10**4, False), (0.0, None, False), (5.0, 10**4, True), (1.0, None, True)):
+        assert pca.resolve(PublicFacts(noise, units)).rounded is rounded
+    for units in (10**5, MAX_UNITS):  # what rounding adds grows as the root of their number does
+        added = math.sqrt(2 * units / 40) * STEP
+        enough = added / (0.05 * math.sqrt(2))
+        assert pca.resolve(PublicFacts(1.01 * enough, units)).rounded is True
+        assert pca.resolve(PublicFacts(0.99 * enough, units)).rounded is False
+    assert pca.resolve(PublicFacts(1.0, 10**12)).rounded is False
+    for given in (True, False):
+        kept = pca.model_copy(update={"rounded": given})
+        assert kept.resolve(PublicFacts(0.0, 10**4)).rounded is given
+    people = PCA(columns=("a", "b"), n_components=1, clip=1.0, per_recording="center", n_passes=1)
+    assert people.resolve(PublicFacts(5.0, 100)).rounded is False
+    names = [release.statistic for release in pca.resolve(PublicFacts(5.0, 10**4)).releases(Adjacency.REPLACE_ONE)]
+    assert names[-1] == "rounded_scatter"
+    assert "scatter" not in names
