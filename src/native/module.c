@@ -26,6 +26,7 @@ arrays through the buffer protocol, check their lengths, and run without the int
 #define TALL 8        /* and tall */
 #define PANEL 256     /* rows whose products are added up in 32 bits */
 #define ROWS 1024     /* rows that are held as whole numbers */
+#define CHUNK 128     /* rows whose sums are kept in single precision */
 #define LINE 64       /* bytes of a processor's cache that belong together */
 
 struct placing {
@@ -35,15 +36,32 @@ struct placing {
     Py_ssize_t padded, stride;    /* width in whole strips, and in a scratch of doubles */
 };
 
+/* Of scores (statistics/unmixing.py has the same). */
+#define SCORES 4
+#define LEAST 0.2f
+#define OWN 0.2f
+#define STEEP 1.5f
+#define FAR 2.0f
+#define QUIET 1e-6
+
+struct unmixing {
+    const double *numbers, *worth, *signs; /* of W: whole numbers, padded; what they are worth; signs of scores */
+    const int64_t *runs;                   /* where recordings begin, and the last ends */
+    const int32_t *chosen;                 /* the score of each source */
+    double rounding, correlation_weight, slope_weight, constant;
+    Py_ssize_t rows, columns, sources, padded, recordings, window, size;
+};
+
 struct kernels {
     const char *kind;
     void (*norms)(const struct placing *, const double *, Py_ssize_t, double *, double *);
     void (*column)(const struct placing *, const double *, Py_ssize_t, double *, double *);
     void (*pack)(const struct placing *, const double *, Py_ssize_t, double *, int16_t *);
     void (*gram)(const struct placing *, const int16_t *, Py_ssize_t, double *);
+    void (*unmix)(const struct unmixing *, const double *, Py_ssize_t, void *, double *);
 };
 
-#define TABLE(kind) {kind, NAME(norms), NAME(column), NAME(pack), NAME(gram)}
+#define TABLE(kind) {kind, NAME(norms), NAME(column), NAME(pack), NAME(gram), NAME(unmix)}
 
 /* The same source for every kind of processor: 64-bit x86 with AVX-512 and VNNI, with AVX2, and any. */
 
@@ -56,6 +74,7 @@ struct kernels {
 #define KIND 4
 #define NAME(x) x##_4
 #include "records.h"
+#include "unmixing.h"
 static const struct kernels kernels_4 = TABLE("avx512-vnni");
 #undef NAME
 #undef KIND
@@ -66,6 +85,7 @@ static const struct kernels kernels_4 = TABLE("avx512-vnni");
 #define KIND 3
 #define NAME(x) x##_3
 #include "records.h"
+#include "unmixing.h"
 static const struct kernels kernels_3 = TABLE("avx2");
 #undef NAME
 #undef KIND
@@ -75,6 +95,7 @@ static const struct kernels kernels_3 = TABLE("avx2");
 #define KIND 0
 #define NAME(x) x##_0
 #include "records.h"
+#include "unmixing.h"
 static const struct kernels kernels_0 = TABLE("any");
 
 static const struct kernels *kernels = &kernels_0;
@@ -247,6 +268,63 @@ static PyObject *scatter(PyObject *self, PyObject *args)
     return done(&given, had_memory);
 }
 
+/* people, numbers of W, worth, signs, runs, chosen, (rows, columns, sources, window), (rounding, weights), total */
+static PyObject *unmixing(PyObject *self, PyObject *args)
+{
+    Py_buffer given[7] = {0};
+    struct unmixing u = {0};
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*(nnnn)(dddd)w*", &given[0], &given[1], &given[2], &given[3], &given[4],
+                          &given[5], &u.rows, &u.columns, &u.sources, &u.window, &u.rounding, &u.correlation_weight,
+                          &u.slope_weight, &u.constant, &given[6]))
+        return NULL;
+    const Py_ssize_t most = (Py_ssize_t)1 << 24, each = sizeof(double);
+    int fits = u.rows > 0 && u.columns > 0 && u.sources > 1 && u.window > 0 && u.rows < 64 * most && u.columns < most &&
+               u.sources < most / 256;
+    Py_ssize_t count = 0;
+    u.padded = (u.sources + 7) / 8 * 8;
+    u.size = u.sources * (u.sources - 1) + 3 * u.sources + 1;
+    u.numbers = given[1].buf;
+    u.worth = given[2].buf;
+    u.signs = given[3].buf;
+    u.runs = given[4].buf;
+    u.chosen = given[5].buf;
+    u.recordings = given[4].len / (Py_ssize_t)sizeof(int64_t) - 1;
+    if (fits) {
+        Py_ssize_t person = u.rows * u.columns * each;
+        count = given[0].len / person;
+        fits = given[0].len == count * person && given[1].len == u.columns * u.padded * each &&
+               given[2].len == u.sources * each && given[3].len == u.sources * each && u.recordings > 0 &&
+               given[5].len == u.sources * (Py_ssize_t)sizeof(int32_t) && given[6].len == u.size * each &&
+               u.runs[0] == 0 && u.runs[u.recordings] == u.rows;
+        for (Py_ssize_t run = 0; fits && run < u.recordings; run++)
+            fits = u.runs[run] < u.runs[run + 1];
+        for (Py_ssize_t i = 0; fits && i < u.sources; i++)
+            fits = u.chosen[i] >= 0 && u.chosen[i] < SCORES;
+    }
+    void *space = NULL;
+    if (fits) {
+        size_t singles = (size_t)(4 * u.rows + 4) * (size_t)u.padded;
+        size_t doubles = (size_t)((u.rows + 4) * u.columns + (3 * SCORES + 2 * u.padded) * u.padded + 3 * u.size);
+        space = scratch(singles * sizeof(float) + doubles * sizeof(double));
+    }
+    if (space) {
+        memset(given[6].buf, 0, (size_t)given[6].len);
+        Py_BEGIN_ALLOW_THREADS
+        kernels->unmix(&u, given[0].buf, count, space, given[6].buf);
+        Py_END_ALLOW_THREADS
+        free(space);
+    }
+    for (int i = 0; i < 7; i++)
+        PyBuffer_Release(&given[i]);
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "arrays of people, sources and recordings do not fit each other");
+        return NULL;
+    }
+    if (!space)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
 static PyObject *kind(PyObject *self, PyObject *args)
 {
     const char *wanted = NULL;
@@ -263,6 +341,7 @@ static PyMethodDef methods[] = {
     {"norms", norms, METH_VARARGS, "The norm of every row as it enters."},
     {"column", column, METH_VARARGS, "The last column of the sum of bounded x x'."},
     {"scatter", scatter, METH_VARARGS, "The sum of bounded x x' in whole numbers, in isometric coordinates."},
+    {"unmixing", unmixing, METH_VARARGS, "The sum of what people say of their sources."},
     {"kind", kind, METH_VARARGS, "The kind of processor that is computed for, or another from now on."},
     {NULL, NULL, 0, NULL},
 };

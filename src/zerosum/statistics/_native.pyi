@@ -12,4 +12,16 @@ def column(
 def scatter(
     rows: Floats, center: Floats | None, scale: Floats | None, lift: float, clip: float, columns: int, out: Floats, /
 ) -> None: ...
+def unmixing(
+    people: Floats,
+    numbers: Floats,
+    worth: Floats,
+    signs: Floats,
+    runs: NDArray[np.int64],
+    chosen: NDArray[np.int32],
+    shape: tuple[int, int, int, int],
+    weights: tuple[float, float, float, float],
+    out: Floats,
+    /,
+) -> None: ...
 def kind(wanted: str | None = None, /) -> str: ...

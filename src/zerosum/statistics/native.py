@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.arrays import Array, Floats
 from zerosum.kernel.devices import on_host
+from zerosum.statistics.rows import Exact
 
 try:
     from zerosum.statistics import _native
@@ -30,6 +32,11 @@ if os.environ.get("ZEROSUM_NATIVE") == "0":
 def present() -> bool:
     """Whether there are kernels."""
     return _native is not None
+
+
+def kind(wanted: str | None = None) -> str:
+    """The kind of processor that kernels compute for: the best that this one is, or from now on another."""
+    return _native.kind(wanted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +71,27 @@ class Placing:
         out = np.empty(size)
         kernel(given, center, scale, self.lift or 0.0, self.clip or 0.0, given.shape[1], out)
         return out
+
+
+def unmixing(
+    people: Floats,
+    exact: Exact,
+    runs: NDArray[np.int64],
+    chosen: NDArray[np.int32],
+    signs: Floats,
+    window: int,
+    weights: tuple[float, float, float],
+) -> Floats:
+    """What people (people x rows x columns) say of their sources, each divided by its norm, added up; `weights` are
+    those of correlations and slopes, and the constant (`UnmixingScore`)."""
+    _, rows, columns = people.shape
+    sources = len(chosen)
+    numbers = np.zeros((columns, -(-sources // 8) * 8))
+    numbers[:, :sources] = exact.numbers
+    out = np.empty(sources * (sources - 1) + 3 * sources + 1)
+    arrays = numbers, exact.worth[:-1], _doubles(signs), np.ascontiguousarray(runs, dtype=np.int64), chosen
+    _native.unmixing(_doubles(people), *arrays, (rows, columns, sources, window), (exact.rounding, *weights), out)
+    return out
 
 
 def _doubles(values: Array) -> Floats:

@@ -95,10 +95,14 @@ class SourceStatistic(BoundedStatistic):
         for batch in block.batches():
             rows = batch.of(block.rows)
             for some in pieces(len(batch), self._together(batch.length)):
-                with workspace() as spare:
-                    y = spare(some.stop - some.start, self.sources, batch.length)
-                    speaks = self._fill(y, rows[some], batch.runs)
-                    yield self._contributed(y.transpose(0, 2, 1), speaks, batch.runs)
+                yield self._sum_alike(rows[some], batch.runs)
+
+    def _sum_alike(self, rows: Array, runs: NDArray[np.int64]) -> Floats:
+        """What units of one shape (units x rows x columns) contribute."""
+        with workspace() as spare:
+            y = spare(rows.shape[0], self.sources, rows.shape[1])
+            speaks = self._fill(y, rows, runs)
+            return np.asarray(self._contributed(y.transpose(0, 2, 1), speaks, runs))
 
     def _together(self, rows: int) -> int:
         """How many units of so many rows are taken at once."""
@@ -137,8 +141,7 @@ class SourceStatistic(BoundedStatistic):
         for some in pieces(units, cached(length * columns)):
             own = y[some]
             with workspace() as spare:
-                given = np.ascontiguousarray(rows[some], dtype=np.float64)  # one layout, wherever they stand
-                flat = self._per_recording(given, runs).reshape(len(own), -1)
+                flat = self._per_recording(rows[some], runs).reshape(len(own), -1)
                 flat, _size, norm = sized(flat)
                 numbers = whole(flat, norm, spare(*flat.shape, dtype=np.float64)).reshape(-1, length, columns)
                 seen = spare(len(own), length, self.sources, dtype=np.float64)
@@ -150,7 +153,8 @@ class SourceStatistic(BoundedStatistic):
             own *= scale.astype(np.float32)[:, :, None]
         return speaks
 
-    def _per_recording(self, rows: Floats, runs: NDArray[np.int64]) -> Floats:
+    def _per_recording(self, given: Array, runs: NDArray[np.int64]) -> Floats:
+        rows: Floats = np.ascontiguousarray(given, dtype=np.float64)  # one layout, wherever they stand
         if self.per_recording == "none":
             return rows
         if self.per_recording == "standardise":

@@ -18,7 +18,7 @@ from zerosum.arrays import Array, Floats
 from zerosum.kernel.devices import like, on_host
 from zerosum.kernel.statistic import FloatArray
 from zerosum.kernel.units import pieces
-from zerosum.statistics import fused
+from zerosum.statistics import fused, native
 from zerosum.statistics.sources import Singles, SourceStatistic, cached, sums, windows_of
 from zerosum.statistics.workspace import workspace
 
@@ -85,6 +85,14 @@ class UnmixingScore(SourceStatistic):
     @property
     def size(self) -> int:
         return self.sources * (self.sources - 1) + len(SCORES) * self.sources + 1
+
+    def _sum_alike(self, rows: Array, runs: NDArray[np.int64]) -> Floats:
+        if not native.present():
+            return super()._sum_alike(rows, runs)
+        weights = self.correlation_weight, self.slope_weight, self.constant
+        signs = np.ones(self.sources) if self.signs is None else self.signs
+        people = self._per_recording(rows, runs)
+        return native.unmixing(people, self._exact, runs, self._chosen, signs, self.window, weights)
 
     def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
         return self._told_here(y, runs) if on_host(y) else self._told_there(y, runs)
