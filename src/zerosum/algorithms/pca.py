@@ -246,13 +246,11 @@ class PCA(RangedAlgorithm):
         matrix = coordinates.unpack(release.value, len(self.columns))
         vectors = leading(matrix, release.noise_std, self.n_components, shrink=self.shrink)
         edge = matrix_edge(len(matrix), release.noise_std)
-        look = Look(matrix, np.zeros(len(matrix)), 0.0, release.noise_std)
-        falling = np.asarray(np.linalg.eigvalsh(matrix)[::-1], dtype=np.float64)
-        above = (
-            look.above(self.n_components)
-            if self.finds_centre
-            else standing(falling, release.noise_std, self.n_components)
-        )
+        if self.finds_centre:
+            above = Look(matrix, np.zeros(len(matrix)), 0.0, release.noise_std).above(self.n_components)
+        else:
+            falling = np.asarray(np.linalg.eigvalsh(matrix)[::-1], dtype=np.float64)
+            above = standing(falling, release.noise_std, self.n_components)
         total = float(np.trace(matrix))
         return _Found(vectors, _along(matrix, vectors), edge, above, release, self._first_center, self._clip, total)
 
@@ -325,10 +323,11 @@ class PCA(RangedAlgorithm):
         matrix, noise = look.corrected(), look.noise
         mixed, spread = matrix, noise
         if choice.mixed:
-            parts = [*(each.corrected() for each in found.looks), matrix]
             weights = np.append(share * found.held, left * choice.kept)
             weights /= np.sum(weights)
-            mixed = np.einsum("i,ijk->jk", weights, np.stack(parts))
+            mixed = weights[-1] * matrix
+            for weight, each in zip(weights, found.looks, strict=False):
+                mixed += weight * each.corrected()
             spread = float(np.linalg.norm(weights * [*(each.noise for each in found.looks), noise]))
         vectors = leading(mixed, spread, K, shrink=self.shrink)
         center, above = self._moved(found.center, look.apart(lift)), look.above(K)

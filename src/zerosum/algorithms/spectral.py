@@ -15,6 +15,7 @@ import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.kernel.request import PrivateSum, Release, Request
+from zerosum.kernel.threads import one_thread
 
 _DAMPED_TO = 0.5  # of the edge of the noise: what strong directions are brought down to
 _ABOVE_THE_LAST = 1.5  # damped directions stay clear of those that are not wanted
@@ -120,8 +121,13 @@ def leading(matrix: Floats, noise: float, count: int, *, shrink: bool) -> Floats
         kept = 1 - noise**2 / spread if spread > noise**2 else 0.0
         signal = np.maximum(np.mean(diagonal) + kept * (diagonal - np.mean(diagonal)), 0) ** 2
         weights = signal / (signal + noise**2) if np.any(signal > 0) else weights
-    values, vectors = np.linalg.eigh(weights[:, None] * matrix * weights[None, :])
-    return np.asarray(vectors[:, np.argsort(-values)[:count]])
+    from scipy.linalg import eigh  # heavy: loaded when it is used
+
+    last = len(matrix) - 1
+    weighed = weights[:, None] * matrix * weights[None, :]
+    with one_thread():  # SciPy has a BLAS of its own, whose threads would get in the way of NumPy's
+        _rising, vectors = eigh(weighed, subset_by_index=(last - count + 1, last), overwrite_a=True, check_finite=False)
+    return np.asarray(vectors[:, ::-1])
 
 
 @dataclass(frozen=True, eq=False)
