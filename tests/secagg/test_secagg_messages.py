@@ -176,7 +176,7 @@ def test_a_vector_that_cannot_be_masked_costs_no_attempt(
     np.testing.assert_array_equal(study.run(0, vectors)[0], total(vectors, range(3)))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, masks.BLOCK + 1, masks.PART + 1, 2 * masks.PART + 5])
+@pytest.mark.parametrize("size", [1, 2, 3, masks.BLOCK + 1, masks.PART + 1, 2 * masks.PART + 5, masks.FEW + 3])
 @pytest.mark.parametrize(("sites", "dropouts"), [(2, 0), (4, 1)])
 def test_a_masked_message_is_signed_as_it_stands_and_the_vector_left_alone(
     size: int, sites: int, dropouts: int
@@ -201,8 +201,10 @@ def test_a_masked_message_is_signed_as_it_stands_and_the_vector_left_alone(
     assert sent == copies  # the second round wrote into no message of the first
 
 
-def test_a_mask_that_fails_sends_nothing_and_costs_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few", [masks.FEW, masks.PART])
+def test_a_mask_that_fails_sends_nothing_and_costs_no_attempt(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     study = Study(3, 1, 0).set_up()
+    monkeypatch.setattr(masks, "FEW", few)
     vectors = random_vectors(3, 2 * masks.PART + 1)
     add, first = masks._add, [masks.PART]
 

@@ -230,6 +230,7 @@ def test_a_mask_is_the_aes_stream_as_little_endian_numbers(size: int) -> None:
         masks.PART,
         masks.PART + 1,
         3 * masks.PART + 7,
+        masks.FEW + 1,
     ],
 )
 def test_a_mask_runs_on_over_blocks_and_never_repeats(size: int) -> None:
@@ -241,7 +242,7 @@ def test_a_mask_runs_on_over_blocks_and_never_repeats(size: int) -> None:
     for n in {0, 1, 2, size // 2, size - 2, size - 1} | {n for n in (masks.PART - 1, masks.PART) if n < size}:
         block = aes256(key, (n // 2).to_bytes(16))
         assert int(vector[n]) == struct.unpack_from("<Q", block, 8 * (n % 2))[0]
-    assert len(np.unique(vector)) == size  # a repeat among 400 000 numbers by chance: 5e-9
+    assert len(np.unique(vector)) == size  # a repeat among a million numbers by chance: 3e-8
 
 
 @pytest.mark.parametrize(
@@ -253,6 +254,7 @@ def test_only_a_plain_vector_of_the_ring_is_masked(vector: masks.Ring) -> None:
 
 
 SIZES = [1, 2, 3, masks.BLOCK - 1, masks.BLOCK + 1, masks.PART, masks.PART + 1, 2 * masks.PART + masks.BLOCK + 3]
+SIZES += [masks.FEW + masks.BLOCK + 3]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -280,7 +282,8 @@ def test_the_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest.
     streams = [(secrets.token_bytes(32), True), (secrets.token_bytes(32), False)]
     vector = np.arange(5 * masks.PART + 11, dtype=np.uint64)
     one, other = np.zeros_like(vector), np.zeros_like(vector)
-    masks.add(vector, streams, one)
+    masks.add(vector, streams, one)  # on no thread but this one
+    monkeypatch.setattr(masks, "FEW", masks.PART)
     monkeypatch.setattr(masks, "THREADS", threads)
     masks.add(vector, streams, other)
     np.testing.assert_array_equal(one, other)

@@ -24,6 +24,7 @@ Ring = NDArray[np.uint64]
 BLOCK = 1 << 14  # numbers a block
 PART = 8 * BLOCK  # numbers that a thread masks at a time
 THREADS = min(4, os.cpu_count() or 1)
+FEW = 8 * PART  # numbers up to which threads take longer to start than they save
 _ZEROS = bytes(8 * BLOCK)  # enciphered to the bare key stream
 
 
@@ -43,8 +44,9 @@ def add(
     out = vector if out is None else out
     if out.shape != vector.shape:
         raise BadParameter(f"{len(vector)} numbers are masked into as many, got room for {out.shape}")
-    if len(vector) <= PART:
-        done(_add(vector, keys, out, 0))
+    if len(vector) <= FEW:
+        for first in range(0, len(vector), PART):
+            done(_add(vector, keys, out, first))
         return
     with ThreadPoolExecutor(THREADS) as pool:
         for part in pool.map(partial(_add, vector, keys, out), range(0, len(vector), PART)):
