@@ -35,6 +35,8 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_amount, check_count
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 
+Parts = tuple[Floats, Floats, Floats]
+
 
 @dataclass(frozen=True)
 class Coalition:
@@ -69,8 +71,11 @@ class Coalition:
 # ---- closed forms ----------------------------------------------------------------------------------------------
 
 
-def mu_squared(law: NoiseLaw, sensitivity: float, site: int, honest: Sequence[int]) -> float:
-    """mu^2 of one honest site when exactly the sites in `honest` do not collude."""
+def mu_squared(
+    law: NoiseLaw, sensitivity: float, site: int, honest: Sequence[int], terms: Parts | None = None
+) -> float:
+    """mu^2 of one honest site when exactly the sites in `honest` do not collude; `terms` are the law's, where they are
+    known."""
     if law.mechanism is NoiseMechanism.TRUSTED:
         return _ratio(law.site_sensitivity(sensitivity, site) ** 2, law.central_variance)
     index = np.asarray(honest, dtype=np.intp)
@@ -78,18 +83,20 @@ def mu_squared(law: NoiseLaw, sensitivity: float, site: int, honest: Sequence[in
         return _pairwise(law, sensitivity, site, index)
     if law.mechanism is NoiseMechanism.HELPER and np.isfinite(law.cancelling[-1]) and np.ptp(law.cancelling) > 0:
         raise BadParameter("a helper deals alike to all sites or lets the last one take what is left over")
-    base, shrink, terms = _terms(law)
-    second = _ratio((law.weight[site] * shrink[site]) ** 2, float(np.sum(terms[index])))
+    base, shrink, left = _terms(law) if terms is None else terms
+    second = _ratio((law.weight[site] * shrink[site]) ** 2, float(np.sum(left[index])))
     return float(law.site_sensitivity(sensitivity, site) ** 2 * (base[site] + second))
 
 
 def worst_mu(law: NoiseLaw, sensitivity: float, coalition: Coalition) -> Floats:
     """mu of every site against its own worst coalition, other sites lost included."""
-    S, away = law.sites, law.sites - coalition.honest(law.sites)
-    order: list[int] = np.argsort(-_removal_value(law), kind="stable").tolist()
+    S, away, terms = law.sites, law.sites - coalition.honest(law.sites), _terms(law)
+    # how much a site's absence from the honest ones hurts the rest; the order is the same for every victim
+    value = law.own if law.mechanism is NoiseMechanism.PAIRWISE else terms[2]
+    order: list[int] = np.argsort(-value, kind="stable").tolist()
     head, tail, shorter = set(order[:away]), order[away:], order[away + 1 :]
     honest = [[s, *shorter] if s in head else tail for s in range(S)]
-    return np.array([math.sqrt(mu_squared(law, sensitivity, s, honest[s])) for s in range(S)])
+    return np.array([math.sqrt(mu_squared(law, sensitivity, s, honest[s], terms)) for s in range(S)])
 
 
 def dealer_mu(law: NoiseLaw, sensitivity: float, coalition: Coalition) -> Floats:
@@ -117,18 +124,13 @@ def calibrate(law: NoiseLaw, sensitivity: float, coalition: Coalition, mu: float
     return law.scaled(scale)
 
 
-def _terms(law: NoiseLaw) -> tuple[Floats, Floats, Floats]:
+def _terms(law: NoiseLaw) -> Parts:
     """1/(a+b), a/(a+b) and p^2 a b/(a+b) of every site, at a = 0, b = 0 and infinite a too."""
     a, b = law.cancelling**2, law.own_variance
     with np.errstate(divide="ignore", invalid="ignore"):
         base = np.where(np.isinf(a), 0.0, 1 / (a + b))
         shrink = np.where(np.isinf(a), 1.0, np.where(a == 0, 0.0, a / (a + b)))
     return base, shrink, law.weight**2 * b * shrink
-
-
-def _removal_value(law: NoiseLaw) -> Floats:
-    """How much a site's absence from the honest ones hurts the rest; the order is the same for every victim."""
-    return law.own if law.mechanism is NoiseMechanism.PAIRWISE else _terms(law)[2]
 
 
 def _pairwise(law: NoiseLaw, sensitivity: float, site: int, index: NDArray[np.intp]) -> float:
