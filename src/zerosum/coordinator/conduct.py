@@ -313,7 +313,7 @@ class _Coordinator:
         def settle(names: Sequence[str]) -> None:
             if listed is not None and set(names) != set(listed):
                 raise Abandoned("a site was lost after the sites had been told whose contributions are in the sum")
-            if journal is not None:
+            if journal is not None and plan.coalition.dropouts:  # without losses it can only be everybody
                 journal.settled_list(round, attempt, names)
 
         total, present = secure.finish(mine, settle)
