@@ -463,6 +463,9 @@ def finite(value: Any) -> Any:
     if isinstance(value, float):  # nearly everything is
         return value if math.isfinite(value) else None
     if isinstance(value, list | tuple):
+        with suppress(TypeError, OverflowError):  # not a row of numbers
+            if all(map(math.isfinite, value)):
+                return list(value)
         return [finite(item) for item in value]
     if isinstance(value, Mapping):
         return {key: finite(item) for key, item in value.items()}
