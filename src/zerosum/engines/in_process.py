@@ -1,4 +1,5 @@
-"""All sites in this process: the default engine. The sites run the code that real ones run, on the same bytes.
+"""All sites in this process: the default engine. The sites run the code that real ones run, on the same bytes, and as
+many of them at a time as there are cores, as they would on machines of their own.
 
 Tested in tests/coordinator/test_conduct.py.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from zerosum.kernel.threads import side_by_side, threads
 from zerosum.protocol.codec import decode_message
 from zerosum.protocol.messages import Message
 from zerosum.site.host import answer
@@ -28,6 +30,10 @@ class InProcess:
             site.close()
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
-        for name, frame in frames.items():
-            lost = name not in self._sites or (self._loses is not None and self._loses(name, decode_message(frame)))
-            yield name, None if lost else answer(self._sites[name], frame)
+        with side_by_side(min(threads(), len(frames))) as each:
+            yield from zip(frames, each(self._heard, frames.items()), strict=True)
+
+    def _heard(self, asked: tuple[str, bytes]) -> bytes | None:
+        name, frame = asked
+        lost = name not in self._sites or (self._loses is not None and self._loses(name, decode_message(frame)))
+        return None if lost else answer(self._sites[name], frame)

@@ -29,7 +29,7 @@ from zerosum.kernel.threads import side_by_side, threads
 from zerosum.kernel.units import Units, rows_at_once
 
 _log = logging.getLogger(__name__)  # stays at the site
-_PIECE = 1 << 17  # numbers of a sum at a time
+_PIECE = 1 << 13  # numbers of a sum at a time
 _WORTH_A_THREAD = 1 << 21  # bytes that are worked on at a time, below which threads wait for the interpreter
 _HELD = 1 << 29  # bytes that blocks hold which are computed at the same time
 
@@ -249,25 +249,36 @@ class Running:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._here: tuple[Floats, Floats] | None = None  # the total and what it lost
+        self._here: Floats | None = None
+        self._lost: Floats | None = None  # what the total on the host has lost; nothing, while it is of one vector
         self._there: tuple[Array, Array] | None = None  # the same on a device
 
     def add(self, part: Array) -> None:
-        if on_host(part):
-            if self._here is None:
-                self._here = np.zeros(self._size), np.zeros(self._size)
-            total, lost = self._here
-            for start in range(0, len(total), _PIECE):  # so that a long sum is held three times and no more
-                here = slice(start, start + _PIECE)
-                total[here], lost[here] = compensated(total[here], lost[here], part[here])
-        elif self._there is None:
-            self._there = part, part * 0.0
+        if not on_host(part):
+            self._there = (part, part * 0.0) if self._there is None else compensated(*self._there, part)
+        elif self._here is None:
+            self._here = np.array(part, dtype=np.float64)
         else:
-            self._there = compensated(*self._there, part)
+            self._lost = np.zeros(self._size) if self._lost is None else self._lost
+            _add_up(self._here, self._lost, part)
 
     def total(self) -> Floats:
-        parts = [to_numpy(each[0]) for each in (self._here, self._there) if each is not None]
+        parts = [] if self._here is None else [self._here]
+        parts += [] if self._there is None else [to_numpy(self._there[0])]
         return sum(parts[1:], parts[0]) if parts else np.zeros(self._size)
+
+
+def _add_up(total: Floats, lost: Floats, part: Floats) -> None:
+    """`compensated` in place, a piece at a time that stays in a processor's cache."""
+    added, raised = np.empty(_PIECE), np.empty(_PIECE)
+    for start in range(0, len(total), _PIECE):
+        here = slice(start, min(start + _PIECE, len(total)))
+        more, higher = added[: here.stop - start], raised[: here.stop - start]
+        np.add(part[here], lost[here], out=more)
+        np.add(total[here], more, out=higher)
+        np.subtract(higher, total[here], out=lost[here])
+        np.subtract(more, lost[here], out=lost[here])
+        total[here] = higher
 
 
 def compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:

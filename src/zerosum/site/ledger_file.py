@@ -85,7 +85,7 @@ def create_file(path: Path, account: Account) -> None:
             connection.execute("CREATE TABLE chain (number INTEGER PRIMARY KEY, body TEXT, digest TEXT)")
             connection.execute("INSERT INTO chain VALUES (0, ?, ?)", (body, chained(START, body)))
             connection.execute("PRAGMA journal_mode=WAL")
-        with open(name, "r+b") as file:
+        with Path(name).open("r+b") as file:
             os.fsync(file.fileno())
         with suppress(FileExistsError):  # another process was faster
             os.link(name, path)

@@ -9,6 +9,7 @@ import getpass
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 from zerosum.kernel import markup
@@ -44,6 +45,7 @@ def in_words(plan: Plan) -> dict[str, Any]:
     }
 
 
+@cache
 def _user() -> str:
     """Under which account of the machine the contribution was made."""
     try:

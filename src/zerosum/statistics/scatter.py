@@ -158,7 +158,7 @@ class UnitMoment(Filled):
 
     def _native(self, block: Units) -> native.Placing | None:
         """What kernels in C do, where they take these units."""
-        taken = block.offsets is None and self._only_placed and native.takes(block.rows)
+        taken = block.offsets is None and block.device is None and self._only_placed and native.takes(block.rows)
         return self._placing if taken else None
 
     @cached_property
@@ -422,6 +422,10 @@ class ScatterNorms(UnitMoment):
     def edges(self) -> Floats:
         """Where bins begin and the last one ends."""
         return np.geomspace(self.lowest, self.highest, self.bins + 1)
+
+    def adds_exactly(self, units: Units) -> bool:
+        """Counts are whole numbers; but only a kernel takes long blocks without more memory."""
+        return self._native(units) is not None
 
     def sum_block(self, block: Units) -> Array:
         placing = self._native(block)
