@@ -1,5 +1,6 @@
-"""All sites in this process: the default engine. The sites run the code that real ones run, on the same bytes, and as
-many of them at a time as there are cores, as they would on machines of their own.
+"""All sites in this process: the default engine. The sites run the code that real ones run, on the same bytes. They
+consent one after another, so that nobody opens a ledger after a refusal, and contribute as many at a time as there are
+cores.
 
 Tested in tests/coordinator/test_conduct.py.
 """
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from zerosum.kernel.threads import side_by_side, threads
 from zerosum.protocol.codec import decode_message
-from zerosum.protocol.messages import Message
+from zerosum.protocol.messages import Contribute, Message
 from zerosum.site.host import answer
 from zerosum.site.site import Site
 
@@ -30,7 +31,8 @@ class InProcess:
             site.close()
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
-        with side_by_side(min(threads(), len(frames))) as each:
+        computes = any(isinstance(decode_message(frame), Contribute) for frame in set(frames.values()))
+        with side_by_side(min(threads(), len(frames)) if computes else 1) as each:
             yield from zip(frames, each(self._heard, frames.items()), strict=True)
 
     def _heard(self, asked: tuple[str, bytes]) -> bytes | None:
