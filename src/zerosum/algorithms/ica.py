@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,7 +17,7 @@ from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.schedule import GUESSED_UNITS, Schedule, best
 from zerosum.algorithms.spectral import (
     Coordinates,
-    Kept,
+    Looks,
     NoisySpectrum,
     best_count,
     first_basis,
@@ -286,16 +287,16 @@ class ICA(Algorithm):
         return (*asked, *[PrivateSum(score, share) for share in self._turns])
 
     def program(self, adjacency: Adjacency) -> Program:
-        inside, values, above, held = yield from self._reduced()
+        inside, values, above, again, columns = yield from self._reduced()
         if self.chosen == "second-order":
-            white, reconstruction, B, stability, real = yield from self._by_frequency(inside, held)
+            white, reconstruction, B, stability, real = yield from self._by_frequency(inside, again, columns)
             above = min(above, real)
         else:
             white, reconstruction, left = yield from self._whitened(inside)
             B, stability, real = yield from self._unmixed(inside.then(white, reconstruction), left)
             above = min(above, real)
             made_of = (reconstruction @ np.linalg.inv(B)) ** 2
-            stability = stability * np.sqrt(held.share @ made_of / np.sum(made_of, axis=0))
+            stability = stability * np.sqrt(again.share @ made_of / np.sum(made_of, axis=0))
         inside, back = inside.then(white, reconstruction), np.linalg.inv(B)
         unmixing, maps = B @ inside.projection.T, inside.reconstruction @ back
         axis = Axis.numbered("component", self.n_components)
@@ -312,12 +313,12 @@ class ICA(Algorithm):
     def _start(self) -> Coordinates:
         return Coordinates.of(self.basis) if self.basis is not None else Coordinates.all(len(self.columns))
 
-    def _reduced(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, Kept]]:
-        """The space of the components, the last pass's eigenvalues, how many stand above the noise, and what is left of
-        each direction."""
+    def _reduced(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, Looks, Floats]]:
+        """The space of the components, the last pass's eigenvalues, how many stand above the noise, looks like the last
+        one played again, and its directions in columns, those of the components first."""
         R, shares = self.n_components, self._pass_shares
         if not shares:
-            return self._start, np.zeros(R), R, Kept.all(R)
+            return self._start, np.zeros(R), R, Looks.exact(np.ones(R)), self._start.reconstruction
         inside = (yield from self._subspace(shares[0])) if self._wide else self._start
         damped, scale, looks = None, 1.0, list[NoisySpectrum]()
         for share in shares[1:] if self._wide else shares:
@@ -331,9 +332,11 @@ class ICA(Algorithm):
                 look, noise = together(look, noise, damped)
             looks.append(NoisySpectrum.at(look, noise))
         last, above = looks[-1], int(np.sum(looks[-1].released[:R] > looks[-1].edge))
-        lengths = np.sum((inside.reconstruction @ last.vectors[:, :R]) ** 2, axis=0)  # what damping has made shorter
-        held = last.kept(R).times(looks[0].within(len(last.vectors), last.values[:R] * lengths / scale))
-        return inside.then(*last.leading(R)), last.values[:R] / (release.units or 1.0), above, held
+        columns = inside.reconstruction @ last.vectors
+        lengths = np.sum(columns[:, :R] ** 2, axis=0)  # what damping has made shorter
+        again = last.again(R, np.random.default_rng(self.start))
+        again = replace(again, inside=looks[0].within(len(last.vectors), again.values[:R] * lengths / scale))
+        return inside.then(*last.leading(R)), last.values[:R] / (release.units or 1.0), above, again, columns
 
     def _subspace(self, share: float) -> Generator[Request, Release, Coordinates]:
         parts = [share * part for part in self._schedule.shares]
@@ -377,7 +380,7 @@ class ICA(Algorithm):
         return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), stability, int(np.sum(real))
 
     def _by_frequency(
-        self, inside: Coordinates, held: Kept
+        self, inside: Coordinates, again: Looks, columns: Floats
     ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats, int]]:
         """White coordinates and back, the rotation, the stability of each source, and how many directions are more than
         noise: where there was nothing to reduce, and thus no look, the sum of all bands has to say that."""
@@ -387,7 +390,9 @@ class ICA(Algorithm):
         white, back, rotation = separated(moments, noise)
         if noise == 0:
             return white, back, rotation, np.ones(R), R
-        stability = replayed(moments, noise, held, rotation, back, inside.reconstruction, self.start)
+        if not self._pass_shares:
+            again = Looks.exact(np.maximum(np.diag(np.sum(moments, axis=0)), noise))
+        stability = replayed(moments, noise, again, rotation, back, columns, self.start)
         if self._pass_shares:
             return white, back, rotation, stability, R
         look = NoisySpectrum.at(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))

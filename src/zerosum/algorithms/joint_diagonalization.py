@@ -11,11 +11,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms.spectral import Kept, refined
+from zerosum.algorithms.spectral import Looks, refined
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 
 _REPEATS, _REPEATED_SWEEPS = 20, 40  # replays behind a stability, which need not end as close
+_NESTED = 5  # replays that are played again, so often each
 
 
 def joint_rotation(matrices: Floats, sweeps: int = 200) -> Floats:
@@ -72,46 +73,76 @@ def separated(moments: Floats, noise: float, sweeps: int = 200) -> tuple[Floats,
 
 
 def replayed(
-    moments: Floats, noise: float, kept: Kept, rotation: Floats, back: Floats, reconstruction: Floats, seed: int = 0
+    moments: Floats, noise: float, looks: Looks, rotation: Floats, back: Floats, columns: Floats, seed: int = 0
 ) -> Floats:
     """The expected correlation of each source's map with what it would be without noise, by playing noise again.
 
-    Maps are compared in columns, where `reconstruction` (columns x coordinates) takes them, as `matched` compares them
-    (with as many columns as sources, by their cosine): strong directions count for more there than in white
-    coordinates, and all maps have some of them. Of each coordinate the share that noise has not `kept` is another
-    direction in a replay, with the spectrum of one of the sources. It changes what all sources are, not only what is
-    lost of each; what it has in common with maps by chance does not count. Noise makes spectra differ; before it is
-    added once more, how far the bands are from one another is brought down to what noise does not explain.
+    `columns` (columns x directions) are all directions of the look, the wanted ones first. In a replay the wanted
+    ones are mixed with the others as in one of the `looks`, and the others have the spectrum of one of the sources.
+    What a replay of the bands alone says of itself is too much or too little by about as much as a replay of a
+    replay is beside it (the bootstrap's correction of a bias), so all are less or more by that factor.
+    """
+    rng, R = np.random.default_rng(seed), len(rotation)
+    if len(columns) == R:
+        columns = np.concatenate([columns, -columns]) / math.sqrt(2)  # so that no map has a mean
+    mixing = back @ rotation.T
+    found, _ = _played(moments, noise, looks, mixing, columns, rng, _REPEATS)
+    wanted = columns[:, :R] * np.mean(looks.roots, axis=0)
+    first, again = _played(moments, noise, _exactly(moments, noise), mixing, wanted, rng, _REPEATS // 2)
+    second = [
+        np.mean(_played(seen, noise, _exactly(seen, noise), mixed, wanted, rng, _NESTED)[0])
+        for seen, mixed in again[:_NESTED]
+    ]
+    return np.asarray(np.clip(found * np.mean(first) / max(float(np.mean(second)), 1e-300), 0.0, 1.0))
+
+
+def _played(
+    moments: Floats, noise: float, looks: Looks, mixing: Floats, columns: Floats, rng: np.random.Generator, repeats: int
+) -> tuple[Floats, list[tuple[Floats, Floats]]]:
+    """The mean correlation of each map with those of replays, and what was seen and found in these.
+
+    Maps are compared in columns, as `matched` compares them (with as many columns as sources, by their cosine): strong
+    directions count for more there than in white coordinates, and all maps have some of them. Noise makes spectra
+    differ; before it is added once more, how far the bands are from one another is brought down to what noise does not
+    explain.
     """
     from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
 
-    rng, (bands, R, _) = np.random.default_rng(seed), moments.shape
+    bands, R, _ = moments.shape
     whole = np.sum(moments, axis=0)
     alike = np.trace(moments, axis1=1, axis2=2)[:, None, None] / max(float(np.trace(whole)), noise) * whole
     by_noise = (bands - 1) * noise**2 * R * (R + 1) / 2
     explained = min(by_noise / max(float(np.sum((moments - alike) ** 2)), 1e-300), 1.0)
     clean = alike + math.sqrt(1 - explained) * (moments - alike)
-    if len(reconstruction) == R:
-        reconstruction = np.concatenate([reconstruction, -reconstruction]) / math.sqrt(2)  # so that no map has a mean
-    mixing = back @ rotation.T
-    unmixing, maps = np.linalg.inv(mixing), _centred(reconstruction @ mixing)
-    maps = maps / np.maximum(np.linalg.norm(maps, axis=0), 1e-300)
+    unmixing = np.linalg.inv(mixing)
     spectra = np.maximum(np.diagonal(unmixing @ clean @ unmixing.T, axis1=1, axis2=2), 0.0)
     spectra = spectra / np.maximum(np.sum(spectra, axis=0), 1e-300)
-    inside, root, found = np.linalg.qr(reconstruction)[0], np.sqrt(kept.share), np.zeros((_REPEATS, R))
-    for draw in found:
-        other = spectra[:, rng.integers(R, size=R)] * (kept.power * np.diag(whole))
-        again = root[:, None] * clean * root + other[:, :, None] * np.eye(R)
-        again += np.stack([coordinates.unpack(noise * rng.normal(size=R * (R + 1) // 2), R) for _ in again])
-        _white, undone, turned = separated(again, noise, _REPEATED_SWEEPS)
-        aside = rng.normal(size=reconstruction.shape)
-        aside -= inside @ (inside.T @ aside)
-        aside *= np.sqrt(1 - kept.share) * kept.norm / np.linalg.norm(aside, axis=0)
-        own, mixed = root * reconstruction, undone @ turned.T
-        norms = np.linalg.norm(_centred((own + aside) @ mixed), axis=0)
-        correlation = np.abs(maps.T @ own @ mixed) / np.maximum(norms, 1e-300)  # what is lost counts for nothing
+    stretch = np.sqrt(looks.values[:R] / np.maximum(np.diag(whole), noise))  # from these coordinates to directions
+    clean = stretch[:, None] * clean * stretch
+    maps = columns[:, :R] @ (stretch[:, None] * mixing)
+    norms = np.linalg.norm(_centred(columns[:, :R] / np.sqrt(looks.inside) @ (stretch[:, None] * mixing)), axis=0)
+    maps = _centred(maps) / np.maximum(norms, 1e-300)
+    found, again = np.zeros((repeats, R)), []
+    for i, draw in enumerate(found):
+        vectors, root = looks.vectors[i % len(looks.vectors)], looks.roots[i % len(looks.roots)]
+        own, others = vectors[:R], vectors[R:]
+        other = spectra[:, rng.integers(R, size=len(others))] * looks.values[R:]
+        seen = (own.T @ clean @ own + others.T @ (other[:, :, None] * others)) / (root[:, None] * root)
+        total = float(np.trace(np.sum(seen, axis=0)))
+        if total > 0:  # people are as loud in all coordinates
+            seen *= max(float(np.trace(whole)), 0.0) / total
+        seen += np.stack([coordinates.unpack(noise * rng.normal(size=R * (R + 1) // 2), R) for _ in seen])
+        _white, undone, turned = separated(seen, noise, _REPEATED_SWEEPS)
+        mixed = undone @ turned.T
+        apart = _centred(columns @ (vectors @ (root[:, None] * mixed)))
+        correlation = np.abs(maps.T @ apart) / np.maximum(np.linalg.norm(apart, axis=0), 1e-300)
         draw[:] = correlation[np.arange(R), linear_sum_assignment(-correlation)[1]]
-    return np.asarray(np.minimum(np.mean(found, axis=0), 1.0))
+        again.append((seen, mixed))
+    return np.asarray(np.mean(found, axis=0)), again
+
+
+def _exactly(moments: Floats, noise: float) -> Looks:
+    return Looks.exact(np.maximum(np.diag(np.sum(moments, axis=0)), noise))
 
 
 def _centred(maps: Floats) -> Floats:

@@ -21,6 +21,8 @@ _DAMPED_TO = 0.5  # of the edge of the noise: what strong directions are brought
 _ABOVE_THE_LAST = 1.5  # damped directions stay clear of those that are not wanted
 _FLOOR = 0.25  # of the edge: no direction is taken to be weaker, since a white one would then fill every person
 _KEPT = 0.3  # at least this much of a direction is taken to be real
+_STEPS, _STEP_LOOKS = 8, 2  # to a spectrum without noise, and looks that are played in each
+_LOOKS, _NUMBERS = (4, 20), 2_000_000  # looks played again: the more, the fewer dimensions there are
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,22 +149,27 @@ class Damped:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """Of each direction of a look: which share of it lies in the span that the strongest would have without noise, what
-    the rest of it holds, over what it holds itself, and how long in columns the rest is in white coordinates."""
+class Looks:
+    """What further looks with the same noise would see: of a spectrum as it may be without noise, the strongest vectors
+    of each (looks x directions x wanted), what is divided by to make them white, and which share of each of the wanted
+    directions lies in these coordinates at all."""
 
-    share: Floats
-    power: Floats
-    norm: Floats
+    values: Floats
+    vectors: Floats
+    roots: Floats
+    inside: Floats
 
     @classmethod
-    def all(cls, wanted: int) -> Kept:
-        """Nothing was lost."""
-        return cls(np.ones(wanted), np.zeros(wanted), np.ones(wanted))
+    def exact(cls, values: Floats) -> Looks:
+        """Nothing is lost, and all directions are wanted."""
+        R = len(values)
+        return cls(values, np.eye(R)[None], np.ones((1, R)), np.ones(R))
 
-    def times(self, share: Floats) -> Kept:
-        """Of what was kept, only this share."""
-        return Kept(self.share * share, self.power, self.norm)
+    @property
+    def share(self) -> Floats:
+        """Which share of each direction of a look lies in the span that the strongest would have without noise."""
+        wanted = self.vectors.shape[2]
+        return np.asarray(np.mean(self.inside @ self.vectors[:, :wanted] ** 2, axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,31 +228,54 @@ class NoisySpectrum:
         lost = np.sum(_moved(others, strengths[:, None], self.edge / 2), axis=1) / len(self.vectors)
         return np.asarray(np.maximum(1 - lost, 0.0))
 
-    def kept(self, wanted: int) -> Kept:
-        """What noise has left of each of the strongest directions.
+    def without_noise(self, rng: np.random.Generator) -> Floats:
+        """A spectrum to which noise of this size would do what is seen.
 
-        To a direction without anything real noise turns by n^2/v^2 (n its standard deviation off the diagonal), as in
-        `real`. With a real one that is not wanted it changes places, as two levels do: with noise, twice their mean
-        and its distance from there are a point of the plane, g0 from the centre without it and g = 2 n x with it. If
-        all g0 are as likely beforehand, the share (1 - E cos)/2 is lost, where E cos = sqrt(8/pi) sinh(y)/(x I0(y))
-        and y = x^2/4.
+        Those above the edge are what they are less the push of those below it, n^2 times the sum of 1/(l - l'), with
+        n the standard deviation of the noise off the diagonal. That is exact for many dimensions, whatever lies below.
+        They also push each other, but without that push too much would seem lost on average: what is lost falls with
+        the distance, ever more slowly. Those below are what looks played again need to have such eigenvalues.
         """
-        from scipy.special import i0e  # heavy: loaded when it is used
+        noise = self.edge / math.sqrt(2 * len(self.vectors))
+        above, middle = 0, 0.0
+        for _ in range(10):  # noise lies around the middle of what is below its edge
+            above = int(np.sum(self.released > middle + self.edge))
+            middle = max(float(np.mean(self.released[above:])), 0.0) if above < len(self.released) else 0.0
+        pushed = np.sum(1 / (self.released[:above, None] - self.released[None, above:]), axis=1)
+        top = np.maximum(self.released[:above] - noise**2 / 2 * pushed, 0.0)
+        values = np.concatenate([np.minimum.accumulate(top), np.maximum(self.released[above:], 0.0)])
+        most = values[above - 1] if above else math.inf
+        for _ in range(_STEPS):
+            seen = [np.linalg.eigvalsh(_noisy(values, noise, rng)) for _ in range(_STEP_LOOKS)]
+            values[above:] += (self.released - np.mean(seen, axis=0)[::-1])[above:]
+            values[above:] = np.clip(np.sort(values[above:])[::-1], 0.0, most)
+        return values
 
-        n = max(self.edge / math.sqrt(4 * len(self.vectors)), 1e-300)
-        own, others = np.maximum(self.values[:wanted, None], 1e-100), self.values[None, wanted:]
-        with np.errstate(over="ignore"):
-            x = np.clip((own - others) / (2 * n), 1e-6, 1e6)
-            alike = -np.expm1(-(x**2) / 2) / (math.sqrt(math.pi / 2) * x * i0e(x**2 / 4))
-            lost = np.where(others > 0, (1 - alike) / 2, (n / own) ** 2)
-        share = np.where(self.values[:wanted] > 0, np.maximum(1 - np.sum(lost, axis=1), 0.0), 0.0)
-        power = np.sum(np.minimum(lost, 1.0) * others, axis=1) / own[:, 0]
-        return Kept(share, np.minimum(power, 1 - share), np.sqrt(self.held[:wanted]))
+    def again(self, wanted: int, rng: np.random.Generator) -> Looks:
+        """Looks played again, as if this one's directions were those without noise."""
+        order = len(self.vectors)
+        if self.edge <= 0:
+            return Looks(
+                self.values, np.eye(order)[None, :, :wanted], np.sqrt(self.held[None, :wanted]), np.ones(wanted)
+            )
+        values, noise = self.without_noise(rng), self.edge / math.sqrt(2 * order)
+        looks = [
+            NoisySpectrum.at(_noisy(values, noise, rng), noise)
+            for _ in range(min(max(_NUMBERS // order**2, _LOOKS[0]), _LOOKS[1]))
+        ]
+        vectors = np.stack([look.vectors[:, :wanted] for look in looks])
+        return Looks(values, vectors, np.sqrt([look.held[:wanted] for look in looks]), np.ones(wanted))
 
     def leading(self, wanted: int) -> tuple[Floats, Floats]:
         """White coordinates of the strongest directions, and back."""
         vectors, root = self.vectors[:, :wanted], np.sqrt(self.held[:wanted])
         return vectors / root, vectors * root
+
+
+def _noisy(values: Floats, noise: float, rng: np.random.Generator) -> Floats:
+    """A diagonal matrix, with noise of this standard deviation in isometric coordinates."""
+    drawn = rng.normal(size=(len(values), len(values)))
+    return np.asarray(np.diag(values) + noise * (drawn + drawn.T) / 2)
 
 
 def believed(matrix: Floats, noise: float) -> tuple[float, float, float]:
