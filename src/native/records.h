@@ -112,10 +112,11 @@ static void NAME(whole)(double *x, Py_ssize_t width, double factor, double *work
 {
     uint64_t hash = 0;
     for (Py_ssize_t i = 0; i < width; i++)
-        x[i] = x[i] * factor + 0.0; /* a zero has no sign */
+        x[i] *= factor;
     for (Py_ssize_t i = 0; i < width; i++) {
+        double own = x[i] + 0.0; /* a zero has no sign; in the line above it would have one where products are fused */
         uint64_t bits;
-        memcpy(&bits, x + i, sizeof bits);
+        memcpy(&bits, &own, sizeof bits);
         bits += GOLDEN * ((uint64_t)i + 1);
         hash += (bits ^ bits >> 32) * MIXED;
     }

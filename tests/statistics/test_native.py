@@ -172,6 +172,10 @@ def test_every_bit_is_numpys(computed: str) -> None:
             assert np.allclose(found, in_order(column, rows), rtol=1e-12, atol=1e-13 * count), where
         else:
             assert np.array_equal(found, in_order(column, rows)), where
+    vanishing = np.array([[5000.0, -5e-324, 3.3, 1234.5]])  # times its weight one is zero, and has no sign
+    assert np.array_equal(
+        RoundedScatter(columns=4).sum_block(Units(vanishing)), by_numpy(RoundedScatter(columns=4), vanishing)
+    )
 
 
 @pytest.mark.usefixtures("computed")
