@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from zerosum.algorithms.joint_diagonalization import joint_rotation
+from zerosum.algorithms.joint_diagonalization import joint_rotation, replayed, separated
 from zerosum.algorithms.spectral import (
     Coordinates,
     Damped,
+    Looks,
     NoisySpectrum,
     best_count,
     left_over,
@@ -170,6 +171,20 @@ def test_a_look_that_is_all_noise_breaks_nothing() -> None:
             parts = [part for each in damped for part in (each.projection, each.reconstruction, each.known)]
             for part in (*parts, *look.leading(2), *refined(matrix, noise), look.within(3, look.values[:2])):
                 assert np.all(np.isfinite(part))
+
+
+def test_more_real_directions_than_are_kept_leave_no_less_than_chance() -> None:
+    """All of sixty are real and as strong as each other; a later look says less of some than this one."""
+    first = NoisySpectrum.at(noisy(12 * np.eye(60), 1.0, np.random.default_rng(5)), 1.0)
+    assert np.sum(first.released > first.edge) > 20
+    inside = first.within(20, first.edge * np.array([0.25, 0.5, 0.75, 1.0, 2.0]))
+    assert np.all(inside >= 1 / 3)
+    assert inside[-1] > 0.5
+    moments = np.stack([noisy(np.eye(3), 1.0, np.random.default_rng(seed)) for seed in range(3)])
+    _white, back, rotation = separated(moments, 1.0)
+    looks = replace(Looks.exact(np.ones(3)), inside=inside[1:4])
+    stability = replayed(moments, 1.0, looks, rotation, back, np.eye(60)[:, :3])
+    assert np.all((stability >= 0) & (stability <= 1))
 
 
 def test_joint_rotation_finds_what_noise_leaves() -> None:

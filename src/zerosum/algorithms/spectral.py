@@ -222,11 +222,12 @@ class NoisySpectrum:
         """Which share of directions of these strengths lies in the strongest `count` vectors.
 
         What noise has moved out of a direction v lies in each vector below the edge by s^2/(v^2 + s^2 - v l) over the
-        order, with s half the edge.
+        order, with s half the edge. What lies there by chance always does: the sum says less where more real
+        directions than `count` stand above the edge.
         """
         others = np.minimum(self.released[count:], self.edge)
         lost = np.sum(_moved(others, strengths[:, None], self.edge / 2), axis=1) / len(self.vectors)
-        return np.asarray(np.maximum(1 - lost, 0.0))
+        return np.asarray(np.maximum(1 - lost, min(count / len(self.vectors), 1.0)))
 
     def without_noise(self, rng: np.random.Generator) -> Floats:
         """A spectrum to which noise of this size would do what is seen.
