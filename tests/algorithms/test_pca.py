@@ -89,8 +89,7 @@ def test_the_planner_chooses_rounds_from_public_facts_and_leaves_alone_what_is_g
     all_given = wide.model_copy(update={"rounds": 2, "growth": 3.0, "extra": 1})
     assert all_given.resolve(facts) == all_given
     small = PCA(columns=names(5), n_components=2, clip=1.0, centering="none")
-    assert small.resolve(facts) == small.model_copy(update={"rounded": True})  # and there is nothing else to choose
-    assert small.resolve(PublicFacts(noise=0.0, units=10_000)) == small.model_copy(update={"rounded": False})
+    assert small.resolve(facts) == small.model_copy(update={"rounded": False})  # and there is nothing else to choose
     shares = [release.share for release in resolve.releases(Adjacency.REPLACE_ONE)]
     assert sum(shares) == pytest.approx(1.0)
     assert shares == sorted(shares)
@@ -304,9 +303,7 @@ def test_a_single_column_and_the_last_of_all_can_stand_above_the_noise() -> None
 def test_where_a_histogram_would_be_noise_the_whole_budget_goes_to_one_look() -> None:
     facts = PublicFacts(noise=20.0, units=200)
     algorithm = PCA(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(facts)
-    assert [(each.statistic, each.share) for each in algorithm.releases(Adjacency.REPLACE_ONE)] == [
-        ("rounded_scatter", 1.0)
-    ]
+    assert [(each.statistic, each.share) for each in algorithm.releases(Adjacency.REPLACE_ONE)] == [("scatter", 1.0)]
     assert "about the middle of the ranges" in algorithm.describe
     many = PCA(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(
         PublicFacts(noise=20.0, units=200_000)
@@ -319,14 +316,14 @@ def test_where_noise_is_large_four_small_looks_find_the_centre() -> None:
     bounds = {"lower": np.zeros(5), "upper": np.ones(5)}
     noisy = PCA(columns=names(5), n_components=2, **bounds).resolve(PublicFacts(noise=20.0, units=4000))
     asked = [each.statistic for each in noisy.releases(Adjacency.REPLACE_ONE)]
-    assert asked == ["scatter_norms", "rounded_scatter"] * 5
+    assert asked == ["scatter_norms", "scatter"] * 5
     assert "four small looks" in noisy.describe
     assert sum(each.share for each in noisy.releases(Adjacency.REPLACE_ONE)) == pytest.approx(1)
     few = PCA(columns=names(5), n_components=2, look_share=0.2, **bounds).resolve(PublicFacts(noise=20.0, units=4000))
     assert (few.small_looks, few.look_share) == (2, 0.2)
     calm = PCA(columns=names(5), n_components=2, **bounds).resolve(PublicFacts(noise=20.0, units=200_000))
     asked = [each.statistic for each in calm.releases(Adjacency.REPLACE_ONE)]
-    assert asked == ["scatter_norms", "scatter_column", *["scatter_norms", "rounded_scatter"] * 2]
+    assert asked == ["scatter_norms", "scatter_column", *["scatter_norms", "scatter"] * 2]
 
 
 def test_a_centre_far_from_the_middle_is_found_in_noise() -> None:

@@ -509,11 +509,12 @@ def test_a_study_gives_the_same_without_kernels(tmp_path: Path) -> None:
 
 
 def test_rounding_is_planned_where_noise_is_larger_by_far() -> None:
-    pca = PCA(columns=tuple(f"x{i}" for i in range(40)), n_components=3, clip=1.0)
+    few, pca = (PCA(columns=tuple(f"x{i}" for i in range(D)), n_components=3, clip=1.0) for D in (99, 144))
+    assert few.resolve(PublicFacts(5.0, 10**4)).rounded is False  # records may be equal, and products are cheap
     for noise, units, rounded in ((0.0, 10**4, False), (0.0, None, False), (5.0, 10**4, True), (1.0, None, True)):
         assert pca.resolve(PublicFacts(noise, units)).rounded is rounded
     for units in (10**5, MAX_UNITS):  # what rounding adds grows as the root of their number does
-        added = math.sqrt(2 * units / 40) * STEP
+        added = math.sqrt(2 * units / 144) * STEP
         enough = added / (0.05 * math.sqrt(2))
         assert pca.resolve(PublicFacts(1.01 * enough, units)).rounded is True
         assert pca.resolve(PublicFacts(0.99 * enough, units)).rounded is False

@@ -40,7 +40,7 @@ _FARTHEST = 1e90  # squared norms up to here, clips and lifts that follow from t
 _NORMS_SHARE = 0.005  # of each
 _TOO_FEW = 113.0  # times the noise of the whole budget: so few units are not worth a search for their centre
 _LEAST_LOOK, _MOST_LOOK = 0.03, 0.09  # of the budget of all looks, what half of the small ones may take
-_ROUNDING = 0.05  # of the noise's standard deviation: what rounding may add
+_MANY_COLUMNS, _ROUNDING = 100, 0.05  # from how many records may be rounded, if that adds less than so much of noise
 _FAR, _NEAR = 0.5, 0.015  # squares of the lifts, over the median norm: while the centre moves, and where it stands
 
 
@@ -190,12 +190,10 @@ class PCA(RangedAlgorithm):
 
     def _roundable(self, facts: PublicFacts) -> bool:
         """Whether rounding adds little to the noise: to an entry of x x' about sqrt(2/columns) times `STEP` a unit.
-        Units that own many rows are not rounded."""
-        units = facts.units or GUESSED_UNITS
-        return (
-            self.per_recording == "none"
-            and math.sqrt(2 * units / len(self.columns)) * STEP < _ROUNDING * math.sqrt(2) * facts.noise
-        )
+        Not of units with many rows, nor of few columns: these cost little, and equal records are rounded alike."""
+        units, columns = facts.units or GUESSED_UNITS, len(self.columns)
+        little = math.sqrt(2 * units / columns) * STEP < _ROUNDING * math.sqrt(2) * facts.noise
+        return little and columns >= _MANY_COLUMNS and self.per_recording == "none"
 
     @property
     def describe(self) -> str:
