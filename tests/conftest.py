@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from kernels import KINDS, NUMPY
+from zerosum.statistics import native
 
 # No test may fail because the machine is slow or busy; fixtures that examples share are only places.
 settings.register_profile(
@@ -80,3 +83,25 @@ def pytest_configure(config: pytest.Config) -> None:
         session = ExitStack()
         session.enter_context(seeded(name))
         config.add_cleanup(session.close)
+
+
+@pytest.fixture(params=KINDS or [NUMPY])
+def kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A kernel of every kind that this processor can run."""
+    if request.param == NUMPY:
+        pytest.skip("the kernels in C were not compiled")
+    native.kind(request.param)
+    yield request.param
+    native.kind(KINDS[0])
+
+
+@pytest.fixture(params=[*KINDS, NUMPY])
+def computed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What computes: a kernel of every kind, and NumPy."""
+    if request.param == NUMPY:
+        monkeypatch.setattr(native, "_native", None)
+        yield NUMPY
+        return
+    native.kind(request.param)
+    yield request.param
+    native.kind(KINDS[0])

@@ -18,7 +18,7 @@ CHARGED = "coordinator/test_conduct.py::test_every_scheme_runs_charges_every_led
 AUDIT = "audit/test_audit.py::test_every_scheme_reaches_its_claim_and_no_more"
 SENSITIVITY = "statistics/test_sensitivity.py::test_no_neighbour_is_farther_than_the_sensitivity_and_one_is_as_far"
 
-NATIVE = "statistics/test_native.py::test"
+ROUNDED = "statistics/test_rounded_scatter.py::test"
 MOMENTS = "algorithms/test_mixture.py::test_the_bounds_of_moments_are_reached_within_two_percent"
 SPREADS = "algorithms/test_mixture.py::test_spreads_and_counts_cost_nothing"
 DOCUMENTS = "statistics/test_topic_statistics.py::test_documents_are_as_far_apart_as_is_claimed_and_no_farther"
@@ -46,7 +46,7 @@ GUARDS = {
     "cluster-sums-sensitivity": SENSITIVITY,
     "scatter-sensitivity": SENSITIVITY,
     "product-of-one-column": SENSITIVITY,
-    "rounded-scatter-sensitivity": f"{NATIVE}_no_record_is_longer_than_claimed_and_no_neighbour_farther",
+    "rounded-scatter-sensitivity": f"{ROUNDED}_no_record_is_longer_than_claimed_and_no_neighbour_farther",
     "unmixing-score-sensitivity": SENSITIVITY,
     "band-scatter-sensitivity": SENSITIVITY,
     "user-sensitivity": SENSITIVITY,
@@ -66,8 +66,8 @@ GUARDS = {
     "crowd-clip": "statistics/test_rows.py::test_one_extreme_row_leaves_the_bits_of_all_others",
     "crowd-clusters": "statistics/test_coupling.py::test_whole_blocks_of_clusters_and_projections",
     "crowd-projection": "statistics/test_coupling.py::test_whole_blocks_of_clusters_and_projections",
-    "crowd-rounding": f"{NATIVE}_a_record_contributes_the_same_alone_and_among_others",
-    "rounded-length": f"{NATIVE}_rows_that_rounding_makes_too_long_are_rounded_towards_zero",
+    "crowd-rounding": f"{ROUNDED}_a_record_contributes_the_same_alone_and_among_others",
+    "rounded-length": f"{ROUNDED}_rows_that_rounding_makes_too_long_are_rounded_towards_zero",
     "refusal-by-data": "site/test_site.py::test_a_unit_that_fails_counts_as_one_of_zeros_and_the_others_as_they_are",
     "rows-for-people": SENSITIVITY,
     "observed-sums-sensitivity": SENSITIVITY,

@@ -1,4 +1,4 @@
-"""Kernels in C give what NumPy gives, and whole numbers keep the bound that is claimed for them."""
+"""Kernels in C give what NumPy gives, and refuse what does not fit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import shutil
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,68 +17,21 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
+from kernels import KINDS, NUMPY, by_numpy, drawn, integers
 from zerosum.algorithms import PCA
 from zerosum.algorithms.program import PublicFacts
-from zerosum.kernel import coordinates
 from zerosum.kernel.grid import MAX_UNITS
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.statistics import build, native
-from zerosum.statistics.rounded_scatter import STEP, TARGET, WHOLE, RoundedScatter, _drawn, round_rows
+from zerosum.statistics.rounded_scatter import STEP, TARGET, WHOLE, RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms
 
 Floats = NDArray[np.float64]
 
 ROOT = Path(__file__).parents[2]
 KERNELS: Any = vars(native)["_native"]
-NUMPY = "numpy"
 BINS = {"lowest": 0.01, "highest": 1e4, "bins": 30}
-
-
-def kinds() -> list[str]:
-    """Those that this processor can run."""
-    found = []
-    for kind in ("avx512-vnni", "avx2", "any") if native.present() else ():
-        try:
-            found.append(KERNELS.kind(kind))
-        except ValueError:
-            continue
-    if found:
-        KERNELS.kind(found[0])
-    return found
-
-
-KINDS = kinds()
-
-
-@pytest.fixture(params=[*KINDS, NUMPY])
-def computed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """What computes: a kernel of every kind, and NumPy."""
-    if request.param == NUMPY:
-        monkeypatch.setattr(native, "_native", None)
-        yield NUMPY
-        return
-    KERNELS.kind(request.param)
-    yield request.param
-    KERNELS.kind(KINDS[0])
-
-
-def by_numpy(stat: BoundedStatistic, rows: Any) -> Floats:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "_native", None)
-        return np.asarray(stat.sum_block(Units(rows)))
-
-
-def integers(stat: Scatter, rows: Any) -> list[list[int]]:
-    """The sum as it was added up: whole numbers, of which coordinates hold 1/2046^2."""
-    matrix = coordinates.unpack(np.asarray(stat.sum_block(Units(rows))), stat.width) * TARGET**2
-    numbers = np.rint(matrix)
-    assert np.max(np.abs(matrix - numbers), initial=0.0) <= 1e-3  # division and square root of 2 round
-    return [[int(each) for each in line] for line in numbers.tolist()]
-
-
-def added(one: list[list[int]], other: list[list[int]]) -> list[list[int]]:
-    return [[a + b for a, b in zip(*lines, strict=True)] for lines in zip(one, other, strict=True)]
 
 
 # ---- there are kernels, and they are built -----------------------------------------------------------------------
@@ -130,18 +81,6 @@ def parameters(trial: int, columns: int, rng: np.random.Generator) -> dict[str, 
 
 def clipped(trial: int, columns: int, rng: np.random.Generator) -> dict[str, Any]:
     return {"clip": float(rng.uniform(0.01, 100) * columns), "normalise": False} if trial % 7 else {}
-
-
-@np.errstate(all="ignore")
-def drawn(count: int, columns: int, rng: np.random.Generator, *, odd: bool) -> Floats:
-    """Rows of all sizes; with odd ones whose squares over- or underflow, that are zero, and that are not finite."""
-    rows = rng.normal(size=(count, columns)) * 10.0 ** rng.integers(-3, 4)
-    if odd:
-        for size in (1e160, 1e-170, 1e308, 1e-320, 0.0):
-            rows[rng.integers(count)] *= size
-        rows[rng.integers(count), 0] = math.nan
-        rows[rng.integers(count), -1] = -math.inf
-    return rows
 
 
 def in_order(stat: ScatterColumn, rows: Floats) -> Floats:
@@ -279,132 +218,6 @@ def test_strange_numbers_do_no_harm(computed: str) -> None:
                     getattr(KERNELS, name)(rows, center, center, lift, clip, 9, out)
                     if name == "scatter":
                         assert np.all(np.abs(out) <= 2 * math.sqrt(2) * (WHOLE / TARGET) ** 2)
-
-
-# ---- the bound ----------------------------------------------------------------------------------------------------
-
-
-@cache
-def long_rows() -> Floats:
-    """Rows that would be longer than 2048 if they were rounded up and down as drawn: searched for among 400 000 whose
-    entries lie in the middle between two whole numbers."""
-    rng, columns = np.random.default_rng(3), 20
-    rows = (1 + 1e-7 * rng.normal(size=(400_000, columns))) * rng.choice([-1, 1], columns)
-    weighed = RoundedScatter(columns=columns)._weighed(Units(rows), TARGET)
-    whole = np.floor(weighed + _drawn(weighed))
-    return np.asarray(rows[np.sum(whole * whole, axis=1) > WHOLE**2])
-
-
-def test_rows_that_rounding_makes_too_long_are_rounded_towards_zero(computed: str) -> None:
-    rows = long_rows()
-    assert 3 < len(rows) < 100
-    stat, entry = RoundedScatter(columns=20), math.floor(TARGET / math.sqrt(20))
-    for row in rows:
-        whole = integers(stat, row[None, :])
-        assert {whole[i][i] for i in range(20)} == {entry**2}
-        assert whole[0][1] == entry**2 * int(np.sign(row[0] * row[1]))
-    rng, longest = np.random.default_rng(3), 0
-    for columns in (5, 11, 40, 200):
-        stat = RoundedScatter(columns=columns)
-        for row in rng.normal(size=(60, 1, columns)):
-            trace = sum(line[i] for i, line in enumerate(integers(stat, row)))
-            assert trace <= WHOLE**2
-            longest = max(longest, trace)
-    assert longest > (TARGET + 0.5) ** 2, "no row was rounded up: 2048 would not be needed"
-
-
-def test_no_record_is_longer_than_claimed_and_no_neighbour_farther(computed: str) -> None:
-    """In whole numbers: |x|^4 <= 2048^4 alone, and two are |x|^4 + |y|^4 - 2 (x'y)^2 <= 2 2048^4 apart."""
-    rng = np.random.default_rng(4)
-    for columns in (1, 2, 4, 7, 8, 33, 60):
-        for params in ({}, {"lift": 0.7}, {"clip": 0.3 * columns, "normalise": False}):
-            stat = RoundedScatter(columns=columns, **params)
-            bound = stat.sensitivity(Adjacency.ADD_REMOVE) ** 2 * int(TARGET) ** 4
-            rows = [*drawn(20, columns, rng, odd=True), *np.eye(columns)[:3], *np.ones((1, columns))]
-            alike = [np.where(np.arange(columns) < columns // 2, one, 0.0) for one in (1.0, -1.0)]
-            with np.errstate(all="ignore"):
-                said = [integers(stat, row[None, :]) for row in [*rows, *alike, alike[0][::-1]]]
-            for one in said:
-                assert _square(one) <= min(bound, int(WHOLE) ** 4)
-                for other in said:
-                    apart = added(one, [[-each for each in line] for line in other])
-                    assert _square(apart) <= 2 * int(WHOLE) ** 4
-    for adjacency, plain in ((Adjacency.ADD_REMOVE, 1.0), (Adjacency.REPLACE_ONE, math.sqrt(2))):
-        claimed = RoundedScatter(columns=3).sensitivity(adjacency)
-        assert claimed >= plain * (WHOLE / TARGET) ** 2
-        assert claimed == pytest.approx(Scatter(columns=3).sensitivity(adjacency) * (2048 / 2046) ** 2, rel=1e-15)
-
-
-def _square(matrix: list[list[int]]) -> int:
-    return sum(each * each for line in matrix for each in line)
-
-
-def test_a_record_contributes_the_same_alone_and_among_others(computed: str) -> None:
-    """To the last whole number, whoever stands beside it in a pair, a panel or a strip."""
-    rng = np.random.default_rng(5)
-    for columns, count in ((3, 300), (20, 30), (48, 65), (50, 40), (97, 21)):
-        for params in ({}, {"lift": 0.4}, {"center": rng.normal(size=columns)}, {"clip": 5.0, "normalise": False}):
-            stat = RoundedScatter(columns=columns, **params)
-            rows = drawn(count, columns, rng, odd=True)
-            rows[-1] = long_rows()[0] if columns == 20 else 1.0
-            with np.errstate(all="ignore"):
-                alone = [integers(stat, row[None, :]) for row in rows]
-                total = [[0] * stat.width for _ in range(stat.width)]
-                for one in alone:
-                    total = added(total, one)
-                assert integers(stat, rows) == total
-                assert integers(stat, rows[rng.permutation(count)]) == total
-
-
-@pytest.mark.parametrize("count", [255, 256, 257, 1023, 1024, 1025, 3000])
-def test_the_longest_sums_of_32_bits_do_not_wrap_round(count: int, computed: str) -> None:
-    """All rows alike, along a column or between two, so that every product has the same sign and is as large as any."""
-    columns = 50
-    for at in (0, 7, 8, 47, 48, 49):
-        rows = np.zeros((count, columns))
-        rows[:, at] = -1e9
-        whole = integers(RoundedScatter(columns=columns), rows)
-        assert whole[at][at] == count * 2046**2
-        assert _square(whole) == whole[at][at] ** 2
-        rows[:, (at + 3) % columns] = 1e9
-        stat = RoundedScatter(columns=columns, clip=1e-9, normalise=False)
-        mixed, one = integers(stat, rows), integers(stat, rows[:1])
-        assert one[at][at] in (1446**2, 1447**2)  # 2046 / sqrt(2) is 1446.7
-        assert mixed == [[count * each for each in line] for line in one]
-        assert mixed[at][(at + 3) % columns] < 0
-
-
-def test_entries_are_rounded_up_as_often_as_keeps_their_mean() -> None:
-    """Whatever stands beside them; and not all alike that are equal."""
-    rng = np.random.default_rng(11)
-    for value in (0.0, 0.25, -0.4, 7.9, -1000.5, 1300.0):
-        rows = np.column_stack([np.full(40_000, value), rng.normal(size=40_000), np.full(40_000, -value)])
-        round_rows(rows)
-        for column, mean in ((0, value), (2, -value)):
-            share = mean - math.floor(mean)
-            assert set(rows[:, column]) == {math.floor(mean), math.ceil(mean)}
-            assert abs(np.mean(rows[:, column]) - mean) <= 5 * math.sqrt(share * (1 - share) / 40_000)
-        if value % 1:
-            assert abs(np.corrcoef(rows[:, 0], rows[:, 2])[0, 1]) < 0.03
-
-
-@pytest.mark.parametrize("world", ["isotropic", "one factor", "small columns", "zeros and ones"])
-def test_rounding_adds_no_more_than_the_planner_thinks(world: str) -> None:
-    """Also where records are alike, so that what is rounded away of each would add up if it were always the same."""
-    rng = np.random.default_rng(6)
-    for columns in (12, 40, 160):
-        rows = rng.normal(size=(20_000, columns))
-        scales = np.geomspace(1, 1e-4, columns)
-        if world == "one factor":
-            rows = (rows[:, :1] + 0.1 * rows) * scales
-        elif world == "small columns":
-            rows = np.column_stack([3000 + 200 * rows[:, :1], rows[:, 1:] < -0.5])
-        elif world == "zeros and ones":
-            rows = (rows < 0).astype(float)
-        one, other = (kind(columns=columns).total(Units(rows)) for kind in (Scatter, RoundedScatter))
-        planned = math.sqrt(2 * len(rows) / columns) * STEP
-        off = float(np.std(one - other))
-        assert 0.1 * planned < off < 2 * planned
 
 
 # ---- blocks, threads, and what is not for kernels ------------------------------------------------------------------

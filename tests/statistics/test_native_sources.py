@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,8 @@ from zerosum.statistics import native
 from zerosum.statistics.unmixing import SCORES, UnmixingScore
 
 pytestmark = pytest.mark.skipif(not native.present(), reason="the kernels in C were not compiled")
-KINDS = ("avx512-vnni", "avx2", "any")
 
 Floats = NDArray[np.float64]
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = native.kind()
-    try:
-        native.kind(request.param)
-    except ValueError as error:
-        pytest.skip(str(error))
-    yield request.param
-    native.kind(before)
 
 
 def by_numpy(statistic: UnmixingScore, units: Units, monkeypatch: pytest.MonkeyPatch) -> Floats:

@@ -1,6 +1,6 @@
 """The second moment of single records in whole numbers: four times as fast as in doubles, and exact.
 
-Tested in tests/statistics/test_native.py.
+Tested in tests/statistics/test_rounded_scatter.py.
 """
 
 from __future__ import annotations
