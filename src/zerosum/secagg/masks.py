@@ -24,7 +24,7 @@ Ring = NDArray[np.uint64]
 BLOCK = 1 << 14  # numbers a block
 PART = 8 * BLOCK  # numbers that a thread masks at a time
 THREADS = min(4, os.cpu_count() or 1)
-FEW = 8 * PART  # numbers up to which threads take longer to start than they save
+FEW = 4 * PART  # numbers up to which threads take longer to start than they save
 _ZEROS = bytes(8 * BLOCK)  # enciphered to the bare key stream
 
 
