@@ -4,7 +4,7 @@ import sysconfig
 
 from setuptools import Extension, setup
 
-HEADERS = ["src/native/records.h", "src/native/tiles.h", "src/native/unmixing.h"]
+HEADERS = ["src/native/bytes.h", "src/native/records.h", "src/native/tiles.h", "src/native/unmixing.h"]
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")  # one wheel for every Python, but for those without a lock
 
 setup(

@@ -13,8 +13,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.statistics import native
-from zerosum.statistics.rounded_scatter import TARGET
-from zerosum.statistics.scatter import Scatter
+from zerosum.statistics.rounded_scatter import RoundedScatter
 
 Floats = NDArray[np.float64]
 NUMPY = "numpy"
@@ -42,11 +41,13 @@ def by_numpy(stat: BoundedStatistic, rows: Any) -> Floats:
         return np.asarray(stat.sum_block(Units(rows)))
 
 
-def integers(stat: Scatter, rows: Any) -> list[list[int]]:
-    """The sum as it was added up: whole numbers, of which coordinates hold 1/2046^2."""
-    matrix = coordinates.unpack(np.asarray(stat.sum_block(Units(rows))), stat.width) * TARGET**2
+def integers(stat: RoundedScatter, rows: Any) -> list[list[int]]:
+    """The sum as it was added up: whole numbers, of which coordinates hold 1/T^2."""
+    matrix = coordinates.unpack(np.asarray(stat.sum_block(Units(rows))), stat.width) * stat.target**2
     numbers = np.rint(matrix)
     assert np.max(np.abs(matrix - numbers), initial=0.0) <= 1e-3  # division and square root of 2 round
+    triangle = np.asarray(stat.exact_block(Units(rows)))
+    assert np.array_equal(triangle, numbers[np.triu_indices(stat.width)])
     return [[int(each) for each in line] for line in numbers.tolist()]
 
 

@@ -106,9 +106,9 @@ static void NAME(column)(const struct placing *at, const double *rows, Py_ssize_
 
 /* ---- sums of x x' in whole numbers -------------------------------------------------------------------------------- */
 
-/* A row as whole numbers of norm WHOLE at most: up or down, as a hash of the row says (`rounded_scatter.round_rows`), or
+/* A row as whole numbers of norm `longest` at most: up or down, as a hash of the row says (`rounded_scatter.round_rows`), or
 towards zero if that is too long. */
-static void NAME(whole)(double *x, Py_ssize_t width, double factor, double *work)
+static void NAME(whole)(double *x, Py_ssize_t width, double factor, double longest, double *work)
 {
     uint64_t hash = 0;
     for (Py_ssize_t i = 0; i < width; i++)
@@ -139,9 +139,16 @@ static void NAME(whole)(double *x, Py_ssize_t width, double factor, double *work
         size += work[i] * work[i];
     for (int lane = 0; lane < 8; lane++)
         size += lanes[lane];
-    if (size > WHOLE * WHOLE)
+    if (size > longest * longest)
         for (Py_ssize_t j = 0; j < width; j++)
             work[j] = trunc(x[j]);
+}
+
+/* `work` becomes the row as whole numbers. */
+static void NAME(rounded)(const struct placing *at, const double *row, double *x, double *work)
+{
+    double norm, size = NAME(enter)(at, row, x, work, &norm);
+    NAME(whole)(x, at->width, sqrt(NAME(weight)(at, norm, size)) * at->target, at->longest, work);
 }
 
 /* Rows two by two into strips of STRIP columns: pack[strip][pair of rows][column][which of the two]. */
@@ -157,8 +164,7 @@ static void NAME(pack)(const struct placing *at, const double *rows, Py_ssize_t 
             memset(one, 0, (size_t)at->padded * sizeof(int16_t));
             if (r >= count)
                 continue;
-            double norm, size = NAME(enter)(at, rows + r * at->columns, x, work, &norm);
-            NAME(whole)(x, width, sqrt(NAME(weight)(at, norm, size)) * TARGET, work);
+            NAME(rounded)(at, rows + r * at->columns, x, work);
             for (Py_ssize_t i = 0; i < width; i++)
                 one[i] = (int16_t)work[i];
         }
@@ -202,3 +208,16 @@ static void NAME(gram)(const struct placing *at, const int16_t *pack, Py_ssize_t
             }
         }
 }
+
+static void NAME(add)(const struct placing *at, const double *rows, Py_ssize_t count, double *x, void *pack, double *total)
+{
+    NAME(pack)(at, rows, count, x, pack);
+    NAME(gram)(at, pack, count, total);
+}
+
+#if KIND == 4
+#include "bytes.h"
+#else
+#define add_bytes_3 add_3
+#define add_bytes_0 add_0
+#endif

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -127,6 +128,17 @@ def test_draws_made_ahead_are_the_same_and_serve_once() -> None:
     np.testing.assert_array_equal(first, plain.noisy(total, None))
     np.testing.assert_array_equal(second, plain.noisy(total, None))
     assert np.mean(first == second) < 0.01
+
+
+def test_where_no_thread_can_be_had_draws_are_made_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 10)
+    plain, ahead = (NoiseShare(law, 0, 10, Sampler.seeded(b"a test"), b"") for _ in range(2))
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    ahead.begin()
+    np.testing.assert_array_equal(ahead.noisy(np.zeros(10), None), plain.noisy(np.zeros(10), None))
 
 
 def test_a_draw_that_fails_ahead_ends_the_message_and_serves_nobody() -> None:

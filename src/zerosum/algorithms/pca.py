@@ -30,6 +30,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.threads import side_by_side
 from zerosum.statistics.rounded_scatter import STEP, RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
 
@@ -327,8 +328,10 @@ class PCA(RangedAlgorithm):
             for weight, each in zip(weights, found.looks, strict=False):
                 mixed += weight * each.corrected()
             spread = float(np.linalg.norm(weights * [*(each.noise for each in found.looks), noise]))
-        vectors = leading(mixed, spread, K, shrink=self.shrink)
-        center, above = self._moved(found.center, look.apart(lift)), look.above(K)
+        with side_by_side(2) as each:  # two decompositions that know nothing of each other
+            work = [partial(leading, mixed, spread, K, shrink=self.shrink), partial(look.above, K)]
+            vectors, above = each(lambda one: one(), work)
+        center = self._moved(found.center, look.apart(lift))
         if above < K:
             vectors = look.with_known(vectors, center / self.scale)
         clip = choice.clip if choice.quantile else 1.0
@@ -439,9 +442,12 @@ class PCA(RangedAlgorithm):
         return PrivateSum(ScatterNorms(**self._unit(center), **self._bins), _NORMS_SHARE)
 
     def _small(self, center: Floats, lift: float, number: int) -> PrivateSum:
-        """Lifted rows, each divided by its own norm."""
-        kind = self._moment if self._whole(number) else ScatterColumn
-        return PrivateSum(kind(**self._unit(center), lift=lift), self._small_look)
+        """Lifted rows, each divided by its own norm. One of two weighs little beside the main look: 7 bits will do."""
+        lifted: dict[str, Any] = self._unit(center) | {"lift": lift}
+        if not self._whole(number):
+            return PrivateSum(ScatterColumn(**lifted), self._small_look)
+        few = {"bits": 7} if self.rounded and self._small_looks == 2 else {}
+        return PrivateSum(self._moment(**lifted, **few), self._small_look)
 
     def _main(self, center: Floats, lift: float, clip: float) -> PrivateSum:
         lifted = self._unit(center) | {"lift": lift, "clip": clip, "normalise": False}

@@ -52,14 +52,32 @@ def pack(symmetric: Floats) -> Floats:
     [1.0, 2.8284, 3.0]
     """
     if symmetric.ndim == 2 and len(symmetric) > _LARGE:
-        columns = symmetric.shape[0]
-        packed = np.concatenate([symmetric[row, row:] for row in range(columns)], dtype=np.float64)
-        packed *= math.sqrt(2)
-        rows = np.arange(columns)
-        packed[rows * (2 * columns + 1 - rows) // 2] = np.diagonal(symmetric)
-        return packed
+        return scaled(triangle(symmetric), symmetric.shape[0])
     index, roots = _layout(symmetric.shape[0], symmetric.ndim)
     return np.asarray(symmetric[tuple(index)] * roots)
+
+
+def triangle(matrix: Floats) -> Floats:
+    """The upper triangle of a matrix, row by row.
+
+    >>> triangle(np.array([[1.0, 2.0], [2.0, 3.0]])).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    return np.concatenate([matrix[row, row:] for row in range(len(matrix))], dtype=np.float64)
+
+
+def scaled(triangle: Floats, columns: int, worth: float = 1.0) -> Floats:
+    """The coordinates, in place of the upper triangle of a matrix of so many columns, divided by `worth`.
+
+    >>> scaled(np.array([4.0, 8.0, 12.0]), 2, worth=4.0).round(4).tolist()
+    [1.0, 2.8284, 3.0]
+    """
+    rows = np.arange(columns)
+    diagonal = rows * (2 * columns + 1 - rows) // 2
+    own = triangle[diagonal] / worth
+    triangle *= math.sqrt(2) / worth
+    triangle[diagonal] = own
+    return triangle
 
 
 def roots(columns: int, order: int) -> Floats:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cached_property
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -94,9 +94,20 @@ class BoundedStatistic(BaseModel, ABC):
         """
 
     def adds_exactly(self, units: Units) -> bool:
-        """Whether `sum_block` adds these up without rounding, but for the last step: then a block may be as long as
-        memory allows."""
+        """Whether `exact_block` adds these up without rounding: then they may be cut into blocks in any way."""
         return False
+
+    def exact_block(self, block: Units) -> Array:
+        """`sum_block` before its last step, the only one that rounds."""
+        return self.sum_block(block)
+
+    def exact_bytes(self, units: Units) -> int:
+        """Working memory that `exact_block` needs for each of these, who own a row each."""
+        return 8 * units.columns
+
+    def finished(self, total: Floats) -> Floats:
+        """That last step, for the sum over all units; it may overwrite it."""
+        return total
 
     def entering(self, units: Units) -> Units:
         """What `sum_block` gets blocks of: the units themselves, unless a statistic makes something of them first that
@@ -129,15 +140,16 @@ class BoundedStatistic(BaseModel, ABC):
         running = Running(self.size)
         with release(rows_allowed(len(units))):
             entering = self.entering(units)
-            workers = self._workers(entering)
-            if self.adds_exactly(entering):
-                blocks = entering.evenly()
+            workers, exact = self._workers(entering), self.adds_exactly(entering)
+            if exact:
+                blocks = entering.evenly(workers, self.exact_bytes(entering))
             else:
                 blocks = entering.blocks(self.row_bytes, longer=self.adds_in_pieces, by_units=self.adds_units)
+            add = self.exact_block if exact else self.sum_block
             with side_by_side(workers) as each:
-                for part in each(self._sum, blocks):
+                for part in each(partial(self._sum, add), blocks):
                     running.add(part)
-        return running.total()
+        return self.finished(running.total()) if exact else running.total()
 
     def _workers(self, units: Units) -> int:
         """How many blocks of units on the host are computed at once: none of their bits depends on it. One where there
@@ -146,7 +158,7 @@ class BoundedStatistic(BaseModel, ABC):
             return 1
         exact, every = self.adds_exactly(units), int(units.rows.shape[0])
         rows = rows_at_once(self.row_bytes, by_units=self.adds_units or exact)
-        blocks = units.even_blocks if exact else -(-every // rows)
+        blocks = units.even_blocks(threads(), self.exact_bytes(units)) if exact else -(-every // rows)
         together = rows if units.offsets is None else min(rows, every // max(1, len(units)))  # people come one by one
         together = min(together, every // blocks) if exact and blocks else together
         if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:
@@ -154,23 +166,23 @@ class BoundedStatistic(BaseModel, ABC):
         held = max(rows, units.largest) * self.row_bytes + self.block_bytes
         return max(1, min(threads(), blocks, _HELD // held))
 
-    def _sum(self, block: Units) -> Array:
-        return self._part(block if self.takes_sparse else block.dense())
+    def _sum(self, add: Callable[[Units], Array], block: Units) -> Array:
+        return self._part(add, block if self.takes_sparse else block.dense())
 
-    def _part(self, block: Units) -> Array:
+    def _part(self, add: Callable[[Units], Array], block: Units) -> Array:
         """The sum over a block. Where it fails or is not finite, over its halves, down to the unit that is at fault and
         counts as one of zeros: once a site has consented, an error would tell the coordinator about a unit."""
         try:
-            part = self.sum_block(block)
+            part = add(block)
             xp = array_namespace(part)
             if part.shape == (self.size,) and bool(xp.all(xp.isfinite(part))):
                 return part if on_host(part) else xp.astype(part, xp.float64, copy=False)
         except Exception as error:
             self._blame(error, block)
         if len(block) == 1:
-            return self._nobody
+            return self._nobody(add)
         middle = len(block) // 2
-        one, other = self._part(block.between(0, middle)), self._part(block.between(middle, len(block)))
+        one, other = (self._part(add, half) for half in (block.between(0, middle), block.between(middle, len(block))))
         return one + other if on_host(one) == on_host(other) else to_numpy(one) + to_numpy(other)
 
     def _blame(self, error: Exception, block: Units) -> None:
@@ -184,12 +196,11 @@ class BoundedStatistic(BaseModel, ABC):
             text = "%s failed for a block of units; only the one at fault is left out"
             _log.warning(text, self.name, exc_info=error)
 
-    @cached_property
-    def _nobody(self) -> Floats:
+    def _nobody(self, add: Callable[[Units], Array]) -> Floats:
         """What a unit counts as that fails: a unit with one row of zeros. It contributes like any other, so that every
         bound on how far two units are apart holds for it too; a vector of zeros would be no contribution at all."""
         try:
-            part = to_numpy(self.sum_block(self.entering(Units(np.zeros((1, self.columns))))))
+            part = to_numpy(add(self.entering(Units(np.zeros((1, self.columns))))))
         except Exception:
             return np.zeros(self.size)
         return part if part.shape == (self.size,) and np.all(np.isfinite(part)) else np.zeros(self.size)

@@ -35,7 +35,7 @@ from zerosum.kernel.missing import refusal
 
 _KEPT = 2  # tables made of a site's own, at a time
 _BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside the data themselves
-_LONG = 1 << 10  # rows that are worth a block, where few are made
+_LONG = 1 << 11  # rows that are worth a block, where few are made
 _HOST_BYTES = 1 << 31  # the same on the host for rows that lie on a device, where blocks are long
 
 
@@ -213,21 +213,19 @@ class Units:
         device = self.device
         return ahead(Units(to_device(block.rows, device), block.offsets, block.runs) for block in cut)
 
-    @property
-    def even_blocks(self) -> int:
-        """How many blocks `evenly` makes: four or a multiple of that where each is long enough, however many are
-        computed at a time, so that no bit depends on that."""
-        fewest = -(-len(self) // max(1, _BLOCK_BYTES // (8 * self.columns)))
-        return max(fewest, min(-(-fewest // 4) * 4, len(self) // _LONG))
+    def even_blocks(self, workers: int, row_bytes: int) -> int:
+        """How many blocks `evenly` makes: a multiple of the workers where each is long enough."""
+        fewest = max(1, -(-len(self) * row_bytes // _BLOCK_BYTES))
+        return max(fewest, min(-(-fewest // workers) * workers, len(self) // _LONG))
 
-    def evenly(self) -> Iterator[Units]:
+    def evenly(self, workers: int, row_bytes: int) -> Iterator[Units]:
         """Single records on the host in few blocks of about one length, none of which takes more memory than a pass
         over the data may: for whoever adds up without rounding.
 
-        >>> [len(block) for block in Units(np.zeros((4099, 2))).evenly()]
-        [1025, 1025, 1025, 1024]
+        >>> [len(block) for block in Units(np.zeros((8195, 2))).evenly(4, 16)]
+        [2049, 2049, 2049, 2048]
         """
-        at_most = -(-len(self) // max(1, self.even_blocks))
+        at_most = max(1, -(-len(self) // self.even_blocks(workers, row_bytes)))
         return self._cut(at_most, at_most)
 
     def _cut(self, at_most: int, units: int) -> Iterator[Units]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -47,11 +48,13 @@ class NoiseShare:
         return self._secret.public_key().public_bytes_raw()
 
     def begin(self) -> None:
-        """Draw this site's own steps in a thread from now on: while a device adds up, the processor is free for it."""
+        """Draw this site's own steps in a thread from now on: while units are added up, a processor is free for it now
+        and then, and all the time if a device adds up. Where no thread can be had they are drawn when they are used."""
         if self._law.step > 0 and self._coming is None:
-            thread = ThreadPoolExecutor(1)
-            self._coming = thread.submit(self._steps)
-            thread.shutdown(wait=False)
+            with suppress(RuntimeError):
+                thread = ThreadPoolExecutor(1)
+                self._coming = thread.submit(self._steps)
+                thread.shutdown(wait=False)
 
     def _steps(self) -> Steps:
         own = float(self._law.own[self._site]) / self._law.step

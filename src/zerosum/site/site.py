@@ -161,11 +161,12 @@ class Site:
         if not plan.scheme.facts.noisy:
             return
         books, release = self._books(), plan.position(round)
-        reserved = plan.position(books.standing(plan.study, plan.digest()).round) == release
-        if reserved and attempt == 0 and plan.releases[release].steps > 1:
-            books.draw(plan.study, round, attempt, asked, plan.digest())
-            return
-        steps = 1 if reserved else plan.releases[release].steps
+        steps = plan.releases[release].steps
+        if steps > 1 and plan.position(books.standing(plan.study, plan.digest()).round) == release:  # it is reserved
+            if attempt == 0:
+                books.draw(plan.study, round, attempt, asked, plan.digest())
+                return
+            steps = 1
         spend = self._spend(plan, round, attempt, asked, steps)
         books.record(spend, self.policy.cap, plan.digest(), in_words(plan))
 
@@ -208,7 +209,10 @@ class Site:
         """The sum over units. A second line, should a statistic break its own bound: a sum longer than all the units'
         bounds together is scaled to that, and one that is not finite is zero. A refusal would speak of data."""
         total = statistic.total(units)
-        excess = float(np.linalg.norm(total / (bound * max(len(units), 1))))  # divided first: squares overflow
+        share = total / (bound * max(len(units), 1))  # divided first: squares overflow
+        # Not `norm`: it wakes BLAS's threads, which then spin for a while on cores that the next sum needs.
+        with np.errstate(over="ignore"):
+            excess = math.sqrt(np.sum(np.square(share, out=share)))
         if not math.isfinite(excess):
             return np.zeros_like(total)
         return total / excess if excess > 1 else total

@@ -57,19 +57,20 @@ class Placing:
         """The last column of the sum of bounded x x'."""
         return self._run(_native.column, rows, self._width(rows))
 
-    def scatter(self, rows: Array) -> Floats:
-        """The sum of x x' of rows that were rounded to whole numbers, in isometric coordinates."""
+    def scatter(self, rows: Array, target: float, longest: float) -> Floats:
+        """The upper triangle of the sum of x x' of rows that are brought to norm `target` at most and rounded to whole
+        numbers of norm `longest` at most."""
         width = self._width(rows)
-        return self._run(_native.scatter, rows, width * (width + 1) // 2)
+        return self._run(_native.scatter, rows, width * (width + 1) // 2, target, longest)
 
     def _width(self, rows: Array) -> int:
         return int(rows.shape[1]) + (self.lift is not None)
 
-    def _run(self, kernel: Callable[..., None], rows: Array, size: int) -> Floats:
+    def _run(self, kernel: Callable[..., None], rows: Array, size: int, *more: float) -> Floats:
         given = _doubles(rows)
         center, scale = (None if each is None else _doubles(each) for each in (self.center, self.scale))
         out = np.empty(size)
-        kernel(given, center, scale, self.lift or 0.0, self.clip or 0.0, given.shape[1], out)
+        kernel(given, center, scale, self.lift or 0.0, self.clip or 0.0, given.shape[1], out, *more)
         return out
 
 
@@ -102,3 +103,8 @@ def _doubles(values: Array) -> Floats:
 def takes(rows: Any) -> bool:
     """Whether kernels take these rows: on the host, with a column at least."""
     return present() and on_host(rows) and rows.shape[1] > 0
+
+
+def in_place(rows: Any) -> bool:
+    """Whether they read these where they are, without a copy."""
+    return takes(rows) and bool(np.may_share_memory(_doubles(rows[:2]), rows))

@@ -161,6 +161,9 @@ class UnitMoment(Filled):
         taken = block.offsets is None and block.device is None and self._only_placed and native.takes(block.rows)
         return self._placing if taken else None
 
+    def exact_bytes(self, units: Units) -> int:
+        return 8 if self._native(units) is not None and native.in_place(units.rows) else super().exact_bytes(units)
+
     @cached_property
     def _placing(self) -> native.Placing:
         return native.Placing(self.center, self.scale, self.lift)

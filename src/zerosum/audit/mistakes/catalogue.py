@@ -166,7 +166,7 @@ _SENSITIVITIES = [
         (
             "rounded_scatter",
             "rounded_scatter:RoundedScatter",
-            "super().sensitivity(adjacency) * (WHOLE / TARGET) ** 2",
+            "super().sensitivity(adjacency) * (self.longest / self.target) ** 2",
         ),
         ("unmixing_score", "sources:SourceStatistic", "2.0"),
         ("band_scatter", "bands:BandScatter", "math.sqrt(2)"),
@@ -281,11 +281,11 @@ _KERNEL = [
         "crowd-rounding",
         "records are rounded towards zero where one of their block is too long",
         (
-            Edit("statistics.rounded_scatter:RoundedScatter.sum_block", "placing is None", "True"),
+            Edit("statistics.rounded_scatter:RoundedScatter.exact_block", "placing is not None", "False"),
             Edit(
                 "statistics.rounded_scatter:round_rows",
-                "np.sum(whole * whole, axis=1) > WHOLE**2",
-                "np.max(np.sum(whole * whole, axis=1)) + np.zeros(len(weighed)) > WHOLE**2",
+                "np.sum(whole * whole, axis=1) > longest**2",
+                "np.max(np.sum(whole * whole, axis=1)) + np.zeros(len(weighed)) > longest**2",
             ),
         ),
     ),
@@ -293,7 +293,7 @@ _KERNEL = [
         "rounded-length",
         "a record that rounding makes too long stays so",
         (
-            Edit("statistics.rounded_scatter:RoundedScatter.sum_block", "placing is None", "True"),
+            Edit("statistics.rounded_scatter:RoundedScatter.exact_block", "placing is not None", "False"),
             Edit("statistics.rounded_scatter:round_rows", "np.trunc(weighed[long])", "whole[long]"),
         ),
     ),
