@@ -7,29 +7,18 @@ is what every column adds up to. */
 static void NAME(pack_bytes)(const struct placing *at, const double *rows, Py_ssize_t count, double *x, uint32_t *pack,
                              int32_t *sums)
 {
-    Py_ssize_t width = at->width, padded = at->padded, fours = (count + 3) / 4;
-    double *work = x + at->stride;
-    int32_t *four = (int32_t *)(work + at->stride);
+    Py_ssize_t padded = at->padded, fours = (count + 3) / 4;
+    int32_t *four = (int32_t *)(x + 2 * at->stride);
     uint32_t *right = pack + ROWS / 4 * padded;
     memset(sums, 0, (size_t)padded * sizeof(int32_t));
-    memset(four, 0, 4 * (size_t)padded * sizeof(int32_t));
     for (Py_ssize_t q = 0; q < fours; q++) {
-        for (int which = 0; which < 4; which++) {
-            int32_t *one = four + which * padded;
-            if (4 * q + which >= count) {
-                memset(one, 0, (size_t)padded * sizeof(int32_t));
-                continue;
-            }
-            NAME(rounded)(at, rows + (4 * q + which) * at->columns, x, work);
-            for (Py_ssize_t i = 0; i < width; i++)
-                one[i] = (int32_t)work[i];
-            for (Py_ssize_t i = 0; i < width; i++)
-                sums[i] += one[i];
-        }
+        NAME(rounded)(at, rows, 4 * q, 4, count, x, four);
         for (Py_ssize_t s = 0; s < padded / STRIP; s++) {
             uint32_t *to = pack + (s * fours + q) * STRIP, *with = right + (s * fours + q) * STRIP;
             const int32_t *a = four + s * STRIP, *b = a + padded, *c = b + padded, *d = c + padded;
+            int32_t *all = sums + s * STRIP;
             for (int i = 0; i < STRIP; i++) {
+                all[i] += a[i] + b[i] + c[i] + d[i];
                 uint32_t low = ((uint32_t)a[i] & 255) | ((uint32_t)b[i] & 255) << 8;
                 uint32_t word = low | ((uint32_t)c[i] & 255) << 16 | (uint32_t)d[i] << 24;
                 to[i] = word;

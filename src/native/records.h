@@ -1,8 +1,15 @@
 /* Single records: each row is a unit, placed about a centre, lifted, bounded and added up.
 
 Included once for every kind of processor (module.c), with NAME(x) the function's own name there. What is computed for a
-row depends on that row and on public values alone: loops run over one row, in an order that its length fixes. Nothing
-here is a sum of products within one expression, so that a processor with fused multiplication rounds as any other. */
+row depends on that row and on public values alone: loops run over one row, in an order that its length fixes. No product
+is fused with a sum, so that every processor rounds as any other. */
+
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
 
 /* The sum of `count` numbers by adding the second half to the first until a few are left, as `units.fold` does. */
 static double NAME(fold)(double *values, Py_ssize_t count)
@@ -19,11 +26,15 @@ static double NAME(fold)(double *values, Py_ssize_t count)
     return total;
 }
 
-static double NAME(square)(const double *x, Py_ssize_t width, double *work)
+/* The fold of the squares of x, of which half the length is written down. */
+static double NAME(square)(const double *restrict x, Py_ssize_t width, double *restrict work)
 {
-    for (Py_ssize_t i = 0; i < width; i++)
+    Py_ssize_t half = width > 8 ? (width + 1) / 2 : width;
+    for (Py_ssize_t i = 0; i < width - half; i++)
+        work[i] = x[i] * x[i] + x[half + i] * x[half + i];
+    for (Py_ssize_t i = width - half; i < half; i++)
         work[i] = x[i] * x[i];
-    return NAME(fold)(work, width);
+    return NAME(fold)(work, half);
 }
 
 /* x becomes the row as it enters, and *norm its norm; returned is what it was divided by, as `rows.sized` does it. */
@@ -90,7 +101,8 @@ static void NAME(norms)(const struct placing *at, const double *rows, Py_ssize_t
     }
 }
 
-static void NAME(column)(const struct placing *at, const double *rows, Py_ssize_t count, double *x, double *total)
+static void NAME(column)(const struct placing *at, const double *rows, Py_ssize_t count, double *restrict x,
+                         double *restrict total)
 {
     Py_ssize_t width = at->width;
     double *work = x + at->stride;
@@ -98,24 +110,21 @@ static void NAME(column)(const struct placing *at, const double *rows, Py_ssize_
         double norm, size = NAME(enter)(at, rows + r * at->columns, x, work, &norm);
         double share = NAME(weight)(at, norm, size) * x[width - 1];
         for (Py_ssize_t i = 0; i < width; i++)
-            work[i] = x[i] * share;
-        for (Py_ssize_t i = 0; i < width; i++)
-            total[i] += work[i];
+            total[i] += x[i] * share;
     }
 }
 
 /* ---- sums of x x' in whole numbers -------------------------------------------------------------------------------- */
 
-/* A row as whole numbers of norm `longest` at most: up or down, as a hash of the row says (`rounded_scatter.round_rows`), or
-towards zero if that is too long. */
-static void NAME(whole)(double *x, Py_ssize_t width, double factor, double longest, double *work)
+/* A row as whole numbers of norm `longest` at most: up or down, as a hash of the row says (`rounded_scatter.round_rows`),
+or towards zero if that is too long. */
+static void NAME(whole)(double *restrict x, Py_ssize_t width, double factor, double longest, int32_t *restrict whole)
 {
     uint64_t hash = 0;
-    for (Py_ssize_t i = 0; i < width; i++)
-        x[i] *= factor;
     for (Py_ssize_t i = 0; i < width; i++) {
-        double own = x[i] + 0.0; /* a zero has no sign; in the line above it would have one where products are fused */
+        double own = x[i] * factor + 0.0; /* a zero has no sign */
         uint64_t bits;
+        x[i] = own;
         memcpy(&bits, &own, sizeof bits);
         bits += GOLDEN * ((uint64_t)i + 1);
         hash += (bits ^ bits >> 32) * MIXED;
@@ -128,53 +137,43 @@ static void NAME(whole)(double *x, Py_ssize_t width, double factor, double longe
         drawn = (drawn ^ drawn >> 32) * MIXED;
         drawn = drawn >> 12 | 0x3FF0000000000000u; /* a double from 1 to 2 */
         memcpy(&share, &drawn, sizeof share);
-        work[i] = floor(x[i] + (share - 1.0));
+        whole[i] = (int32_t)floor(x[i] + (share - 1.0));
     }
-    double lanes[8] = {0}, size = 0.0; /* whole numbers: exact in any order */
-    Py_ssize_t i = 0;
-    for (; i + 8 <= width; i += 8)
-        for (int lane = 0; lane < 8; lane++)
-            lanes[lane] += work[i + lane] * work[i + lane];
-    for (; i < width; i++)
-        size += work[i] * work[i];
-    for (int lane = 0; lane < 8; lane++)
-        size += lanes[lane];
+    int32_t size = 0; /* 2^24 entries that are rounded up make it less than 2^26 */
+    for (Py_ssize_t i = 0; i < width; i++)
+        size += whole[i] * whole[i];
     if (size > longest * longest)
-        for (Py_ssize_t j = 0; j < width; j++)
-            work[j] = trunc(x[j]);
+        for (Py_ssize_t i = 0; i < width; i++)
+            whole[i] = (int32_t)x[i];
 }
 
-/* `work` becomes the row as whole numbers. */
-static void NAME(rounded)(const struct placing *at, const double *row, double *x, double *work)
+/* `whole` becomes so many rows from `first` on, each padded, as whole numbers; there are `count` rows in all. */
+static void NAME(rounded)(const struct placing *at, const double *rows, Py_ssize_t first, int many, Py_ssize_t count,
+                          double *x, int32_t *whole)
 {
-    double norm, size = NAME(enter)(at, row, x, work, &norm);
-    NAME(whole)(x, at->width, sqrt(NAME(weight)(at, norm, size)) * at->target, at->longest, work);
-}
-
-/* Rows two by two into strips of STRIP columns: pack[strip][pair of rows][column][which of the two]. */
-static void NAME(pack)(const struct placing *at, const double *rows, Py_ssize_t count, double *x, int16_t *pack)
-{
-    Py_ssize_t width = at->width, pairs = (count + 1) / 2, strips = at->padded / STRIP;
     double *work = x + at->stride;
-    int16_t *two = (int16_t *)(work + at->stride);
-    for (Py_ssize_t p = 0; p < pairs; p++) {
-        for (int which = 0; which < 2; which++) {
-            int16_t *one = two + which * at->padded;
-            Py_ssize_t r = 2 * p + which;
-            memset(one, 0, (size_t)at->padded * sizeof(int16_t));
-            if (r >= count)
-                continue;
-            NAME(rounded)(at, rows + r * at->columns, x, work);
-            for (Py_ssize_t i = 0; i < width; i++)
-                one[i] = (int16_t)work[i];
+    for (Py_ssize_t r = first; r < first + many; r++, whole += at->padded) {
+        Py_ssize_t used = r < count ? at->width : 0;
+        if (used) {
+            double norm, size = NAME(enter)(at, rows + r * at->columns, x, work, &norm);
+            NAME(whole)(x, at->width, sqrt(NAME(weight)(at, norm, size)) * at->target, at->longest, whole);
         }
+        memset(whole + used, 0, (size_t)(at->padded - used) * sizeof(int32_t));
+    }
+}
+
+/* Rows two by two into strips of STRIP columns, a column's two numbers in one word: pack[strip][pair of rows][column]. */
+static void NAME(pack)(const struct placing *at, const double *rows, Py_ssize_t count, double *x, uint32_t *pack)
+{
+    Py_ssize_t pairs = (count + 1) / 2, strips = at->padded / STRIP;
+    int32_t *two = (int32_t *)(x + 2 * at->stride);
+    for (Py_ssize_t p = 0; p < pairs; p++) {
+        NAME(rounded)(at, rows, 2 * p, 2, count, x, two);
         for (Py_ssize_t s = 0; s < strips; s++) {
-            int16_t *to = pack + (s * pairs + p) * 2 * STRIP;
-            const int16_t *first = two + s * STRIP, *second = first + at->padded;
-            for (int i = 0; i < STRIP; i++) {
-                to[2 * i] = first[i];
-                to[2 * i + 1] = second[i];
-            }
+            uint32_t *to = pack + (s * pairs + p) * STRIP;
+            const int32_t *a = two + s * STRIP, *b = a + at->padded;
+            for (int i = 0; i < STRIP; i++)
+                to[i] = ((uint32_t)a[i] & 0xFFFF) | (uint32_t)b[i] << 16;
         }
     }
 }
@@ -220,4 +219,8 @@ static void NAME(add)(const struct placing *at, const double *rows, Py_ssize_t c
 #else
 #define add_bytes_3 add_3
 #define add_bytes_0 add_0
+#endif
+
+#ifndef __clang__
+#pragma GCC pop_options
 #endif
