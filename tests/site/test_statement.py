@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,8 @@ def test_a_study_is_written_down_in_words(tmp_path: Path) -> None:
 def test_words_are_written_once_for_each_study(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "l.sqlite", Account("p", "person", "replace-one")) as ledger:
         for study, round in (("a", 0), ("a", 1), ("b", 0)):
-            ledger.record(
-                Spend(study, round, 0, "person", "m", 1.0, 0.1, "aa"), Cap(3.0, 1e-6), "aa", {"algorithm": study}
-            )
+            spend = Spend(study, round, 0, "person", "m", 1.0, 0.1, "aa")
+            ledger.record(spend, Cap(3.0, 1e-6), "aa", partial(dict, algorithm=study))
         assert [entry.asked for entry in ledger.entries()] == [{"algorithm": "a"}, None, {"algorithm": "b"}]
     with Ledger.inspect(tmp_path / "l.sqlite") as ledger:
         record = statement(ledger)

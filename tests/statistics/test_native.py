@@ -24,7 +24,7 @@ from zerosum.kernel.grid import MAX_UNITS
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.statistics import build, native
-from zerosum.statistics.rounded_scatter import STEP, TARGET, RoundedScatter
+from zerosum.statistics.rounded_scatter import STEP, RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms
 
 Floats = NDArray[np.float64]

@@ -19,6 +19,7 @@ from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.spectral import debiased, noise_edge
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
+from zerosum.kernel.threads import one_thread
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0)  # of norms, that may become the clip; 0: each unit by its own norm
 _LEAST_KEPT = 0.4  # of what normalised units would contribute: no clip is so loose that less is left
@@ -67,7 +68,8 @@ class Look:
         if not self.corner > 3 * self.noise:
             return self.matrix
         real = 1.0 if whole else self._real
-        return np.asarray(self.matrix - real**2 / self.corner * np.outer(self.cross, self.cross))
+        part = np.outer(real**2 / self.corner * self.cross, self.cross)
+        return np.subtract(self.matrix, part, out=part)
 
     def corrected_product(self, product: Floats, basis: Floats) -> Floats:
         """The same for the product of the second moments with a basis, where only that is known."""
@@ -191,6 +193,19 @@ class Norms:
         return float(np.sum(self.shares * np.mean(inside / np.maximum(clip, inside + square), axis=1)))
 
 
+@dataclass(frozen=True, eq=False)
+class Centred:
+    """The centre that small looks found, those of them that are at the whole matrix, what units held of themselves in
+    these, and the norms about the centre, their median, and how many units there are."""
+
+    center: Floats
+    looks: list[Look]
+    held: Floats
+    norms: Norms
+    middle: float
+    units: float
+
+
 @dataclass(frozen=True)
 class Choice:
     """The clip of the main look, its quantile (0 where every unit is divided by its own norm), what units then hold of
@@ -217,7 +232,9 @@ def choose(
         clip = norms.quantile(1.0) + square
         return Choice(clip, 1.0, norms.kept(clip, square), mixed=False)
     places = np.arange(1, components + 1)
-    values = np.linalg.eigvalsh(look.corrected(whole=True))[::-1][:components]
+    with one_thread():  # others would spin on, where sites in this process need the cores for the main look
+        values = np.linalg.eigvalsh(look.corrected(whole=True).astype(np.float32))[::-1][:components]
+    values = values.astype(np.float64)  # half the bits are more than this noise leaves
     seen = np.where(values > look.edge, debiased(np.maximum(values, 0.0), look.edge), 0.0) / small[-1]
     count = int(np.sum(seen > 0))
     guess = np.minimum(units * places**-_FALLING / _ZETA, look.edge / 2 / small[-1])

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.lifted import Look, Norms, beyond, choose, standing
+from zerosum.algorithms.lifted import Centred, Look, Norms, beyond, choose, standing
 from zerosum.algorithms.program import Estimate, Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.schedule import GUESSED_UNITS, Schedule, best
 from zerosum.algorithms.spectral import (
@@ -30,7 +30,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.threads import side_by_side
+from zerosum.kernel.threads import at_once
 from zerosum.statistics.rounded_scatter import STEP, RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
 
@@ -224,7 +224,7 @@ class PCA(RangedAlgorithm):
                 if self.chosen == "matrix"
                 else tuple(self._lifted_product(center, 1.0, self._first_basis(), s) for s in self.schedule.shares)
             )
-            return (*small, norms, *main)
+            return (*small[self._reaching :], norms, *main)
         if self.chosen == "matrix":
             damped = [self._matrix(center, np.zeros((len(self.columns),) * 2))] if self.looks == 2 else []
             return (self._matrix(center), *damped)
@@ -286,13 +286,15 @@ class PCA(RangedAlgorithm):
         above = beyond(values[:K], edge, len(self.columns), units or 0.0)
         return _Found(basis[:, :K], values[:K], edge, above, release, self._first_center, self._clip)
 
-    def _centred(self) -> Generator[Request, Release, _Centred]:
+    def _centred(self) -> Generator[Request, Release, Centred]:
         """Small looks, each about what is known of the centre by then. A lift is large as long as the centre moves;
         about one that stands histograms are added up."""
         center, square, here, looks, scales = self._first_center, _FAR, [], [], []
         for number in range(self._small_looks):
-            here.append((yield self._norms(center)))
-            median = self._seen_norms(here).quantile(0.5)
+            reaching = self._reaching and number == 0
+            if not reaching:
+                here.append((yield self._norms(center)))
+            median = self.reach if reaching else self._seen_norms(here).quantile(0.5)
             lift = math.sqrt(square * median)
             release = yield self._small(center, lift, number)
             whole = self._whole(number)
@@ -302,13 +304,13 @@ class PCA(RangedAlgorithm):
             apart = looks[-1].apart(lift)
             if np.any(apart):
                 center, square, here = self._moved(center, apart), _FAR, []
-            else:
+            elif not reaching:
                 square = _NEAR
         here.append((yield self._norms(center)))
         norms = self._seen_norms(here)
         middle = norms.quantile(0.5)
         held = np.array([min(middle / median, 1.0) / lifted for median, lifted in scales])
-        return _Centred(center, looks[len(looks) - len(held) :], held, norms, middle, self._counted(here[-1]))
+        return Centred(center, looks[len(looks) - len(held) :], held, norms, middle, self._counted(here[-1]))
 
     def _lifted_matrix(self) -> Generator[Request, Release, _Found]:
         """Small looks, and the main one."""
@@ -328,9 +330,7 @@ class PCA(RangedAlgorithm):
             for weight, each in zip(weights, found.looks, strict=False):
                 mixed += weight * each.corrected()
             spread = float(np.linalg.norm(weights * [*(each.noise for each in found.looks), noise]))
-        with side_by_side(2) as each:  # two decompositions that know nothing of each other
-            work = [partial(leading, mixed, spread, K, shrink=self.shrink), partial(look.above, K)]
-            vectors, above = each(lambda one: one(), work)
+        above, vectors = at_once(partial(look.above, K), partial(leading, mixed, spread, K, shrink=self.shrink))
         center = self._moved(found.center, look.apart(lift))
         if above < K:
             vectors = look.with_known(vectors, center / self.scale)
@@ -394,6 +394,11 @@ class PCA(RangedAlgorithm):
     def _small_looks(self) -> int:
         return self.small_looks or 2
 
+    @property
+    def _reaching(self) -> bool:
+        """Whether the first look takes the ranges for its scale: with little noise that is near enough."""
+        return self._small_looks == 2
+
     def _whole(self, number: int) -> bool:
         """Whether a small look is at the whole matrix: all of four, to be added to the main one, and the last of two,
         which tells the spectrum. Others are at the lifted column, which takes no product."""
@@ -402,7 +407,7 @@ class PCA(RangedAlgorithm):
     @property
     def _looks_share(self) -> float:
         """What the histograms leave."""
-        return 1 - (self._small_looks + 1) * _NORMS_SHARE
+        return 1 - (self._small_looks + 1 - self._reaching) * _NORMS_SHARE
 
     @property
     def _small_look(self) -> float:
@@ -486,19 +491,6 @@ class _Found:
     center: Floats
     clip: float
     total: float | None = None  # the trace, where it was released
-
-
-@dataclass(frozen=True, eq=False)
-class _Centred:
-    """The centre that small looks found, those of them that are at the whole matrix, what units held of themselves in
-    these, and the norms about the centre, their median, and how many units there are."""
-
-    center: Floats
-    looks: list[Look]
-    held: Floats
-    norms: Norms
-    middle: float
-    units: float
 
 
 def _along(matrix: Floats, vectors: Floats) -> Floats:

@@ -137,10 +137,10 @@ class BoundedStatistic(BaseModel, ABC):
         """The sum over all units, block by block, as a NumPy vector. Whatever a unit holds, this does not fail.
 
         Blocks are added up in double precision where their rows are, and what comes back from a device is the sum."""
-        running = Running(self.size)
         with release(rows_allowed(len(units))):
             entering = self.entering(units)
             workers, exact = self._workers(entering), self.adds_exactly(entering)
+            running = Running(self.size, exact=exact)
             if exact:
                 blocks = entering.evenly(workers, self.exact_bytes(entering))
             else:
@@ -255,11 +255,11 @@ class BoundedMap(BoundedStatistic):
 
 
 class Running:
-    """A sum of vectors with compensation: what is rounded away is added with the next one. It is kept where the vectors
-    are, on the host or on a device."""
+    """A sum of vectors with compensation: what is rounded away is added with the next one, unless nothing is (`exact`).
+    It is kept where the vectors are, on the host or on a device."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, size: int, *, exact: bool = False) -> None:
+        self._size, self._exact = size, exact
         self._here: Floats | None = None
         self._lost: Floats | None = None  # what the total on the host has lost; nothing, while it is of one vector
         self._there: tuple[Array, Array] | None = None  # the same on a device
@@ -269,6 +269,8 @@ class Running:
             self._there = (part, part * 0.0) if self._there is None else compensated(*self._there, part)
         elif self._here is None:
             self._here = np.array(part, dtype=np.float64)
+        elif self._exact:
+            self._here += part
         else:
             self._lost = np.zeros(self._size) if self._lost is None else self._lost
             _add_up(self._here, self._lost, part)

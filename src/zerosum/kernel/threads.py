@@ -123,6 +123,20 @@ def side_by_side(workers: int) -> Iterator[Mapping]:
             pool.shutdown(wait=False, cancel_futures=True)  # leaving waits for those that run
 
 
+def at_once(*work: Callable[[], Any]) -> list[Any]:
+    """What each of these finds, computed side by side.
+
+    >>> at_once(lambda: 1, lambda: 2)
+    [1, 2]
+    """
+
+    def found(one: Callable[[], Any]) -> Any:
+        return one()
+
+    with side_by_side(len(work)) as each:
+        return list(each(found, work))
+
+
 def _in_order(pool: ThreadPoolExecutor, workers: int, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     coming: deque[Future[R]] = deque()
     for item in items:

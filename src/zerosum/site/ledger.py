@@ -29,7 +29,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -54,6 +54,7 @@ from zerosum.site.ledger_file import (
 )
 from zerosum.version import VERSION
 
+Asked = Callable[[], Mapping[str, Any]]
 _ROUNDING = 1e-12  # the shares of a cap, squared and added up again, may pass it by this fraction
 
 
@@ -151,11 +152,11 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def record(self, spend: Spend, cap: Cap, plan: str | None = None, asked: Mapping[str, Any] | None = None) -> Entry:
+    def record(self, spend: Spend, cap: Cap, plan: str | None = None, asked: Asked | None = None) -> Entry:
         """Write a spend down durably, or refuse it. What it pays for may leave once this has returned.
 
         With the digest of a plan, the study's rounds go forward, all under that plan. What is `asked`, in public words,
-        is written down with a study's first entry.
+        is written down with a study's first entry, and only then put into words.
         """
         if not spend.request:
             raise BadParameter(f"{spend} names no request: give its digest")
@@ -164,7 +165,7 @@ class Ledger:
             charged = self._fit([spend], cap)[0]
             fields = {"spend": asdict(spend), "charged_mu": charged, "plan": plan, "cap": asdict(cap)}
             if asked is not None and spend.study not in self._standings:
-                fields["asked"] = dict(asked)
+                fields["asked"] = dict(asked())
             number = self._append(fields)
         return next(entry for entry in reversed(self._entries) if entry.number == number)
 

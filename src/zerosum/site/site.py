@@ -13,7 +13,7 @@ that were answered are not answered again, except under an attempt that the plan
 from __future__ import annotations
 
 import math
-from functools import singledispatchmethod
+from functools import partial, singledispatchmethod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,7 +168,7 @@ class Site:
                 return
             steps = 1
         spend = self._spend(plan, round, attempt, asked, steps)
-        books.record(spend, self.policy.cap, plan.digest(), in_words(plan))
+        books.record(spend, self.policy.cap, plan.digest(), partial(in_words, plan))
 
     def unpaid(self, plan: Plan) -> list[Spend]:
         """What a plan still costs this site."""

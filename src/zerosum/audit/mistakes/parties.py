@@ -77,7 +77,7 @@ SITE = [
     Fault(
         "one-step-reserved",
         "of a phase of many steps one is written into the ledger",
-        (Edit("site.site:Site._charge", "steps = 1 if reserved else plan.releases[release].steps", "steps = 1"),),
+        (Edit("site.site:Site._charge", "attempt, asked, steps)", "attempt, asked, 1)"),),
     ),
     Fault(
         "same-sample",
@@ -103,7 +103,7 @@ SITE = [
     Fault(
         "attempt-for-nothing",
         "another attempt at a step is drawn from the phase's reservation, as if it were the first",
-        (Edit("site.site:Site._charge", "if reserved and attempt == 0 and", "if reserved and"),),
+        (Edit("site.site:Site._charge", "if attempt == 0:", "if True:"),),
     ),
     Fault(
         "finished-round-again",
