@@ -16,6 +16,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -365,8 +366,14 @@ _WRITERS: dict[type, Callable[[Any], Fields]] = {
     Refusal: lambda m: {"site": m.site, "code": m.error.code, "message": str(m.error)},
 }
 
+@lru_cache(maxsize=1)
+def _plan(text: bytes) -> Plan:
+    """Sites of one process read the same plan one after the other, and what follows from it is computed once."""
+    return Plan.from_json(text)
+
+
 _MESSAGES: dict[str, Callable[[_Reader], Message]] = {
-    "Propose": lambda r: Propose(Plan.from_json(r.data("plan")), r.flag("keep")),
+    "Propose": lambda r: Propose(_plan(bytes(r.data("plan"))), r.flag("keep")),
     "Prepare": lambda r: Prepare(r.number("round"), r.number("attempt")),
     "Secure": _read_secure,
     "Contribute": lambda r: Contribute(
