@@ -233,8 +233,7 @@ def choose(
         return Choice(clip, 1.0, norms.kept(clip, square), mixed=False)
     places = np.arange(1, components + 1)
     with one_thread():  # others would spin on, where sites in this process need the cores for the main look
-        values = np.linalg.eigvalsh(look.corrected(whole=True).astype(np.float32))[::-1][:components]
-    values = values.astype(np.float64)  # half the bits are more than this noise leaves
+        values = np.linalg.eigvalsh(look.corrected(whole=True))[::-1][:components]
     seen = np.where(values > look.edge, debiased(np.maximum(values, 0.0), look.edge), 0.0) / small[-1]
     count = int(np.sum(seen > 0))
     guess = np.minimum(units * places**-_FALLING / _ZETA, look.edge / 2 / small[-1])
