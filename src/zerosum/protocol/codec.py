@@ -366,6 +366,7 @@ _WRITERS: dict[type, Callable[[Any], Fields]] = {
     Refusal: lambda m: {"site": m.site, "code": m.error.code, "message": str(m.error)},
 }
 
+
 @lru_cache(maxsize=1)
 def _plan(text: bytes) -> Plan:
     """Sites of one process read the same plan one after the other, and what follows from it is computed once."""

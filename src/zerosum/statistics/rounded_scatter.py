@@ -58,6 +58,10 @@ class RoundedScatter(Scatter):
     def sensitivity(self, adjacency: Adjacency) -> float:
         return super().sensitivity(adjacency) * (self.longest / self.target) ** 2
 
+    @property
+    def block_bytes(self) -> int:
+        return 24 * self.size + 2048 * self.width  # a square of doubles, its triangle, and rows in whole numbers
+
     def adds_exactly(self, units: Units) -> bool:
         return units.offsets is None and units.device is None and (units.is_sparse or on_host(units.rows))
 
