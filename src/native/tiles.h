@@ -1,5 +1,5 @@
 /* tile[i][j]: the sum over `pairs` pairs of rows of left column i times right column j, of 16-bit whole numbers. PANEL
-rows of norm WHOLE add up to less than 2^31. Three ways to the same numbers, one for each kind of processor. */
+rows of norm LONGEST add up to less than 2^31. Three ways to the same numbers, one for each kind of processor. */
 
 #if KIND == 4
 

@@ -98,7 +98,9 @@ def test_programs_live_under_algorithms() -> None:
     assert set(zerosum.__all__) <= set(dir(zerosum))
 
 
-def test_a_study_scans_the_data_of_a_site_once_and_builds_one_plan_a_party(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_scans_the_data_of_a_site_once_and_builds_one_plan_for_all_sites(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counts = {"scans": 0, "plans": 0}
     check, built = Units.check, Plan.__post_init__
 
@@ -115,4 +117,4 @@ def test_a_study_scans_the_data_of_a_site_once_and_builds_one_plan_a_party(monke
     mean = zerosum.algorithms.Mean(columns=("a", "b"), clip=1.0)
     tables = {f"walk {name}": np.zeros((20, 2)) for name in "abc"}
     zerosum.run(mean, tables, epsilon=1.0, delta=1e-5, unit="person")
-    assert counts == {"scans": 3, "plans": 1 + 3}
+    assert counts == {"scans": 3, "plans": 1 + 1}

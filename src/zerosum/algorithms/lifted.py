@@ -195,8 +195,8 @@ class Norms:
 
 @dataclass(frozen=True, eq=False)
 class Centred:
-    """The centre that small looks found, those of them that are at the whole matrix, what units held of themselves in
-    these, and the norms about the centre, their median, and how many units there are."""
+    """The centre that small looks found, those of them that are at the whole matrix or else the last, what units held
+    of themselves in those that are, and the norms about the centre, their median, and how many units there are."""
 
     center: Floats
     looks: list[Look]
@@ -220,7 +220,7 @@ class Choice:
 def choose(
     look: Look, norms: Norms, square: float, small: Floats, share: float, left: float, units: float, components: int
 ) -> Choice:
-    """The clip that loses least of a spectrum as the last small look shows it.
+    """The clip that loses least of a spectrum as the last small look shows it, or as spectra are if it shows none.
 
     A loose clip weighs units by their size, as the second moment does, and a tight one makes them all alike, which
     bends components (`_CUT`) and lets more of them stand out of the noise. `small` is what units held of themselves in
@@ -232,16 +232,18 @@ def choose(
         clip = norms.quantile(1.0) + square
         return Choice(clip, 1.0, norms.kept(clip, square), mixed=False)
     places = np.arange(1, components + 1)
-    with one_thread():  # others would spin on, where sites in this process need the cores for the main look
-        values = np.linalg.eigvalsh(look.corrected(whole=True))[::-1][:components]
-    seen = np.where(values > look.edge, debiased(np.maximum(values, 0.0), look.edge), 0.0) / small[-1]
+    seen, guess = np.zeros(components), units * places**-_FALLING / _ZETA
+    if len(small):
+        with one_thread():  # others would spin on, where sites in this process need the cores for the main look
+            values = np.linalg.eigvalsh(look.corrected(whole=True))[::-1][:components]
+        seen = np.where(values > look.edge, debiased(np.maximum(values, 0.0), look.edge), 0.0) / small[-1]
+        guess = np.minimum(guess, look.edge / 2 / small[-1])
     count = int(np.sum(seen > 0))
-    guess = np.minimum(units * places**-_FALLING / _ZETA, look.edge / 2 / small[-1])
     if count:
         guess = np.minimum(guess, seen[count - 1] * (places / count) ** -_FALLING)
     spectrum = np.where(seen > 0, seen, guess)
     spectrum = np.maximum(spectrum * min(1.0, units / max(float(np.sum(spectrum)), 1e-300)), 1e-300)
-    whole = noise_edge(len(look.matrix), look.noise * math.sqrt(share)) / 2  # of a look that took everything
+    whole = noise_edge(len(look.cross), look.noise * math.sqrt(share)) / 2  # of a look that took everything
     before = share * float(np.sum(small**2))
     best: tuple[float, Choice] | None = None
     least = _LEAST_KEPT * norms.kept(square, square)
@@ -251,7 +253,7 @@ def choose(
         if best is not None and kept < least:
             break
         main = left * kept**2
-        for mixed in (False, True):
+        for mixed in (False, True) if len(small) else (False,):
             strength = math.sqrt(main + mixed * before)
             other = before / (before + main) if mixed else 0.0
             lost = np.sum(spectrum * np.minimum(1, (whole / np.maximum(strength * spectrum, 1e-300)) ** 2))

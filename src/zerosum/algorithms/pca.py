@@ -41,6 +41,7 @@ _FARTHEST = 1e90  # squared norms up to here, clips and lifts that follow from t
 _NORMS_SHARE = 0.005  # of each
 _TOO_FEW = 113.0  # times the noise of the whole budget: so few units are not worth a search for their centre
 _LEAST_LOOK, _MOST_LOOK = 0.03, 0.09  # of the budget of all looks, what half of the small ones may take
+_LITTLE, _COLUMN_LOOK = 0.01, 0.015  # where they should take less, they show no spectrum, and take so much each
 _MANY_COLUMNS, _ROUNDING = 100, 0.05  # from how many records may be rounded, if that adds less than so much of noise
 _FAR, _NEAR = 0.5, 0.015  # squares of the lifts, over the median norm: while the centre moves, and where it stands
 
@@ -87,8 +88,8 @@ class PCA(RangedAlgorithm):
     matrix_clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     n_passes: Literal[1, 2] | None = None
     rounded: bool | None = None
-    """Whether records enter a whole matrix as numbers of 11 bits, which is faster: by default where what that rounds
-    away is far less than the noise."""
+    """Whether records enter a whole matrix as numbers of 11 bits, or of 7 in a small look, which is faster: by default
+    where what that rounds away is far less than the noise."""
     solver: Literal["auto", "matrix", "subspace"] = "auto"
     rounds: int | None = Field(default=None, gt=0)
     growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -187,6 +188,7 @@ class PCA(RangedAlgorithm):
         many = wanted > _LEAST_LOOK and (given is None or given <= 0.125)
         count = self.small_looks or (4 if many else 2)
         share = min(max(wanted, _LEAST_LOOK), _MOST_LOOK) * 2 / count if _TOO_FEW * facts.noise <= units else 0.0
+        share = _COLUMN_LOOK if wanted < _LITTLE and count == 2 else share
         return {"look_share": share if given is None else given, "small_looks": count}
 
     def _roundable(self, facts: PublicFacts) -> bool:
@@ -224,7 +226,7 @@ class PCA(RangedAlgorithm):
                 if self.chosen == "matrix"
                 else tuple(self._lifted_product(center, 1.0, self._first_basis(), s) for s in self.schedule.shares)
             )
-            return (*small[self._reaching :], norms, *main)
+            return (*small, norms, *main)
         if self.chosen == "matrix":
             damped = [self._matrix(center, np.zeros((len(self.columns),) * 2))] if self.looks == 2 else []
             return (self._matrix(center), *damped)
@@ -291,10 +293,8 @@ class PCA(RangedAlgorithm):
         about one that stands histograms are added up."""
         center, square, here, looks, scales = self._first_center, _FAR, [], [], []
         for number in range(self._small_looks):
-            reaching = self._reaching and number == 0
-            if not reaching:
-                here.append((yield self._norms(center)))
-            median = self.reach if reaching else self._seen_norms(here).quantile(0.5)
+            here.append((yield self._norms(center)))
+            median = self._seen_norms(here).quantile(0.5)
             lift = math.sqrt(square * median)
             release = yield self._small(center, lift, number)
             whole = self._whole(number)
@@ -304,13 +304,13 @@ class PCA(RangedAlgorithm):
             apart = looks[-1].apart(lift)
             if np.any(apart):
                 center, square, here = self._moved(center, apart), _FAR, []
-            elif not reaching:
+            else:
                 square = _NEAR
         here.append((yield self._norms(center)))
         norms = self._seen_norms(here)
         middle = norms.quantile(0.5)
         held = np.array([min(middle / median, 1.0) / lifted for median, lifted in scales])
-        return Centred(center, looks[len(looks) - len(held) :], held, norms, middle, self._counted(here[-1]))
+        return Centred(center, looks[-max(len(held), 1) :], held, norms, middle, self._counted(here[-1]))
 
     def _lifted_matrix(self) -> Generator[Request, Release, _Found]:
         """Small looks, and the main one."""
@@ -394,20 +394,16 @@ class PCA(RangedAlgorithm):
     def _small_looks(self) -> int:
         return self.small_looks or 2
 
-    @property
-    def _reaching(self) -> bool:
-        """Whether the first look takes the ranges for its scale: with little noise that is near enough."""
-        return self._small_looks == 2
-
     def _whole(self, number: int) -> bool:
         """Whether a small look is at the whole matrix: all of four, to be added to the main one, and the last of two,
-        which tells the spectrum. Others are at the lifted column, which takes no product."""
-        return self.chosen == "matrix" and (self._small_looks == 4 or number == 1)
+        which tells the spectrum, unless it gets little. Others are at the lifted column, which takes no product."""
+        told = self._small_looks == 4 or (number == 1 and (self.look_share or _LEAST_LOOK) > _COLUMN_LOOK)
+        return self.chosen == "matrix" and told
 
     @property
     def _looks_share(self) -> float:
         """What the histograms leave."""
-        return 1 - (self._small_looks + 1 - self._reaching) * _NORMS_SHARE
+        return 1 - (self._small_looks + 1) * _NORMS_SHARE
 
     @property
     def _small_look(self) -> float:
