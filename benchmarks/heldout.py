@@ -238,7 +238,8 @@ def table(name: str, case: Case | People, seeds: int, epsilons: tuple[float, ...
         methods = of_records(case, epsilon) if isinstance(case, Case) else case.methods(epsilon)
         found = {method: np.array([case.energy(run(seed)) for seed in range(seeds)]) for method, run in methods.items()}
         told = "  ".join(f"{method} {np.mean(e):.4f} ({np.std(e, ddof=1):.4f})" for method, e in found.items())
-        ahead, published = [], ("cape", "conv", "pooled", "pooled, ranges")
+        ahead = []
+        published = tuple(method for method in ("cape", "conv", "pooled", "pooled, ranges") if method in methods)
         for others in (published, tuple(method for method in methods if method not in ("rule", *published))):
             best = max(others, key=lambda method: float(np.mean(found[method])))
             apart = found[best] - found["rule"]
