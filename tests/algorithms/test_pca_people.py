@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_pca import captured, names, without_noise
 
+from components import captured, names, without_noise
 from zerosum.algorithms import PCA
 from zerosum.coordinator.rehearse import drive
 from zerosum.kernel.request import Release, Request

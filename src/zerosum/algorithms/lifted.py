@@ -5,7 +5,7 @@ three blocks: second moments of z, the cross block v (sums of a z) and the corne
 one release holds the mean a v/W about that point, and M - v v'/W is the second moment about it: the mean's error is
 known, with its noise, and need not become a component.
 
-Tested in tests/algorithms/test_pca.py.
+Tested in tests/algorithms/test_lifted.py.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed
 from zerosum.protocol.progress import Progress
 from zerosum.report.compose import PAGE
-from zerosum.report.record import finite, privacy_report, read_plan, try_target, versions, write_whole
+from zerosum.report.json_text import finite
+from zerosum.report.record import privacy_report, read_plan, try_target, versions, write_whole
 
 
 @app.command()

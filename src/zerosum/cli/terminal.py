@@ -31,7 +31,8 @@ from zerosum.kernel.quantity import Quantity
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
 from zerosum.report.coefficients import CoefficientTable
-from zerosum.report.record import PrivacyReport, finite
+from zerosum.report.json_text import finite
+from zerosum.report.record import PrivacyReport
 from zerosum.report.sheets import Sheet, sheets_of
 
 _STAGES = {

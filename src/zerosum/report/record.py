@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic_core import to_json
 
 from zerosum.disk import sync_folder
 from zerosum.errors import BadInput
@@ -30,6 +29,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES, Combine
+from zerosum.report.json_text import finite, readable
 from zerosum.version import VERSION
 
 _SHOWN = 100  # numbers of an estimate that a notebook lists
@@ -457,48 +457,3 @@ def check_target(folder: Path) -> None:
 
 def versions() -> dict[str, str]:
     return {"zerosum": VERSION} | {name: version(name) for name in ("numpy", "scipy", "cryptography")}
-
-
-def finite(value: Any) -> Any:
-    """The same record with None where JSON has no number: infinities and NaN."""
-    if isinstance(value, float):  # nearly everything is
-        return value if math.isfinite(value) else None
-    if isinstance(value, list | tuple):
-        with suppress(TypeError, OverflowError):  # not a row of numbers
-            if all(map(math.isfinite, value)):
-                return list(value)
-        return [finite(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    return value
-
-
-def readable(value: Any, indent: str = "") -> str:
-    """A record as JSON with a line for each of its entries, and tables of numbers in one line each.
-
-    >>> print(readable({"mean": [1.0, 2.0], "sites": [{"name": "a"}]}))
-    {
-      "mean": [1.0, 2.0],
-      "sites": [
-        {
-          "name": "a"
-        }
-      ]
-    }
-    """
-    inner = indent + "  "
-    if isinstance(value, Mapping) and value:
-        lines = [f"{inner}{json.dumps(key)}: {readable(item, inner)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
-    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-        return "[\n" + ",\n".join(inner + readable(item, inner) for item in value) + f"\n{indent}]"
-    if _table(value):
-        return to_json(value).decode().replace(",", ", ")  # ten times as fast as `dumps`
-    return json.dumps(value)
-
-
-def _table(value: Any) -> bool:
-    """Whether these are numbers in rows, or rows of such rows."""
-    if not isinstance(value, list):
-        return False
-    return all(type(item) is float for item in value) or all(_table(item) for item in value)
