@@ -4,7 +4,7 @@ import sysconfig
 
 from setuptools import Extension, setup
 
-HEADERS = ["src/native/bytes.h", "src/native/records.h", "src/native/tiles.h", "src/native/unmixing.h"]
+HEADERS = ["src/native/records.h", "src/native/tiles.h", "src/native/unmixing.h"]
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")  # one wheel for every Python, but for those without a lock
 
 setup(
@@ -14,7 +14,8 @@ setup(
             sources=["src/native/module.c"],
             depends=HEADERS,
             # Nothing here that would let a sum be taken in another order, or a number be rounded otherwise.
-            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"],
+            # Rows are packed as words of two numbers, and read as these.
+            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing", "-Wno-psabi"],
             libraries=["m"],
             py_limited_api=STABLE,
             optional=True,

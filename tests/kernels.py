@@ -13,7 +13,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import BoundedStatistic
 from zerosum.kernel.units import Units
 from zerosum.statistics import native
-from zerosum.statistics.rounded_scatter import RoundedScatter
+from zerosum.statistics.rounded_scatter import TARGET, RoundedScatter
 
 Floats = NDArray[np.float64]
 NUMPY = "numpy"
@@ -42,8 +42,8 @@ def by_numpy(stat: BoundedStatistic, rows: Any) -> Floats:
 
 
 def integers(stat: RoundedScatter, rows: Any) -> list[list[int]]:
-    """The sum as it was added up: whole numbers, of which coordinates hold 1/T^2."""
-    matrix = coordinates.unpack(np.asarray(stat.sum_block(Units(rows))), stat.width) * stat.target**2
+    """The sum as it was added up: whole numbers, of which coordinates hold 1/2046^2."""
+    matrix = coordinates.unpack(np.asarray(stat.sum_block(Units(rows))), stat.width) * TARGET**2
     numbers = np.rint(matrix)
     assert np.max(np.abs(matrix - numbers), initial=0.0) <= 1e-3  # division and square root of 2 round
     triangle = np.asarray(stat.exact_block(Units(rows)))

@@ -19,7 +19,7 @@ arrays through the buffer protocol, check their lengths, and run without the int
 
 #define INSIDE (1 + 0x1p-46)
 #define LONGEST 2048.0 /* the norm that rows have at most as whole numbers */
-#define BYTES 127.0    /* and where they are kept in bytes */
+#define TARGET 2046.0  /* the norm that they are brought to, so that few are too long when they are rounded */
 #define GOLDEN 0x9E3779B97F4A7C15u
 #define MIXED 0xBF58476D1CE4E5B9u
 #define STRIP 48      /* columns that a tile is wide */
@@ -32,7 +32,6 @@ arrays through the buffer protocol, check their lengths, and run without the int
 struct placing {
     const double *center, *scale; /* or NULL */
     double lift, clip;            /* clip 0: every matrix is divided by its own norm */
-    double target, longest;       /* the norm that a row is brought to, and has at most when it is rounded */
     Py_ssize_t columns, width;    /* of a row, and with its lift */
     Py_ssize_t padded, stride;    /* width in whole strips, and in a scratch of doubles */
 };
@@ -57,12 +56,12 @@ struct kernels {
     const char *kind;
     void (*norms)(const struct placing *, const double *, Py_ssize_t, double *, double *);
     void (*column)(const struct placing *, const double *, Py_ssize_t, double *, double *);
-    void (*add)(const struct placing *, const double *, Py_ssize_t, double *, void *, double *);
-    void (*add_bytes)(const struct placing *, const double *, Py_ssize_t, double *, void *, double *);
+    void (*pack)(const struct placing *, const double *, Py_ssize_t, double *, uint32_t *);
+    void (*gram)(const struct placing *, const int16_t *, Py_ssize_t, double *);
     void (*unmix)(const struct unmixing *, const double *, Py_ssize_t, void *, double *);
 };
 
-#define TABLE(kind) {kind, NAME(norms), NAME(column), NAME(add), NAME(add_bytes), NAME(unmix)}
+#define TABLE(kind) {kind, NAME(norms), NAME(column), NAME(pack), NAME(gram), NAME(unmix)}
 
 /* The same source for every kind of processor: 64-bit x86 with AVX-512 and VNNI, with AVX2, and any. */
 
@@ -150,13 +149,13 @@ static int refuse(struct given *given, const char *why)
     return 0;
 }
 
-/* rows, center or None, scale or None, lift (0: none), clip (0: none), columns, out, and for `scatter` target, longest */
+/* rows, center or None, scale or None, lift (0: none), clip (0: none), columns, out */
 static int take(PyObject *args, struct given *given)
 {
     struct placing *at = &given->at;
     memset(given, 0, sizeof *given);
-    if (!PyArg_ParseTuple(args, "y*z*z*ddnw*|dd", &given->rows, &given->center, &given->scale, &at->lift, &at->clip,
-                          &at->columns, &given->out, &at->target, &at->longest))
+    if (!PyArg_ParseTuple(args, "y*z*z*ddnw*", &given->rows, &given->center, &given->scale, &at->lift, &at->clip,
+                          &at->columns, &given->out))
         return 0;
     if (at->columns < 1 || at->columns > 1 << 24)
         return refuse(given, "rows must have between 1 and 2^24 columns");
@@ -228,13 +227,14 @@ static PyObject *column(PyObject *self, PyObject *args)
 }
 
 /* The sum of x x' of all rows, added to `total`, and its upper triangle, row by row, to what is found: whole numbers. */
-static void add_up(const struct given *given, double *x, void *pack, double *total)
+static void add_up(const struct given *given, double *x, uint32_t *pack, double *total)
 {
     const struct placing *at = &given->at;
     const double *rows = given->rows.buf;
     for (Py_ssize_t r = 0; r < given->count; r += ROWS) {
         Py_ssize_t some = given->count - r < ROWS ? given->count - r : ROWS;
-        (at->longest > BYTES ? kernels->add : kernels->add_bytes)(at, rows + r * at->columns, some, x, pack, total);
+        kernels->pack(at, rows + r * at->columns, some, x, pack);
+        kernels->gram(at, (const int16_t *)pack, some, total);
     }
     double *out = given->out.buf;
     for (Py_ssize_t i = 0; i < at->width; i++) {
@@ -250,14 +250,10 @@ static PyObject *scatter(PyObject *self, PyObject *args)
     if (!take(args, &given))
         return NULL;
     size_t padded = (size_t)given.at.padded, width = (size_t)given.at.width;
-    if (!(given.at.target > 0 && given.at.target <= given.at.longest && given.at.longest <= LONGEST)) {
-        refuse(&given, "a row is brought to a positive norm, and is rounded to at most 2048");
-        return NULL;
-    }
     if ((size_t)given.out.len != width * (width + 1) / 2 * sizeof(double))
         return wrong_size(&given);
-    double *x = scratch(2 * padded * sizeof(double) + 5 * padded * sizeof(int32_t));
-    void *pack = scratch(ROWS * padded * sizeof(int16_t));
+    double *x = scratch(2 * padded * sizeof(double) + 2 * padded * sizeof(int32_t));
+    uint32_t *pack = scratch(ROWS / 2 * padded * sizeof(uint32_t));
     double *total = scratch(padded * padded * sizeof(double));
     int had_memory = x && pack && total;
     if (had_memory) {

@@ -116,9 +116,9 @@ static void NAME(column)(const struct placing *at, const double *rows, Py_ssize_
 
 /* ---- sums of x x' in whole numbers -------------------------------------------------------------------------------- */
 
-/* A row as whole numbers of norm `longest` at most: up or down, as a hash of the row says (`rounded_scatter.round_rows`),
+/* A row as whole numbers of norm LONGEST at most: up or down, as a hash of the row says (`rounded_scatter.round_rows`),
 or towards zero if that is too long. */
-static void NAME(whole)(double *restrict x, Py_ssize_t width, double factor, double longest, int32_t *restrict whole)
+static void NAME(whole)(double *restrict x, Py_ssize_t width, double factor, int32_t *restrict whole)
 {
     uint64_t hash = 0;
     for (Py_ssize_t i = 0; i < width; i++) {
@@ -142,24 +142,20 @@ static void NAME(whole)(double *restrict x, Py_ssize_t width, double factor, dou
     int32_t size = 0; /* 2^24 entries that are rounded up make it less than 2^26 */
     for (Py_ssize_t i = 0; i < width; i++)
         size += whole[i] * whole[i];
-    if (size > longest * longest)
+    if (size > LONGEST * LONGEST)
         for (Py_ssize_t i = 0; i < width; i++)
             whole[i] = (int32_t)x[i];
 }
 
-/* `whole` becomes so many rows from `first` on, each padded, as whole numbers; there are `count` rows in all. */
-static void NAME(rounded)(const struct placing *at, const double *rows, Py_ssize_t first, int many, Py_ssize_t count,
-                          double *x, int32_t *whole)
+/* A row, padded, as whole numbers; zeros where there is none. */
+static void NAME(rounded)(const struct placing *at, const double *row, double *x, int32_t *whole)
 {
-    double *work = x + at->stride;
-    for (Py_ssize_t r = first; r < first + many; r++, whole += at->padded) {
-        Py_ssize_t used = r < count ? at->width : 0;
-        if (used) {
-            double norm, size = NAME(enter)(at, rows + r * at->columns, x, work, &norm);
-            NAME(whole)(x, at->width, sqrt(NAME(weight)(at, norm, size)) * at->target, at->longest, whole);
-        }
-        memset(whole + used, 0, (size_t)(at->padded - used) * sizeof(int32_t));
+    Py_ssize_t used = row ? at->width : 0;
+    if (row) {
+        double norm, size = NAME(enter)(at, row, x, x + at->stride, &norm);
+        NAME(whole)(x, at->width, sqrt(NAME(weight)(at, norm, size)) * TARGET, whole);
     }
+    memset(whole + used, 0, (size_t)(at->padded - used) * sizeof(int32_t));
 }
 
 /* Rows two by two into strips of STRIP columns, a column's two numbers in one word: pack[strip][pair of rows][column]. */
@@ -168,7 +164,9 @@ static void NAME(pack)(const struct placing *at, const double *rows, Py_ssize_t 
     Py_ssize_t pairs = (count + 1) / 2, strips = at->padded / STRIP;
     int32_t *two = (int32_t *)(x + 2 * at->stride);
     for (Py_ssize_t p = 0; p < pairs; p++) {
-        NAME(rounded)(at, rows, 2 * p, 2, count, x, two);
+        const double *row = rows + 2 * p * at->columns;
+        NAME(rounded)(at, row, x, two);
+        NAME(rounded)(at, 2 * p + 1 < count ? row + at->columns : NULL, x, two + at->padded);
         for (Py_ssize_t s = 0; s < strips; s++) {
             uint32_t *to = pack + (s * pairs + p) * STRIP;
             const int32_t *a = two + s * STRIP, *b = a + at->padded;
@@ -207,19 +205,6 @@ static void NAME(gram)(const struct placing *at, const int16_t *pack, Py_ssize_t
             }
         }
 }
-
-static void NAME(add)(const struct placing *at, const double *rows, Py_ssize_t count, double *x, void *pack, double *total)
-{
-    NAME(pack)(at, rows, count, x, pack);
-    NAME(gram)(at, pack, count, total);
-}
-
-#if KIND == 4
-#include "bytes.h"
-#else
-#define add_bytes_3 add_3
-#define add_bytes_0 add_0
-#endif
 
 #ifndef __clang__
 #pragma GCC pop_options

@@ -23,7 +23,10 @@ static __attribute__((noinline)) void NAME(tile)(const int16_t *left, const int1
 }
 
 #undef DOT
+#undef EACH
+#undef BEGIN
 #undef STEP
+#undef END
 
 #elif KIND == 3
 

@@ -286,7 +286,6 @@ STATISTICS = [
     ("scatter", {"columns": 40, "center": np.full(40, 0.3), "lift": 2.0, "clip": 30.0, "normalise": False}),
     ("scatter", {"columns": 40, "projection": RNG.normal(size=(40, 7))}),
     ("rounded_scatter", {"columns": 40, "center": np.full(40, 0.3), "lift": 2.0}),
-    ("rounded_scatter", {"columns": 40, "center": np.full(40, 0.3), "lift": 2.0, "bits": 7}),
     ("scatter_norms", {"columns": 40, "lowest": 1e-2, "highest": 1e2, "bins": 9}),
     ("scatter_product", {"columns": 40, "basis": np.linalg.qr(RNG.normal(size=(40, 4)))[0]}),
     ("unmixing_score", {"columns": 40, "unmixing": RNG.normal(size=(5, 40)), "scores": ("tanh",) * 5}),

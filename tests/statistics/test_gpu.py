@@ -42,7 +42,7 @@ OFFSETS = np.array([0, 1, 5, 9, 13, 50, 87, 124, 125, 160, 200, 240])
 # single precision in between, Fourier transforms by another way, or records that only the host rounds
 ROUNDING = {
     **{"unmixing_score": 1e-5, "fourth_cumulants": 1e-5, "band_scatter": 1e-6, "module_gradient": 1e-6},
-    "rounded_scatter": 2e-2,
+    "rounded_scatter": 1e-3,
 }
 KERNELS = {
     "scatter": 1e-7,

@@ -24,7 +24,7 @@ from zerosum.kernel.grid import MAX_UNITS
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
 from zerosum.statistics import build, native
-from zerosum.statistics.rounded_scatter import STEP, RoundedScatter
+from zerosum.statistics.rounded_scatter import LONGEST, STEP, RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms
 
 Floats = NDArray[np.float64]
@@ -103,8 +103,7 @@ def test_every_bit_is_numpys(computed: str) -> None:
         rows = drawn(count, columns, rng, odd=trial % 3 == 0)
         common, clip = parameters(trial, columns, rng), clipped(trial, columns, rng)
         where = f"{count} rows of {columns} columns, trial {trial}"
-        bits = [RoundedScatter(**common, **clip, bits=bits) for bits in (7, 11)]
-        for stat in (*bits, ScatterNorms(**common, **BINS)):
+        for stat in (RoundedScatter(**common, **clip), ScatterNorms(**common, **BINS)):
             assert np.array_equal(stat.sum_block(Units(rows)), by_numpy(stat, rows)), f"{stat.name}, {where}"
         column = ScatterColumn(**common, **clip)
         found = column.sum_block(Units(rows))
@@ -166,15 +165,11 @@ def test_no_rows_are_nothing(computed: str) -> None:
 # ---- what is not as it must be is refused, and nothing else happens ------------------------------------------------
 
 
-def rounding(*arguments: Any) -> None:
-    KERNELS.scatter(*arguments, 2046.0, 2048.0)
-
-
 @pytest.mark.skipif(not KINDS, reason="there are no kernels")
 def test_arrays_of_other_lengths_are_refused() -> None:
     rows, vector, right = np.ones((4, 3)), np.ones(3), {"norms": 4, "column": 3, "scatter": 6}
     for name, size in right.items():
-        kernel = getattr(KERNELS, name) if name != "scatter" else rounding
+        kernel = getattr(KERNELS, name)
         kernel(rows, vector, vector, 0.0, 0.0, 3, np.empty(size))
         for wrong in (0, 1, size - 1, size + 1, 1000):
             with pytest.raises(ValueError, match="as many doubles"):
@@ -204,9 +199,6 @@ def test_arrays_of_other_lengths_are_refused() -> None:
         ):
             with pytest.raises((TypeError, ValueError, BufferError)):
                 kernel(*arguments)
-    for target, longest in ((0.0, 1.0), (2.0, 1.0), (1.0, 2049.0), (math.nan, 1.0), (1.0, math.nan), (1.0, math.inf)):
-        with pytest.raises(ValueError, match="positive norm"):
-            KERNELS.scatter(rows, None, None, 0.0, 0.0, 3, np.empty(6), target, longest)
     with pytest.raises(ValueError, match="not of the kind abacus"):
         KERNELS.kind("abacus")
 
@@ -223,23 +215,20 @@ def test_strange_numbers_do_no_harm(computed: str) -> None:
             for center in (None, np.array(strange)):
                 for name, size in (("norms", 2), ("column", 10), ("scatter", 55)):
                     out = np.empty(size if lift or name == "norms" else {"column": 9, "scatter": 45}[name])
-                    for longest in (127.0, 2048.0):
-                        more = (longest - 1, longest) if name == "scatter" else ()
-                        getattr(KERNELS, name)(rows, center, center, lift, clip, 9, out, *more)
-                        if name == "scatter":
-                            assert np.all(np.abs(out) <= 2 * longest**2)
-                            assert np.array_equal(out, np.rint(out))
+                    getattr(KERNELS, name)(rows, center, center, lift, clip, 9, out)
+                    if name == "scatter":
+                        assert np.all(np.abs(out) <= 2 * LONGEST**2)
+                        assert np.array_equal(out, np.rint(out))
 
 
 # ---- blocks, threads, and what is not for kernels ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bits", [7, 11])
-def test_no_bit_depends_on_threads_or_blocks(bits: int, computed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_bit_depends_on_threads_or_blocks(computed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerosum.kernel.statistic._WORTH_A_THREAD", 0)
     rng = np.random.default_rng(7)
     units = Units(rng.normal(size=(9000, 30)))
-    stat = RoundedScatter(columns=30, lift=0.3, bits=bits)
+    stat = RoundedScatter(columns=30, lift=0.3)
     whole = stat.sum_block(units)
     for room, most in ((1 << 25, 4), (1 << 12, 18)):
         monkeypatch.setattr("zerosum.kernel.units._BLOCK_BYTES", room)

@@ -13,55 +13,50 @@ from kernels import added, drawn, integers
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
-from zerosum.statistics.rounded_scatter import LONGEST, STEP, RoundedScatter, _drawn, round_rows
+from zerosum.statistics.rounded_scatter import LONGEST, STEP, TARGET, RoundedScatter, _drawn, round_rows
 from zerosum.statistics.scatter import Scatter
 
 Floats = NDArray[np.float64]
 
 
-BITS = pytest.mark.parametrize("bits", [7, 11])
-
-
 @cache
-def long_rows(bits: int) -> Floats:
+def long_rows() -> Floats:
     """Rows that would be too long if they were rounded up and down as drawn: searched for among 400 000 whose entries
     lie in the middle between two whole numbers."""
     rng, columns = np.random.default_rng(3), 20
     rows = (1 + 1e-7 * rng.normal(size=(400_000, columns))) * rng.choice([-1, 1], columns)
-    stat = RoundedScatter(columns=columns, bits=bits)
-    weighed = stat._weighed(Units(rows), stat.target)
+    stat = RoundedScatter(columns=columns)
+    weighed = stat._weighed(Units(rows), TARGET)
     whole = np.floor(weighed + _drawn(weighed))
-    return np.asarray(rows[np.sum(whole * whole, axis=1) > LONGEST[bits] ** 2])[:100]
+    return np.asarray(rows[np.sum(whole * whole, axis=1) > LONGEST**2])[:100]
 
 
-@BITS
-def test_rows_that_rounding_makes_too_long_are_rounded_towards_zero(bits: int, computed: str) -> None:
-    rows = long_rows(bits)
+def test_rows_that_rounding_makes_too_long_are_rounded_towards_zero(computed: str) -> None:
+    rows = long_rows()
     assert len(rows) > 3
-    stat = RoundedScatter(columns=20, bits=bits)
-    entry = math.floor(stat.target / math.sqrt(20))
+    stat = RoundedScatter(columns=20)
+    entry = math.floor(TARGET / math.sqrt(20))
     for row in rows:
         whole = integers(stat, row[None, :])
         assert {whole[i][i] for i in range(20)} == {entry**2}
         assert whole[0][1] == entry**2 * int(np.sign(row[0] * row[1]))
     rng, longest = np.random.default_rng(3), 0.0
     for columns in (5, 11, 40, 200):
-        stat = RoundedScatter(columns=columns, bits=bits)
+        stat = RoundedScatter(columns=columns)
         for row in rng.normal(size=(60, 1, columns)):
             trace = sum(line[i] for i, line in enumerate(integers(stat, row)))
-            assert trace <= LONGEST[bits] ** 2
-            longest = max(longest, trace / stat.target**2)
-    assert longest > 1 + 1 / stat.target, "no row was rounded up: more than the target would not be needed"
+            assert trace <= LONGEST**2
+            longest = max(longest, trace / TARGET**2)
+    assert longest > 1 + 1 / TARGET, "no row was rounded up: more than the target would not be needed"
 
 
-@BITS
-def test_no_record_is_longer_than_claimed_and_no_neighbour_farther(bits: int, computed: str) -> None:
+def test_no_record_is_longer_than_claimed_and_no_neighbour_farther(computed: str) -> None:
     """In whole numbers: |x|^4 <= L^4 alone, and two are |x|^4 + |y|^4 - 2 (x'y)^2 <= 2 L^4 apart."""
-    rng, longest = np.random.default_rng(4), int(LONGEST[bits])
+    rng, longest = np.random.default_rng(4), int(LONGEST)
     for columns in (1, 2, 4, 7, 8, 33, 60):
         for params in ({}, {"lift": 0.7}, {"clip": 0.3 * columns, "normalise": False}):
-            stat = RoundedScatter(columns=columns, **params, bits=bits)
-            bound = stat.sensitivity(Adjacency.ADD_REMOVE) ** 2 * stat.target**4
+            stat = RoundedScatter(columns=columns, **params)
+            bound = stat.sensitivity(Adjacency.ADD_REMOVE) ** 2 * TARGET**4
             rows = [*drawn(20, columns, rng, odd=True), *np.eye(columns)[:3], *np.ones((1, columns))]
             alike = [np.where(np.arange(columns) < columns // 2, one, 0.0) for one in (1.0, -1.0)]
             with np.errstate(all="ignore"):
@@ -73,27 +68,24 @@ def test_no_record_is_longer_than_claimed_and_no_neighbour_farther(bits: int, co
                     assert _square(apart) <= 2 * longest**4
     for adjacency, plain in ((Adjacency.ADD_REMOVE, 1.0), (Adjacency.REPLACE_ONE, math.sqrt(2))):
         for columns in (1, 3, 784, 2000, 20_000, 10**6):
-            stat = RoundedScatter(columns=columns, bits=bits)
+            stat = RoundedScatter(columns=columns)
             claimed = stat.sensitivity(adjacency)
-            assert 0 < stat.target <= longest
-            assert claimed >= plain * (longest / stat.target) ** 2
-            most = {11: (2048 / 2046) ** 2, 7: 1.042 if columns <= 2000 else 2}[bits]
-            assert claimed <= plain * most * (1 + 1e-5 * math.sqrt(columns))
+            assert claimed >= plain * (longest / TARGET) ** 2
+            assert claimed <= plain * (2048 / 2046) ** 2 * (1 + 1e-5 * math.sqrt(columns))
 
 
 def _square(matrix: list[list[int]]) -> int:
     return sum(each * each for line in matrix for each in line)
 
 
-@BITS
-def test_a_record_contributes_the_same_alone_and_among_others(bits: int, computed: str) -> None:
+def test_a_record_contributes_the_same_alone_and_among_others(computed: str) -> None:
     """To the last whole number, whoever stands beside it in a pair, a panel or a strip."""
     rng = np.random.default_rng(5)
     for columns, count in ((3, 300), (20, 30), (48, 65), (50, 40), (97, 21)):
         for params in ({}, {"lift": 0.4}, {"center": rng.normal(size=columns)}, {"clip": 5.0, "normalise": False}):
-            stat = RoundedScatter(columns=columns, **params, bits=bits)
+            stat = RoundedScatter(columns=columns, **params)
             rows = drawn(count, columns, rng, odd=True)
-            rows[-1] = long_rows(bits)[0] if columns == 20 else 1.0
+            rows[-1] = long_rows()[0] if columns == 20 else 1.0
             with np.errstate(all="ignore"):
                 alone = [integers(stat, row[None, :]) for row in rows]
                 total = [[0] * stat.width for _ in range(stat.width)]
@@ -103,22 +95,21 @@ def test_a_record_contributes_the_same_alone_and_among_others(bits: int, compute
                 assert integers(stat, rows[rng.permutation(count)]) == total
 
 
-@BITS
 @pytest.mark.parametrize("count", [255, 256, 257, 1023, 1024, 1025, 3000])
-def test_the_longest_sums_of_32_bits_do_not_wrap_round(count: int, bits: int, computed: str) -> None:
+def test_the_longest_sums_of_32_bits_do_not_wrap_round(count: int, computed: str) -> None:
     """All rows alike, along a column or between two, so that every product has the same sign and is as large as any."""
     columns = 50
     for at in (0, 7, 8, 47, 48, 49):
         rows = np.zeros((count, columns))
         rows[:, at] = -1e9
-        alone = RoundedScatter(columns=columns, bits=bits)
+        alone = RoundedScatter(columns=columns)
         whole = integers(alone, rows)
-        assert whole[at][at] in {count * math.floor(alone.target) ** 2, count * math.ceil(alone.target) ** 2}
+        assert whole[at][at] in {count * math.floor(TARGET) ** 2, count * math.ceil(TARGET) ** 2}
         assert _square(whole) == whole[at][at] ** 2
         rows[:, (at + 3) % columns] = 1e9
-        stat = RoundedScatter(columns=columns, clip=1e-9, normalise=False, bits=bits)
+        stat = RoundedScatter(columns=columns, clip=1e-9, normalise=False)
         mixed, one = integers(stat, rows), integers(stat, rows[:1])
-        half = stat.target / math.sqrt(2)
+        half = TARGET / math.sqrt(2)
         assert one[at][at] in (math.floor(half) ** 2, math.ceil(half) ** 2)
         assert mixed == [[count * each for each in line] for line in one]
         assert mixed[at][(at + 3) % columns] < 0
@@ -138,9 +129,8 @@ def test_entries_are_rounded_up_as_often_as_keeps_their_mean() -> None:
             assert abs(np.corrcoef(rows[:, 0], rows[:, 2])[0, 1]) < 0.03
 
 
-@BITS
 @pytest.mark.parametrize("world", ["isotropic", "one factor", "small columns", "zeros and ones"])
-def test_rounding_adds_no_more_than_the_planner_thinks(world: str, bits: int) -> None:
+def test_rounding_adds_no_more_than_the_planner_thinks(world: str) -> None:
     """Also where records are alike, so that what is rounded away of each would add up if it were always the same."""
     rng = np.random.default_rng(6)
     for columns in (12, 40, 160):
@@ -152,11 +142,11 @@ def test_rounding_adds_no_more_than_the_planner_thinks(world: str, bits: int) ->
             rows = np.column_stack([3000 + 200 * rows[:, :1], rows[:, 1:] < -0.5])
         elif world == "zeros and ones":
             rows = (rows < 0).astype(float)
-        stat = RoundedScatter(columns=columns, bits=bits)
+        stat = RoundedScatter(columns=columns)
         one, other = (each.total(Units(rows)) for each in (Scatter(columns=columns), stat))
-        planned = math.sqrt(2 * len(rows) / columns) * STEP * (RoundedScatter(columns=1).target / stat.target)
+        planned = math.sqrt(2 * len(rows) / columns) * STEP
         apart, places = coordinates.unpack(one - other, columns), np.arange(columns)
         own = apart[places, places]
         apart[places, places] = 0.0
         assert 0.1 * planned < float(np.std(apart)) < 2 * planned
-        assert np.all(-own <= len(rows) / (4 * stat.target**2) + 9 * planned)  # what a square gains when it is rounded
+        assert np.all(-own <= len(rows) / (4 * TARGET**2) + 9 * planned)  # what a square gains when it is rounded

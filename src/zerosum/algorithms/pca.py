@@ -88,8 +88,8 @@ class PCA(RangedAlgorithm):
     matrix_clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     n_passes: Literal[1, 2] | None = None
     rounded: bool | None = None
-    """Whether records enter a whole matrix as numbers of 11 bits, or of 7 in a small look, which is faster: by default
-    where what that rounds away is far less than the noise."""
+    """Whether records enter a whole matrix as numbers of 11 bits, which is faster: by default where what that rounds
+    away is far less than the noise."""
     solver: Literal["auto", "matrix", "subspace"] = "auto"
     rounds: int | None = Field(default=None, gt=0)
     growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -443,12 +443,9 @@ class PCA(RangedAlgorithm):
         return PrivateSum(ScatterNorms(**self._unit(center), **self._bins), _NORMS_SHARE)
 
     def _small(self, center: Floats, lift: float, number: int) -> PrivateSum:
-        """Lifted rows, each divided by its own norm. One of two weighs little beside the main look: 7 bits will do."""
-        lifted: dict[str, Any] = self._unit(center) | {"lift": lift}
-        if not self._whole(number):
-            return PrivateSum(ScatterColumn(**lifted), self._small_look)
-        few = {"bits": 7} if self.rounded and self._small_looks == 2 else {}
-        return PrivateSum(self._moment(**lifted, **few), self._small_look)
+        """Lifted rows, each divided by its own norm."""
+        kind = self._moment if self._whole(number) else ScatterColumn
+        return PrivateSum(kind(**self._unit(center), lift=lift), self._small_look)
 
     def _main(self, center: Floats, lift: float, clip: float) -> PrivateSum:
         lifted = self._unit(center) | {"lift": lift, "clip": clip, "normalise": False}

@@ -57,20 +57,19 @@ class Placing:
         """The last column of the sum of bounded x x'."""
         return self._run(_native.column, rows, self._width(rows))
 
-    def scatter(self, rows: Array, target: float, longest: float) -> Floats:
-        """The upper triangle of the sum of x x' of rows that are brought to norm `target` at most and rounded to whole
-        numbers of norm `longest` at most."""
+    def scatter(self, rows: Array) -> Floats:
+        """The upper triangle of the sum of x x' of rows that were rounded to whole numbers."""
         width = self._width(rows)
-        return self._run(_native.scatter, rows, width * (width + 1) // 2, target, longest)
+        return self._run(_native.scatter, rows, width * (width + 1) // 2)
 
     def _width(self, rows: Array) -> int:
         return int(rows.shape[1]) + (self.lift is not None)
 
-    def _run(self, kernel: Callable[..., None], rows: Array, size: int, *more: float) -> Floats:
+    def _run(self, kernel: Callable[..., None], rows: Array, size: int) -> Floats:
         given = _doubles(rows)
         center, scale = (None if each is None else _doubles(each) for each in (self.center, self.scale))
         out = np.empty(size)
-        kernel(given, center, scale, self.lift or 0.0, self.clip or 0.0, given.shape[1], out, *more)
+        kernel(given, center, scale, self.lift or 0.0, self.clip or 0.0, given.shape[1], out)
         return out
 
 

@@ -1,12 +1,11 @@
-"""The second moment of single records in whole numbers: four or eight times as fast as in doubles, and exact.
+"""The second moment of single records in whole numbers: four times as fast as in doubles, and exact.
 
 Tested in tests/statistics/test_rounded_scatter.py.
 """
 
 from __future__ import annotations
 
-import math
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,45 +17,29 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units, pieces
 from zerosum.statistics.scatter import CACHED, Scatter
 
-LONGEST = {11: 2048.0, 7: 127.0}  # by bits, the norm that a record has at most in whole numbers
-TARGET = 2046.0  # of 11 bits, the norm that it is brought to before it is rounded
+LONGEST = 2048.0  # the norm that a record has at most in whole numbers (src/native/module.c has the same)
+TARGET = 2046.0  # the norm that it is brought to before it is rounded
 STEP = 1 / (2 * TARGET)  # the standard deviation of what rounding adds to an entry, at most, of a norm of 1
 _GOLDEN, _MIXED = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 
 class RoundedScatter(Scatter):
-    """What `Scatter` sums, of records that are rounded first: to whole numbers, T for a norm of 1.
+    """What `Scatter` sums, of records that are rounded first: to whole numbers, 2046 for a norm of 1.
 
     Each entry is rounded up or down, with chances that make its mean what it was, as a hash of the record's own numbers
     says: what many records lose does not add up, as it would where all are rounded to the nearest and are alike. Where
-    a record would come out longer than L it is rounded towards zero. The sum of products is then exact in any order,
-    and is divided by T^2 at the end. Units with many rows are not rounded, nor is what lies on a device. L is 2048 and
-    T 2046, or with 7 `bits`, for a look that tells little more than which directions are strong, 127 and what is
-    expected to be left of that when a record is rounded, by its number of columns.
+    a record would come out longer than 2048 it is rounded towards zero. The sum of products is then exact in any order,
+    and is divided by 2046^2 at the end. Units with many rows are not rounded, nor is what lies on a device.
 
-    Sensitivity. Rounded towards zero no entry grows, so that a record has at most norm L either way (T <= L). What it
-    contributes is x x' of norm (L/T)^2 at most and positive semidefinite, as for `Scatter`: D is that of `Scatter`
-    times (L/T)^2.
+    Sensitivity. Rounded towards zero no entry grows, so that a record has at most norm 2048 either way. What it
+    contributes is x x' of norm (2048/2046)^2 at most and positive semidefinite, as for `Scatter`: D is that of
+    `Scatter` times (2048/2046)^2.
     """
 
     name: ClassVar[str] = "rounded_scatter"
-    bits: Literal[7, 11] = 11
-
-    @property
-    def longest(self) -> float:
-        return LONGEST[self.bits]
-
-    @property
-    def target(self) -> float:
-        """With 7 bits: to the square of a norm rounding adds about a sixth for every entry, give or take 2 L/sqrt(6)
-        along the record. Three times that is left, so that few come out too long."""
-        if self.bits == 11:
-            return TARGET
-        most = self.longest**2
-        return math.sqrt(max(most - self.width / 6 - 6 * self.longest / math.sqrt(6), most / 2))
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        return super().sensitivity(adjacency) * (self.longest / self.target) ** 2
+        return super().sensitivity(adjacency) * (LONGEST / TARGET) ** 2
 
     @property
     def block_bytes(self) -> int:
@@ -72,18 +55,18 @@ class RoundedScatter(Scatter):
         """The upper triangle of the sum of x x' in whole numbers, row by row."""
         placing = self._native(block)
         if placing is not None:
-            return placing.scatter(block.rows, self.target, self.longest)
-        numbers = self._weighed(block, self.target)
+            return placing.scatter(block.rows)
+        numbers = self._weighed(block, TARGET)
         for some in pieces(len(numbers), max(1, CACHED // (8 * self.width))):
-            round_rows(numbers[some], self.longest)
+            round_rows(numbers[some])
         return coordinates.triangle(numbers.T @ numbers)
 
     def finished(self, total: Floats) -> Floats:
-        return coordinates.scaled(total, self.width, self.target**2)
+        return coordinates.scaled(total, self.width, TARGET**2)
 
 
-def round_rows(weighed: Floats, longest: float = LONGEST[11]) -> None:
-    """Records of norm `longest` at most, rounded in place to whole numbers of that norm at most.
+def round_rows(weighed: Floats) -> None:
+    """Records of norm 1 at most times 2046, rounded in place to whole numbers of norm 2048 at most.
 
     >>> rows = np.array([[1500.4, 1391.5], [0.2, -0.7], [3.0, 0.0]])
     >>> round_rows(rows)
@@ -91,7 +74,7 @@ def round_rows(weighed: Floats, longest: float = LONGEST[11]) -> None:
     [[1501.0, 1392.0], [1.0, 0.0], [3.0, 0.0]]
     """
     whole = np.floor(weighed + _drawn(weighed))
-    long = np.sum(whole * whole, axis=1) > longest**2  # of whole numbers: exact
+    long = np.sum(whole * whole, axis=1) > LONGEST**2  # of whole numbers: exact
     whole[long] = np.trunc(weighed[long])
     weighed[...] = whole
 

@@ -166,7 +166,7 @@ _SENSITIVITIES = [
         (
             "rounded_scatter",
             "rounded_scatter:RoundedScatter",
-            "super().sensitivity(adjacency) * (self.longest / self.target) ** 2",
+            "super().sensitivity(adjacency) * (LONGEST / TARGET) ** 2",
         ),
         ("unmixing_score", "sources:SourceStatistic", "2.0"),
         ("band_scatter", "bands:BandScatter", "math.sqrt(2)"),
@@ -284,8 +284,8 @@ _KERNEL = [
             Edit("statistics.rounded_scatter:RoundedScatter.exact_block", "placing is not None", "False"),
             Edit(
                 "statistics.rounded_scatter:round_rows",
-                "np.sum(whole * whole, axis=1) > longest**2",
-                "np.max(np.sum(whole * whole, axis=1)) + np.zeros(len(weighed)) > longest**2",
+                "np.sum(whole * whole, axis=1) > LONGEST**2",
+                "np.max(np.sum(whole * whole, axis=1)) + np.zeros(len(weighed)) > LONGEST**2",
             ),
         ),
     ),
