@@ -18,6 +18,7 @@ from zerosum.cli import sites
 from zerosum.protocol.stream import alive
 from zerosum.site.ledger import Ledger
 from zerosum.study import SiteFile
+from zerosum.study.site_schema import confirm_schema, draft_schema, schema_text
 
 NAMES = ("north", "east", "south", "west")
 RANGES = "lower = [0, 60, 10]\nupper = [100, 200, 60]\n"
@@ -51,6 +52,13 @@ def zerosum(*arguments: object, cwd: Path, **more: Any) -> subprocess.CompletedP
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, **more)
 
 
+def declare(site: SiteFile) -> None:
+    """Draft and confirm the schema of a site's data, as its steward does."""
+    schema = draft_schema(site, site.own_policy())
+    site.schema_path.write_text(schema_text(schema))
+    confirm_schema(site, schema)
+
+
 class Deployment:
     """Four sites in folders of their own, and whatever was started for them."""
 
@@ -78,7 +86,9 @@ class Deployment:
                 lines = [f"{line},p{at // rows}" for at, line in enumerate(lines)]
             heading = "age,pressure,bmi" + (",person" if rows > 1 else "")
             (home / "data.csv").write_text("\n".join([heading, *lines]) + "\n")
-            self.identities[name] = self.site(name).keep_identity().public.hex()
+            site = self.site(name)
+            self.identities[name] = site.keep_identity().public.hex()
+            declare(site)
 
     def site(self, name: str) -> SiteFile:
         return SiteFile.load(self.folder / name / "site.toml")

@@ -20,6 +20,7 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import Consents
 from zerosum.site.policy import Policy
+from zerosum.site.schema import DataSchema
 from zerosum.site.service import Service
 
 REQUEST = QUESTION.requests(Adjacency.REPLACE_ONE)[0]
@@ -35,6 +36,7 @@ def serve(
     hold: float = 3600.0,
     settle: float = 3600.0,
     keys: tuple[Identity, ...] = (),
+    schema: DataSchema | None = None,
     **policy: Any,
 ) -> Service:
     settings: dict[str, Any] = {"data": "synthetic", "epsilon": 100.0, "ledger": folder / "ledger.sqlite", **policy}
@@ -45,6 +47,7 @@ def serve(
         load or (lambda plan: Units.from_rows(ROWS)),
         Consents(folder, automatic=automatic),
         AuditLog(folder / "audit.jsonl"),
+        schema=schema or DataSchema.of(Units.from_rows(ROWS), Policy(population="p", **settings).adjacency),
         most_studies=studies,
         hold=hold,
         settle=settle,

@@ -63,6 +63,10 @@ class ZerosumError(Exception):
         return type(self)(str(self))
 
 
+class DataWarning(UserWarning):
+    """For the owner of the data: a study runs, and some of the data count otherwise than one might expect."""
+
+
 def first_fault(error: ValidationError) -> str:
     """The first thing pydantic found wrong, in one sentence."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]

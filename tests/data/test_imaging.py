@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from brains import AFFINE, RAW, SHAPE, atlas, mask, nib, read, save, sidecar, table, volumes
 from zerosum.data import nifti
 from zerosum.data.imaging import Masker, Preprocessing, load_images
-from zerosum.data.scans import open_scan, read_confounds, read_scan
+from zerosum.data.scans import MINIMUM_VOLUMES, open_scan, read_confounds, read_scan
 from zerosum.errors import BadData, BadInput, BadParameter
 
 Floats = NDArray[np.float64]
@@ -220,12 +220,17 @@ def test_volumes_that_moved_are_left_out_at_the_end(tmp_path: Path, space: Maske
         open_scan(path, space, Preprocessing(scrub_mm=0.5))
 
 
-def test_whoever_moved_all_the_time_is_left_out(tmp_path: Path, voxels: Masker) -> None:
+def test_person_without_still_volumes_stays_as_a_unit_of_zeros(tmp_path: Path, voxels: Masker) -> None:
     for person, moved in (("ann", 0.1), ("bob", 2.0)):
         save(tmp_path / f"{person}.nii.gz", volumes(3))
         table(tmp_path / f"{person}.tsv", {"framewise_displacement": [moved] * 40})
     found = load_images(tmp_path, voxels, Preprocessing(scrub_mm=0.5))
-    assert found.people == ("ann",)
+    assert found.people == ("ann", "bob")
+    ann, bob = found.units.each()
+    assert ann.shape == (40, 24)
+    assert np.all(bob == 0)
+    assert bob.shape == (MINIMUM_VOLUMES, 24)
+    found.units.check()
     assert "1 runs moved too much, of 1 people all: bob" in found.notes
     with pytest.raises(BadData, match="nobody has a run with 10 volumes"):
         load_images(tmp_path, voxels, Preprocessing(scrub_mm=0.05))

@@ -50,6 +50,7 @@ from zerosum.secagg.session import SiteSession
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import Consents
 from zerosum.site.policy import Policy
+from zerosum.site.schema import DataSchema
 from zerosum.site.service import Service
 from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.vectors import VectorSum
@@ -87,7 +88,8 @@ def services(folder: Path) -> Iterator[list[Service]]:
             home, units = folder / name, Units.from_rows(rng.normal(size=(40, 2)) * 0.3)
             policy = Policy(population=name, data="synthetic", epsilon=100.0, ledger=home / "ledger.sqlite")
             consents, log = Consents(home, automatic=False), AuditLog(home / "audit.jsonl")
-            service = Service(name, policy, identity, partial(_given, units), consents, log)
+            schema = DataSchema.of(units, policy.adjacency)
+            service = Service(name, policy, identity, partial(_given, units), consents, log, schema=schema)
             stack.callback(service.close)
             made.append(service)
         yield made
@@ -139,8 +141,8 @@ def test_another_plan_than_the_one_that_was_approved(tmp_path: Path) -> None:
         planned(Mean(columns=("a", "b"), clip=2.0)),
         replace(plan, coalition=Coalition(1, 0)),
         replace(plan, attempts=2),
-        replace(plan, sites=tuple(replace(site, units=4000) if site.name == "s3" else site for site in plan.sites)),
     ]
+    crowd = replace(plan, sites=tuple(replace(s, units=4000) if s.name == "s3" else s for s in plan.sites))
     with services(tmp_path) as made:
         agree(made, plan)
         for other in others:
@@ -148,6 +150,8 @@ def test_another_plan_than_the_one_that_was_approved(tmp_path: Path) -> None:
             assert refusals(made, other, Propose(other)) == {AwaitingConsent}
             assert refusals(made, other, Contribute(0, 0, REQUEST)) == {NotAgreed}
             assert refusals(made, other, Propose(other), plan.digest()) == {Misdirected}
+        assert refusals(made[:3], crowd, Propose(crowd)) == {AwaitingConsent}
+        assert refusals(made[3:], crowd, Propose(crowd)) == {PolicyRefused}  # its own schema declares another number
         strangers = [*IDENTITIES[:3], Identity()]
         other = planned(identities=strangers)
         assert refusals(made[:3], other, Propose(other)) == {AwaitingConsent}

@@ -27,6 +27,7 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import Consents
 from zerosum.site.policy import Policy
+from zerosum.site.schema import DataSchema
 from zerosum.site.server import Server, only_one
 from zerosum.site.service import Service
 
@@ -44,6 +45,7 @@ def serving(folder: Path, seconds: float = 30.0) -> Iterator[tuple[Path, Service
         lambda plan: Units.from_rows(rows),
         Consents(folder, automatic=True),
         AuditLog(folder / "audit.jsonl"),
+        schema=DataSchema.of(Units.from_rows(rows), policy.adjacency),
     )
     server = Server(folder / "socket", service, frame_bytes=MOST, seconds=seconds)
     thread = threading.Thread(target=server.serve)

@@ -22,6 +22,7 @@ from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import Consents
 from zerosum.site.metrics import NAME, Metrics, process, read
 from zerosum.site.policy import Policy
+from zerosum.site.schema import DataSchema
 from zerosum.site.service import Service
 
 REQUEST = QUESTION.requests(Adjacency.REPLACE_ONE)[0]
@@ -35,7 +36,8 @@ def serve(folder: Path) -> tuple[Service, Consents]:
     def load(plan: object) -> Units:
         return Units.from_rows(np.random.default_rng(0).normal(size=(MEGABYTES << 16, 2)))
 
-    return Service("s0", policy, Identity(), load, consents, AuditLog(folder / "audit.jsonl"), most_studies=4), consents
+    schema, log = DataSchema(units=MEGABYTES << 16, n_columns=2), AuditLog(folder / "audit.jsonl")
+    return Service("s0", policy, Identity(), load, consents, log, schema=schema, most_studies=4), consents
 
 
 def take_part(service: Service) -> None:

@@ -172,8 +172,8 @@ def test_covariances_and_components_of_filled_rows(tmp_path: Path) -> None:
         asked(Covariance(**bounds | {"missing": {"x": 0.5}}), sites, tmp_path)
 
 
-def test_a_sites_answer_to_a_plan_does_not_say_which_column_has_holes(tmp_path: Path) -> None:
-    """One refusal after another would: so it is the same for every column, with a rule or without."""
+def test_site_answer_with_missing_values_is_the_same_for_every_rule(tmp_path: Path) -> None:
+    """One refusal after another would tell where values are missing: a site agrees whatever its rows hold."""
     rows = np.ones((20, 2))
     rows[3, 1] = NAN
     answers = []
@@ -185,8 +185,9 @@ def test_a_sites_answer_to_a_plan_does_not_say_which_column_has_holes(tmp_path: 
             answers.append("agreed")
         except ZerosumError as error:
             answers.append(str(error))
-    assert answers[:3] == ["agreed"] * 3
-    assert answers[3] == "some values are not finite (NaN or infinite)"
+    assert answers == ["agreed"] * 4
+    with pytest.raises(BadData, match="not finite"):  # the owner of the data is told
+        site.check_data(plan_of(Mean(columns=("a", "b"), clip=1.0)))
 
 
 def plan_of(algorithm: Mean) -> Plan:

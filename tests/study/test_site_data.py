@@ -29,7 +29,8 @@ from zerosum.site.policy import Policy
 from zerosum.site.service import Service
 from zerosum.site.site import Site
 from zerosum.study import SiteFile, Study, execute
-from zerosum.study.site_data import load_for
+from zerosum.study.site_data import load_for, review_question
+from zerosum.study.site_schema import draft_schema
 
 HEAD = """
 name = "s"
@@ -226,7 +227,9 @@ def test_a_whole_study_by_sites_that_serve_bit_for_bit_as_in_process(case: str, 
         own = {"minimum_units": 3, "statistics": tuple({each.statistic for each in plan.releases}), "unit": plan.unit}
         served = Policy.throwaway(name, home / "ledger.sqlite", **own)
         log, consents = AuditLog(home / "audit.jsonl"), Consents(home, automatic=True)
-        services[name] = Service(name, served, key, partial(load_for, site=file), consents, log)
+        schema = draft_schema(file, served)
+        load, review = partial(load_for, site=file, faults=[]), partial(review_question, site=file, schema=schema)
+        services[name] = Service(name, served, key, load, consents, log, schema=schema, review=review)
         policy = Policy.throwaway(name, home / "direct.sqlite", **own)
         members.append(Site(name, load_for(plan, file), policy, key))
     result = execute(plan, study.build_algorithm(), Served(services, plan))

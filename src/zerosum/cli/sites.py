@@ -18,11 +18,13 @@ import typer
 from zerosum.cli import logs, terminal
 from zerosum.cli.app import Json, SiteOption, site_app
 from zerosum.cli.logs import LogJson
-from zerosum.errors import CheckFailed, ZerosumError
+from zerosum.errors import BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.names import check_name, counted, visible
+from zerosum.protocol.progress import Progress
 from zerosum.report.record import privacy_report, read_plan, write_whole
 
 if TYPE_CHECKING:
+    from zerosum.data.tables import CellFault
     from zerosum.site.consents import Decision
 
 _TEMPLATE = """\
@@ -33,6 +35,7 @@ data = "data.csv"           # .csv, .csv.gz, .parquet, .npy, .npz, or a folder o
 # unit_column = "patient"   # rows with the same label here are one person's
 identity = "identity.key"   # the private key that this site signs with: it never leaves
 state = "state"             # the socket, consents and the audit log; its owner's alone
+schema = "schema.toml"      # the public description of the data: zerosum site schema
 # files = ["mask.nii.gz"]   # public files that studies stand on: masks, atlases, vocabularies
 # kit = "kit"               # of NVIDIA FLARE, whose certificate `zerosum site health` looks after
 
@@ -86,8 +89,56 @@ def site_init(
     if json_:
         terminal.print_json({"file": str(path), "name": called, "identity": public})
         return
-    terminal.out.print(f"written: {path}; fill in where the data lie, and the policy")
+    terminal.out.print(f"written: {path}; fill in where the data lie, and the policy; then: zerosum site schema")
     terminal.out.print(f"identity, for everybody's rosters: {public}", soft_wrap=True)
+
+
+@site_app.command("schema")
+def site_schema(
+    site: SiteOption = Path("site.toml"),
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Confirm the schema as it stands in its file: it may be known to others.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Declare the data: draft the schema if there is none, compare the data with it, and with --confirm let the site
+    serve by it. Plans are refused by the schema and never by rows. What is said here is for the steward."""
+    from zerosum.site.schema import DataSchema
+    from zerosum.study import SiteFile
+    from zerosum.study.site_schema import check_schema, confirm_schema, confirmed_schema, draft_schema, schema_text
+
+    loaded = SiteFile.load(site)
+    policy, path = loaded.own_policy(), loaded.schema_path
+    drafted = not path.exists()
+    with terminal.observed() as observer:
+
+        def on_scan(done: int, planned: int) -> None:
+            observer(Progress("loading", done, planned, loaded.name))
+
+        if drafted:
+            if confirm:
+                raise BadStudy(f"there is no schema {path} to confirm: run `zerosum site schema` and read it first")
+            write_whole(path, schema_text(draft_schema(loaded, policy, on_scan)).encode())
+        schema = DataSchema.load(path)
+        found = check_schema(loaded, schema, policy, on_scan)
+    if confirm and not found.faults:
+        confirm_schema(loaded, schema)
+    try:
+        confirmed = confirmed_schema(loaded) == schema
+    except BadStudy:
+        confirmed = False
+    if json_:
+        record = {"file": str(path), "drafted": drafted, "confirmed": confirmed, "digest": schema.digest()}
+        shown = schema.model_dump(mode="json", exclude_none=True)
+        terminal.print_json(record | {"faults": found.faults, "warnings": found.warnings, "schema": shown})
+    else:
+        if drafted:
+            terminal.out.print(f"drafted from the data: {path}; read it, change it, then confirm it", soft_wrap=True)
+        terminal.show_warnings([*found.faults, *found.warnings])
+        state = "confirmed" if confirmed else "not confirmed: zerosum site schema --confirm"
+        terminal.out.print(f"the schema {path} is {state}; digest {schema.digest()}", soft_wrap=True)
+    if found.faults:
+        raise typer.Exit(CheckFailed.exit_code)
 
 
 @site_app.command("run")
@@ -107,11 +158,14 @@ def site_run(
     from zerosum.site.service import Service
     from zerosum.site.steward import decide
     from zerosum.study import SiteFile
-    from zerosum.study.site_data import load_for
+    from zerosum.study.site_data import review_question
+    from zerosum.study.site_schema import data_version, ready_schema, served_units
 
     site = SiteFile.load(file)
     check_device(site.device)
     policy, identity, limits = site.own_policy(), site.keep_identity(), site.limits
+    version = data_version(site)
+    schema = ready_schema(site, policy)
     logs.start(log_json)
     log = AuditLog(site.audit_log, lambda line: logs.say(**line))
     consents = Consents(site.state_folder, automatic=site.consent.automatic)
@@ -124,9 +178,11 @@ def site_run(
             site.name,
             policy,
             identity,
-            lambda plan: load_for(plan, site),
+            lambda plan: served_units(plan, site, schema, version),
             consents,
             log,
+            schema=schema,
+            review=lambda plan: review_question(plan, site, schema),
             most_studies=limits.studies,
             hold=limits.hold_seconds,
             settle=limits.settle_seconds,
@@ -226,7 +282,8 @@ def site_dry_run(
     from zerosum.site.consents import Consents
     from zerosum.site.site import Site, own_position
     from zerosum.study import SiteFile
-    from zerosum.study.site_data import load_for
+    from zerosum.study.site_data import load_for, review_question
+    from zerosum.study.site_schema import ready_schema
 
     loaded = SiteFile.load(site)
     consents = Consents(loaded.state_folder, automatic=loaded.consent.automatic)
@@ -234,8 +291,13 @@ def site_dry_run(
     policy, identity, digest = loaded.own_policy(), loaded.keep_identity(), asked.digest()
     position = own_position(asked, loaded.name, identity)
     refusal: ZerosumError | None = None
+    unfit: list[str] = []
     try:
-        member = Site(loaded.name, load_for(asked, loaded), policy, identity)
+        schema = ready_schema(loaded, policy)
+        review_question(asked, loaded, schema)
+        faults: list[CellFault | str] = []
+        member = Site(loaded.name, load_for(asked, loaded, schema, faults), policy, identity, schema=schema)
+        unfit = [fault if isinstance(fault, str) else f"{fault.sentence} (data row {fault.row})" for fault in faults]
         try:
             member.review(asked)
         finally:
@@ -248,6 +310,7 @@ def site_dry_run(
         "digest": digest,
         "would_agree": refusal is None,
         "refusal": None if refusal is None else str(refusal),
+        "unfit": unfit,
         "consent": decided,
         "epsilon": report.per_site[position].epsilon,
         "delta": asked.delta,
@@ -261,6 +324,7 @@ def site_dry_run(
     terminal.show_report(report)
     terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {asked.delta:g}; nothing was spent")
     terminal.out.print(f"consent: {decided}")
+    terminal.show_warnings([f"not for others: {visible(each)}" for each in unfit])
     if refusal is not None:
         terminal.out.print(f"this site would refuse: {visible(str(refusal))}", soft_wrap=True)
         if refusal.detail:

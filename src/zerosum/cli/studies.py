@@ -6,6 +6,7 @@ Tested in tests/cli/test_cli.py.
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from rich.table import Table
 
 from zerosum.cli import advising, complete, terminal
 from zerosum.cli.app import Json, app
-from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed
+from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed, DataWarning
 from zerosum.protocol.progress import Progress
 from zerosum.report.compose import PAGE
 from zerosum.report.json_text import finite
@@ -208,20 +209,22 @@ def run(
     planned = approved or loaded.plan()
     try_target(out, room_of(planned))
     with terminal.interruptible() as over:
-        with terminal.observed() as observer:
+        with terminal.observed() as observer, warnings.catch_warnings(record=True) as unexpected:
+            warnings.simplefilter("always", DataWarning)
             result = loaded.run(observer, approved, checkpoint)
             over.append(result.kept)
             observer(Progress("writing", 0, 1))
             with terminal.kept_anyway(result.kept):
                 maps = loaded.write(result, out)
             observer(Progress("writing", 1, 1))
+        notes = [str(each.message) for each in unexpected if issubclass(each.category, DataWarning)]
         if json_:
             terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
             return
         if describe := resolve(loaded.build_algorithm(), planned).describe:
             terminal.titled(result.report.algorithm, f": {describe}")
         terminal.show_result(result.estimate, result.as_record())
-        terminal.show_warnings(result.warnings)
+        terminal.show_warnings([*notes, *result.warnings])
         terminal.show_report(result.report)
         terminal.out.print(f"\nwritten to {out}{f', kept as {result.kept}' if result.kept else ''}")
         terminal.out.print(f"its report: {out / PAGE}", soft_wrap=True)

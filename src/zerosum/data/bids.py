@@ -7,7 +7,7 @@ recording twice, is refused. Names of files and folders name people, so they are
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,21 +45,29 @@ class Recording:
 
 @dataclass(frozen=True)
 class BidsIndex:
-    """Each person's recordings in order, and what was left out."""
+    """Each person's selected recordings in order, and notes for the owner of the data.
+
+    Everybody with a recording is listed, selected or not: the coordinator of a study chooses the selection, and the
+    number of people is public, so it must not depend on whose recordings are selected.
+    """
 
     people: dict[str, tuple[Recording, ...]]
     notes: tuple[str, ...] = ()
 
 
-def find_recordings(folder: Path, selection: Selection | None = None) -> BidsIndex:
-    """Everybody in a folder: a BIDS data set if it has participants.tsv or sub-* folders, else one file a person."""
+def find_recordings(folder: Path, selection: Selection | None = None, faults: list[str] | None = None) -> BidsIndex:
+    """Everybody in a folder: a BIDS data set if it has participants.tsv or sub-* folders, else one file a person.
+
+    A person with two versions of a selected recording is an error, or, where a list of `faults` is given, somebody
+    without recordings, noted in that list.
+    """
     chosen = selection or Selection()
     if not folder.is_dir():
         raise BadData(f"there is no folder {folder}")
     with readable(folder):
         subjects = [entry for entry in _entries(folder) if entry.name.startswith("sub-") and entry.is_dir()]
         if subjects or (folder / "participants.tsv").is_file():
-            found = _bids(folder, subjects, chosen)
+            found = _bids(folder, subjects, chosen, faults)
         elif chosen != Selection():
             raise BadData(f"{folder} is not a BIDS data set, so there is nothing to select by task, space, desc or res")
         else:
@@ -87,18 +95,30 @@ def _plain(folder: Path) -> BidsIndex:
     return BidsIndex(people)
 
 
-def _bids(folder: Path, subjects: list[Path], selection: Selection) -> BidsIndex:
+def _bids(folder: Path, subjects: list[Path], selection: Selection, faults: list[str] | None) -> BidsIndex:
     listed = _participants(folder)
-    found = {subject.name: _recordings(folder, subject, selection) for subject in subjects}
-    if strangers := [name for name, recordings in found.items() if recordings and name not in listed]:
+    whole = {subject.name: _runs(folder, subject) for subject in subjects}
+    if strangers := [name for name, runs in whole.items() if runs and name not in listed]:
         fault = f"{folder} has images of people who are not in its participants.tsv"
         raise BadData(fault, detail=", ".join(strangers))
-    people = {name: found[name] for name in listed if found.get(name)}
-    if not people:
+    people: dict[str, tuple[Recording, ...]] = {}
+    for name in listed:
+        if not whole.get(name):
+            continue
+        try:
+            people[name] = _selected(folder, whole[name], selection)
+        except BadData as error:
+            if faults is None:
+                raise
+            faults.append(f"{error} ({error.detail})")
+            people[name] = ()
+    if not any(people.values()) and (faults is None or not people):
         raise BadData(f"{folder} has no *_bold.nii or *_bold.nii.gz of anybody in its participants.tsv, as selected")
     absent = [name for name in listed if name not in people]
-    notes = (f"{len(absent)} listed in participants.tsv have no such images: {', '.join(absent)}",) if absent else ()
-    return BidsIndex(people, notes)
+    notes = [f"{len(absent)} listed in participants.tsv have no such images: {', '.join(absent)}"] if absent else []
+    if unselected := [name for name, runs in people.items() if not runs]:
+        notes.append(f"{len(unselected)} have no selected images, and count as zeros: {', '.join(unselected)}")
+    return BidsIndex(people, tuple(notes))
 
 
 def _participants(folder: Path) -> tuple[str, ...]:
@@ -128,9 +148,10 @@ def _alike(names: list[str]) -> bool:
     return len(plain) < len(names)
 
 
-def _recordings(root: Path, subject: Path, selection: Selection) -> tuple[Recording, ...]:
+def _runs(root: Path, subject: Path) -> list[Path]:
+    """All images of a person's runs, in the order of sessions and names."""
     sessions = [entry for entry in _entries(subject) if entry.name.startswith("ses-") and entry.is_dir()]
-    seen: dict[frozenset[tuple[str, str]], Path] = {}
+    found = []
     for folder in [subject, *sessions]:
         for path in _entries(folder / "func"):
             if not is_nifti(path.name) or not _stem(path).endswith("_bold"):
@@ -140,16 +161,44 @@ def _recordings(root: Path, subject: Path, selection: Selection) -> tuple[Record
             if any(entities.get(name) != value for name, value in expected.items()):
                 fault = f"an image in {root} lies in the folder of another person or session than its name says"
                 raise BadData(fault, detail=str(path))
-            if not selection.admits(entities):
-                continue
-            which = frozenset((name, value) for name, value in entities.items() if name not in _VERSIONS)
-            if which in seen:
-                raise BadData(
-                    f"{root} has two versions of one recording: select one by space, desc or res",
-                    detail=f"{path} and {seen[which].name}",
-                )
-            seen[which] = path
+            found.append(path)
+    return found
+
+
+def _selected(root: Path, runs: list[Path], selection: Selection) -> tuple[Recording, ...]:
+    """The selected ones of a person's runs; two versions of one recording would count it twice."""
+    seen: dict[frozenset[tuple[str, str]], Path] = {}
+    for path in runs:
+        entities = _entities(path)
+        if not selection.admits(entities):
+            continue
+        which = frozenset((name, value) for name, value in entities.items() if name not in _VERSIONS)
+        if which in seen:
+            raise BadData(
+                f"{root} has two versions of one recording: select one by space, desc or res",
+                detail=f"{path} and {seen[which].name}",
+            )
+        seen[which] = path
     return tuple(Recording(path, _sidecars(root, path), _confounds(path)) for path in seen.values())
+
+
+def every_recording(folder: Path) -> dict[str, tuple[Recording, ...]]:
+    """All recordings of everybody in a folder, in every version: what a selection selects from."""
+    people = find_recordings(folder, faults=[]).people
+    subjects = {name: folder / name for name in people}
+    if not any(path.is_dir() for path in subjects.values()):
+        return people
+    with readable(folder):
+        return {
+            name: tuple(Recording(path, _sidecars(folder, path), _confounds(path)) for path in _runs(folder, subject))
+            for name, subject in subjects.items()
+        }
+
+
+def entity_values(recordings: Iterable[Recording], name: str) -> tuple[str, ...]:
+    """The values that a BIDS entity, such as the task, has among these recordings."""
+    values = {_entities(recording.path).get(name) for recording in recordings}
+    return tuple(sorted(value for value in values if value is not None))
 
 
 def _sidecars(root: Path, path: Path) -> tuple[Path, ...]:

@@ -330,18 +330,25 @@ class Design(BaseModel):
         effects = [(f"site={site}", 0.0, 1.0) for site in self.sites[1:]] if self.site_effects else []
         return [*found, *effects]
 
-    def expand(self, units: Units, site: str) -> Units:
-        """Rows of `read` (categories as their index) as they enter, at this site."""
+    def expand(self, units: Units, site: str, *, strict: bool = True) -> Units:
+        """The rows that enter, from rows of `read` (categories as their index), at this site.
+
+        A row with a value that is missing without a rule, or that is none of its column's levels, is an error at the
+        desk of the data's owner (`strict`). At a site that serves a coordinator, who chose rules and levels, the row
+        becomes NaN instead, so that its unit counts as one of zeros.
+        """
         rows = np.asarray(units.rows, dtype=np.float64)
         if rows.shape[1] != len(self.read):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
         gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in self.indicators}
         rows = np.column_stack([self._filled(name, rows[:, at], units) for at, name in enumerate(self.read)])
+        unfit = np.zeros(len(rows), dtype=bool)
         for at, name in enumerate(self.read):
             known = len(self.levels[name]) if name in self.levels else None
             sound = np.isfinite(rows[:, at]) if known is None else np.isin(rows[:, at], np.arange(known))
-            if not np.all(sound):
+            if strict and not np.all(sound):
                 raise BadData(f"some values of {name!r} are missing without a rule, or none of its levels")
+            unfit |= ~sound
         own = {name: self._own_columns(name, rows[:, at]) for at, name in enumerate(self.features)}
         parts = [column for name in self.features for column in own[name]]
         parts += [gone[name].astype(np.float64) for name in self.indicators]
@@ -356,7 +363,9 @@ class Design(BaseModel):
         if self.hold_out:
             drawn = units.own_draws(twins="apart")
             parts.append(drawn if units.offsets is None else np.repeat(drawn, np.diff(units.offsets)))
-        return replace(units, rows=np.column_stack([*parts, rows[:, -1]]))
+        entering = np.column_stack([*parts, rows[:, -1]])
+        entering[unfit] = np.nan  # else a level that is not declared would enter as the reference level
+        return replace(units, rows=entering)
 
     def _filled(self, name: str, values: Floats, units: Units) -> Floats:
         if name not in self.missing:

@@ -81,6 +81,20 @@ def load_documents(path: Path, vocabulary: Sequence[str]) -> Units:
     return units
 
 
+def document_facts(path: Path) -> tuple[Units, int | None]:
+    """The documents of a site without a vocabulary: whose they are, and of counts the number of words, None of texts.
+    The columns of these units have no meaning."""
+    words = None
+    with readable(path):
+        if path.suffix.lower() == ".npz":
+            words = int(load_npz(path).shape[1])
+        elif path.is_file() and path.suffix.lower() != ".text":
+            opened = gzip.open if path.suffix.lower() == ".gz" else open
+            with opened(path, "rt", encoding="utf-8") as file:
+                _documents, words = int(next(file)), int(next(file))
+    return load_documents(path, ["word"] if words is None else [f"w{at}" for at in range(words)]), words
+
+
 def words_of(text: str) -> list[str]:
     """The words of a text in order, in small letters and composed characters.
 

@@ -1,4 +1,8 @@
-"""One site's brain images, from a folder into `Units`: a person is a unit, each of its runs a recording."""
+"""One site's brain images, from a folder into `Units`: a person is a unit, each of its runs a recording.
+
+The number of people is public, and the coordinator of a study chooses the preprocessing. So nobody leaves the count: a
+person of whom preprocessing leaves no run counts as a unit of zeros.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from zerosum.arrays import Floats
 from zerosum.data.bids import Selection, find_recordings
 from zerosum.data.masker import Masker
 from zerosum.data.scans import MINIMUM_VOLUMES, Preprocessing, Scan, open_scan, read_scan
-from zerosum.errors import BadData
+from zerosum.errors import BadData, ZerosumError
 from zerosum.kernel.units import Runs, Units
 
 __all__ = ["ImagingData", "Masker", "OnScan", "Preprocessing", "Selection", "load_images"]
@@ -23,7 +27,7 @@ OnScan = Callable[[int, int], None]  # how many runs are read, of how many
 
 @dataclass(frozen=True, eq=False)
 class ImagingData:
-    """A site's units, the names of their columns, whose they are in order, and what was left out."""
+    """A site's units, the names of their columns, whose they are in order, and notes for the owner of the data."""
 
     units: Units
     columns: tuple[str, ...]
@@ -38,6 +42,7 @@ def load_images(
     selection: Selection | None = None,
     *,
     on_scan: OnScan | None = None,
+    faults: list[str] | None = None,
 ) -> ImagingData:
     """Load one site's images, or raise `BadData`.
 
@@ -54,6 +59,9 @@ def load_images(
         Which files of a BIDS data set are meant.
     on_scan
         Called after each run with how many are done, of how many.
+    faults
+        A list to which faults of single runs are added. Such runs are then left out or count as zeros, and raise no
+        error: a coordinator must not learn from a refusal what a run is like.
 
     Returns
     -------
@@ -74,47 +82,74 @@ def load_images(
     (('ann', 'bob'), (24, 4), [2.0, 2.0])
     """
     preprocessing = preprocessing or Preprocessing()
-    found = find_recordings(folder, selection)
-    with _of(folder):
-        scans = [
-            [open_scan(run.path, space, preprocessing, sidecars=run.sidecars, confounds=run.confounds) for run in own]
-            for own in found.people.values()
-        ]
-    people, scans, notes = _still(list(found.people), scans)
-    if not scans:
+    found = find_recordings(folder, selection, faults)
+    scans: list[list[Scan]] = []
+    for own in found.people.values():
+        scans.append([])
+        for run in own:
+            with _of(folder, faults):
+                scans[-1].append(
+                    open_scan(run.path, space, preprocessing, sidecars=run.sidecars, confounds=run.confounds)
+                )
+    people = list(found.people)
+    scans, notes = _still(people, scans)
+    if faults is None and not any(scans):
         raise BadData(f"{folder}: nobody has a run with {MINIMUM_VOLUMES} volumes that moved less than the threshold")
-    flat = [scan for person in scans for scan in person]
-    begins = np.cumsum([0, *(scan.volumes for scan in flat)]).astype(np.int64)
-    firsts = np.cumsum([0, *(len(person) for person in scans)])
+    clock = next((scan.seconds for own in scans for scan in own), 1.0)
+    # A person without a run gets one of zeros, long enough for every statistic. Its clock has no effect on zeros.
+    lengths = [[scan.volumes for scan in own] or [MINIMUM_VOLUMES] for own in scans]
+    clocks = [[scan.seconds for scan in own] or [clock] for own in scans]
+    begins = np.cumsum([0, *(length for own in lengths for length in own)]).astype(np.int64)
+    firsts = np.cumsum([0, *map(len, lengths)])
     rows = _array(folder, int(begins[-1]), len(space.columns))
-    for at, scan in enumerate(flat):
+    total, done = sum(map(len, scans)), 0
+    for person, still in enumerate(scans):
+        for at, scan in enumerate(still, int(firsts[person])):
+            part, complete = rows[begins[at] : begins[at + 1]], False
+            with _of(folder, faults):
+                read_scan(scan, space, preprocessing, part)
+                complete = True
+            if not complete:
+                part[:] = 0
+            done += 1
+            if on_scan is not None:
+                on_scan(done, total)
+        if not still:
+            rows[begins[firsts[person]] : begins[firsts[person + 1]]] = 0
+    seconds = np.array([step for own in clocks for step in own])
+    units = Units(rows, begins[firsts], Runs(begins, seconds))
+    if faults is None:
         with _of(folder):
-            read_scan(scan, space, preprocessing, rows[begins[at] : begins[at + 1]])
-        if on_scan is not None:
-            on_scan(at + 1, len(flat))
-    units = Units(rows, begins[firsts], Runs(begins, np.array([scan.seconds for scan in flat])))
-    with _of(folder):
-        units.check()
+            units.check()
     return ImagingData(units, space.columns, tuple(people), (*found.notes, *notes))
 
 
-def _still(people: list[str], scans: list[list[Scan]]) -> tuple[list[str], list[list[Scan]], list[str]]:
-    """Without runs of which scrubbing leaves too little, and without those who have no other; a person's own movement
-    decides about it alone."""
+def _still(people: list[str], scans: list[list[Scan]]) -> tuple[list[list[Scan]], list[str]]:
+    """Each person's scans without those of which scrubbing leaves too little, and a note of whose they are. A person's
+    own movement decides about that person alone."""
     left = [[scan for scan in own if scan.volumes >= MINIMUM_VOLUMES] for own in scans]
     runs = sum(len(own) for own in scans) - sum(len(own) for own in left)
-    gone = [name for name, own in zip(people, left, strict=True) if not own]
+    gone = [name for name, before, own in zip(people, scans, left, strict=True) if before and not own]
     notes = [f"{runs} runs moved too much, of {len(gone)} people all: {', '.join(gone) or 'nobody'}"] if runs else []
-    return [name for name in people if name not in gone], [own for own in left if own], notes
+    return left, notes
 
 
 @contextmanager
-def _of(folder: Path) -> Iterator[None]:
-    """Errors name the folder, which a study names too, and leave out whose image it was."""
+def _of(folder: Path, faults: list[str] | None = None) -> Iterator[None]:
+    """Errors name the folder, which a study names too, and leave out whose image it was. Where a list of `faults` is
+    given, they are added to it and not raised, but for what is no run's fault (a library that is not installed)."""
     try:
         yield
     except BadData as error:
-        raise error.about(str(folder)) from None
+        if faults is None:
+            raise error.about(str(folder)) from None
+        faults.append(f"{error} ({error.detail})" if error.detail else str(error))
+    except (ZerosumError, MemoryError):
+        raise
+    except Exception as error:  # libraries fail on unusual numbers, and their messages may quote them
+        if faults is None:
+            raise
+        faults.append(f"a run cannot be cleaned ({type(error).__name__}: {error})")
 
 
 def _array(folder: Path, rows: int, columns: int) -> Floats:

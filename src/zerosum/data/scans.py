@@ -29,7 +29,7 @@ MINIMUM_VOLUMES = 10
 _CLOCK_TOLERANCE = 1e-3  # seconds by which header and sidecar may differ
 _STILL = 1e-7  # a column that varies by less than this, relative to its size, is constant up to rounding
 Strategy = Literal["simple", "scrubbing", "compcor", "ica_aroma"]
-_STRATEGIES = ("simple", "scrubbing", "compcor", "ica_aroma")
+_STRATEGIES: tuple[Strategy, ...] = ("simple", "scrubbing", "compcor", "ica_aroma")
 _MOVED = "framewise_displacement"
 _DIFFERENCES = ("framewise_displacement", "dvars", "std_dvars", "rmsd")  # fMRIPrep's; the first volume has none
 
@@ -240,6 +240,32 @@ def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
             where = f"{path}: data row {row}"
             raise BadData(f"column {name!r} of {called} is not a finite number in some row", detail=where)
     return found
+
+
+def confound_names(path: Path) -> tuple[str, ...]:
+    """The columns of a table of confounds; only its header is read."""
+    with readable(path, called="a table of confounds"), path.open(encoding="utf-8-sig", newline="") as file:
+        return tuple(name.strip() for name in next(csv.reader(file, delimiter="\t", strict=True), []))
+
+
+def run_seconds(image: Nifti, sidecars: Sequence[Path]) -> float | None:
+    """The seconds between volumes of a run, by its files; None where they do not say, or contradict each other."""
+    try:
+        return _seconds(image, sidecars)
+    except BadData:
+        return None
+
+
+def strategies_for(image: Nifti) -> tuple[str, ...]:
+    """nilearn's strategies that find their columns in the table of confounds of a run."""
+    found = []
+    for strategy in _STRATEGIES:
+        try:
+            _by_strategy(image, strategy, None)
+        except BadInput:  # not these columns, or no nilearn
+            continue
+        found.append(strategy)
+    return tuple(found)
 
 
 def _seconds(image: Nifti, sidecars: Sequence[Path]) -> float:

@@ -1,18 +1,29 @@
 """One site's records, from a file into `Units`: .npy, .npz, .csv, .csv.gz and .parquet.
 
-Whatever is wrong with a file is said in one sentence that names the file, the column and the kind of fault, never a
-cell, a row or a count: messages may travel, data may not. Which row it was is the error's `detail`, which stays here.
-For the same reason a column is called by its name only where the caller
-gave that name (the first line of a file without a header is a record), and a library's words are left out.
+A cell can be unfit in three ways (`CellFault`): a value is missing and its column has no rule for that, a cell of a
+column of numbers is no finite number, or a value is none of the categories that the caller names. What becomes of such
+a cell is the same everywhere:
+
+- In a column of numbers it becomes NaN. A unit that cannot be computed with counts as a unit of zeros.
+- A category that the caller does not name is "other or missing": it counts in no category. It becomes NaN, and where
+  missing values of the column have a rule, `OTHER`, so that the rule does not apply to it.
+
+At the desk of the data's owner such cells are errors: `load_units` raises `BadData`. A site that serves a coordinator
+passes a list instead (`faults`), to which they are added, and loads the table all the same: the coordinator chooses the
+columns, categories and tokens, and must not learn from a refusal what a cell holds.
+
+A message names the file, the column and the kind of fault, never a cell, a row or a count. Which row it was is the
+error's `detail`, which stays here. A column is called by its name only where the caller gave that name (the first line
+of a file without a header is a record), and the text of a library's error is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +41,20 @@ Categories: TypeAlias = Mapping[str, Sequence[Category]]
 Labels: TypeAlias = Mapping[str, Mapping[str, Category]]  # by column, what a file's own label means
 OnScan: TypeAlias = Callable[[int, int], None]  # how much of how much was read
 Tokens: TypeAlias = Sequence[str | float] | Mapping[str, Sequence[str | float]]  # for all columns, or by column
+
+FaultKind: TypeAlias = Literal["missing", "unreadable", "other"]  # no rule; no finite number; no named category
+
+OTHER = -1.0  # the code of a category that the caller does not name, where missing values have a rule of their own
+
+
+@dataclass(frozen=True)
+class CellFault:
+    """The first unfit cell of its kind in a column; for the owner of the data only."""
+
+    column: str  # as messages call it
+    kind: FaultKind
+    sentence: str
+    row: int  # of the data, counted from 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +77,7 @@ def load_units(
     encoding: str | None = None,
     labels: Labels | None = None,
     on_scan: OnScan | None = None,
+    faults: list[CellFault] | None = None,
 ) -> TableData:
     """Load one site's records, or raise `BadData`, which says everything that is wrong with the file.
 
@@ -83,7 +109,10 @@ def load_units(
     labels
         What a file's own labels mean, by column: `{"sex": {"w": "f"}}` reads "w" as the declared category "f".
     on_scan
-        Hears how much of how much was read.
+        Called with how much of how much was read.
+    faults
+        A list to which unfit cells are added, the first of each kind in each column; no cell then raises an error.
+        Labels for categories that are not declared are skipped, too.
 
     Examples
     --------
@@ -96,10 +125,10 @@ def load_units(
     >>> loaded.columns, [rows.tolist() for rows in loaded.units.each()]
     (('age', 'sex'), [[[71.0, 0.0], [72.0, 0.0]], [[64.0, 1.0]]])
     """
-    lookups = _lookups(categories, labels)
+    lookups = _lookups(categories, labels, strict=faults is None)
     with readable(path):
         table = open_table(path, columns, unit_column, delimiter, encoding)
-    return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan)
+    return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan, faults)
 
 
 def units_of(
@@ -114,7 +143,7 @@ def units_of(
     table = frame_table(data, called) if is_frame(data) else array_table(data, columns, called)
     if table.names == ("",) and len(columns) == 1:
         table = replace(table, names=tuple(columns))
-    return _loaded(called, table, columns, None, _lookups(categories, None), missing, (), None).units
+    return _loaded(called, table, columns, None, _lookups(categories, None), missing, (), None, None).units
 
 
 def _loaded(
@@ -126,16 +155,23 @@ def _loaded(
     missing: Collection[str],
     missing_tokens: Tokens,
     on_scan: OnScan | None,
+    faults: list[CellFault] | None,
 ) -> TableData:
     owner = unit_column or table.unit_column
     chosen, unit = _choose(path, table.names, columns, owner, lookups, missing, missing_tokens)
-    units = _units(path, table, chosen, unit, on_scan)
+    found: list[CellFault] = []
+    units = _units(path, table, chosen, unit, on_scan, found)
+    names = tuple(table.names[column.position] for column in chosen)
+    if faults is not None:
+        faults += found
+        return TableData(units, names)
+    raise_faults(found)
     try:
         called = [column.called.removesuffix(f" of {path}") for column in chosen]
         units.check([at for at, column in enumerate(chosen) if column.optional], called)
     except BadData as error:
         raise error.about(str(path)) from None
-    return TableData(units, tuple(table.names[column.position] for column in chosen))
+    return TableData(units, names)
 
 
 def table_names(path: Path, unit_column: str | None = None) -> tuple[str, ...]:
@@ -154,22 +190,30 @@ class _Column:
     optional: bool = False  # whether values may be missing
     tokens: frozenset[str | float] = frozenset()  # what says so, beside empty cells and NaN
 
-    def numbers(self, cells: Cells, before: int) -> Floats:
-        """The cells as numbers, or as indices of categories, NaN where they are missing; `before` rows came before."""
+    def numbers(self, cells: Cells, before: int, faults: list[CellFault]) -> Floats:
+        """The cells as numbers, or as indices of categories, NaN where they are missing or unfit (or `OTHER`); `before`
+        rows came before. Unfit cells are added to `faults`, the first of each kind."""
         values = _numbers(cells) if self.lookup is None else _encode(cells, self.lookup)
         if self.lookup is None and self.tokens:
             values[np.isin(values, [each for each in self.tokens if isinstance(each, float)])] = np.nan
-        faults = np.flatnonzero(~np.isfinite(values))
-        for at, gone in zip(faults.tolist(), self._missing(cells, faults), strict=True):
-            if not (gone and self.optional):
-                raise BadData(self._fault(missing=gone), detail=f"data row {before + at + 1}")
+        unfit = np.flatnonzero(~np.isfinite(values))
+        values[unfit] = np.nan  # infinite ones too
+        known = {fault.kind for fault in faults if fault.column == self.called}
+        for at, gone in zip(unfit.tolist(), self._missing(cells, unfit), strict=True):
+            kind: FaultKind = "missing" if gone else "unreadable" if self.lookup is None else "other"
+            if kind == "other" and self.optional:
+                values[at] = OTHER
+            if kind not in known and not (gone and self.optional):
+                known.add(kind)
+                faults.append(CellFault(self.called, kind, self._sentence(kind), before + at + 1))
         return values
 
-    def _fault(self, *, missing: bool) -> str:
-        if missing:
-            return refusal(self.called)
-        if self.lookup is not None:
-            return f"some values of {self.called} are outside the declared categories"
+    def _sentence(self, kind: FaultKind) -> str:
+        match kind:
+            case "missing":
+                return refusal(self.called)
+            case "other":
+                return f"some values of {self.called} are outside the declared categories"
         return f"{self.called} is not a finite number in some row; `missing_tokens` may name words for missing values"
 
     def _missing(self, cells: Cells, which: NDArray[np.intp]) -> list[bool]:
@@ -229,7 +273,12 @@ def _choose(
 
 
 def _units(
-    path: str, table: Table, columns: Sequence[_Column], unit: _Column | None, on_scan: OnScan | None = None
+    path: str,
+    table: Table,
+    columns: Sequence[_Column],
+    unit: _Column | None,
+    on_scan: OnScan | None,
+    faults: list[CellFault],
 ) -> Units:
     positions = [column.position for column in columns]
     as_it_lies = unit is None and all(column.lookup is None and not column.tokens for column in columns)
@@ -239,43 +288,39 @@ def _units(
     parts: list[list[Floats]] = [[] for _ in columns]
     labels: list[int] = []
     seen: dict[Any, int] = {}
-    before, faults = 0, _Faults()
+    before, nameless = 0, None
     for batch in table.batches([*positions, unit.position] if unit else positions):
         for column, cells, part in zip(columns, batch, parts, strict=False):  # the labels come last
-            with faults.of(column):
-                part.append(column.numbers(cells, before))
-        if unit:
-            with faults.of(unit):
+            part.append(column.numbers(cells, before, faults))
+        if unit and nameless is None:
+            try:
                 labels += unit.labels(batch[-1], before, seen)
+            except BadData as error:
+                nameless = error
         before += len(batch[0])
         if on_scan is not None and table.progress is not None:
             on_scan(*table.progress())
-    faults.end()
+    if nameless is not None:  # rows without an owner belong to nobody: no table can be made of them
+        raise_faults(faults, nameless)
     if before == 0:
         raise BadData(f"{path} has no rows")
     rows = np.column_stack([np.concatenate(part) for part in parts])
     return Units.from_groups(rows, labels) if unit else Units(rows, table.offsets, table.runs)
 
 
-class _Faults:
-    """What is wrong with a file: the first fault of every column, told together when it was read."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, BadData] = {}
-
-    @contextmanager
-    def of(self, column: _Column) -> Iterator[None]:
-        try:
-            yield
-        except BadData as error:
-            self._found.setdefault(column.called, error)
-
-    def end(self) -> None:
-        if len(self._found) == 1:
-            raise next(iter(self._found.values()))
-        if self._found:
-            details = [f"{called}: {error.detail}" for called, error in self._found.items() if error.detail]
-            raise BadData("; ".join(map(str, self._found.values())), detail="; ".join(details))
+def raise_faults(faults: Sequence[CellFault], last: BadData | None = None) -> None:
+    """Raise one error that has the first fault of every column, and last the one of the unit column."""
+    firsts = {fault.column: fault for fault in reversed(faults)}
+    told = [fault for fault in faults if firsts[fault.column] is fault]
+    if len(told) == 1 and last is None:
+        raise BadData(told[0].sentence, detail=f"data row {told[0].row}")
+    if not told and last is not None:
+        raise last
+    if told:
+        sentences = [*(fault.sentence for fault in told), *([] if last is None else [str(last)])]
+        details = [f"{fault.column}: data row {fault.row}" for fault in told]
+        details += [] if last is None else [last.detail]
+        raise BadData("; ".join(sentences), detail="; ".join(details))
 
 
 def _numbers(cells: Cells) -> Floats:
@@ -300,8 +345,9 @@ def _nothing(cell: str | float) -> bool:
     return cell == "" or cell != cell or (isinstance(cell, str) and cell.lower() == "nan")
 
 
-def _lookups(categories: Categories | None, labels: Labels | None) -> dict[str, Lookup]:
-    """What cells of each column of categories may say: the declared ones, and what a file calls them."""
+def _lookups(categories: Categories | None, labels: Labels | None, *, strict: bool = True) -> dict[str, Lookup]:
+    """The cells that stand for each category: the declared ones, and the file's own labels. A label for a category that
+    is not declared is an error, or (not `strict`) skipped."""
     lookups = {name: dict(_lookup(name, declared)) for name, declared in (categories or {}).items()}
     for name, meant in (labels or {}).items():
         if name not in lookups:  # a site's file serves many studies
@@ -309,9 +355,13 @@ def _lookups(categories: Categories | None, labels: Labels | None) -> dict[str, 
         known = dict(lookups[name])
         for label, category in meant.items():
             index = known.get(category if isinstance(category, str) else number(category))
+            if index is None and not strict:
+                continue
             if index is None:
                 raise BadParameter(f"a label of column {name!r} stands for a category that was not declared")
             if known.get(label.strip(), index) != index:
+                if not strict:  # the plan itself names this label as another category: the plan's meaning holds
+                    continue
                 raise BadParameter(f"a label of column {name!r} is itself another declared category")
             lookups[name][label.strip()] = index
             if not np.isnan(number(label)):
@@ -336,6 +386,6 @@ def _lookup(column: str, declared: Sequence[Category]) -> Lookup:
 def _encode(cells: Cells, lookup: Lookup) -> Floats:
     """The index of each cell's category, or NaN: text is compared as text, then as a number."""
     if isinstance(cells, np.ndarray):
-        return np.array([lookup.get(cell, np.nan) for cell in cells.tolist()])
+        return np.array([lookup.get(cell, np.nan) for cell in cells.tolist()], dtype=np.float64)
     texts = (cell.strip() for cell in cells)
-    return np.array([lookup.get(text, lookup.get(number(text), np.nan)) for text in texts])
+    return np.array([lookup.get(text, lookup.get(number(text), np.nan)) for text in texts], dtype=np.float64)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.errors import BadParameter
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.statistic import BoundedMap, BoundedStatistic
 
@@ -40,6 +41,10 @@ class PrivatePublication:
 
     statistic: BoundedMap
     share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.statistic.every_unit:
+            raise BadParameter("a publication has a row for every unit: ask for no part of them")
 
     def digest(self) -> str:
         return _digest("publication", self.statistic, self.share, None)

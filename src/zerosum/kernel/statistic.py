@@ -219,6 +219,11 @@ class BoundedStatistic(BaseModel, ABC):
 class BoundedMap(BoundedStatistic):
     """A statistic whose contributions can be published one by one, since each is bounded by itself."""
 
+    @property
+    def every_unit(self) -> bool:
+        """Whether there is a row for every unit. A publication needs that: how many units a part has is data."""
+        return True
+
     @abstractmethod
     def map_block(self, block: Units) -> Array:
         """The bounded contributions of some units, one a row; one that is not finite is zero."""

@@ -64,7 +64,7 @@ def refusals(plan: Plan, policy: Policy) -> Iterator[PolicyRefused]:
     """What a policy refuses, whatever the data; identities only where the plan pins them."""
     pinned = all(site.identity is not None for site in plan.sites)
     seen = policy if pinned else policy.model_copy(update={"roster": None})
-    yield from seen.refusals(plan, seen.minimum_units, BUILTIN)
+    yield from seen.refusals(plan, None, BUILTIN)
 
 
 def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:

@@ -182,12 +182,13 @@ class Policy(BaseModel):
     def open_ledger(self) -> Ledger:
         return Ledger.open(self.ledger_path, self.account, counter=self.counter)
 
-    def review(self, plan: Plan, units: int, builtin: frozenset[str]) -> None:
-        """Refuse a study that this policy does not allow, before any of the data (so many units) is used."""
+    def review(self, plan: Plan, units: int | None, builtin: frozenset[str]) -> None:
+        """Refuse a study that this policy does not allow; `units` is the declared number of units, None where that is
+        not public."""
         for refusal in self.refusals(plan, units, builtin):
             raise refusal
 
-    def refusals(self, plan: Plan, units: int, builtin: frozenset[str]) -> Iterator[PolicyRefused]:
+    def refusals(self, plan: Plan, units: int | None, builtin: frozenset[str]) -> Iterator[PolicyRefused]:
         """Everything in a study that this policy does not allow."""
         allowed = builtin if self.statistics is None else frozenset(self.statistics)
         if unknown := sorted({release.statistic for release in plan.releases} - allowed):
@@ -195,7 +196,7 @@ class Policy(BaseModel):
                 f"this site's policy allows no statistic {', '.join(map(repr, unknown))}: it allows"
                 f" {', '.join(sorted(allowed)) or 'none'}"
             )
-        if units < self.minimum_units:
+        if units is not None and units < self.minimum_units:
             yield PolicyRefused(f"this site's policy asks for at least {self.minimum_units} units, its data hold fewer")
         colluders = plan.coalition.colluders
         if colluders < self.minimum_colluders and not plan.scheme.facts.sees_data:

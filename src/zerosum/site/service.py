@@ -1,6 +1,7 @@
 """A site that serves: several studies at once and one after the other, each found by its plan's digest.
 
-It trusts nothing that arrives. A plan is held against the policy and the steward's decision before data are read; a
+It trusts nothing that arrives. A plan is compared with the policy, the declared schema of the data and the steward's
+decision, and whether the site agrees does not depend on a row of its data; a
 message of a plan that was not agreed to, or of another one, is refused; whatever is refused has a code and a sentence,
 and is in the audit log. Two studies never share a session, and all share one ledger.
 
@@ -40,10 +41,16 @@ from zerosum.site.consents import Consents, Decision
 from zerosum.site.host import guarded
 from zerosum.site.ledger import Ledger
 from zerosum.site.policy import Policy
+from zerosum.site.schema import DataSchema
 from zerosum.site.site import Site, own_position
 from zerosum.statistics import BUILTIN
 
 Load = Callable[[Plan], Units]  # a site's own data, by the public question of a plan
+Review = Callable[[Plan], None]  # refuses a plan by its public question and the schema of the data
+
+
+def _no_question(plan: Plan) -> None:
+    """For data that are not read by a plan's question."""
 
 
 @dataclass
@@ -66,7 +73,11 @@ class _Session:
 
 class Service:
     """Answers frames. It takes part in `most_studies` at once: a new one takes the place of one that is through, or
-    waits. `former` keys are those of plans that pin them, until they are withdrawn."""
+    waits. `former` keys are those of plans that pin them, until they are withdrawn.
+
+    `schema` is the public description of the data, `review` refuses a plan whose question does not fit it, and `load`
+    reads the units that a plan asks about. A cell of the data must not make `load` fail, whatever the plan says.
+    """
 
     def __init__(
         self,
@@ -77,12 +88,15 @@ class Service:
         consents: Consents,
         log: AuditLog,
         *,
+        schema: DataSchema,
+        review: Review = _no_question,
         most_studies: int = 8,
         hold: float = 172800.0,
         settle: float = 600.0,
         former: Sequence[Identity] = (),
     ) -> None:
         self.name, self.policy, self.identity, self.former = name, policy, identity, tuple(former)
+        self.schema, self._review = schema, review
         self._load, self._consents, self._log, self._most, self._hold = load, consents, log, most_studies, hold
         self._settle = settle
         self.counts: Counter[str] = Counter()  # for monitors: frames, bytes, what was answered and refused
@@ -207,8 +221,11 @@ class Service:
     def _proposed(self, digest: str, plan: Plan, decision: Decision | None) -> _Session:
         if plan.digest() != digest:
             raise Misdirected("a plan came under the digest of another one")
-        own_position(plan, self.name, self._identity(plan))
-        self.policy.review(plan, self.policy.minimum_units, BUILTIN)  # whatever can be said without a look at data
+        position = own_position(plan, self.name, self._identity(plan))
+        self.policy.review(plan, self.schema.units, BUILTIN)
+        for refusal in self.schema.refusals(plan, position):
+            raise refusal
+        self._review(plan)
         if decision is None and not self._unasked(plan):
             if self._consents.keep(plan):
                 self._log.write("waiting", "a plan waits for the steward: zerosum site approve, or refuse", plan)
@@ -252,14 +269,16 @@ class Service:
         return next((key for key in self.former if key.public.hex() in pinned), self.identity)
 
     def _site(self, plan: Plan) -> Site:
-        """The site with the data that a plan asks for. Which of them is wrong, and how, is not for others: whoever
-        proposes again and again would learn where values are missing."""
+        """The site with the data that a plan asks for. The plan has passed `review`, so what fails here is a fault at
+        the site's desk: a file that was moved, or changed since the site was started. Details stay in its own log."""
         try:
             units = self._load(plan)
+            if self.schema.units not in (None, len(units)):
+                raise BadData(f"the schema declares {self.schema.units} units, the data hold {len(units)}")
         except BadInput as error:
             detail = f"{error} {error.detail}".strip()
-            raise BadData("the data of this site do not fit what the study asks", detail=detail) from None
-        return Site(self.name, units, self.policy, self._identity(plan), self._ledger)
+            raise BadData("this site cannot read its data as it declared them", detail=detail) from None
+        return Site(self.name, units, self.policy, self._identity(plan), self._ledger, self.schema)
 
     def _record(self, session: _Session, message: Message, reply: Reply) -> None:
         plan = session.plan

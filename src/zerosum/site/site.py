@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
-from zerosum.errors import BadData, Inconsistent, Misdirected, NotAgreed, OutOfTurn, OutsidePlan
+from zerosum.errors import BadData, Inconsistent, Misdirected, NotAgreed, OutOfTurn, OutsidePlan, PolicyRefused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
@@ -51,6 +51,7 @@ from zerosum.site.costs import spend_of, unpaid
 from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
+from zerosum.site.schema import DataSchema
 from zerosum.site.statement import in_words
 from zerosum.statistics import BUILTIN, find
 from zerosum.statistics.rows import clip_rows
@@ -59,15 +60,24 @@ from zerosum.statistics.rows import clip_rows
 class Site:
     """One institution: a name on the roster, its data, its policy, and the identity it signs with.
 
-    It opens its ledger when it first needs it, unless it is given one that serves several studies.
+    It opens its ledger when it first needs it, unless it is given one that serves several studies. Whether it agrees to
+    a plan follows from the plan, the policy, the ledger and the `schema`, the public description of its data; without
+    one the schema is made of the units, which is for sites in the process of the data's owner.
     """
 
     def __init__(
-        self, name: str, units: Units, policy: Policy, identity: Identity | None = None, ledger: Ledger | None = None
+        self,
+        name: str,
+        units: Units,
+        policy: Policy,
+        identity: Identity | None = None,
+        ledger: Ledger | None = None,
+        schema: DataSchema | None = None,
     ) -> None:
         self.name = name
         self.units = units
         self.policy = policy
+        self.schema = schema or DataSchema.of(units, policy.adjacency)
         self.identity = identity or Identity()
         self._plan: Plan | None = None
         self._ledger = ledger
@@ -91,7 +101,7 @@ class Site:
         else:
             self.review(plan)
             self._begin(plan)
-        return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)
+        return Consent(self.name, self.schema.units if plan.adjacency is Adjacency.REPLACE_ONE else None)
 
     def _begin(self, plan: Plan) -> None:
         """New secrets for a plan, and nothing answered under them."""
@@ -145,7 +155,14 @@ class Site:
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
         if self.units.elsewhere:
             share.begin()
-        noisy = self._noisy(share, self._values(plan, round, attempt, message.request), message.noise_input)
+        try:
+            values = self._values(plan, round, attempt, message.request)
+        except Exception:
+            # No unit makes a statistic fail, but memory may run out, which depends on how many rows there are. A
+            # failure that may depend on data costs what the release would have cost, so it cannot be asked for again.
+            self._charge(plan, round, attempt, asked)
+            raise
+        noisy = self._noisy(share, values, message.noise_input)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy
         if hidden:
@@ -192,6 +209,8 @@ class Site:
         bound = plan.release(round).bound
         if isinstance(request, PrivatePublication):
             rows = np.asarray(clip_rows(request.statistic.rows(self.units), bound))  # a second line, as below
+            if len(rows) != len(self.units):  # a map that leaves units out: the message must not tell how many
+                rows = np.zeros((len(self.units), request.statistic.size))
             return rows[self._order(plan, round, attempt)]
         units = self.units
         if request.sampling is not None and not request.sampling.full:
@@ -244,23 +263,27 @@ class Site:
         return reply
 
     def review(self, plan: Plan) -> None:
-        """Everything that can be refused is refused here, before any data is used; nothing is spent."""
+        """Refuse whatever can be refused, before any row is used; nothing is spent."""
         self._review(plan)
         if plan.scheme.facts.noisy:
             self._books().check(self.unpaid(plan), self.policy.cap)
 
-    def _review(self, plan: Plan) -> None:
-        position = own_position(plan, self.name, self.identity)
-        self.policy.review(plan, len(self.units), BUILTIN)
-        if plan.unit == "record" and self.units.largest > 1:
-            raise OutsidePlan("the study protects single records, but units here own several rows")
-        declared = plan.sites[position].units
-        if declared is not None and declared != len(self.units):
-            raise BadData(f"the study declares {declared} units for this site, its data hold another number")
-        # Any column where there is a rule at all: refusals by column would tell a coordinator that proposes again and
-        # again where values are missing. Whoever loads the data refuses by column; what slips through
-        # counts as a unit of zeros.
+    def check_data(self, plan: Plan) -> None:
+        """Raise what makes the data useless for a study. For the owner of the data, in the owner's own process: what is
+        raised depends on rows, and must not reach a coordinator."""
+        # Any column where there is a rule at all: whoever loads the data checks column by column.
         self.units.check(range(self.units.columns) if plan.question.missing else ())
+        if len(self.units) < self.policy.minimum_units:
+            raise PolicyRefused(
+                f"this site's policy asks for at least {self.policy.minimum_units} units, its data hold fewer"
+            )
+
+    def _review(self, plan: Plan) -> None:
+        """Refuse by the plan, the policy and the schema; nothing here depends on a row."""
+        position = own_position(plan, self.name, self.identity)
+        self.policy.review(plan, self.schema.units, BUILTIN)
+        for refusal in self.schema.refusals(plan, position):
+            raise refusal
         for release in plan.releases:
             kind = find(release.statistic)
             kind.ready_for(plan.question.parameters)

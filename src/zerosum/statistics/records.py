@@ -76,6 +76,10 @@ class LabelledRecords(Featured, BoundedMap):
         return int(self.projection.shape[1])
 
     @property
+    def every_unit(self) -> bool:
+        return self.part == "all"
+
+    @property
     def size(self) -> int:
         return self.width + self.classes
 

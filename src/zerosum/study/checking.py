@@ -76,7 +76,7 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
             found.faults.append(f"{use} cannot be written in {folder}: {error.strerror or error}")
     try:
         check_device(file.device)
-        units = study.read_units(file, algorithm, observer)
+        units = study.read_units(file, algorithm, observer, found.warnings)
     except ZerosumError as error:
         found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
         return found

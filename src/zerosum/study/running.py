@@ -49,6 +49,11 @@ def execute_here(
 ) -> Result:
     """Run a plan with all its sites in this process. Whatever is spent is kept (`zerosum.study.kept`), and the result
     is on the disk before anybody hears of it."""
+    for site in sites:
+        try:
+            site.check_data(plan)
+        except ZerosumError as error:
+            raise error.about(f"site {site.name!r}") from None
     with closing(InProcess(sites)) as engine:
         if not is_kept(plan, sites):
             return execute(plan, algorithm, engine, observer, journal)

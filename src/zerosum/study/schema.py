@@ -6,6 +6,7 @@ Tested in tests/study/test_study.py.
 from __future__ import annotations
 
 import tomllib
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,8 +22,8 @@ from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, load_images
-from zerosum.data.tables import load_units
-from zerosum.errors import BadStudy, Refused, ZerosumError
+from zerosum.data.tables import CellFault, load_units, raise_faults
+from zerosum.errors import BadData, BadStudy, DataWarning, Refused, ZerosumError
 from zerosum.kernel.devices import check_device
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import PICTURES
@@ -308,10 +309,13 @@ class Study(Table):
             except ZerosumError as error:
                 yield error.about(f"site {file.name!r}")
 
-    def read_units(self, site: SiteFile, algorithm: Algorithm, observer: Observer = nobody) -> Units:
-        """One site's data, as the study reads them."""
+    def read_units(
+        self, site: SiteFile, algorithm: Algorithm, observer: Observer = nobody, notes: list[str] | None = None
+    ) -> Units:
+        """One site's data, as the study reads them. Values that count in no category are added to `notes`, or else are
+        a `DataWarning`."""
         return self._units(
-            site, algorithm, lambda done, planned: observer(Progress("loading", done, planned, site.name))
+            site, algorithm, lambda done, planned: observer(Progress("loading", done, planned, site.name)), notes
         )
 
     def _identity(self, site: SiteFile, units: Units, kept: Checkpoint | None) -> Identity | None:
@@ -320,7 +324,7 @@ class Study(Table):
             return site.keep_identity()
         return None if kept is None else kept.identity(site.name, units)
 
-    def _units(self, site: SiteFile, algorithm: Algorithm, on_scan: OnScan) -> Units:
+    def _units(self, site: SiteFile, algorithm: Algorithm, on_scan: OnScan, notes: list[str] | None = None) -> Units:
         if self.imaging is not None and self.space is not None:
             preprocessing, selection = self.imaging.preprocessing, self.imaging.selection
             return load_images(site.path, self.space, preprocessing, selection, on_scan=on_scan).units
@@ -330,6 +334,7 @@ class Study(Table):
             on_scan(1, 1)
             return units
         design = self.full_design
+        faults: list[CellFault] = []
         units = load_units(
             site.path,
             columns=algorithm.columns if design is None else design.read,
@@ -339,9 +344,26 @@ class Study(Table):
             missing_tokens=self.missing_tokens,
             **site.reading,
             on_scan=on_scan,
+            faults=faults,
         ).units
         on_scan(1, 1)
-        return units if design is None else design.expand(units, site.name)
+        # What counts is the same as at a site that serves. Here the owner of the data is told: by an error where a
+        # value is missing without a rule, or is no number, and by a note where a value is in none of the categories.
+        raise_faults([fault for fault in faults if fault.kind != "other"])
+        for fault in faults:
+            note = f"{fault.sentence}: they count as other or missing"
+            if notes is None:
+                warnings.warn(f"site {site.name!r}: {note}", DataWarning, stacklevel=2)
+            else:
+                notes.append(f"{note} (the first in data row {fault.row})")
+        if design is not None:
+            return design.expand(units, site.name, strict=False)
+        allowed = [at for at, name in enumerate(algorithm.columns) if name in {*algorithm.rules, *algorithm.categories}]
+        try:
+            units.check(allowed, [f"column {name!r}" for name in algorithm.columns])
+        except BadData as error:
+            raise error.about(str(site.path)) from None
+        return units
 
     def on(self, device: str) -> Self:
         """The same study, all of whose sites here compute on a device, whatever their own files say."""

@@ -1,65 +1,182 @@
-"""A site's own data for a plan: what to read, and how, follows from the plan's public question alone."""
+"""A site's own data for a plan: what to read, and how, follows from the plan's public question alone.
+
+`review_question` compares the question with the declared schema and reads no row. `load_for` reads the rows. At a site
+that serves a coordinator it is given a list of `faults`, and then no cell, run or document raises an error; without one
+it is for the owner of the data, who is told what is wrong with them.
+
+Tested in tests/study/test_site_data.py.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from zerosum import algorithms
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
-from zerosum.data.imaging import load_images
-from zerosum.data.tables import load_units, table_names
-from zerosum.errors import BadData, BadParameter, ZerosumError, first_fault
+from zerosum.data.imaging import Masker, load_images
+from zerosum.data.tables import CellFault, load_units, table_names
+from zerosum.errors import BadData, BadParameter, PolicyRefused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.question import Question
+from zerosum.kernel.question import Question, columns_digest
 from zerosum.kernel.units import Units
+from zerosum.site.schema import DataSchema, ImagesSchema, column_refusals
 from zerosum.study.entries import ImagingTable
 from zerosum.study.site_file import SiteFile, digest
 
 _CATEGORIES = TypeAdapter(dict[str, tuple[str | float | bool, ...]])
 _RULES = TypeAdapter(dict[str, str | float | bool])
+_TOKENS = TypeAdapter(dict[str, tuple[str | float, ...]] | tuple[str | float, ...])
+_MOVED = "framewise_displacement"  # the column of confounds that scrubbing reads
+_SELECTED_BY = ("task", "space", "desc", "res")
 
 
-def load_for(plan: Plan, site: SiteFile) -> Units:
-    """The units of a site in the columns that a plan asks about, prepared as it says, on the site's device."""
-    return _load(plan, site).on(site.device)
+def review_question(plan: Plan, site: SiteFile, schema: DataSchema) -> None:
+    """Refuse a plan whose question does not fit the declared schema. Reads the header of a table and the site's public
+    files, and no row."""
+    for refusal in _refusals(plan, site, schema):
+        raise refusal
 
 
-def _load(plan: Plan, site: SiteFile) -> Units:
+def _refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterator[ZerosumError]:
     question = plan.question
-    try:
-        if {"mask", "atlas"} & question.files.keys():
-            return _images(question, site)
-        if "vocabulary" in question.files:
+    kind = _kind(question)
+    if kind != schema.kind:
+        yield PolicyRefused(f"the plan asks about {_KINDS[kind]}, this site holds {_KINDS[schema.kind]}")
+        return
+    with _sound_question():
+        if kind == "images":
+            imaging, space = _imaging(question, site)
+            _same_columns(question, space.columns)
+            yield from _image_refusals(imaging, space, schema.images)
+        elif kind == "documents":
+            words = load_vocabulary(_own_file(question, site, "vocabulary"))
+            _same_columns(question, words)
+            if schema.words not in (None, len(words)):
+                yield PolicyRefused(f"this site's documents are counts of {schema.words} words, not of {len(words)}")
+        elif (design := _design(question)) is not None:
+            _same_columns(question, design.columns)
+            yield from column_refusals(schema, design.read, design.levels, design.missing)
+        else:
+            columns = _columns(question, site)
+            categories, rules = _roles(plan, columns)
+            _check_names(columns, site, schema)
+            yield from column_refusals(schema, columns, categories, rules)
+
+
+_KINDS = {"table": "a table", "images": "brain images", "documents": "documents"}
+
+
+def _kind(question: Question) -> str:
+    if {"mask", "atlas"} & question.files.keys():
+        return "images"
+    return "documents" if "vocabulary" in question.files else "table"
+
+
+def _check_names(columns: Sequence[str], site: SiteFile, schema: DataSchema) -> None:
+    """Columns of an array without names may be called as a plan likes, all of them at once."""
+    if schema.n_columns is None or len(columns) == schema.n_columns:
+        return
+    if strangers := set(columns) - set(table_names(site.path, site.unit_column)):
+        raise BadParameter(f"the data of this site have no column {min(strangers)!r}")
+
+
+def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema | None) -> Iterator[ZerosumError]:
+    """What the declared facts about all runs rule out; a run that does not keep to them counts as zeros."""
+    if schema is None:
+        return
+    seconds = imaging.seconds or schema.seconds
+    if seconds is None:
+        yield PolicyRefused("some runs of this site do not say how many seconds lie between volumes: give `seconds`")
+    elif imaging.band is not None and imaging.band[1] >= 0.5 / seconds:
+        yield PolicyRefused(
+            f"the band ends at {imaging.band[1]:g} Hz, beyond what {seconds:g} s between volumes of this site resolve"
+        )
+    asked = (*imaging.confounds, *((_MOVED,) if imaging.scrub_mm is not None and imaging.strategy is None else ()))
+    if strangers := [name for name in asked if name not in schema.confounds]:
+        yield PolicyRefused(f"the tables of confounds of this site have no column {strangers[0]!r}")
+    if imaging.strategy is not None and imaging.strategy not in schema.strategies:
+        yield PolicyRefused(f"this site declares no confounds for the strategy {imaging.strategy!r}")
+    if len(imaging.confounds) + 2 >= schema.volumes:
+        yield PolicyRefused(f"runs of this site have too few volumes for {len(imaging.confounds)} confounds")
+    for name in _SELECTED_BY:
+        value = getattr(imaging, name)
+        if value is not None and value not in schema.selectable.get(name, ()):
+            yield PolicyRefused(f"this site has no images with {name} {value!r}")
+    if not imaging.resample and schema.shape is not None and schema.affine is not None:
+        same = space.shape == schema.shape and np.allclose(space.affine, schema.affine, atol=1e-3)
+        if not same:
+            yield PolicyRefused("images of this site lie on another grid than the study's: set `resample`")
+
+
+def load_for(
+    plan: Plan, site: SiteFile, schema: DataSchema | None = None, faults: list[CellFault | str] | None = None
+) -> Units:
+    """The units of a site in the columns that a plan asks about, prepared as it says, on the site's device.
+
+    Parameters
+    ----------
+    schema
+        The declared schema, whose tokens for missing values are read beside the plan's.
+    faults
+        A list to which unfit cells and runs are added; none of them then raises an error.
+    """
+    with _sound_question():
+        return _load(plan, site, schema, faults).on(site.device)
+
+
+def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: list[CellFault | str] | None) -> Units:
+    question = plan.question
+    match _kind(question):
+        case "images":
+            return _images(question, site, faults)
+        case "documents":
             return _documents(question, site)
-        if (design := question.preprocessing.get("design")) is not None:
-            return _designed(Design.model_validate(design), plan, site)
-    except ValidationError as error:
-        raise BadParameter(f"the plan's question: {first_fault(error)}") from None
-    return _table(plan, site)
-
-
-def _table(plan: Plan, site: SiteFile) -> Units:
-    question = plan.question
-    columns = _columns(question, site)
-    categories, rules = _roles(plan, columns)
+    cells: list[CellFault] | None = None if faults is None else []
+    categories: Mapping[str, Any]
+    rules: Mapping[str, Any]
+    design = _design(question)
+    if design is not None:
+        _same_columns(question, design.columns)
+        columns, categories, rules = design.read, design.levels, design.missing
+    else:
+        columns = _columns(question, site)
+        categories, rules = _roles(plan, columns)
     table = load_units(
         site.path,
         columns=columns,
         unit_column=site.unit_column,
         categories=categories,
         missing=rules,
-        missing_tokens=_tokens(question),
+        missing_tokens=_tokens(question, columns, schema),
+        faults=cells,
         **site.reading,
     )
+    if faults is not None:
+        faults += cells or []
+    if design is not None:
+        return design.expand(table.units, site.name, strict=faults is None)
     _same_columns(question, table.columns)
     return table.units
+
+
+@contextmanager
+def _sound_question() -> Iterator[None]:
+    try:
+        yield
+    except ValidationError as error:
+        raise BadParameter(f"the plan's question: {first_fault(error)}") from None
+
+
+def _design(question: Question) -> Design | None:
+    design = question.preprocessing.get("design")
+    return None if design is None else Design.model_validate(design)
 
 
 def _columns(question: Question, site: SiteFile) -> tuple[str, ...]:
@@ -71,7 +188,7 @@ def _columns(question: Question, site: SiteFile) -> tuple[str, ...]:
     if question.n_columns != len(own):
         raise BadData("the data do not have as many columns as the plan asks about")
     numbered = (*(f"x{at}" for at in range(len(own) - 1)), "class")
-    return numbered if _digest(numbered) == question.columns_digest else own
+    return numbered if columns_digest(numbered) == question.columns_digest else own
 
 
 def _roles(plan: Plan, columns: tuple[str, ...]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -108,39 +225,36 @@ def _own_file(question: Question, site: SiteFile, use: str) -> Path:
 
 def _same_columns(question: Question, columns: Sequence[str]) -> None:
     """What is read is what the plan says that it asks about: policies go by that."""
-    if _digest(columns) != question.columns_digest:
+    if columns_digest(columns) != question.columns_digest:
         raise BadData("the columns are not those that the plan's digest names")
     if len(question.columns) == question.n_columns and tuple(columns) != question.columns:
         raise BadData("the columns are not those that the plan names")
 
 
-def _digest(columns: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps(list(columns)).encode()).hexdigest()
-
-
-def _designed(design: Design, plan: Plan, site: SiteFile) -> Units:
-    _same_columns(plan.question, design.columns)
-    units = load_units(
-        site.path,
-        columns=design.read,
-        unit_column=site.unit_column,
-        categories=design.levels,
-        missing=design.missing,
-        missing_tokens=_tokens(plan.question),
-        **site.reading,
-    ).units
-    return design.expand(units, site.name)
-
-
-def _images(question: Question, site: SiteFile) -> Units:
+def _imaging(question: Question, site: SiteFile) -> tuple[ImagingTable, Masker]:
+    """How images are prepared, and the public grid, from the site's own copy of its file."""
     use = "mask" if "mask" in question.files else "atlas"
     found = _own_file(question, site, use)
     known = {name: value for name, value in question.preprocessing.items() if name in ImagingTable.model_fields}
     imaging = ImagingTable.model_validate(known | {use: found.absolute()})
-    space = imaging.load_space(site.folder)
+    return imaging, imaging.load_space(site.folder)
+
+
+def _images(question: Question, site: SiteFile, faults: list[CellFault | str] | None) -> Units:
+    imaging, space = _imaging(question, site)
     _same_columns(question, space.columns)
-    return load_images(site.path, space, imaging.preprocessing, imaging.selection).units
+    runs: list[str] | None = None if faults is None else []
+    units = load_images(site.path, space, imaging.preprocessing, imaging.selection, faults=runs).units
+    if faults is not None:
+        faults += runs or []
+    return units
 
 
-def _tokens(question: Question) -> Any:
-    return question.preprocessing.get("missing_tokens", ())
+def _tokens(question: Question, columns: Sequence[str], schema: DataSchema | None) -> dict[str, list[str | float]]:
+    """How missing values are written, by column: as the plan says, and as the site declares."""
+    asked = _TOKENS.validate_python(question.preprocessing.get("missing_tokens", ()))
+    by_plan = asked if isinstance(asked, dict) else dict.fromkeys(columns, asked)
+    if strangers := sorted(by_plan.keys() - set(columns)):
+        raise BadParameter(f"tokens for missing values are given for {strangers[0]!r}, which is not a column to read")
+    declared = {} if schema is None else {name: schema.columns[name].tokens for name in schema.columns}
+    return {name: [*by_plan.get(name, ()), *declared.get(name, ())] for name in columns}

@@ -72,6 +72,9 @@ class SiteFile(_Table):
     unit and adjacency."""
     identity: Path = Path("identity.key")
     """The file with its signing key, where it is a process of its own."""
+    schema_file: Path = Field(default=Path("schema.toml"), alias="schema")
+    """The public description of its data, which `zerosum site schema` drafts and the steward confirms. Plans are
+    refused by it, and never by rows."""
     state: Path = Path("state")
     """The folder of its socket, its audit log and its consents."""
     device: str = Field(default=HOST, pattern=NAMES)
@@ -107,6 +110,10 @@ class SiteFile(_Table):
     def reading(self) -> dict[str, Any]:
         """How its files of text are written."""
         return {"delimiter": self.delimiter, "encoding": self.encoding, "labels": self.labels}
+
+    @property
+    def schema_path(self) -> Path:
+        return self.folder / self.schema_file
 
     @property
     def state_folder(self) -> Path:

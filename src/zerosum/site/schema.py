@@ -1,0 +1,196 @@
+"""The public description of a site's data, which the site declares once, before any proposal.
+
+A coordinator chooses the parameters of a plan. If a refusal depended on rows, a coordinator could search for a person's
+values by proposing again and again, at no cost. So a proposal is compared with this schema, and rows are not read to
+decide about it. Rows are compared with the schema at the site's own desk only (`zerosum site schema`,
+`zerosum check`, the start of `zerosum site run`), and what is found stays there.
+
+Everything in a schema is public: analysts may have the file. A steward confirms it (`zerosum site schema --confirm`),
+because a line such as `levels = ["asthma", "hiv"]` or `missing = true` may itself say something about one person.
+
+Tested in tests/site/test_schema.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from zerosum.errors import BadStudy, PolicyRefused, first_fault
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+
+Level = bool | float | str
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ColumnSchema(_Table):
+    """One column of a table."""
+
+    type: Literal["number", "category"] = "number"
+    """Whether cells are numbers, or labels of categories."""
+    missing: bool = Field(False, strict=True)
+    """Whether values may be missing. A plan without a rule for missing values of this column is then refused."""
+    tokens: tuple[str | float, ...] = ()
+    """How missing values are written in the file, beside empty cells and NaN: `["NA", -9]`."""
+    levels: tuple[Level, ...] = ()
+    """The categories of the code book, by the names that plans use. A plan that names none of them is refused; a value
+    that a plan does not name counts as "other or missing". Empty: not declared."""
+    range: tuple[float, float] | None = None
+    """The plausible range, from the subject and not from the data; `zerosum check` counts the values outside."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.range is not None and not self.range[0] < self.range[1]:
+            raise ValueError(f"range must be two numbers, the lower one first, got {list(self.range)}")
+        if self.type == "category" and self.range is not None:
+            raise ValueError("a range is of numbers, and this column holds categories")
+        return self
+
+
+class ImagesSchema(_Table):
+    """What holds for every run of every person."""
+
+    volumes: int = Field(ge=1, strict=True)
+    """The fewest volumes of a run."""
+    seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """The longest time between two volumes; None: some runs do not say, and plans must give `seconds`."""
+    confounds: tuple[str, ...] = ()
+    """The columns that every run's table of confounds has."""
+    strategies: tuple[str, ...] = ()
+    """nilearn's strategies that the tables of confounds serve, such as `simple`."""
+    selectable: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The values of the BIDS entities `task`, `space`, `desc` and `res` that a plan may select by."""
+    shape: tuple[int, int, int] | None = None
+    """The voxels along each axis, where all runs lie on one grid."""
+    affine: tuple[tuple[float, float, float, float], ...] | None = None
+    """The affine of that grid, four rows of four numbers."""
+
+
+class DataSchema(_Table):
+    """What is public about a site's data. `zerosum site schema` drafts it, and the steward confirms it.
+
+    >>> DataSchema(units=60, columns={"age": ColumnSchema(range=(18, 100))}).columns["age"].missing
+    False
+    """
+
+    kind: Literal["table", "images", "documents"] = "table"
+    """What the data are."""
+    units: int | None = Field(None, ge=0, strict=True)
+    """How many units there are: sent to coordinators under `replace-one`. Left out under `add-remove`, where it is
+    data."""
+    rows_per_unit: int = Field(1, ge=1, strict=True)
+    """The most rows that one unit owns."""
+    n_columns: int | None = Field(None, ge=1, strict=True)
+    """How many columns there are, where they are too many to list in `columns`."""
+    columns_digest: str = ""
+    """SHA-256 of the names of those, as plans have it."""
+    missing: bool = Field(False, strict=True)
+    """Whether values may be missing in columns that are not listed."""
+    columns: dict[str, ColumnSchema] = Field(default_factory=dict)
+    """The columns of a table by name, but for the one that says whose a row is."""
+    images: ImagesSchema | None = None
+    """Of brain images."""
+    words: int | None = Field(None, ge=1, strict=True)
+    """Of documents that are counts already: the number of words of their vocabulary."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.kind == "images" and self.images is None:
+            raise ValueError("a schema of images needs [images]: the fewest volumes of a run, and its clock")
+        if self.kind == "table" and not self.columns and self.n_columns is None:
+            raise ValueError("a schema of a table needs its columns")
+        return self
+
+    @classmethod
+    def of(cls, units: Units, adjacency: Adjacency) -> Self:
+        """The facts about units in memory, for sites in the process of the data's owner.
+
+        >>> DataSchema.of(Units.from_rows([[1.0, 2.0]]), Adjacency.ADD_REMOVE).units is None
+        True
+        """
+        counted = len(units) if adjacency is Adjacency.REPLACE_ONE else None
+        return cls(units=counted, rows_per_unit=max(units.largest, 1), n_columns=max(units.columns, 1))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a schema from its TOML file."""
+        try:
+            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise BadStudy(f"the schema {path} cannot be read: {error.strerror or error}") from None
+        except ValidationError as error:
+            raise BadStudy(f"the schema {path}: {first_fault(error)}") from None
+        except ValueError as error:  # not UTF-8, or not TOML
+            raise BadStudy(f"the schema {path} is not a TOML file: {error}") from None
+
+    def digest(self) -> str:
+        """SHA-256 of the content, however the file is laid out."""
+        record = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(record.encode()).hexdigest()
+
+    def refusals(self, plan: Plan, position: int) -> Iterator[PolicyRefused]:
+        """What this schema refuses about the units of a plan; columns are the concern of whoever reads them."""
+        if plan.unit == "record" and self.rows_per_unit > 1:
+            yield PolicyRefused("the study protects single records, but units here own several rows")
+        declared = plan.sites[position].units
+        if declared is not None and self.units is not None and declared != self.units:
+            yield PolicyRefused(f"the study declares {declared} units for this site, its schema {self.units}")
+
+    def column(self, name: str) -> ColumnSchema | None:
+        """One column as declared; None where there is none of that name."""
+        if name in self.columns or self.n_columns is None:
+            return self.columns.get(name)
+        return ColumnSchema(missing=self.missing)
+
+
+def column_refusals(
+    schema: DataSchema, columns: Sequence[str], categories: Mapping[str, Sequence[Any]], rules: Mapping[str, Any]
+) -> Iterator[PolicyRefused]:
+    """What a schema refuses about the columns of a plan.
+
+    Parameters
+    ----------
+    columns
+        The columns that the plan reads.
+    categories
+        By column, the categories that the plan names; the other columns are read as numbers.
+    rules
+        The columns in which the plan has a rule for missing values.
+    """
+    for name in columns:
+        found = schema.column(name)
+        if found is None:
+            yield PolicyRefused(f"the data of this site have no column {name!r}")
+            continue
+        if found.type == "category" and name not in categories:
+            yield PolicyRefused(f"column {name!r} of this site holds categories, the plan reads numbers")
+        if found.missing and name not in rules:
+            yield PolicyRefused(
+                f"column {name!r} of this site may have missing values, and the plan has no rule for them: "
+                "where an algorithm has rules, give `missing`"
+            )
+        named = {_comparable(level) for level in categories.get(name, ())}
+        if found.levels and named and not named & {_comparable(level) for level in found.levels}:
+            yield PolicyRefused(f"column {name!r} of this site has none of the categories that the plan names")
+
+
+def _comparable(level: Any) -> float | str:
+    """A level as files are compared with it: "1", 1.0 and true are one."""
+    if isinstance(level, bool):
+        return float(level)
+    try:
+        return float(level)
+    except (TypeError, ValueError):
+        text = str(level).strip()
+        return {"true": 1.0, "false": 0.0}.get(text.lower(), text)

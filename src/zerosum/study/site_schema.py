@@ -1,0 +1,442 @@
+"""A site's schema at its own desk: drafted from the data, compared with them, confirmed by the steward.
+
+Whatever these functions say is about rows, and is for the steward alone. The only thing that leaves is the schema
+itself, once the steward has confirmed it.
+
+    schema.toml             the schema, beside the site's file (its entry `schema`)
+    state/schema.confirmed  the digest of the schema that the steward confirmed, and when
+
+Tested in tests/study/test_site_schema.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zerosum.data.bids import Recording, entity_values, every_recording
+from zerosum.data.documents import document_facts
+from zerosum.data.formats import Cells, Table, number, open_table, readable
+from zerosum.data.nifti import Nifti
+from zerosum.data.scans import confound_names, run_seconds, strategies_for
+from zerosum.data.tables import CellFault, OnScan
+from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
+from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.question import columns_digest
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.units import Units
+from zerosum.site.consents import write_file
+from zerosum.site.policy import Policy
+from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
+from zerosum.study.site_data import load_for
+from zerosum.study.site_file import SiteFile
+
+MOST_LISTED = 1000  # columns; plans name more of them by their digest only (`kernel.question`)
+_WRITTEN = ("NA", "N/A", "n/a", "NULL", "null", "?", ".")  # common signs for a missing value among numbers
+_SELECTED_BY = ("task", "space", "desc", "res")
+DataVersion = tuple[tuple[str, int, int], ...]  # path, size and time of change of each file
+_log = logging.getLogger(__name__)  # stays at the site
+
+
+# ---- from data to a draft --------------------------------------------------------------------------------------------
+
+
+def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) -> DataSchema:
+    """A schema that the data fit, for the steward to read and change before confirming it.
+
+    Column names, types, whether values are missing, the number of units and the most rows of one come from the data.
+    Levels and ranges do not: they belong to the code book, and a rare level in a public file would point to a person.
+    """
+    if site.path.is_dir() and _has_images(site.path):
+        return _images_draft(site, policy)
+    if site.path.is_dir() or _holds_documents(site.path):
+        units, words = document_facts(site.path)
+        counted = _counted(len(units), policy)
+        return DataSchema(kind="documents", units=counted, rows_per_unit=units.largest, words=words)
+    found = _scan(site, on_scan)
+    columns = {
+        name: ColumnSchema(
+            type="category" if seen.texts > seen.numbers else "number",
+            missing=bool(seen.missing or seen.tokens),
+            tokens=tuple(sorted(seen.tokens)),
+        )
+        for name, seen in found.columns.items()
+    }
+    wide = len(columns) > MOST_LISTED or found.unnamed
+    return DataSchema(
+        units=_counted(found.units, policy),
+        rows_per_unit=found.rows_per_unit,
+        n_columns=len(columns) if wide else None,
+        columns_digest=columns_digest(list(columns)) if wide else "",
+        missing=wide and any(each.missing for each in columns.values()),
+        columns={} if wide else columns,
+    )
+
+
+def _counted(units: int, policy: Policy) -> int | None:
+    return units if policy.adjacency is Adjacency.REPLACE_ONE else None
+
+
+@dataclass
+class _Seen:
+    """The cells of one column so far."""
+
+    numbers: int = 0
+    texts: int = 0
+    missing: int = 0
+    tokens: set[str] = field(default_factory=set)
+    outside: int = 0  # of the declared range
+    first_text: int = 0  # the data row of the first text, counted from 1
+
+
+@dataclass
+class _Scan:
+    """What one pass over a table found."""
+
+    columns: dict[str, _Seen]
+    units: int
+    rows_per_unit: int
+    unnamed: bool  # an array without names
+
+
+def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = None) -> _Scan:
+    """Read a table once, whatever its cells hold; `schema` gives the ranges and tokens of columns."""
+    with readable(site.path):
+        table = open_table(site.path, None, site.unit_column, site.delimiter, site.encoding)
+    owner = site.unit_column or table.unit_column
+    if owner is not None and owner not in table.names:
+        raise BadData(f"{site.path} has no column {owner!r}, which is to say whose a row is")
+    names = [name for name in table.names if name != owner]
+    positions = [table.names.index(name) for name in names]
+    seen = {name: _Seen() for name in names}
+    people: Counter[Any] = Counter()
+    rows = 0
+    for batch in table.batches(positions if owner is None else [*positions, table.names.index(owner)]):
+        for name, cells in zip(names, batch, strict=False):
+            _look(seen[name], cells, rows, None if schema is None else schema.column(name))
+        if owner is not None:
+            people.update(_labels(batch[-1], rows, owner))
+        rows += len(batch[0])
+        if on_scan is not None and table.progress is not None:
+            on_scan(*table.progress())
+    if rows == 0:
+        raise BadData(f"{site.path} has no rows")
+    units, most = _sizes(table, rows, people)
+    return _Scan(seen, units, most, unnamed=names == [str(at) for at in range(len(names))])
+
+
+def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
+    """How many units there are, and the most rows of one."""
+    if people:
+        return len(people), max(people.values())
+    if table.offsets is not None:
+        return len(table.offsets) - 1, int(np.max(np.diff(table.offsets)))
+    return rows, 1
+
+
+def _look(seen: _Seen, cells: Cells, before: int, declared: ColumnSchema | None) -> None:
+    """Count what some cells of one column are; `before` rows came before."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
+        values = cells.astype(np.float64)
+        seen.missing += int(np.count_nonzero(np.isnan(values)))
+    else:
+        texts = ["" if cell is None else str(cell).strip() for cell in cells]
+        values = np.array([number(text) for text in texts])
+        own = set() if declared is None else {str(token) for token in declared.tokens}
+        for at in np.flatnonzero(np.isnan(values)).tolist():
+            text = texts[at]
+            if text == "" or text.lower() == "nan":
+                seen.missing += 1
+            elif text in own or (declared is None and text in _WRITTEN):
+                seen.tokens.add(text)
+            else:
+                seen.first_text = seen.first_text or before + at + 1
+                seen.texts += 1
+    finite = values[np.isfinite(values)]
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        seen.first_text, seen.texts = seen.first_text or before + int(infinite[0]) + 1, seen.texts + len(infinite)
+    if declared is not None:
+        as_numbers = [token for token in declared.tokens if not isinstance(token, str)]
+        gone = np.isin(finite, as_numbers)
+        seen.missing, finite = seen.missing + int(np.count_nonzero(gone)), finite[~gone]
+        if declared.range is not None:
+            low, high = declared.range
+            seen.outside += int(np.count_nonzero((finite < low) | (finite > high)))
+    seen.numbers += len(finite)
+
+
+def _labels(cells: Cells, before: int, owner: str) -> Iterator[Any]:
+    for row, cell in enumerate(cells.tolist() if isinstance(cells, np.ndarray) else cells, before + 1):
+        label = cell.strip() if isinstance(cell, str) else cell
+        if label == "" or label != label:
+            raise BadData(f"column {owner!r} says whose a row is, but is empty in some row", detail=f"data row {row}")
+        yield label
+
+
+def _has_images(folder: Path) -> bool:
+    names = [entry.name for entry in folder.iterdir()]
+    images = any(name.lower().endswith((".nii", ".nii.gz")) for name in names)
+    return images or "participants.tsv" in names or any(name.startswith("sub-") for name in names)
+
+
+def _holds_documents(path: Path) -> bool:
+    """Whether a file holds documents: text, bags of words, or a sparse matrix."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes[-1:] == [".npz"]:
+        with readable(path), np.load(path, allow_pickle=False) as archive:
+            return "indptr" in archive.files
+    return suffixes[-1:] in ([".text"], [".txt"]) or suffixes[-2:] == [".txt", ".gz"]
+
+
+def _images_draft(site: SiteFile, policy: Policy) -> DataSchema:
+    people = every_recording(site.path)
+    runs = [run for own in people.values() for run in own]
+    images = [Nifti.open(run.path, called="an image") for run in runs]
+    clocks = [run_seconds(image, run.sidecars) for image, run in zip(images, runs, strict=True)]
+    grid = _common_grid(images)
+    return DataSchema(
+        kind="images",
+        units=_counted(len(people), policy),
+        rows_per_unit=max(sum(_volumes(run) for run in own) for own in people.values()),
+        images=ImagesSchema(
+            volumes=min(_volumes(run) for run in runs),
+            seconds=None if None in clocks else max(clock for clock in clocks if clock is not None),
+            confounds=_common_confounds(runs),
+            strategies=strategies_for(images[0]) if runs[0].confounds is not None else (),
+            selectable={name: values for name in _SELECTED_BY if (values := entity_values(runs, name))},
+            shape=None if grid is None else grid[0],
+            affine=None if grid is None else grid[1],
+        ),
+    )
+
+
+def _volumes(run: Recording) -> int:
+    shape = Nifti.open(run.path, called="an image").shape
+    return int(shape[3]) if len(shape) == 4 else 1
+
+
+def _common_confounds(runs: Sequence[Recording]) -> tuple[str, ...]:
+    """The columns that the table of confounds of every run has."""
+    found = [() if run.confounds is None else confound_names(run.confounds) for run in runs]
+    return tuple(name for name in found[0] if all(name in each for each in found))
+
+
+def _common_grid(images: Sequence[Nifti]) -> tuple[Any, Any] | None:
+    """Shape and affine, where all images share them."""
+    first = images[0]
+    alike = all(
+        image.shape[:3] == first.shape[:3] and np.allclose(image.affine, first.affine, atol=1e-3) for image in images
+    )
+    if not alike or len(first.shape) < 3:
+        return None
+    affine = tuple(tuple(round(float(value), 6) for value in row) for row in first.affine)
+    return tuple(int(each) for each in first.shape[:3]), affine
+
+
+# ---- data against a schema -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class SchemaCheck:
+    """How the data differ from a schema; for the site's own steward."""
+
+    faults: list[str] = field(default_factory=list)  # the site must not serve
+    warnings: list[str] = field(default_factory=list)
+
+
+def check_schema(site: SiteFile, schema: DataSchema, policy: Policy, on_scan: OnScan | None = None) -> SchemaCheck:
+    """Compare the data with a schema, all of them, before the site serves: afterwards no row makes it refuse."""
+    found = SchemaCheck()
+    if policy.adjacency is Adjacency.ADD_REMOVE and schema.units is not None:
+        found.faults.append("under add-remove the number of units is data: take `units` out of the schema")
+    if policy.adjacency is Adjacency.REPLACE_ONE and schema.units is None:
+        found.faults.append("under replace-one the number of units is public: give `units` in the schema")
+    if policy.rows_per_unit is not None and schema.rows_per_unit > policy.rows_per_unit:
+        found.faults.append(
+            f"the schema allows {schema.rows_per_unit} rows of a person, the policy counts {policy.rows_per_unit}"
+        )
+    try:
+        if schema.kind == "table":
+            _check_table(site, schema, policy, found, on_scan)
+        else:
+            counting = policy.model_copy(update={"adjacency": Adjacency.REPLACE_ONE})  # here counts stay at the desk
+            _check_draft(schema, draft_schema(site, counting), policy, found)
+    except ZerosumError as error:
+        found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
+    return found
+
+
+def _check_table(
+    site: SiteFile, schema: DataSchema, policy: Policy, found: SchemaCheck, on_scan: OnScan | None
+) -> None:
+    seen = _scan(site, on_scan, schema)
+    _check_counts(schema, seen.units, seen.rows_per_unit, policy, found)
+    if schema.n_columns is not None:
+        if (len(seen.columns), columns_digest(list(seen.columns))) != (schema.n_columns, schema.columns_digest):
+            found.faults.append("the columns of the data are not those that the schema declares")
+    elif missing := [name for name in schema.columns if name not in seen.columns]:
+        found.faults.append(f"the data have no column {missing[0]!r}, which the schema declares")
+    for name, cells in seen.columns.items():
+        declared = schema.column(name)
+        if declared is None:
+            continue  # a column that no plan can ask about
+        if (cells.missing or cells.tokens) and not declared.missing:
+            found.faults.append(f"column {name!r} has missing values: declare `missing = true`")
+        if declared.type == "number" and cells.texts:
+            found.faults.append(
+                f"column {name!r} is not a finite number in data row {cells.first_text}: correct it, or declare how "
+                "missing values are written (`tokens`)"
+            )
+        if cells.outside:
+            found.warnings.append(f"column {name!r}: {cells.outside} values lie outside the declared range")
+
+
+def _check_counts(schema: DataSchema, units: int, rows: int, policy: Policy, found: SchemaCheck) -> None:
+    if schema.units not in (None, units):
+        found.faults.append(f"the schema declares {schema.units} units, the data hold {units}")
+    if rows > schema.rows_per_unit:
+        found.faults.append(f"the schema declares at most {schema.rows_per_unit} rows of a unit, one has {rows}")
+    if units < policy.minimum_units:
+        found.faults.append(f"the policy asks for at least {policy.minimum_units} units, the data hold {units}")
+    # The rounding error of sums is planned for so many units, and for so many rows of one (`grid.summation_slack`).
+    if summation_slack(units, max(BLOCK_ROWS, schema.rows_per_unit)) > summation_slack():
+        found.faults.append(
+            "there are too many units, or too many rows in one, for the rounding error that is planned for"
+        )
+
+
+def _check_draft(schema: DataSchema, drafted: DataSchema, policy: Policy, found: SchemaCheck) -> None:
+    """Images and documents: what the data allow at most, against what the schema declares."""
+    if drafted.kind != schema.kind:
+        found.faults.append(f"the schema declares {schema.kind}, the data are {drafted.kind}")
+        return
+    _check_counts(schema, drafted.units or 0, drafted.rows_per_unit, policy, found)
+    if schema.words != drafted.words:
+        found.faults.append("the number of words of the documents is not the declared one")
+    declared, own = schema.images, drafted.images
+    if declared is None or own is None:
+        return
+    if own.volumes < declared.volumes:
+        found.faults.append(f"the schema declares at least {declared.volumes} volumes of a run, one has {own.volumes}")
+    if declared.seconds is not None and (own.seconds is None or own.seconds > declared.seconds):
+        found.faults.append("some run has a longer time between volumes than the schema declares, or none")
+    if strangers := set(declared.confounds) - set(own.confounds):
+        found.faults.append(f"some table of confounds has no column {min(strangers)!r}, which the schema declares")
+    if declared.shape is not None and (own.shape != declared.shape or own.affine is None):
+        found.faults.append("some run lies on another grid than the schema declares")
+    for name, values in declared.selectable.items():
+        if strangers := set(values) - set(own.selectable.get(name, ())):
+            found.faults.append(f"no image has {name} {min(strangers)!r}, which the schema declares")
+
+
+# ---- confirmed -------------------------------------------------------------------------------------------------------
+
+
+def confirm_schema(site: SiteFile, schema: DataSchema) -> None:
+    """Write down, durably, that the steward confirmed this schema."""
+    record = {"digest": schema.digest(), "confirmed": datetime.now(UTC).isoformat(timespec="seconds")}
+    write_file(_confirmed(site), (json.dumps(record) + "\n").encode())
+
+
+def confirmed_schema(site: SiteFile) -> DataSchema:
+    """The schema of a site that is to serve, or what to do first."""
+    if not site.schema_path.exists():
+        raise BadStudy(
+            f"the site {site.name!r} has not declared its data yet, and refuses plans by that declaration alone: "
+            "run `zerosum site schema`, read what it writes, and confirm it with `zerosum site schema --confirm`"
+        )
+    schema = DataSchema.load(site.schema_path)
+    try:
+        known = json.loads(_confirmed(site).read_text(encoding="utf-8"))["digest"]
+    except (OSError, ValueError, LookupError, TypeError):
+        known = None
+    if known != schema.digest():
+        raise BadStudy(
+            f"the schema {site.schema_path} is not confirmed, or was changed since: read it, and run "
+            "`zerosum site schema --confirm`"
+        )
+    return schema
+
+
+def _confirmed(site: SiteFile) -> Path:
+    return site.state_folder / "schema.confirmed"
+
+
+def ready_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) -> DataSchema:
+    """The confirmed schema, once all data were compared with it; else `CheckFailed` with everything that differs."""
+    schema = confirmed_schema(site)
+    if faults := check_schema(site, schema, policy, on_scan).faults:
+        raise CheckFailed(f"the data of the site {site.name!r} do not fit its schema: {'; '.join(faults)}")
+    return schema
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def schema_text(schema: DataSchema) -> str:
+    """A schema as a TOML file, with the meaning of its entries beside them."""
+    record = schema.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    tables = {name: record.pop(name) for name in ("columns", "images") if name in record}
+    record = {"kind": schema.kind} | record
+    lines = [
+        "# The public description of this site's data. Plans are refused by this file and never by rows, so everything",
+        "# here may be known to coordinators. Lines were drafted from the data: change what says too much about one",
+        "# person, round `rows_per_unit` up, and take `levels` and `range` of columns from the code book.",
+        "# Then: zerosum site schema --confirm",
+        "",
+        *(f"{name} = {_toml(value)}" for name, value in record.items()),
+    ]
+    for name, column in tables.get("columns", {}).items():
+        shown = {"type": "number", "missing": False} | column
+        lines += ["", f"[columns.{_toml(name)}]", *(f"{key} = {_toml(value)}" for key, value in shown.items())]
+    if "images" in tables:
+        selectable = tables["images"].pop("selectable", {})
+        lines += ["", "[images]", *(f"{key} = {_toml(value)}" for key, value in tables["images"].items())]
+        if selectable:
+            lines += ["", "[images.selectable]", *(f"{key} = {_toml(value)}" for key, value in selectable.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """Numbers, booleans, strings and lists are written in TOML as in JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+# ---- the file of the data --------------------------------------------------------------------------------------------
+
+
+def data_version(site: SiteFile) -> DataVersion:
+    """Size and time of change of the data's files: another version than the one that was compared with the schema must
+    not be read under it."""
+    paths = [site.path] if site.path.is_file() else sorted(path for path in site.path.rglob("*") if path.is_file())
+    found = []
+    for path in paths:
+        stored = path.stat()
+        found.append((str(path), stored.st_size, stored.st_mtime_ns))
+    return tuple(found)
+
+
+def served_units(plan: Plan, site: SiteFile, schema: DataSchema, version: DataVersion) -> Units:
+    """The units of a plan for a site that serves. No cell raises an error; that some are unfit stays in the site's own
+    log. Data of another version than the one that was compared with the schema are not read."""
+    try:
+        current = data_version(site)
+    except OSError as error:
+        raise BadData(f"the data cannot be read: {error.strerror or error}") from None
+    if current != version:
+        raise BadData("the data were changed since the site was started: start it again")
+    faults: list[CellFault | str] = []
+    units = load_for(plan, site, schema, faults)
+    for fault in faults:
+        _log.warning("%s: %s", plan.study, fault if isinstance(fault, str) else fault.sentence)
+    return units

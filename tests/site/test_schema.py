@@ -1,0 +1,117 @@
+"""The schema that a site declares: what it refuses, and that rows have no part in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from served import ROWS, serve
+from small_studies import make
+from zerosum.errors import BadStudy, PolicyRefused
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedSite
+from zerosum.kernel.units import Units
+from zerosum.protocol.codec import decode_reply, encode
+from zerosum.protocol.messages import Consent, Propose, Refusal
+from zerosum.site.schema import ColumnSchema, DataSchema, column_refusals
+
+TABLE = DataSchema(
+    units=40,
+    columns={
+        "age": ColumnSchema(range=(18, 100)),
+        "bmi": ColumnSchema(missing=True),
+        "sex": ColumnSchema(type="category", levels=("f", "m")),
+        "stage": ColumnSchema(levels=(1, 2, 3)),
+    },
+)
+
+
+def refused(columns: list[str], categories: dict[str, Any] | None = None, rules: tuple[str, ...] = ()) -> list[str]:
+    return [str(each) for each in column_refusals(TABLE, columns, categories or {}, dict.fromkeys(rules, 0.0))]
+
+
+def test_column_that_fits_the_schema_is_not_refused() -> None:
+    assert refused(["age", "sex", "stage"], {"sex": ["f", "x"], "stage": ["1", "9"]}) == []
+    assert refused(["bmi"], rules=("bmi",)) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "categories", "word"),
+    [
+        (["weight"], {}, "no column 'weight'"),
+        (["bmi"], {}, "no rule"),
+        (["sex"], {}, "holds categories"),
+        (["sex"], {"sex": ["male", "female"]}, "none of the categories"),
+        (["stage"], {"stage": ["I", "II"]}, "none of the categories"),
+    ],
+)
+def test_column_that_does_not_fit_the_schema_is_refused(
+    columns: list[str], categories: dict[str, Any], word: str
+) -> None:
+    (sentence,) = refused(columns, categories)
+    assert word in sentence
+
+
+def test_levels_are_compared_as_files_are() -> None:
+    assert refused(["stage"], {"stage": [True, "x"]}) == []  # true is 1
+    assert refused(["stage"], {"stage": [" 2 "]}) == []
+
+
+def test_schema_of_units_hides_the_count_under_add_remove() -> None:
+    people = Units.from_list([np.zeros((2, 3)), np.zeros((5, 3))])
+    counted, hidden = (DataSchema.of(people, adjacency) for adjacency in Adjacency)
+    assert (counted.units, hidden.units) == (2, None)
+    assert (counted.rows_per_unit, counted.n_columns) == (5, 3)
+
+
+def test_schema_file_with_a_fault_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "schema.toml"
+    for text, word in [
+        ("units = -1\n[columns.a]\n", "units"),
+        ("kind = 'table'\n", "columns"),
+        ("kind = 'images'\n", "images"),
+        ("[columns.a]\nrange = [3, 1]\n", "range"),
+        ("[columns.a]\nsecret = 1\n", "secret"),
+        ("not toml", "TOML"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(BadStudy, match=word):
+            DataSchema.load(path)
+    with pytest.raises(BadStudy, match="cannot be read"):
+        DataSchema.load(tmp_path / "absent.toml")
+
+
+def test_consent_gives_the_declared_number_whatever_was_read(tmp_path: Path) -> None:
+    """The number of units comes from the schema; other data than declared are a fault at the site's desk."""
+    plan = make("local")
+    service = serve(tmp_path / "fits")
+    reply = decode_reply(service.answer(bytes.fromhex(plan.digest()), encode(Propose(plan))))
+    assert isinstance(reply, Consent)
+    assert reply.units == len(ROWS)
+    service.close()
+    service = serve(tmp_path / "other", load=lambda plan: Units.from_rows(ROWS[1:]))
+    reply = decode_reply(service.answer(bytes.fromhex(plan.digest()), encode(Propose(plan))))
+    assert isinstance(reply, Refusal)
+    assert str(reply.error) == "this site cannot read its data as it declared them"
+    service.close()
+
+
+def test_plan_is_refused_by_the_schema_before_data_are_read(tmp_path: Path) -> None:
+    """Single records, another number of units: by what is declared, and `load` is not called."""
+
+    def load(plan: object) -> Units:
+        raise AssertionError("data were read")
+
+    schema = DataSchema(units=40, rows_per_unit=3, n_columns=2)
+    service = serve(tmp_path, load=load, schema=schema, unit="record")
+    by_record = make("local", unit="record")
+    crowd = make("local", sites=tuple(PlannedSite(f"s{s}", 39) for s in range(4)))
+    for plan in (by_record, replace(crowd, unit="record")):
+        reply = decode_reply(service.answer(bytes.fromhex(plan.digest()), encode(Propose(plan))))
+        assert isinstance(reply, Refusal)
+        assert isinstance(reply.error, PolicyRefused)
+    service.close()
