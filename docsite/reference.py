@@ -40,6 +40,7 @@ from zerosum.cli.app import app
 from zerosum.data.design import Design
 from zerosum.estimators.base import JointEstimator
 from zerosum.site.policy import Policy
+from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
 from zerosum.study import Study
 from zerosum.study.entries import CoalitionTable, ImagingTable, PrivacyTable, RosterTable, SchemeTable, UnitTable
 from zerosum.study.site_file import ConsentTable, LimitsTable, SiteFile
@@ -47,7 +48,7 @@ from zerosum.study.site_file import ConsentTable, LimitsTable, SiteFile
 _HERE = re.compile(r"^<!-- code: (\w+)(?: (\w+))? -->$", re.MULTILINE)
 _TABLES = (
     *(Study, UnitTable, PrivacyTable, CoalitionTable, SchemeTable, ImagingTable, RosterTable, Design),
-    *(SiteFile, ConsentTable, LimitsTable, Policy),
+    *(SiteFile, ConsentTable, LimitsTable, DataSchema, ColumnSchema, ImagesSchema, Policy),
 )
 MODELS: dict[str, type[BaseModel]] = {model.__name__: model for model in _TABLES}
 #: What a program fills in and a file must not hold.
@@ -71,7 +72,7 @@ def entries(name: str) -> str:
     """The entries of a table of a file."""
     model = MODELS[name]
     rows = [
-        (f"`{entry}`", *_type_and_default(field), _meaning(model, entry))
+        (f"`{field.alias or entry}`", *_type_and_default(field), _meaning(model, entry))
         for entry, field in model.model_fields.items()
         if (name, entry) not in _NOT_IN_FILES
     ]

@@ -26,6 +26,7 @@ from views import VIEWS, fill
 from zerosum import Adjacency, Policy, Study
 from zerosum.algorithms import ALGORITHMS
 from zerosum.kernel.request import PrivateSum, Release
+from zerosum.site.schema import DataSchema
 from zerosum.statistics import BUILTIN
 from zerosum.study import SiteFile
 
@@ -144,6 +145,7 @@ OTHERS = {
     ("docs/study.md", 2),
     ("docs/tutorial.md", 1),
     ("docs/steward.md", 0),
+    ("docs/steward.md", 1),
     ("docs/deployment.md", 0),
     ("docs/deployment.md", 2),
     ("docs/gpu.md", 0),
@@ -180,6 +182,8 @@ def test_the_other_files(tmp_path: Path) -> None:
     for page, at in (("docs/tutorial.md", 1), ("docs/steward.md", 0)):
         (tmp_path / "policy.toml").write_text(blocks(page, "toml")[at])
         assert Policy.load(tmp_path / "policy.toml").minimum_units == 100
+    (tmp_path / "schema.toml").write_text(blocks("docs/steward.md", "toml")[1])
+    assert DataSchema.load(tmp_path / "schema.toml").units == 303
     roster = tomllib.loads(blocks("docs/deployment.md", "toml")[2])["policy"]["roster"]
     assert list(map(len, roster.values())) == [2]  # the new identity and the old one
 
@@ -195,6 +199,7 @@ ELSEWHERE = {
     "zerosum audit": "tests/cli/test_audit_cli.py",
     "zerosum site init": "tests/cli/test_sites.py",
     "zerosum site run": "tests/cli/test_sites.py",
+    "zerosum site schema": "tests/study/test_site_schema.py",
     "zerosum site rotate-key": "tests/cli/test_keys.py",
     "zerosum site withdraw": "tests/cli/test_keys.py",
     "zerosum site report": "tests/cli/test_reports.py",

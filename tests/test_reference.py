@@ -15,6 +15,7 @@ import reference
 from called import zerosum
 from zerosum import Policy, Study
 from zerosum.algorithms import ALGORITHMS
+from zerosum.site.schema import DataSchema
 from zerosum.study import SiteFile
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -39,7 +40,7 @@ def tables(kind: Any) -> Iterator[type[BaseModel]]:
 
 def test_every_table_of_a_file_is_on_the_page_with_every_entry() -> None:
     page = reference.fill((DOCS / "entries.md").read_text())
-    known = {kind for file in (Study, SiteFile, Policy) for kind in tables(file)}
+    known = {kind for file in (Study, SiteFile, DataSchema, Policy) for kind in tables(file)}
     assert {kind.__name__ for kind in known} == set(reference.MODELS)
     asked = re.findall(r"<!-- code: entries (\w+) -->", (DOCS / "entries.md").read_text())
     assert sorted(asked) == sorted(reference.MODELS)

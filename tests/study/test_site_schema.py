@@ -38,7 +38,7 @@ def site(folder: Path, text: str = VISITS, **more: Any) -> SiteFile:
 
 
 def policy(folder: Path, **more: Any) -> Policy:
-    settings = {"minimum_units": 1, "data": "private"} | more
+    settings: dict[str, Any] = {"minimum_units": 1, "data": "private"} | more
     return Policy(population="p", ledger=folder / "ledger.sqlite", **settings)
 
 
