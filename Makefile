@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test lint types docs notebooks tests slow test-torch gpu test-flare slow-flare test-browser pictures bundle format clean
+.PHONY: demo test lint types docs notebooks tests explore slow test-torch gpu test-flare slow-flare test-browser pictures bundle format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -31,11 +31,18 @@ docs: $(READY)
 notebooks: $(READY)
 	$(BIN)/python docsite/notebooks.py
 
+# The same examples and the same noise on every machine: a commit that passed passes everywhere (tests/explore.py).
 tests: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal --durations=30
+
+# The same tests with new draws from the operating system, and ten times as many examples of each property. A failing
+# example that it finds becomes an `@example` of its test, in the commit that mends it. `PYTEST="-m hypothesis"` limits
+# the run to properties.
+explore: $(READY)
+	ZEROSUM_EXPLORE=1 $(BIN)/pytest -n 2 --dist worksteal $(PYTEST)
 
 slow: $(READY)
-	$(BIN)/pytest -m slow
+	ZEROSUM_EXPLORE=1 $(BIN)/pytest -m slow
 
 # Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do, gradients of
 # PyTorch modules, and frames of polars.

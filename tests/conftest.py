@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
+from explore import EXPLORE, load_profile, reproducible
 from kernels import KINDS, NUMPY
 from zerosum.statistics import native
 
-# No test may fail because the machine is slow or busy; fixtures that examples share are only places.
-settings.register_profile(
-    "steady", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
-settings.load_profile("steady")
+load_profile()
 
 SHARED = Path(__file__).parents[2] / "shared"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if EXPLORE or item.get_closest_marker("system_randomness"):
+        return (yield)
+    with reproducible(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+    """A fixture that several tests share has a seed of its own, because the test that runs first differs from run to
+    run."""
+    if EXPLORE or fixturedef.scope == "function":
+        return (yield)
+    with reproducible(f"{fixturedef.baseid}::{fixturedef.argname}"):
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

@@ -167,6 +167,7 @@ def test_no_draw_serves_two_numbers() -> None:
     assert len(np.unique(np.abs(Sampler.system().normal(4000, 1.0)))) == 4000
 
 
+@pytest.mark.system_randomness
 def test_every_byte_of_a_key_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit cannot tell a short key from a long one. 64 fair bytes have 20 values or fewer less than once in 10^9
     runs."""

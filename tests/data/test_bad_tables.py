@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from explore import examples
 from tables import FORMATS, NAMES, Table, csv_bytes, every_format
 from zerosum.data.tables import TableData, load_units
 from zerosum.errors import BadData, BadParameter
@@ -83,7 +84,7 @@ def test_a_csv_cut_short_is_refused_or_some_of_its_rows(tmp_path: Path) -> None:
 
 
 @every_format
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, file: str, data: st.DataObject) -> None:
     path = tmp_path / file

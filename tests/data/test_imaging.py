@@ -16,6 +16,7 @@ from nilearn.maskers import NiftiLabelsMasker, NiftiMasker
 from numpy.typing import NDArray
 
 from brains import AFFINE, RAW, SHAPE, atlas, mask, nib, read, save, sidecar, table, volumes
+from explore import examples
 from zerosum.data import nifti
 from zerosum.data.imaging import Masker, Preprocessing, load_images
 from zerosum.data.scans import MINIMUM_VOLUMES, open_scan, read_confounds, read_scan
@@ -373,7 +374,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Masker, name: str) 
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, name: str, data: st.DataObject) -> None:
     voxels = Masker.from_array(mask(), AFFINE, "mask")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 
+from explore import examples
 from tables import FORMATS, NAMES, every_format
 from zerosum.data import formats
 from zerosum.data.tables import TableData, load_units
@@ -40,7 +41,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @every_format
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     table=arrays(
         np.float64,

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from explore import examples
 from zerosum.errors import BadParameter, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import SCHEMES, Combine, Scheme, SiteShape
@@ -125,7 +126,7 @@ def _places(record: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path] * bool(path) + [place for key, value in items for place in _places(value, (*path, key))]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(data=st.data())
 def test_hostile_plans_only_ever_raise_errors_of_ours(data: st.DataObject) -> None:
     record = json.loads(plan(data.draw(st.sampled_from(list(SCHEMES)))).to_json())

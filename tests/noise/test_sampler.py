@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from zerosum.noise.sampler import Sampler
@@ -18,6 +19,7 @@ def test_draws_are_standard_normal() -> None:
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 5.5e-3
 
 
+@pytest.mark.system_randomness
 def test_every_system_sampler_has_a_stream_of_its_own() -> None:
     first, second = (Sampler.system().normal(1000, 1.0) for _ in range(2))
     assert not np.intersect1d(first, second).size
@@ -25,6 +27,7 @@ def test_every_system_sampler_has_a_stream_of_its_own() -> None:
     assert not np.intersect1d(sampler.normal(1000, 1.0), sampler.normal(1000, 1.0)).size
 
 
+@pytest.mark.system_randomness
 def test_a_forked_child_does_not_repeat_its_parents_noise() -> None:
     sampler = Sampler.system()
     sampler.normal(10, 1.0)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from explore import examples
 from small_studies import make
 from statistic_cases import SMALL
 from zerosum.errors import BadMessage, BudgetExceeded, Malformed, Refused, Unsupported, ZerosumError, by_code
@@ -203,7 +204,7 @@ def test_an_error_keeps_its_kind_and_an_unknown_one_is_a_refusal() -> None:
 FRAMES = [encode(each) for each in (*MESSAGES, *REPLIES)]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_mutated_frames_only_ever_raise_errors_of_ours(seed: int) -> None:
     rng = random.Random(seed)

@@ -9,9 +9,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from explore import examples
 from zerosum.report.document import (
     Bars,
     Cloud,
@@ -128,7 +129,7 @@ def test_a_cluster_is_named_above_its_ring() -> None:
 NUMBERS = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(values=st.lists(NUMBERS, max_size=6), upright=st.booleans())
 def test_any_numbers_can_be_drawn(values: list[Any], upright: bool) -> None:
     labels = tuple(str(at) for at in range(len(values)))
@@ -139,6 +140,7 @@ def test_any_numbers_can_be_drawn(values: list[Any], upright: bool) -> None:
     assert "inf" not in drawn
 
 
+@example(low=-5e-324, high=0.0)
 @given(low=st.floats(-1e300, 1e300), high=st.floats(-1e300, 1e300))
 def test_ticks_lie_between_the_ends(low: float, high: float) -> None:
     found = ticks(low, high)

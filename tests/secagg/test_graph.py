@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 from collections.abc import Collection
 
 import pytest
@@ -64,7 +63,7 @@ def test_what_no_threshold_can_serve_is_refused(sites: int, colluders: int, drop
 
 @pytest.mark.parametrize(("sites", "degree"), [(2, 1), (5, 4), (40, 39), (41, 8), (50, 26), (200, 106), (51, 48)])
 def test_neighbours(sites: int, degree: int) -> None:
-    seed = secrets.token_bytes(32)
+    seed = random.randbytes(32)
     adjacent = graph.neighbours(sites, degree, seed)
     assert adjacent == graph.neighbours(sites, degree, seed)
     for s, peers in enumerate(adjacent):
@@ -73,7 +72,7 @@ def test_neighbours(sites: int, degree: int) -> None:
         assert all(s in adjacent[t] for t in peers)
     assert connected(adjacent, range(sites))
     if degree < sites - 1:
-        assert adjacent != graph.neighbours(sites, degree, secrets.token_bytes(32))
+        assert adjacent != graph.neighbours(sites, degree, random.randbytes(32))
 
 
 def test_places_are_drawn_evenly() -> None:
@@ -98,7 +97,7 @@ def test_honest_survivors_stay_connected(sites: int, colluders: int, dropouts: i
     """Colluders and losses at random: all can be opened, and they form one piece. Fails once in 2^80 draws."""
     shape = graph.shape(sites, colluders, dropouts)
     for _ in range(100):
-        adjacent = graph.neighbours(sites, shape.degree, secrets.token_bytes(32))
+        adjacent = graph.neighbours(sites, shape.degree, random.randbytes(32))
         order = random.sample(range(sites), sites)
         bad, lost = set(order[:colluders]), set(order[-dropouts:])
         assert max(sum(t in bad for t in adjacent[s]) for s in range(sites) if s not in bad) < shape.threshold
@@ -118,7 +117,7 @@ def test_a_coordinator_that_places_the_losses_cannot_part_honest_sites(
     losses than it has, or a site at their edge cannot be opened, and with it none of those it masks with.
     """
     shape = graph.shape(sites, colluders, dropouts)
-    seed = secrets.token_bytes(32)
+    seed = random.randbytes(32)
     adjacent = graph.neighbours(sites, shape.degree, seed)
     bad = set(random.sample(range(sites), colluders))
     circle = around(adjacent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import random
 import secrets
 import struct
 from collections import Counter
@@ -234,7 +235,7 @@ def test_a_mask_is_the_aes_stream_as_little_endian_numbers(size: int) -> None:
     ],
 )
 def test_a_mask_runs_on_over_blocks_and_never_repeats(size: int) -> None:
-    key = secrets.token_bytes(32)
+    key = random.randbytes(32)
     vector = np.zeros(size, dtype=np.uint64)
     parts: list[masks.Ring] = []
     masks.add(vector, [(key, True)], done=parts.append)

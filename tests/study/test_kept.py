@@ -4,6 +4,7 @@ is full."""
 from __future__ import annotations
 
 import json
+import random
 import resource
 import shutil
 import signal
@@ -94,7 +95,7 @@ def calls_of_a_run(ledgers: Path) -> tuple[int, int]:
 @pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_whatever_was_spent_is_on_record(kills: int, tmp_path: Path) -> None:
     released, whole = calls_of_a_run(tmp_path / "counted")
-    ledgers, rng = tmp_path / "ledgers", np.random.default_rng()
+    ledgers, rng = tmp_path / "ledgers", np.random.default_rng(random.getrandbits(64))
     moments = [*rng.integers(0, released, kills // 2).tolist(), *rng.integers(released, whole, kills // 2).tolist()]
     for calls in moments:
         in_a_child(partial(study, ledgers, Killer(calls, "consent")))

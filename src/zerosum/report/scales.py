@@ -38,20 +38,20 @@ def spread(values: Iterable[float | None]) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers between two ends, at most so many.
+    """Round numbers between two ends, at most `most`, chosen by Matplotlib; none where the ends are no range.
 
-    >>> ticks(0.0, 10.0), ticks(-0.3, 0.31)
-    ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [-0.2, 0.0, 0.2])
+    >>> ticks(0.0, 10.0), [shown(at) for at in ticks(-0.3, 0.31)]
+    ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], ['-0.2', '0', '0.2'])
     """
-    if not (math.isfinite(low) and math.isfinite(high) and high > low and math.isfinite(high - low)):
+    if not -1e300 <= low < high <= 1e300:  # beyond, the locator's step sizes overflow
         return []
-    size = 10.0 ** math.floor(math.log10((high - low) / most))
-    for times in (1, 2, 5, 10, 20):
-        step = size * times
-        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        if last - first < most:
-            return [round(at * step, 12) + 0.0 for at in range(first, last + 1)]
-    return []
+    from matplotlib.ticker import MaxNLocator  # slow to import, and only needed where there is a picture
+
+    found = MaxNLocator(nbins=most - 1, steps=[1, 2, 5, 10]).tick_values(low, high)
+    # The locator's ticks enclose the range, and computed multiples of the step miss round numbers by rounding errors:
+    # a tick at an end may lie just beyond it, and the one at zero beside it.
+    slack = 1e-9 * (high - low)
+    return [0.0 if abs(at) <= slack else float(at) for at in found if low - slack <= at <= high + slack]
 
 
 @dataclass(frozen=True)
