@@ -24,6 +24,7 @@ from typing import Literal
 
 import numpy as np
 
+from zerosum.disk import make_folder
 from zerosum.errors import BadInput, BadParameter, Refused
 from zerosum.kernel.names import visible
 from zerosum.kernel.plan import Plan
@@ -195,7 +196,7 @@ def _checked(digest: str) -> str:
 def write_file(path: Path, text: bytes) -> None:
     """The file appears whole, is synced, and is its owner's alone."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)  # mode 0600
         try:
             with os.fdopen(handle, "wb") as file:
