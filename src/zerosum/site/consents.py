@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,6 +103,18 @@ class Consents:
                 return False
             self._covered[digest] = whole.digest()
         return self.decision(self._covered[digest]) == "approved"
+
+    def approved(self, digest: str, study: str, sites: Sequence[str]) -> bool:
+        """Whether the steward approved a plan of which only the digest, the study and the sites' names are known: this
+        one, or one that it follows from by leaving sites out."""
+        if self.decision(digest) == "approved":
+            return True
+        try:
+            whole = Plan.from_json((self._approved / f"{_hashed(study)}.json").read_bytes())
+            missing = sorted({site.name for site in whole.sites} - set(sites))
+            return whole.without(missing).digest() == digest and self.decision(whole.digest()) == "approved"
+        except (OSError, BadInput):
+            return False
 
     def withdraw(self, identity: str) -> None:
         """Refuse a key from now on, in the middle of studies too. Durable on return."""
