@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"errors", "kernel"},
     "report": {"disk", "errors", "version", "kernel", "secagg", "site", "data"},
     "study": {
+        "disk",
         "errors",
         "kernel",
         "statistics",

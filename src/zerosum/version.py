@@ -1,3 +1,3 @@
 """The version of this source: what reports and ledger entries say."""
 
-VERSION = "0.2.0.dev0"
+VERSION = "0.3.0.dev0"

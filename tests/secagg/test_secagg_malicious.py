@@ -264,6 +264,56 @@ def test_a_copied_key_is_refused() -> None:
     study.set_up()  # nothing of this stays
 
 
+PRIME = 2**255 - 19
+
+
+def other_encodings(public: bytes) -> list[bytes]:
+    """Every other string of 32 bytes that X25519 takes for this public key."""
+    value = int.from_bytes(public, "little")
+    low = [each for each in (value, value + PRIME) if each < 2**255]
+    return [(each + top).to_bytes(32, "little") for top in (0, 2**255) for each in low if each + top != value]
+
+
+@pytest.mark.parametrize("place", [0, 32, 64], ids=["sealing", "first attempt", "second attempt"])
+def test_copied_key_in_another_encoding_is_refused(place: int) -> None:
+    study = Study(4, 1, 1, attempts=2)
+    own, other = body_of(study.sites[3].advertise()), body_of(study.sites[1].advertise())
+    key, secret = other[place : place + 32], keys.new_secret()
+    flipped = key[:31] + bytes([key[31] ^ 0x80])
+    assert flipped in other_encodings(key)
+    assert keys.agree(secret, flipped) == keys.agree(secret, key)
+    with pytest.raises(Forged, match="canonical"):
+        study.sites[0].share(adverts_with(study, 3, own[:place] + flipped + own[place + 32 :]))
+    study.set_up()
+
+
+def test_key_encoded_above_the_prime_is_refused() -> None:
+    """Keys below 19 have an encoding p + x, too; the base point, u = 9, is one that has a large order."""
+    study = Study(4, 1, 1)
+    own, secret = body_of(study.sites[3].advertise()), keys.new_secret()
+    least = (9).to_bytes(32, "little")  # the base point
+    found = other_encodings(least)
+    assert [int.from_bytes(each, "little") for each in found] == [PRIME + 9, 2**255 + 9, 2**255 + PRIME + 9]
+    for encoding in found:
+        assert keys.agree(secret, encoding) == keys.agree(secret, least)
+        with pytest.raises(Forged, match="canonical"):
+            study.sites[0].share(adverts_with(study, 3, encoding + own[32:]))
+    with pytest.raises(Forged, match="canonical"):
+        keys.essence(PRIME.to_bytes(32, "little"))
+
+
+def test_copied_key_shifted_by_a_point_of_small_order_is_refused() -> None:
+    """On a Montgomery curve adding the point (0, 0) of order 2 takes u to 1/u, and clamped scalars cancel it."""
+    study = Study(4, 1, 1)
+    own, other = body_of(study.sites[3].advertise()), body_of(study.sites[1].advertise())
+    key, secret = other[:32], keys.new_secret()
+    shifted = pow(int.from_bytes(key, "little"), -1, PRIME).to_bytes(32, "little")
+    assert shifted != key
+    assert keys.agree(secret, shifted) == keys.agree(secret, key)
+    with pytest.raises(Forged, match="twice"):
+        study.sites[0].share(adverts_with(study, 3, shifted + own[32:]))
+
+
 def test_keys_of_small_order_are_refused_and_leave_no_trace() -> None:
     study = Study(4, 1, 1)
     own = body_of(study.sites[3].advertise())
@@ -275,20 +325,11 @@ def test_keys_of_small_order_are_refused_and_leave_no_trace() -> None:
     assert study.set_up().run(0, vectors)[1] == (0, 1, 2, 3)
 
 
-def test_a_masking_key_of_small_order_masks_nothing_and_lets_nothing_out() -> None:
-    """Only that attempt is lost: its key was signed by its site, and the others cannot mask with it."""
+def test_masking_key_of_small_order_is_refused_at_set_up() -> None:
     study = Study(4, 1, 1, attempts=2)
     own = body_of(study.sites[3].advertise())
-    bad = adverts_with(study, 3, own[:32] + bytes(32) + own[64:])
-    shares = [study.sites[s].share(bad) for s in range(3)]
-    known = study.sites[0]._known()
-    sealed = {s: wire.unpack(wire.decode(shares[s]).body, 3) for s in range(3)}
-    mine = keys.seal(study.sites[3]._seal_key(known, 3, 0), bytes(study.roster.share_bytes), known.digest)
-    study.sites[0].receive(study.told(Kind.DELIVERY, 0, wire.pack([bytes(sealed[1][0]), bytes(sealed[2][0]), mine])))
-    (vector,) = random_vectors(1)
     with pytest.raises(Forged, match="not one"):
-        study.sites[0].mask(0, vector, CONTEXT)
-    assert study.sites[0].mask(1, vector, CONTEXT)
+        study.sites[0].share(adverts_with(study, 3, own[:32] + bytes(32) + own[64:]))
 
 
 def test_adverts_out_of_order_or_of_others() -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
 
 import zerosum
 from zerosum.errors import BadParameter, BudgetExceeded, Refused, ZerosumError
@@ -106,36 +107,80 @@ def _fit_inherited() -> None:
     mean(_INHERITED[0]).fit(tables())
 
 
-def test_a_search_is_refused_where_any_site_is_private(tmp_path: Path) -> None:
+def test_clone_of_which_one_site_is_private_is_refused(tmp_path: Path) -> None:
     made_up = zerosum.Policy.throwaway("north", tmp_path / "north.sqlite", unit="person", delta=1e-5, data="synthetic")
-    with pytest.raises(BadParameter, match="every fit of one is a study of its own"):
+    with pytest.raises(BadParameter, match="held-out private rows are not protected"):
         clone(mean(None, policies={"north": made_up})).fit(tables())
 
 
-def test_a_search_for_parameters_is_refused_unless_it_is_paid_for() -> None:
+@pytest.mark.parametrize("fits", [None, 100])
+def test_clone_on_private_data_whatever_the_budget_is_refused(fits: int | None) -> None:
+    budget = zerosum.Budget(epsilon=3.0, delta=1e-5, fits=fits)
+    copy_ = clone(mean(budget)).set_params(epsilon=0.4)
+    for each in (copy_, clone(copy_), pickle.loads(pickle.dumps(copy_)).set_params(budget=budget)):
+        with pytest.raises(BadParameter, match="held-out private rows are not protected"):
+            each.fit(tables())
+    assert (budget.fitted, Kept.all()) == (0, [])
+
+
+@pytest.mark.parametrize("budget", [None, zerosum.Budget(epsilon=3.0, delta=1e-5, fits=5)], ids=["none", "five fits"])
+def test_grid_search_on_private_data_is_refused_before_anything_is_scored(budget: zerosum.Budget | None) -> None:
     labels = np.repeat(NAMES, 40)
     rows = np.concatenate(list(tables().values()))
-    grid = {"n_clusters": [1, 2]}
-    plain = zerosum.KMeans(clip=3.0, unit="person", epsilon=0.2, rounds=2)
-    with pytest.raises(ValueError, match="every fit of one is a study of its own"):
-        GridSearchCV(plain, grid, cv=2, scoring=lambda *_: 0.0).fit(rows, sites=labels)
-    assert Kept.all() == []
-    budget = zerosum.Budget(epsilon=3.0, delta=1e-5, fits=5)
-    search = GridSearchCV(plain.set_params(budget=budget), grid, cv=2, scoring=lambda *_: 0.0)
-    search.fit(rows, sites=labels)
-    assert (budget.fitted, len(Kept.all())) == (5, 5)  # two by two, and the best again
-    with pytest.raises(BudgetExceeded, match="pays for 5 fits"):
-        search.best_estimator_.fit(rows, sites=labels)
+    scored: list[Any] = []
 
+    def score(model: Any, held_out: Any, y: object = None) -> float:
+        scored.append(held_out)
+        return 0.0
 
-def test_a_refit_that_fails_loses_nothing() -> None:
-    budget = zerosum.Budget(epsilon=3.0, delta=1e-5, fits=4)
     plain = zerosum.KMeans(clip=3.0, unit="person", epsilon=0.2, rounds=2, budget=budget)
-    search = GridSearchCV(plain, {"n_clusters": [1, 2]}, cv=2, scoring=lambda *_: 0.0)
+    search = GridSearchCV(plain, {"n_clusters": [1, 2]}, cv=2, scoring=score)
+    with pytest.raises(ValueError, match="held-out private rows are not protected"):
+        search.fit(rows, sites=labels)
+    assert (scored, Kept.all()) == ([], [])
+    assert not hasattr(search, "best_params_")
+    assert not hasattr(search, "cv_results_")
+    assert budget is None or (budget.fitted, budget.spent) == (0, 0.0)
+
+
+def test_cross_validation_on_private_data_is_refused() -> None:
     rows = np.concatenate(list(tables().values()))
-    with pytest.raises(BudgetExceeded):
-        search.fit(rows, sites=np.repeat(NAMES, 40))
-    assert [kept.as_record()["state"] for kept in Kept.all()] == ["done"] * 4
+    budget = zerosum.Budget(epsilon=3.0, delta=1e-5, fits=5)
+    model = zerosum.LogisticRegression(lower=-4, upper=4, unit="person", epsilon=0.5, budget=budget)
+    with pytest.raises(ValueError, match="held-out private rows are not protected"):
+        cross_val_score(
+            model, rows, (rows[:, 0] > 0).astype(int), cv=2, params={"sites": np.repeat(NAMES, 40)}, error_score="raise"
+        )
+    assert budget.fitted == 0
+
+
+@pytest.mark.parametrize("mark", ["synthetic", "public"])
+def test_grid_search_on_data_of_nobody_is_fitted(mark: Any) -> None:
+    budget = zerosum.Budget(epsilon=3.0, delta=1e-5, fits=5)
+    plain = zerosum.KMeans(clip=3.0, unit="person", epsilon=0.2, rounds=2, budget=budget, data=mark)
+    search = GridSearchCV(make_pipeline(plain), {"kmeans__n_clusters": [1, 2]}, cv=2, scoring=lambda *_: 0.0)
+    rows, labels = np.concatenate(list(tables().values())), np.repeat(NAMES, 40)
+    search.fit(rows, kmeans__sites=labels)
+    assert budget.fitted == 5  # two by two, and the best again
+    with pytest.raises(BudgetExceeded, match="pays for 5 fits"):
+        search.best_estimator_.fit(rows, kmeans__sites=labels)
+
+
+def test_constructed_estimator_with_the_parameters_of_another_is_fitted_to_private_data() -> None:
+    budget = zerosum.Budget(epsilon=3.0, delta=1e-5)
+    first = mean(budget).fit(tables())
+    again = type(first)(**first.get_params(deep=False)).fit(tables())
+    assert again.budget is budget
+    assert budget.fitted == 2
+
+
+def test_budget_with_a_cap_on_fits_pays_for_no_more_private_fits() -> None:
+    budget = zerosum.Budget(epsilon=3.0, delta=1e-5, fits=2)
+    model = mean(budget, epsilon=0.2).fit(tables())
+    model.fit(tables())
+    with pytest.raises(BudgetExceeded, match="pays for 2 fits"):
+        model.fit(tables())
+    assert [kept.as_record()["state"] for kept in Kept.all()] == ["done"] * 2  # the refusal loses nothing
 
 
 def test_a_clone_has_the_same_budget_and_a_pickled_one_pays_for_nothing() -> None:

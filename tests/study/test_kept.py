@@ -4,10 +4,12 @@ is full."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -433,3 +435,63 @@ def test_a_torn_record_in_reserved_room_is_dropped(tmp_path: Path) -> None:
         with looked:
             assert looked.extra == (1 if kept >= end + len(whole[end:].rstrip(b"\0")) else 0)
     assert (tmp_path / "journal").stat().st_size == kept + 4096  # looking changes nothing
+
+
+@pytest.fixture
+def everybody_may_read() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[bool, set[int]]:
+    """The modes of everything in a folder, and of the folder: of folders (True), and of files."""
+    found: dict[bool, set[int]] = {True: set(), False: set()}
+    for each in (folder, *folder.rglob("*")):
+        found[each.is_dir()].add(stat.S_IMODE(each.stat().st_mode))
+    return found
+
+
+@pytest.mark.usefixtures("everybody_may_read")
+def test_state_folder_under_an_open_umask_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "new" / "state"
+    monkeypatch.setenv("ZEROSUM_STATE", str(state))
+    during = []
+
+    def look(seen: Progress) -> None:
+        if seen.stage == "round":
+            during.append(modes(state))
+
+    study(state / "ledgers", look)
+    assert during
+    assert all(each == {True: {0o700}, False: {0o600}} for each in [*during, modes(state.parent)])
+    (kept,) = Kept.all()
+    assert kept.export(tmp_path / "out")  # what a user asks for goes by the umask
+    assert modes(tmp_path / "out") == {True: {0o755}, False: {0o644}}
+
+
+@pytest.mark.usefixtures("everybody_may_read")
+def test_result_computed_again_under_an_open_umask_is_its_owners_alone(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        study(tmp_path, stop_after(4))
+    (kept,) = Kept.all()
+    assert kept.export(tmp_path / "out")
+    assert (kept.folder / "result" / "result.json").exists()
+    assert modes(kept.folder) == {True: {0o700}, False: {0o600}}
+
+
+@pytest.mark.usefixtures("everybody_may_read")
+def test_results_of_earlier_versions_are_closed_to_others_by_the_next_study(tmp_path: Path) -> None:
+    results_folder().mkdir(parents=True)
+    assert stat.S_IMODE(results_folder().stat().st_mode) == 0o755
+    study(tmp_path)
+    assert stat.S_IMODE(results_folder().stat().st_mode) == 0o700
+
+
+def test_result_under_a_strict_umask_is_written_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        study(tmp_path).write(tmp_path / "out")
+    finally:
+        os.umask(before)
+    assert modes(tmp_path / "out") == {True: {0o700}, False: {0o600}}

@@ -28,13 +28,18 @@ _DOUBTED = (
     "they were charged, and may have cost more. Functions of a site's own, clips below 1e-15 and the scheme "
     "cape-helper may have cost more too, which a ledger cannot tell; the changelog says why, under 'Privacy'."
 )
+_EXPOSED = (
+    "Some studies were agreed to automatically under Zerosum 0.2, when a coordinator could learn exact facts from a "
+    "site with automatic consent: they count as they were charged, and may have cost more. No approval of a steward is "
+    "on record for them; the changelog says why, under 'Privacy'."
+)
 _UNWITNESSED = "its counter is not here, so nobody can tell whether this is the newest copy"
 _GONE = (
     "kept results were charged to it, and it is gone: bring back its newest copy, unless it was made to be thrown away"
 )
 _FIELDS = (
     *("ledger", "population", "number", "recorded", "study", "user", "algorithm", "columns", "statistic", "round"),
-    *("attempt", "steps", "drawn", "charged_mu", "public_digest", "plan"),
+    *("attempt", "steps", "drawn", "charged_mu", "public_digest", "plan", "version", "consent", "exposed"),
 )
 
 Policy = Annotated[Path | None, typer.Option(help="The policy that names the ledger, its counter and the cap.")]
@@ -73,7 +78,9 @@ def ledger_show(
     for place in _places(path, policy, counter):
         with Ledger.inspect(place.path, counter=place.counter, copy=place.copy) as ledger:
             record = statement(ledger, place.cap, delta)
-        records.append(record | {"warning": _DOUBTED if record.pop("doubted") else None})
+        exposed = any(line["exposed"] for line in record["studies"])
+        warnings = [*([_DOUBTED] if record.pop("doubted") else []), *([_EXPOSED] if exposed else [])]
+        records.append(record | {"warning": " ".join(warnings) or None})
     if csv_:
         _write_csv(records)
     elif json_:
@@ -166,10 +173,12 @@ def _write_csv(records: list[dict[str, Any]]) -> None:
     writer = csv.DictWriter(sys.stdout, _FIELDS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for record in records:
-        asked = {line["study"]: line["asked"] for line in record["studies"]}
+        studies = {line["study"]: line for line in record["studies"]}
         for entry in record["entries"]:
-            words = asked[entry["spend"]["study"]]
+            line = studies[entry["spend"]["study"]]
+            words = line["asked"]
             told = entry["spend"] | entry | {key: words.get(key, "") for key in ("user", "algorithm", "public_digest")}
+            told |= {"consent": line["consent"] or "", "exposed": "yes" if line["exposed"] else ""}
             columns = ";".join(words.get("columns", []))
             account = {"ledger": record["ledger"], "population": record["account"]["population"]}
             writer.writerow({key: _safe(value) for key, value in (told | account | {"columns": columns}).items()})

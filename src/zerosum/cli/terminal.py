@@ -426,7 +426,9 @@ def show_ledger(record: dict[str, Any]) -> None:
     if cap is not None:
         at = "" if cap["delta"] == record["delta"] else f" at delta {cap['delta']:g}"
         title += f"; under the cap of {cap['epsilon']:g}{at} one more study may cost {record['left']:.4f}"
-    studies = Table("study", Column("when (UTC)", no_wrap=True), "who", "asked", "columns", "epsilon", title=title)
+    agreed = ["consent"] if any(line["consent"] for line in record["studies"]) else []
+    headings = ("who", "asked", "columns", "epsilon", *agreed)
+    studies = Table("study", Column("when (UTC)", no_wrap=True), *headings, title=title)
     for line in record["studies"]:
         asked = line["asked"]
         studies.add_row(
@@ -436,9 +438,10 @@ def show_ledger(record: dict[str, Any]) -> None:
             asked.get("algorithm", ", ".join(line["statistics"])),
             visible(_asked_columns(asked)),
             f"{line['epsilon']:.4f}",
+            *([f"{line['consent'] or ''}{', under 0.2' if line['exposed'] else ''}"] if agreed else []),
         )
     show_table(studies)
-    doubted = ["guarantee"] if record["warning"] else []
+    doubted = ["guarantee"] if any(entry["guarantee"] for entry in record["entries"]) else []
     stepped = any(entry["spend"]["steps"] > 1 for entry in record["entries"])
     headings = ("study", "round", "statistic", "mu", *(["steps"] if stepped else []), *doubted)
     table = Table("#", Column("recorded", no_wrap=True), *headings)

@@ -37,7 +37,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from zerosum.arrays import Floats
-from zerosum.disk import sync_folder
+from zerosum.disk import make_folder, sync_folder
 from zerosum.errors import Abandoned, BadInput, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Release
@@ -93,7 +93,7 @@ class Journal:
         """
         path = folder / NAME
         with _refusing(path):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder)
             handle, name = tempfile.mkstemp(prefix=f".{NAME}-", dir=folder)  # mode 0600
             try:
                 with os.fdopen(handle, "wb") as file:

@@ -185,15 +185,22 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         return self.scheme if isinstance(self.scheme, Scheme) else Scheme(self.scheme)
 
     def _check_clone(self, tables: Tables) -> None:
-        """A search for hyper-parameters clones an estimator and fits each clone, and every fit is a study."""
-        many = self.budget is not None and self.budget.fits is not None
+        """Refuse to fit a clone to private data, whatever its budget.
+
+        Searches for hyper-parameters and cross-validation clone an estimator, fit each clone and score it on held-out
+        rows. A budget pays for the fits only: the scores, and the parameters chosen by them, are exact functions of
+        private rows. Clones cannot be told apart by the purpose they were made for, so all of them are refused.
+        """
         policies = self.policies or {}
         private = any((policies[name].data if name in policies else self.data) == "private" for name in tables)
-        if vars(self).get("_cloned", False) and private and not many:
+        if vars(self).get("_cloned", False) and private:
             raise BadParameter(
-                "this estimator is a clone, as searches for hyper-parameters and cross-validation make them, and every "
-                "fit of one is a study of its own, charged in full to every site: give it "
-                "budget=zerosum.Budget(epsilon, delta, fits=...) with the number of fits that you mean to pay for"
+                "this estimator is a clone, as searches for hyper-parameters and cross-validation make them, and it is "
+                "not fitted to private data: the scores on held-out private rows are not protected, and no budget pays "
+                "for them. Fit estimators one by one with one zerosum.Budget, and evaluate with evaluate_share or "
+                "hold_out where an estimator has them; rehearse a search on data marked data='synthetic' or "
+                "data='public'. For one more estimator with the same parameters that is not for a search, construct "
+                "it: type(estimator)(**estimator.get_params(deep=False))"
             )
 
     def __sklearn_clone__(self) -> Self:

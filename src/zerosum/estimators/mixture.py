@@ -217,7 +217,7 @@ class GaussianMixture(RangedEstimator):
         return np.asarray(logsumexp(self._joint(X), axis=1))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """The mean of `score_samples`.
+        """The mean of `score_samples`. On private rows it is not protected and must not leave the site.
 
         Parameters
         ----------

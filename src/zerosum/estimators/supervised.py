@@ -26,6 +26,9 @@ class Supervised(JointEstimator):
     """An estimator that is fitted to a response: a number or a class for every row.
 
     A subclass says how responses are coded (`_see`, `_coded`), and may put more columns before them (`_roles`).
+
+    `score(X, y)`, which subclasses inherit from scikit-learn, is an exact function of the rows it is given: on private
+    rows it is not protected and must not leave the site that holds them.
     """
 
     _roles: tuple[str, ...] = ()  # what stands between features and response in this fit

@@ -206,6 +206,8 @@ class TopicModel(JointTransformer):
     def score(self, X: Any, y: object = None) -> float:
         """The mean logarithm of a word's probability, over the words of all documents that topics are about.
 
+        On private documents it is not protected and must not leave the site.
+
         Parameters
         ----------
         X : array or sparse matrix of shape (documents, n_features)

@@ -244,7 +244,7 @@ class Units:
             return Units(self.rows[start:end, ...])
         first, last = int(self.offsets[start]), int(self.offsets[end])
         runs = None if self.runs is None else self.runs.within(first, last)
-        return Units(self.rows[first:last, ...], self.offsets[start : end + 1] - first, runs)
+        return Units(_by_rows(self.rows[first:last, ...]), self.offsets[start : end + 1] - first, runs)
 
     def chosen(self, which: NDArray[np.bool_]) -> Units:
         """Those units for which `which` is true, in their order."""
@@ -323,7 +323,7 @@ class Units:
         xp = array_namespace(values)
         if on_host(values):
             bounds = self.offsets.tolist()
-            return xp.stack([xp.mean(values[a:b, ...], axis=0) for a, b in itertools.pairwise(bounds)])
+            return xp.stack([xp.mean(_by_rows(values[a:b, ...]), axis=0) for a, b in itertools.pairwise(bounds)])
         parts, order = [], []
         for batch in self.batches():
             rows = batch.of(values)
@@ -461,6 +461,15 @@ def _check_places(rows: csr_array) -> None:
         rows.check_format(full_check=True)
     except ValueError:
         raise BadData("the sparse rows have an entry in a column that they do not have") from None
+
+
+def _by_rows(rows: Array) -> Array:
+    """The same rows, on the host one after another in memory.
+
+    NumPy adds up along the memory, and so in another order where columns lie together (Fortran's order): how a mean
+    over the rows of one unit rounds would depend on it. Rows that lie in this order already are not copied.
+    """
+    return np.ascontiguousarray(rows) if isinstance(rows, np.ndarray) else rows
 
 
 def _ends(sizes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,8 +9,8 @@ import io
 import json
 import math
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from zerosum.disk import sync_folder
+from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadInput
 from zerosum.kernel import markup, published
 from zerosum.kernel.names import counted
@@ -319,11 +319,12 @@ class Result:
         )
         return record
 
-    def write(self, folder: Path) -> None:
-        """Write result.json, estimate.npz and plan.json; the folder appears whole and synced, or not at all."""
+    def write(self, folder: Path, *, private: bool = False) -> None:
+        """Write result.json, estimate.npz and plan.json; the folder appears whole and synced, or not at all. Others
+        may read it as the umask says, or not at all (`private`)."""
         values = {key: quantity.value for key, quantity in self.estimate.items()}
         plan = {"plan.json": self.plan.to_json()}
-        self.place(folder, {"result.json": self.as_record()}, {"estimate.npz": values}, plan)
+        self.place(folder, {"result.json": self.as_record()}, {"estimate.npz": values}, plan, private=private)
 
     @classmethod
     def read(cls, folder: Path) -> Result:
@@ -342,8 +343,11 @@ class Result:
         records: Mapping[str, Any],
         arrays: Mapping[str, Mapping[str, Any]],
         files: Mapping[str, bytes] | None = None,
+        *,
+        private: bool = False,
     ) -> None:
-        """A new folder with these files, which appears whole and synced, or not at all."""
+        """A new folder with these files, which appears whole and synced, or not at all. Modes are as the umask says, or
+        0600 in 0700 (`private`)."""
         check_target(folder)
         written = {name: (readable(record) + "\n").encode() for name, record in records.items()}
         for name, values in arrays.items():
@@ -351,15 +355,15 @@ class Result:
             np.savez(buffer, allow_pickle=False, **values)
             written[name] = buffer.getvalue()
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+            _make_parent(folder, private=private)
+            partial = _beside(folder)
+            partial.mkdir(mode=0o700 if private else 0o777)
             try:
                 for name, content in (written | dict(files or {})).items():
-                    with (partial / name).open("wb") as file:
+                    with open_new(partial / name, private=private) as file:
                         file.write(content)
                         file.flush()
                         os.fsync(file.fileno())
-                partial.chmod(0o755)
                 keep_folder(partial)
                 if folder.exists():
                     folder.rmdir()
@@ -381,24 +385,35 @@ def read_estimate(folder: Path) -> dict[str, Quantity]:
         raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 
 
-def write_whole(path: Path, text: bytes) -> None:
-    """Write a new file that appears whole or not at all."""
+def write_whole(path: Path, text: bytes, *, private: bool = False) -> None:
+    """Write a new file that appears whole or not at all; its mode is as the umask says, or 0600 (`private`)."""
     if path.exists():
         raise BadInput(f"{path} exists already; choose another place")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        _make_parent(path, private=private)
+        fresh = _beside(path)
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open_new(fresh, private=private) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
+            fresh.replace(path)
         finally:
-            Path(name).unlink(missing_ok=True)
+            fresh.unlink(missing_ok=True)
     except OSError as error:
         raise BadInput(f"{path} could not be written: {error.strerror}") from error
+
+
+def _beside(path: Path) -> Path:
+    """A name in the same folder that nothing has. Not `tempfile`: its modes do not follow the umask."""
+    return path.with_name(f".{path.name[:64]}-{secrets.token_hex(8)}")
+
+
+def _make_parent(path: Path, *, private: bool) -> None:
+    if private:
+        make_folder(path.parent)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def read_plan(path: Path) -> Plan:
@@ -410,8 +425,9 @@ def read_plan(path: Path) -> Plan:
 
 
 def make_room(path: Path, size: int) -> None:
-    """Take so many bytes of the disk in a file of that name, or raise what the disk has to say."""
-    with path.open("wb") as file:
+    """Take so many bytes of the disk in a file of that name, its owner's alone, or raise what the disk has to say."""
+    path.unlink(missing_ok=True)
+    with open_new(path, private=True) as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
         else:

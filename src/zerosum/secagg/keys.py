@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from zerosum.errors import Forged
 
 KEY_BYTES = 32
+_PRIME = 2**255 - 19  # of the field that X25519 computes in
+_PROBE = bytes(KEY_BYTES)  # a public scalar: clamped as RFC 7748, section 5 says, it is 2^254
 SIGNATURE_BYTES = 64
 SEAL_BYTES = 16
 
@@ -68,6 +70,20 @@ def agree(secret: bytes, public: bytes) -> bytes:
         return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise Forged("a public key is not one") from None
+
+
+def essence(public: bytes) -> bytes:
+    """The part of a public key that agreements depend on: two keys agree on the same secrets if theirs is equal.
+
+    X25519 ignores the top bit of an encoding and reduces the rest modulo 2^255 - 19, so that a key has several
+    encodings; `public_of` writes the least of them, and others are refused. And a clamped scalar is a multiple of 8,
+    which cancels any point of small order that was added to a key: the product with one public scalar cancels it too,
+    and is one-to-one on what remains, because 2^254 has an inverse modulo the order of the subgroup. A key that is
+    itself of small order is refused.
+    """
+    if len(public) != KEY_BYTES or int.from_bytes(public, "little") >= _PRIME:
+        raise Forged("a public key is not in its canonical encoding")
+    return agree(_PROBE, public)
 
 
 def derive(secret: bytes, purpose: str, context: bytes) -> bytes:

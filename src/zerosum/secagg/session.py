@@ -111,7 +111,7 @@ class Adverts:
             sealing.append(first)
             masking.append(others)
         everything = [*sealing, *(key for site in masking for key in site)]
-        if len(set(everything)) < len(everything):
+        if len({keys.essence(key) for key in everything}) < len(everything):
             raise Forged("a public key was advertised twice")
         digest = hashlib.sha256(roster.digest + b"".join(everything)).digest()
         return cls(digest, sealing, masking, graph.neighbours(roster.sites, roster.shape.degree, digest))

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from zerosum.disk import make_folder
 from zerosum.errors import Refused, ZerosumError
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
@@ -47,7 +48,7 @@ class AuditLog:
         text = (json.dumps(line) + "\n").encode()
         try:
             with self._mutex:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_folder(self._path.parent)
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 try:
                     if os.write(handle, text) < len(text):  # a disk that is nearly full takes a part

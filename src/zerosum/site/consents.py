@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Literal
 
 import numpy as np
 
+from zerosum.disk import make_folder
 from zerosum.errors import BadInput, BadParameter, Refused
 from zerosum.kernel.names import visible
 from zerosum.kernel.plan import Plan
@@ -101,6 +103,18 @@ class Consents:
                 return False
             self._covered[digest] = whole.digest()
         return self.decision(self._covered[digest]) == "approved"
+
+    def approved(self, digest: str, study: str, sites: Sequence[str]) -> bool:
+        """Whether the steward approved a plan of which only the digest, the study and the sites' names are known: this
+        one, or one that it follows from by leaving sites out."""
+        if self.decision(digest) == "approved":
+            return True
+        try:
+            whole = Plan.from_json((self._approved / f"{_hashed(study)}.json").read_bytes())
+            missing = sorted({site.name for site in whole.sites} - set(sites))
+            return whole.without(missing).digest() == digest and self.decision(whole.digest()) == "approved"
+        except (OSError, BadInput):
+            return False
 
     def withdraw(self, identity: str) -> None:
         """Refuse a key from now on, in the middle of studies too. Durable on return."""
@@ -195,7 +209,7 @@ def _checked(digest: str) -> str:
 def write_file(path: Path, text: bytes) -> None:
     """The file appears whole, is synced, and is its owner's alone."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)  # mode 0600
         try:
             with os.fdopen(handle, "wb") as file:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from zerosum.disk import sync_folder
+from zerosum.disk import make_folder, sync_folder
 from zerosum.errors import BadInput, Forged
 from zerosum.secagg.keys import KEY_BYTES, Identity, check_signature
 
@@ -131,7 +131,7 @@ def _read(path: Path, *, others: bool = False) -> Identity:
 def _write(path: Path, identity: Identity) -> None:
     """The file appears whole, and never over another one."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=".key-", dir=path.parent)  # mode 0600
         try:
             with os.fdopen(handle, "wb") as file:

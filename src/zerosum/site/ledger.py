@@ -36,6 +36,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from zerosum.disk import make_folder
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
 from zerosum.kernel.names import counted
 from zerosum.site.account import Account, Cap, Draw, Entry, Spend, Standing, Total, rounded_up
@@ -47,7 +48,6 @@ from zerosum.site.ledger_file import (
     connect,
     copy_file,
     create_file,
-    make_folder,
     read_counter,
     refusing,
     write_counter,

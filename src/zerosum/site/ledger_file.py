@@ -49,13 +49,6 @@ def refusing(path: Path) -> Iterator[None]:
         raise LedgerRefused(f"the ledger {path} cannot be used: {reason}") from error
 
 
-def make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(folder.parent)
-
-
 def connect(path: Path) -> sqlite3.Connection:
     """Never creates a file. Threads are kept apart by the ledger's own lock."""
     address = f"{path.absolute().as_uri()}?mode=rw"

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from zerosum.disk import make_folder, open_new
 from zerosum.errors import BadInput, Malformed, Refused
 from zerosum.protocol.codec import encode
 from zerosum.protocol.messages import Refusal
@@ -107,8 +108,10 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 def only_one(folder: Path) -> Iterator[None]:
     """A state folder is one process's."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         folder.chmod(0o700)
+        with suppress(FileExistsError):
+            open_new(folder / "lock", private=True).close()
         file: BinaryIO = (folder / "lock").open("ab")
     except OSError as error:
         raise BadInput(f"the state folder {folder} cannot be used: {error.strerror or error}") from error

@@ -170,6 +170,8 @@ class Service:
         assert site is not None  # noqa: S101
         with self._reserving:
             self._fits(session)
+            steward = self._consents.decision(plan.digest()) == "approved" or self._consents.covers(plan)
+            site.consent = "steward" if steward else "automatic"
             reply = site.handle(message)
             self._consents.remember(plan)
             session.agreed, session.lapsed = True, False

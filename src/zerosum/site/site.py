@@ -52,7 +52,7 @@ from zerosum.site.ledger import Ledger
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
-from zerosum.site.statement import in_words
+from zerosum.site.statement import Consented, in_words
 from zerosum.statistics import BUILTIN, find
 from zerosum.statistics.rows import clip_rows
 
@@ -79,6 +79,7 @@ class Site:
         self.policy = policy
         self.schema = schema or DataSchema.of(units, policy.adjacency)
         self.identity = identity or Identity()
+        self.consent: Consented | None = None  # how the plan was agreed to, where somebody is asked
         self._plan: Plan | None = None
         self._ledger = ledger
         self._session: SiteSession | None = None
@@ -185,7 +186,7 @@ class Site:
                 return
             steps = 1
         spend = self._spend(plan, round, attempt, asked, steps)
-        books.record(spend, self.policy.cap, plan.digest(), partial(in_words, plan))
+        books.record(spend, self.policy.cap, plan.digest(), partial(in_words, plan, self.consent))
 
     def unpaid(self, plan: Plan) -> list[Spend]:
         """What a plan still costs this site."""

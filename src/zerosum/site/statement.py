@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import getpass
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
+from zerosum.errors import ZerosumError
 from zerosum.kernel import markup
 from zerosum.kernel.plan import Plan
-from zerosum.site.account import Cap, Total, left_under
+from zerosum.site.account import Cap, Entry, Total, left_under
+from zerosum.site.consents import Consents
 from zerosum.site.ledger import Ledger
 
+Consented = Literal["automatic", "steward"]
+
+_AUTOMATIC_IS_EXPOSED = "0.2"  # versions under which a coordinator could learn exact facts from such a site
 _LISTED = 50  # columns that an entry names; of more, the first, the last and how many
 _DELTA = 1e-5  # where nobody says which
 
 
-def in_words(plan: Plan) -> dict[str, Any]:
-    """What a ledger writes down of a study: everything in it is in the plan, and public, but for the local user."""
+def in_words(plan: Plan, consent: Consented | None = None) -> dict[str, Any]:
+    """What a ledger writes down of a study: everything in it is in the plan, and public, but for the local user and
+    who consented (None: nobody was asked, as the site is no process of its own)."""
     question = plan.question
     known = {"lower", "upper", "clip", "edges", "values", "ranges", "levels", "by", "events", "groups"}
     few = question.n_columns <= _LISTED
@@ -42,6 +49,7 @@ def in_words(plan: Plan) -> dict[str, Any]:
         "delta": plan.delta,
         "public_digest": plan.public_digest,
         "user": _user(),
+        **({} if consent is None else {"consent": consent}),
     }
 
 
@@ -69,6 +77,7 @@ def statement(ledger: Ledger, cap: Cap | None = None, delta: float | None = None
         mine = [entries[at] for at in places]
         asked: Mapping[str, Any] = next((each.asked for each in mine if each.asked is not None), {})
         total = Total().plus((each.spend, each.charged_mu) for each in mine)
+        consent = _consent(ledger, mine, asked)
         lines.append(
             {
                 "study": study,
@@ -79,6 +88,8 @@ def statement(ledger: Ledger, cap: Cap | None = None, delta: float | None = None
                 "epsilon": total.epsilon(delta),
                 "plan": mine[0].plan,
                 "asked": dict(asked),
+                "consent": consent,
+                "exposed": consent == "automatic" and any(map(_of_0_2, mine)),
             }
         )
     return {
@@ -97,6 +108,27 @@ def statement(ledger: Ledger, cap: Cap | None = None, delta: float | None = None
         ],
         "doubted": any(doubts),
     }
+
+
+def _of_0_2(entry: Entry) -> bool:
+    return (entry.version or "").startswith(_AUTOMATIC_IS_EXPOSED)
+
+
+def _consent(ledger: Ledger, entries: Sequence[Entry], asked: Mapping[str, Any]) -> Consented | None:
+    """How the site agreed to a study: as the ledger says, or for entries of 0.2, which did not say, as the decisions of
+    the steward say where the ledger lies in a site's state folder. A plan without an approval there was agreed to
+    automatically, or its approval was taken back since. None: unknown, or no consent was asked for."""
+    if asked.get("consent") in ("automatic", "steward"):
+        return "steward" if asked["consent"] == "steward" else "automatic"
+    folder, plans = ledger.path.parent, {entry.plan for entry in entries if entry.plan is not None}
+    if not (plans and any(map(_of_0_2, entries)) and (folder / "audit.jsonl").is_file()):
+        return None
+    consents = Consents(folder)
+    with suppress(ZerosumError):  # decisions that cannot be read say nothing
+        study, sites = entries[0].spend.study, asked.get("sites", [])
+        approved = (consents.approved(digest, study, sites) for digest in plans)
+        return "steward" if all(approved) else "automatic"
+    return None
 
 
 def shown(ledger: Ledger) -> str:

@@ -31,8 +31,10 @@ class Budget:
     epsilon, delta : float
         What all studies together may cost any one unit.
     fits : int, optional
-        How many fits it pays for at most. A search for hyper-parameters, which fits an estimator many times, is refused
-        without this number: each fit is a study of its own, charged in full.
+        The most fits it pays for, whatever they cost; by default as many as epsilon and delta allow. Each fit is a
+        study of its own, charged in full. A search for hyper-parameters (scikit-learn's `GridSearchCV`,
+        `cross_val_score`) over private data is refused with or without this number: its scores on held-out rows are
+        not protected.
 
     Examples
     --------

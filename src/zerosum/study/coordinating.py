@@ -67,7 +67,7 @@ class Settings(BaseModel):
     def save(self, folder: Path) -> None:
         path = folder / "settings.json"
         path.unlink(missing_ok=True)
-        write_whole(path, json.dumps(self.model_dump(mode="json"), indent=2).encode())
+        write_whole(path, json.dumps(self.model_dump(mode="json"), indent=2).encode(), private=True)
 
     def connect(self, plan: Plan) -> AbstractContextManager[Engine]:
         """Sites behind the sockets that these settings name."""

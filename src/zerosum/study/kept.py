@@ -5,7 +5,8 @@
     results/<id>/room         nothing: room on the disk for the result
     results/<id>/result       the result, as `zerosum run --out` writes it
 
-The id is the beginning of the plan's digest. All of it is public: what the one who asked may see anyway. Room for the
+The id is the beginning of the plan's digest. All of it is what the one who asked may see anyway, and nobody else on the
+machine: files have mode 0600, folders 0700, whatever the umask. Room for the
 releases and the result is taken before anything is spent, so that a disk that fills up meanwhile loses nothing, and the
 result is on the disk, synced, before anybody is told of it. A study that was killed in between has its releases in the
 journal; its result is computed from them again, which spends nothing.
@@ -28,6 +29,7 @@ from zerosum import algorithms
 from zerosum.algorithms import Algorithm
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import NAME, Journal
+from zerosum.disk import make_folder
 from zerosum.errors import BadInput, Refused, ZerosumError
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
@@ -97,9 +99,11 @@ class Keeping:
             "program": _written(algorithm),
         }
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self.folder)
+            for each in (self.folder.parent, self.folder):  # Zerosum 0.2 made the first as the umask said
+                each.chmod(0o700)
             if not (self.folder / "about.json").exists():
-                write_whole(self.folder / "about.json", (json.dumps(about, indent=2) + "\n").encode())
+                write_whole(self.folder / "about.json", (json.dumps(about, indent=2) + "\n").encode(), private=True)
             make_room(self.folder / "room", room_of(plan))
             size = sum(_bytes(plan))
             self.journal = journal or Journal.create(self.folder, plan, numbers=size <= _MOST)
@@ -126,7 +130,7 @@ class Keeping:
         (self.folder / "room").unlink(missing_ok=True)
         told = replace(result, kept=self.id)
         if not (self.folder / "result").exists():
-            told.write(self.folder / "result")
+            told.write(self.folder / "result", private=True)
         if self._own:
             self.journal.close()
             (self.folder / NAME).unlink(missing_ok=True)
@@ -333,7 +337,7 @@ class Kept:
             except ZerosumError:
                 return
         (self.folder / "room").unlink(missing_ok=True)
-        result_of(outcome, self.id).write(self.folder / "result")
+        result_of(outcome, self.id).write(self.folder / "result", private=True)
 
 
 def _readable(about: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zerosum.coordinator.journal import NAME as JOURNAL
+from zerosum.disk import open_new
 from zerosum.engines.counted import Traffic
 from zerosum.errors import BadInput, CheckFailed
 from zerosum.kernel.plan import Plan
@@ -63,7 +64,9 @@ class Status:
         self._record |= changed | {"updated": time.time(), "traffic": asdict(self.traffic)}
         fresh = self._path.with_name(f".{NAME}")
         with suppress(OSError):  # a full disk stops the journal, which says so
-            fresh.write_text(json.dumps(self._record, indent=2) + "\n")
+            fresh.unlink(missing_ok=True)
+            with open_new(fresh, private=True) as file:
+                file.write((json.dumps(self._record, indent=2) + "\n").encode())
             fresh.replace(self._path)
 
 

@@ -346,7 +346,13 @@ SECAGG = [
     Fault(
         "copied-key",
         "a key that another site advertised is accepted",
-        (Edit("secagg.session:Adverts.read", "if len(set(everything)) < len(everything):", "if False:"),),
+        (
+            Edit(
+                "secagg.session:Adverts.read",
+                "if len({keys.essence(key) for key in everything}) < len(everything):",
+                "if False:",
+            ),
+        ),
     ),
     Fault(
         "mask-again",
@@ -357,7 +363,11 @@ SECAGG = [
                 "[_Attempt(keys.new_secret(), os.urandom(32)) for _ in range(roster.attempts)]",
                 "[_Attempt(s, s) for s in [keys.new_secret()] for _ in range(roster.attempts)]",
             ),
-            Edit("secagg.session:Adverts.read", "if len(set(everything)) < len(everything):", "if False:"),
+            Edit(
+                "secagg.session:Adverts.read",
+                "if len({keys.essence(key) for key in everything}) < len(everything):",
+                "if False:",
+            ),
             Edit(
                 "secagg.session:Adverts.context",
                 "self.digest + attempt.to_bytes(4) + hashlib.sha256(asked).digest()",
