@@ -156,10 +156,17 @@ def mixed_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> flo
     apart as a norm bound c allows. Add/remove accounting would be smaller and untrue for a replaced unit (1.83 instead
     of 2.84 at mu 1, rate 0.01, 1000 steps).
     """
-    check_mu(mu)
     check_delta(delta)
-    rest = _merged(sampled)
-    return float(_mixed(mu, rest).get_epsilon(delta)) if rest else epsilon(mu, delta)
+    return mixed_curve(mu, sampled)(delta)
+
+
+def mixed_curve(mu: float, sampled: Iterable[Subsampled]) -> Callable[[float], float]:
+    """`mixed_epsilon` as a function of delta alone: one composition serves every delta."""
+    check_mu(mu)
+    if not (rest := _merged(sampled)):
+        return lambda delta: epsilon(mu, delta)
+    mixed = _mixed(mu, rest)
+    return lambda delta: float(mixed.get_epsilon(delta))
 
 
 def trial_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> float:

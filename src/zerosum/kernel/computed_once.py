@@ -3,6 +3,9 @@
 `functools.lru_cache` lets two threads that ask for the same value at the same time both compute it. Here the second
 thread waits for the first one's result, and a thread that asks for another value does not wait, unless `at_once` limits
 how many values are computed at a time.
+
+`kept_property` is `functools.cached_property` without the lock that it has before Python 3.12. That lock is one for all
+objects of a class, so that a slow property of one object keeps threads waiting that need the property of another one.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import nullcontext
-from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from functools import cached_property, update_wrapper
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 from weakref import WeakSet
 
 P = ParamSpec("P")
@@ -101,6 +104,22 @@ def computed_once(maxsize: int, at_once: int | None = None) -> Callable[[Callabl
     (9, 9)
     """
     return lambda function: ComputedOnce(function, maxsize, at_once)
+
+
+class kept_property(cached_property[R]):  # noqa: N801 - used like `property`
+    """A property that is computed once and kept in its object's `__dict__`. Two threads may both compute it."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> R: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Self | R:
+        if instance is None:
+            return self
+        assert self.attrname is not None  # noqa: S101
+        value: R = self.func(instance)
+        instance.__dict__[self.attrname] = value
+        return value
 
 
 def _key(args: tuple[object, ...], kwargs: dict[str, object]) -> Hashable:

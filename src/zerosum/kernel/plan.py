@@ -23,6 +23,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
 from zerosum.kernel import accountant, markup, published
+from zerosum.kernel.computed_once import kept_property
 from zerosum.kernel.events import Event, Publication, Sampling, Subsampled, Sum
 from zerosum.kernel.names import check_name
 from zerosum.kernel.phases import step_mus
@@ -181,7 +182,7 @@ class Plan(Terms):
 
     # ---- noise and cost ----------------------------------------------------------------------------------------
 
-    @cached_property
+    @kept_property
     def _targets(self) -> tuple[float, ...]:
         """The mu of a round of every release: in proportion to the root of its share, or by its phase's accounting.
 
@@ -216,7 +217,7 @@ class Plan(Terms):
         """
         return Sampling(sampling.rate, sampling.steps + self.attempts)
 
-    @cached_property
+    @kept_property
     def _laws(self) -> tuple[NoiseLaw, ...]:
         known: dict[tuple[PlannedRelease, float], NoiseLaw] = {}
         asked = list(zip(self.releases, self._targets, strict=True))
@@ -225,7 +226,7 @@ class Plan(Terms):
                 known[release, mu] = self.law_for(release, mu)
         return tuple(known[each] for each in asked)
 
-    @cached_property
+    @kept_property
     def _costs(self) -> tuple[Floats, ...]:
         known: dict[tuple[PlannedRelease, float], Floats] = {}
         for release, mu, law in zip(self.releases, self._targets, self._laws, strict=True):
@@ -264,7 +265,7 @@ class Plan(Terms):
         """Those that were asked for: with sub-sampled phases each may take a second."""
         return {}
 
-    @cached_property
+    @kept_property
     def worst_epsilon(self) -> float:
         """The largest `site_epsilon`. A site that no release costs more than another site is not accounted."""
         costs = np.array(self._costs).T  # sites x releases
@@ -285,9 +286,7 @@ class Plan(Terms):
 
     def _epsilon(self, costs: tuple[Floats, ...], site: int) -> float:
         plain, sampled = self._loss(costs, site)
-        return accountant.with_distance(
-            lambda delta: accountant.mixed_epsilon(plain, sampled, delta), self._distance, self.delta
-        )
+        return accountant.with_distance(accountant.mixed_curve(plain, sampled), self._distance, self.delta)
 
     def _loss(self, costs: tuple[Floats, ...], site: int) -> tuple[float, tuple[Subsampled, ...]]:
         """The mu of all plain releases, and the sub-sampled phases."""
@@ -313,7 +312,7 @@ class Plan(Terms):
         worth = [self._epsilon(costs, s) for s in range(len(self.sites))]
         return np.array([accountant.mu_for(eps, self.delta) if 0 < eps < math.inf else eps for eps in worth])
 
-    @cached_property
+    @kept_property
     def _dealer_costs(self) -> tuple[Floats, ...]:
         if not self.scheme.facts.deals_noise:
             return self._costs

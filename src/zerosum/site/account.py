@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from zerosum.errors import BadParameter, LedgerRefused
-from zerosum.kernel.accountant import epsilon, mixed_epsilon, mu_for, with_distance
+from zerosum.kernel.accountant import epsilon, mixed_curve, mu_for, with_distance
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.computed_once import computed_once
 from zerosum.kernel.events import Subsampled
@@ -234,7 +234,7 @@ class Total:
 
 
 def _epsilon(total: Total, delta: float) -> float:
-    return with_distance(lambda d: mixed_epsilon(total.mu, total.sampled, d), float(total.distance), delta)
+    return with_distance(mixed_curve(total.mu, total.sampled), float(total.distance), delta)
 
 
 _sampled_epsilon = computed_once(maxsize=1024)(_epsilon)  # from 30 ms to seconds, by the number of phases
