@@ -11,14 +11,17 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import pld
+from hypothesis import given
+from hypothesis import strategies as st
 
 from small_studies import make_sites
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import Abandoned, BadParameter, OutsidePlan
+from zerosum.kernel.accountant import mixed_epsilon
 from zerosum.kernel.events import Sampling, Subsampled
-from zerosum.kernel.phases import MOST_MU, step_mu
-from zerosum.kernel.plan import Plan
+from zerosum.kernel.phases import MOST_MU, _largest, _Threshold, step_mu
+from zerosum.kernel.plan import MOST_PHASES, Plan
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum, Request
 from zerosum.kernel.schemes import Scheme
@@ -179,3 +182,43 @@ def test_sampling_is_for_replaced_units_and_exact_calibration() -> None:
 def test_a_rate_that_delta_alone_would_cover_still_has_noise(sampling: Sampling) -> None:
     """Where hardly anybody is ever sampled the search ends at a noise of half the bound."""
     assert step_mu(0.3, sampling, 1e-5) <= MOST_MU
+
+
+@given(
+    power=st.floats(1.0, 3.0),
+    curve=st.floats(0.0, 2.0),
+    scale=st.floats(1e-3, 1e3),
+    floor=st.floats(1e-4, 1.0),
+    limit=st.floats(1e-3, 1e3),
+)
+def test_the_interpolated_search_finds_what_bisection_finds_with_fewer_evaluations(
+    power: float, curve: float, scale: float, floor: float, limit: float
+) -> None:
+    evaluated: list[float] = []
+
+    def cost(m: float) -> float:
+        evaluated.append(m)
+        return scale * math.pow(m, power) * math.exp(curve * m)
+
+    fits = _Threshold(cost, limit)
+    fits.narrow(floor)
+    found = _largest(floor, fits)
+    few = len(evaluated)
+    evaluated.clear()
+    assert found == _largest(floor, lambda m: cost(m) <= limit)
+    assert found == MOST_MU or few <= max(14, len(evaluated))
+    assert cost(found) <= limit
+
+
+def test_a_plan_with_more_different_sub_sampled_phases_than_sites_account_for_is_refused() -> None:
+    plan = make(QUESTION)
+    phase = replace(plan.releases[1], share=0.1)
+    several = [replace(phase, sampling=Sampling(0.25, 6 + n)) for n in range(MOST_PHASES + 1)]
+    assert replace(plan, releases=(*several[:MOST_PHASES], several[0])).phases == MOST_PHASES
+    with pytest.raises(BadParameter, match="different sub-sampled phases at most, got 5"):
+        replace(plan, releases=tuple(several))
+
+
+def test_equal_phases_are_accounted_as_one_of_all_their_steps() -> None:
+    two = mixed_epsilon(0.3, (Subsampled(0.4, 0.1, 20), Subsampled(0.4, 0.1, 30)), 1e-5)
+    assert two == mixed_epsilon(0.3, (Subsampled(0.4, 0.1, 50),), 1e-5)

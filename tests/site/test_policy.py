@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from zerosum.errors import BadStudy, LedgerRefused, PolicyRefused
-from zerosum.kernel.plan import Plan
+from zerosum.kernel.events import Sampling
+from zerosum.kernel.plan import MOST_PHASES, Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
@@ -230,3 +232,35 @@ def test_a_site_may_ask_for_more_colluders_than_a_study_plans_for() -> None:
 def test_records_are_published_only_where_the_policy_says_so() -> None:
     refused(Policy(population="c"), "publishes a noisy record of every unit", kind="publication")
     review(Policy(population="c", publications=True), kind="publication")
+
+
+def test_more_phases_or_rounds_than_the_policy_allows_are_refused_before_anything_is_accounted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*args: object) -> float:
+        raise AssertionError("accounted")
+
+    monkeypatch.setattr(Plan, "site_epsilon", never)
+    monkeypatch.setattr("zerosum.kernel.plan.step_mus", never)
+    terms = Terms(
+        sites=tuple(PlannedSite(name) for name in "abcd"),
+        epsilon=1.0,
+        delta=1e-5,
+        scheme=Scheme("secure-sum"),
+        coalition=Coalition(1),
+        attempts=2,
+    )
+    release = PlannedRelease("mean", 2.0, 0.5, 3, 1.0)
+    phases = tuple(replace(release, sampling=Sampling(rate, 10)) for rate in (0.1, 0.2))
+    plan = Plan.of(terms, "s", "mean", phases)
+    for policy, message in (
+        (Policy(population="c", study_epsilon=1.0, most_phases=1), "1 different .* has 2$"),
+        (Policy(population="c", study_epsilon=1.0, most_rounds=21), "21 rounds .* 22$"),
+    ):
+        with pytest.raises(PolicyRefused, match=message):
+            policy.review(plan, 100, frozenset({"mean"}))
+        assert len(list(policy.refusals(plan, 100, frozenset({"mean"})))) == 1  # nor where all of them are listed
+    Policy(population="c", most_phases=2, most_rounds=22).review(plan, 100, frozenset({"mean"}))
+    Policy(population="c", most_phases=1).review(replace(plan, releases=phases[:1] * 2), 100, frozenset({"mean"}))
+    with pytest.raises(ValidationError, match="most_phases"):
+        Policy(population="c", most_phases=MOST_PHASES + 1)

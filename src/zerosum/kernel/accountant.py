@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import astuple
-from functools import lru_cache
 from typing import Any
 
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_delta, check_epsilon, check_mu
+from zerosum.kernel.computed_once import computed_once
 from zerosum.kernel.events import Subsampled
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -156,10 +156,26 @@ def mixed_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> flo
     apart as a norm bound c allows. Add/remove accounting would be smaller and untrue for a replaced unit (1.83 instead
     of 2.84 at mu 1, rate 0.01, 1000 steps).
     """
+    check_delta(delta)
+    return mixed_curve(mu, sampled)(delta)
+
+
+def mixed_curve(mu: float, sampled: Iterable[Subsampled]) -> Callable[[float], float]:
+    """`mixed_epsilon` as a function of delta alone: one composition serves every delta."""
+    check_mu(mu)
+    if not (rest := _merged(sampled)):
+        return lambda delta: epsilon(mu, delta)
+    mixed = _mixed(mu, rest)
+    return lambda delta: float(mixed.get_epsilon(delta))
+
+
+def trial_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> float:
+    """`mixed_epsilon` of a trial of a search: its loss distributions are not kept, since no other call needs them and
+    they would push out those of ledgers."""
     check_mu(mu)
     check_delta(delta)
-    rest = [event for event in sampled if event.mu > 0]
-    return float(_mixed(mu, rest).get_epsilon(delta)) if rest else epsilon(mu, delta)
+    rest = _merged(sampled)
+    return float(_with_plain(_compose(rest), mu).get_epsilon(delta)) if rest else epsilon(mu, delta)
 
 
 def best_guess(mu: float, sampled: Iterable[Subsampled] = (), distance: float = 0.0) -> float:
@@ -172,23 +188,39 @@ def best_guess(mu: float, sampled: Iterable[Subsampled] = (), distance: float = 
     >>> round(best_guess(0.2681), 4), best_guess(0.0)
     (0.5533, 0.5)
     """
-    rest = [event for event in sampled if event.mu > 0]
+    rest = _merged(sampled)
     variation = float(_mixed(mu, rest).get_delta(0.0)) if rest else delta(mu, 0.0)
     return min(1.0, (1 + variation) / 2 + distance)
 
 
-def _mixed(mu: float, sampled: list[Subsampled]) -> Any:
+def _merged(sampled: Iterable[Subsampled]) -> tuple[Subsampled, ...]:
+    """Phases in one order, those of the same mu and rate as one: a composition costs by the phase, not by the step."""
+    steps: Counter[tuple[float, float]] = Counter()
+    for event in sampled:
+        if event.mu > 0:
+            steps[event.mu, event.rate] += event.steps
+    return tuple(Subsampled(*each, count) for each, count in sorted(steps.items()))
+
+
+def _mixed(mu: float, sampled: tuple[Subsampled, ...]) -> Any:
+    return _with_plain(copy.deepcopy(_sampled(sampled)), mu)
+
+
+def _with_plain(accountant: Any, mu: float) -> Any:
     import dp_accounting
 
-    accountant = copy.deepcopy(_sampled(tuple(sorted(sampled, key=astuple))))
     if mu > 0:  # exact for a plain release: +c and -c are its mu apart
         accountant.compose(dp_accounting.GaussianDpEvent(2 / mu))
     return accountant
 
 
-@lru_cache(maxsize=64)
+@computed_once(maxsize=64)
 def _sampled(events: tuple[Subsampled, ...]) -> Any:
     """An accountant that has seen these: they cost seconds, and a ledger asks again with every later spend."""
+    return _compose(events)
+
+
+def _compose(events: tuple[Subsampled, ...]) -> Any:
     import dp_accounting
     from dp_accounting import pld
 

@@ -23,6 +23,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
 from zerosum.kernel import accountant, markup, published
+from zerosum.kernel.computed_once import kept_property
 from zerosum.kernel.events import Event, Publication, Sampling, Subsampled, Sum
 from zerosum.kernel.names import check_name
 from zerosum.kernel.phases import step_mus
@@ -34,6 +35,7 @@ from zerosum.kernel.view import Coalition, dealer_mu, worst_mu
 
 MOST_PUBLISHED = (1 << 25) - (1 << 17)  # numbers of one site: a message of a quarter of a gigabyte, its head included
 MOST_ROUNDS = 100_000  # a secure sum makes keys for each before it begins
+MOST_PHASES = 4  # different sub-sampled ones: every site spends about a second of accounting on each
 
 EXCHANGES = {
     NoiseMechanism.NONE: 1,
@@ -77,6 +79,11 @@ class Plan(Terms):
         if self.rounds + self.attempts > MOST_ROUNDS:
             raise BadParameter(
                 f"a plan may have {MOST_ROUNDS} rounds and attempts at most, got {self.rounds + self.attempts}"
+            )
+        if self.phases > MOST_PHASES:
+            raise BadParameter(
+                f"a plan may have {MOST_PHASES} different sub-sampled phases at most, got {self.phases}: give some "
+                "of them the same share, rate and number of steps"
             )
         if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
             raise BadParameter("the releases' shares of the budget add up to more than 1")
@@ -145,6 +152,11 @@ class Plan(Terms):
         """How many rounds there are: one for every release, and for every step of a phase."""
         return self._firsts[-1]
 
+    @cached_property
+    def phases(self) -> int:
+        """How many different sub-sampled phases there are, by what their accounting depends on."""
+        return len({(release.share, release.sampled) for release in self.releases if release.sampled is not None})
+
     def position(self, round: int) -> int:
         """Which release a round belongs to."""
         return bisect_right(self._firsts, round) - 1
@@ -170,7 +182,7 @@ class Plan(Terms):
 
     # ---- noise and cost ----------------------------------------------------------------------------------------
 
-    @cached_property
+    @kept_property
     def _targets(self) -> tuple[float, ...]:
         """The mu of a round of every release: in proportion to the root of its share, or by its phase's accounting.
 
@@ -186,7 +198,7 @@ class Plan(Terms):
         phases = [(r, sampling) for r, release in enumerate(self.releases) if (sampling := release.sampled) is not None]
         if phases:
             rest = self._plain_mu({r: targets[r] for r in plain})
-            asked = [(shares[r], self._with_attempts(sampling)) for r, sampling in phases]
+            asked = tuple((shares[r], self._with_attempts(sampling)) for r, sampling in phases)
             steps = step_mus(whole, rest, asked, self.epsilon, self.delta - self.extra_delta)
             targets |= {r: mu * PRIVATE_SIDE for (r, _), mu in zip(phases, steps, strict=True)}
         return tuple(targets[r] for r in range(len(self.releases)))
@@ -205,7 +217,7 @@ class Plan(Terms):
         """
         return Sampling(sampling.rate, sampling.steps + self.attempts)
 
-    @cached_property
+    @kept_property
     def _laws(self) -> tuple[NoiseLaw, ...]:
         known: dict[tuple[PlannedRelease, float], NoiseLaw] = {}
         asked = list(zip(self.releases, self._targets, strict=True))
@@ -214,7 +226,7 @@ class Plan(Terms):
                 known[release, mu] = self.law_for(release, mu)
         return tuple(known[each] for each in asked)
 
-    @cached_property
+    @kept_property
     def _costs(self) -> tuple[Floats, ...]:
         known: dict[tuple[PlannedRelease, float], Floats] = {}
         for release, mu, law in zip(self.releases, self._targets, self._laws, strict=True):
@@ -244,7 +256,24 @@ class Plan(Terms):
     def site_epsilon(self, site: int) -> float:
         """The epsilon of a whole study for one site's units, at the study's delta: exact, and with attempts the most
         that they can make of it."""
-        return self._epsilon(self._costs, site)
+        if site not in self._site_epsilons:
+            self._site_epsilons[site] = self._epsilon(self._costs, site)
+        return self._site_epsilons[site]
+
+    @cached_property
+    def _site_epsilons(self) -> dict[int, float]:
+        """Those that were asked for: with sub-sampled phases each may take a second."""
+        return {}
+
+    @kept_property
+    def worst_epsilon(self) -> float:
+        """The largest `site_epsilon`. A site that no release costs more than another site is not accounted."""
+        costs = np.array(self._costs).T  # sites x releases
+        dearest: list[int] = []
+        for site in np.argsort(-costs.sum(axis=1), kind="stable").tolist():
+            if not any(bool(np.all(costs[site] <= costs[other])) for other in dearest):
+                dearest.append(site)
+        return max(self.site_epsilon(site) for site in dearest)
 
     def coordinator_epsilon(self, site: int) -> float:
         """What the coordinator could reach with everything it holds; see `coordinator_mus`."""
@@ -257,9 +286,7 @@ class Plan(Terms):
 
     def _epsilon(self, costs: tuple[Floats, ...], site: int) -> float:
         plain, sampled = self._loss(costs, site)
-        return accountant.with_distance(
-            lambda delta: accountant.mixed_epsilon(plain, sampled, delta), self._distance, self.delta
-        )
+        return accountant.with_distance(accountant.mixed_curve(plain, sampled), self._distance, self.delta)
 
     def _loss(self, costs: tuple[Floats, ...], site: int) -> tuple[float, tuple[Subsampled, ...]]:
         """The mu of all plain releases, and the sub-sampled phases."""
@@ -285,7 +312,7 @@ class Plan(Terms):
         worth = [self._epsilon(costs, s) for s in range(len(self.sites))]
         return np.array([accountant.mu_for(eps, self.delta) if 0 < eps < math.inf else eps for eps in worth])
 
-    @cached_property
+    @kept_property
     def _dealer_costs(self) -> tuple[Floats, ...]:
         if not self.scheme.facts.deals_noise:
             return self._costs

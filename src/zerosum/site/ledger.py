@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +41,7 @@ from zerosum.disk import make_folder
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
 from zerosum.kernel.names import counted
 from zerosum.site.account import Account, Cap, Draw, Entry, Spend, Standing, Total, rounded_up
+from zerosum.site.accounting import decided
 from zerosum.site.ledger_file import (
     START,
     as_json,
@@ -160,6 +162,9 @@ class Ledger:
         """
         if not spend.request:
             raise BadParameter(f"{spend} names no request: give its digest")
+        return decided(lambda: self._record(spend, cap, plan, asked))
+
+    def _record(self, spend: Spend, cap: Cap, plan: str | None, asked: Asked | None) -> Entry:
         with self._writing():
             self._in_turn(spend.study, spend.round, spend.attempt, plan)
             charged = self._fit([spend], cap)[0]
@@ -213,8 +218,11 @@ class Ledger:
 
     def check(self, spends: Iterable[Spend], cap: Cap, held: Iterable[Spend] = ()) -> None:
         """Refuse unless all of these could be recorded now, and `held` beside them. Records nothing."""
+        decided(partial(self._check, list(spends), cap, list(held)))
+
+    def _check(self, spends: Sequence[Spend], cap: Cap, held: Sequence[Spend]) -> None:
         with self._transaction("DEFERRED"):
-            self._fit(list(spends), cap, list(held))
+            self._fit(spends, cap, held)
 
     @contextmanager
     def still(self) -> Iterator[None]:
@@ -250,8 +258,7 @@ class Ledger:
 
     def epsilon(self, delta: float) -> float:
         """What one unit has spent so far, sub-sampled releases included."""
-        with self._transaction("DEFERRED"):
-            return self._total.epsilon(delta)
+        return self.total.epsilon(delta)
 
     def _repr_html_(self) -> str:
         """For notebooks: each study, what was asked, and what it cost."""

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from zerosum.errors import BadStudy, PolicyRefused
 from zerosum.kernel.amounts import check_delta, check_epsilon
-from zerosum.kernel.plan import Plan
+from zerosum.kernel.plan import MOST_PHASES, MOST_ROUNDS, Plan
 from zerosum.kernel.statistic import Adjacency
 from zerosum.site.account import Account, Cap
 from zerosum.site.ledger import Ledger
@@ -47,6 +47,10 @@ class Policy(BaseModel):
     """See `epsilon`."""
     study_epsilon: float | None = Field(None, strict=True)
     """The most that one study may cost, at its own delta, which must not be above the policy's."""
+    most_phases: int = Field(MOST_PHASES, ge=0, le=MOST_PHASES, strict=True)
+    """The most different sub-sampled phases in one study: the accounting of each takes this site about a second."""
+    most_rounds: int = Field(MOST_ROUNDS, ge=1, le=MOST_ROUNDS, strict=True)
+    """The most rounds in one study, steps of phases and further attempts included."""
     statistics: tuple[str, ...] | None = None
     """What may be computed, by the names of statistics: by default every built-in one, and none that was registered."""
     columns: tuple[str, ...] | None = None
@@ -190,6 +194,8 @@ class Policy(BaseModel):
 
     def refusals(self, plan: Plan, units: int | None, builtin: frozenset[str]) -> Iterator[PolicyRefused]:
         """Everything in a study that this policy does not allow."""
+        too_large = list(self._review_size(plan))
+        yield from too_large
         allowed = builtin if self.statistics is None else frozenset(self.statistics)
         if unknown := sorted({release.statistic for release in plan.releases} - allowed):
             yield PolicyRefused(
@@ -211,6 +217,8 @@ class Policy(BaseModel):
                 f"on {honest}"
             )
         yield from self._review_question(plan)
+        if not too_large:  # else it would be accounted, which is what the bounds are to prevent
+            yield from self._review_cost(plan)
         if plan.adjacency is not self.adjacency:
             yield PolicyRefused(
                 f"this site's account counts {self.adjacency.value} neighbours, the study {plan.adjacency.value}"
@@ -230,6 +238,18 @@ class Policy(BaseModel):
             yield from self._review_private(plan)
         yield from self._review_roster(plan)
 
+    def _review_size(self, plan: Plan) -> Iterator[PolicyRefused]:
+        if plan.phases > self.most_phases:
+            yield PolicyRefused(
+                f"this site's policy allows a study {self.most_phases} different sub-sampled phases at most, this one "
+                f"has {plan.phases}"
+            )
+        if (rounds := plan.rounds + plan.attempts) > self.most_rounds:
+            yield PolicyRefused(
+                f"this site's policy allows a study {self.most_rounds} rounds and attempts at most, this one has "
+                f"{rounds}"
+            )
+
     def _review_question(self, plan: Plan) -> Iterator[PolicyRefused]:
         if self.columns is not None:
             asked = plan.question
@@ -237,13 +257,15 @@ class Policy(BaseModel):
                 yield PolicyRefused("this site's policy names the columns it allows, the plan does not name its own")
             elif strangers := [name for name in asked.columns if name not in self.columns]:
                 yield PolicyRefused(f"this site's policy allows no column {', '.join(map(repr, strangers))}")
-        if self.study_epsilon is not None and plan.scheme.facts.noisy:
-            worst = max(plan.site_epsilon(s) for s in range(len(plan.sites)))
-            if plan.delta > self.delta or worst > self.study_epsilon * (1 + 1e-12):
-                yield PolicyRefused(
-                    f"this site's policy allows a study epsilon {self.study_epsilon:g} at delta {self.delta:g} at most,"
-                    " this one costs more"
-                )
+
+    def _review_cost(self, plan: Plan) -> Iterator[PolicyRefused]:
+        if self.study_epsilon is None or not plan.scheme.facts.noisy:
+            return
+        if plan.delta > self.delta or plan.worst_epsilon > self.study_epsilon * (1 + 1e-12):
+            yield PolicyRefused(
+                f"this site's policy allows a study epsilon {self.study_epsilon:g} at delta {self.delta:g} at most,"
+                " this one costs more"
+            )
 
     def _review_roster(self, plan: Plan) -> Iterator[PolicyRefused]:
         """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites. And one

@@ -36,6 +36,7 @@ from zerosum.protocol.codec import Frame, decode_message, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Dismissed, Message, Propose, Reply
 from zerosum.secagg.keys import Identity
 from zerosum.site.account import Spend
+from zerosum.site.accounting import decided
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
 from zerosum.site.consents import Consents, Decision
 from zerosum.site.host import guarded
@@ -166,27 +167,34 @@ class Service:
 
     def _agree(self, session: _Session, message: Propose) -> Reply:
         """Agree to a plan and hold back what it still costs, if that fits beside what others were promised."""
-        plan, site = session.plan, session.site
-        assert site is not None  # noqa: S101
-        with self._reserving:
-            self._fits(session)
-            steward = self._consents.decision(plan.digest()) == "approved" or self._consents.covers(plan)
-            site.consent = "steward" if steward else "automatic"
-            reply = site.handle(message)
-            self._consents.remember(plan)
-            session.agreed, session.lapsed = True, False
+        plan, reply = session.plan, decided(lambda: self._promise(session, message))
         with self._mutex:  # of one study, one plan
             for digest, other in list(self._sessions.items()):
                 if other is not session and other.plan.study == plan.study:
                     del self._sessions[digest]
         return reply
 
+    def _promise(self, session: _Session, message: Propose) -> Reply:
+        assert session.site is not None  # noqa: S101
+        with self._reserving:
+            self._fits(session)
+            plan = session.plan
+            steward = self._consents.decision(plan.digest()) == "approved" or self._consents.covers(plan)
+            session.site.consent = "steward" if steward else "automatic"
+            reply = session.site.handle(message)
+            self._consents.remember(plan)
+            session.agreed, session.lapsed = True, False
+        return reply
+
     def _reserve(self, session: _Session) -> None:
         """Hold back again what a study still costs that was quiet so long that others may have been promised it."""
         if session.lapsed:
-            with self._reserving:
-                self._fits(session)
-                session.lapsed = False
+            decided(lambda: self._hold_again(session))
+
+    def _hold_again(self, session: _Session) -> None:
+        with self._reserving:
+            self._fits(session)
+            session.lapsed = False
 
     def _fits(self, session: _Session) -> None:
         if session.plan.scheme.facts.noisy:
@@ -232,6 +240,7 @@ class Service:
             if self._consents.keep(plan):
                 self._log.write("waiting", "a plan waits for the steward: zerosum site approve, or refuse", plan)
             raise AwaitingConsent("this site waits for its steward to decide")
+        plan.mus(0)  # calibrated, and kept by the kernel, before any lock is taken and before it takes a place
         with self._mutex:
             if digest not in self._sessions:
                 self._make_room()
