@@ -36,6 +36,7 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import Consents
 from zerosum.site.policy import Policy
+from zerosum.site.schema import DataSchema
 from zerosum.site.service import Service
 from zerosum.study import make_plan
 
@@ -77,6 +78,7 @@ def measure(phases: int, others: int, folder: Path) -> Waits:
         lambda plan: Units.from_rows(rows),
         Consents(folder, automatic=True),
         AuditLog(folder / "audit.jsonl"),
+        schema=DataSchema(units=len(rows), n_columns=2),
         most_studies=100_000,
     )
 

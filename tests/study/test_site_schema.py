@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from brains import bids, table
-from zerosum.cli import app
+from zerosum.cli import main  # noqa: F401  (registers the commands)
+from zerosum.cli.app import app
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.site.policy import Policy
