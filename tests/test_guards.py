@@ -252,7 +252,7 @@ def test_a_study_of_records_is_not_for_people_with_several_rows(tmp_path: Path) 
     sites = [make_site(0, tmp_path, people), make_site(1, tmp_path), make_site(2, tmp_path)]
     policies = {"unit": "record"}
     sites = [Site(site.name, site.units, site.policy.model_copy(update=policies)) for site in sites]
-    with pytest.raises(OutsidePlan, match="several rows"):
+    with pytest.raises(PolicyRefused, match="several rows"):
         execute(pin(make("secure-sum", unit="record"), sites), QUESTION, InProcess(sites))
     assert not any((tmp_path / f"{s}.sqlite").exists() for s in range(3))
 

@@ -26,6 +26,8 @@ BEYOND = "site/test_site.py::test_a_sum_beyond_its_bound_is_scaled_to_it_and_nob
 QUIET = "site/test_held_budget.py::test_a_study_that_was_quiet_too_long_takes_nothing_that_others_were_promised_since"
 WITHDRAWN = "site/test_service_keys.py::test_a_withdrawn_key_is_refused_at_once_in_the_middle_of_a_study"
 FORMER = "site/test_service_keys.py::test_a_former_key_serves_the_studies_that_pin_it_until_it_is_withdrawn"
+TOLD = "site/test_disclosures.py::test"
+DESK = "study/test_site_schema.py::test"
 GUARDS = {
     "repeated-draws": "test_guards.py::test_no_draw_serves_two_numbers",
     "repeated-halves": f"{AUDIT}[4-1-secure-sum-100.0]",
@@ -131,6 +133,22 @@ GUARDS = {
     "mask-in-blocks": "secagg/test_secagg_vectors.py::test_a_mask_runs_on_over_blocks_and_never_repeats",
     "mask-in-parts": "secagg/test_secagg_vectors.py::test_a_mask_runs_on_over_blocks_and_never_repeats",
     "mask-without-context": "secagg/test_secagg_view.py::test_sites_that_were_asked_different_things_do_not_cancel",
+    "undeclared-code-refuses": f"{TOLD}_code_outside_the_declared_ones_is_answered_like_any_other",
+    "count-under-add-remove": f"{TOLD}_consent_under_add_remove_has_no_number_of_units",
+    "attempt-at-half-rate": f"{TOLD}_attempt_of_a_sampled_phase_is_charged_at_the_planned_rate",
+    "endless-reservation": "site/test_ledger_phases.py::test_a_phase_is_charged_once_and_drawn_down",
+    "cell-refuses": f"{DESK}_answer_to_any_categories_tokens_rules_and_levels_is_the_same_for_neighbours",
+    "level-refuses": f"{DESK}_answer_to_any_categories_tokens_rules_and_levels_is_the_same_for_neighbours",
+    "missing-value-refuses": "study/test_missing_study.py"
+    "::test_site_answer_with_missing_values_is_the_same_for_every_rule",
+    "label-refuses": f"{DESK}_label_for_a_category_that_no_plan_names_is_skipped",
+    "moved-and-dropped": "data/test_imaging.py::test_person_without_still_volumes_stays_as_a_unit_of_zeros",
+    "unselected-and-dropped": "data/test_bids.py::test_person_without_a_selected_run_stays_as_a_unit_of_zeros",
+    "run-refuses": f"{DESK}_run_that_does_not_fit_the_preprocessing_counts_as_zeros",
+    "part-published": f"{TOLD}_publication_of_a_part_of_the_units_is_refused_before_any_data_are_used",
+    "failure-for-nothing": f"{TOLD}_contribution_that_fails_is_charged_and_not_answered_again",
+    "unconfirmed-schema": f"{DESK}_site_serves_only_by_a_confirmed_schema",
+    "changed-data-served": f"{DESK}_data_changed_since_the_start_are_not_read",
 }
 # a fault that fails by itself proves nothing
 UNFIT = ("NameError", "SyntaxError", "AttributeError", "a fault needs it once")

@@ -54,6 +54,15 @@ def test_every_run_is_prepared_by_itself(tmp_path: Path, space: Masker) -> None:
         np.testing.assert_allclose(found.units.rows[part].std(axis=0), 1)
 
 
+def test_person_without_a_selected_run_stays_as_a_unit_of_zeros(tmp_path: Path, voxels: Masker) -> None:
+    """A coordinator selects: how many people have such a run must not show in the public number of units."""
+    folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-game", 13)]})
+    found = load_images(folder, voxels, RAW, Selection(task="rest"))
+    assert found.people == ("sub-1", "sub-2")
+    assert [bool(np.all(rows == 0)) for rows in found.units.each()] == [False, True]
+    assert "sub-2" in found.notes[0]
+
+
 def test_tasks_spaces_and_derivatives_are_selected(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12), ("task-game", 13)]})
     func = folder / "sub-1/func"

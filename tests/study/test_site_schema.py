@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from brains import bids, table
+from brains import bids, mask, save, table, volumes
 from zerosum.cli import main  # noqa: F401  (registers the commands)
 from zerosum.cli.app import app
-from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
+from zerosum.errors import BadData, BadStudy, CheckFailed, PolicyRefused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
@@ -254,3 +254,90 @@ def test_data_changed_since_the_start_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "data.csv").unlink()
     with pytest.raises(BadData):
         served_units(asked, file, schema, version)
+
+
+def test_label_for_a_category_that_no_plan_names_is_skipped(tmp_path: Path) -> None:
+    """A site's labels serve many plans; which of them a plan names must not end in a refusal."""
+    labels = {"dx": {"A": "asthma", "H": "hiv", "none": "asthma"}}
+    file = site(tmp_path, VISITS.replace("34,asthma", "34,A"), labels=labels)
+    values = [rows[:, 0].tolist() for rows in load_for(plan(tmp_path), file, None, []).each()]
+    assert values[:2] == [[0.0], [1.0, 1.0]]  # the plan's own category comes before a label of that name
+
+
+def imaging_plan(folder: Path, **imaging: Any) -> Plan:
+    study = Study(
+        name="s",
+        algorithm="pca",
+        parameters={"n_components": 2, "clip": 10.0},
+        privacy={"epsilon": 1.0, "delta": 1e-5},
+        sites=[{"name": "north"}, {"name": "east"}, {"name": "west"}],
+        folder=folder,
+        imaging={"mask": "mask.nii.gz", **imaging},
+    )
+    return study.plan()
+
+
+def test_run_that_does_not_fit_the_preprocessing_counts_as_zeros(tmp_path: Path) -> None:
+    """Findings 2 of November 2026: one person's motion, clock or run length must not change count or consent."""
+    runs = {f"sub-{at}": [("task-rest", 40)] for at in range(1, 4)}
+    for name, moved, seconds in (("calm", 0.1, 2.0), ("moving", 9.0, 2.0), ("slow", 0.1, 8.0)):
+        folder = bids(tmp_path / name / "data", runs)
+        save(tmp_path / name / "mask.nii.gz", mask(), None)
+        for at, run in enumerate(sorted(folder.rglob("*_bold.nii.gz"))):
+            if at == 1:
+                save(run, volumes(5), seconds)
+            own = [moved] * 40 if at == 1 else [0.1] * 40
+            stem = run.name.removesuffix("_bold.nii.gz")
+            table(run.with_name(f"{stem}_desc-confounds_timeseries.tsv"), {"framewise_displacement": own})
+    files = {
+        name: SiteFile(name="north", data=Path("data"), folder=tmp_path / name, files=(Path("mask.nii.gz"),))
+        for name in ("calm", "moving", "slow")
+    }
+    schema = draft_schema(files["calm"], policy(tmp_path))
+    for imaging in ({"scrub_mm": 0.5}, {"band": (0.01, 0.1)}, {}):
+        asked = imaging_plan(tmp_path / "calm", **imaging)
+        for name, file in files.items():
+            review_question(asked, file, schema)
+            units = served_units(asked, file, schema, data_version(file))
+            assert len(units) == 3
+            second = list(units.each())[1]
+            gone = (name, imaging) in (("moving", {"scrub_mm": 0.5}), ("slow", {"band": (0.01, 0.1)}))
+            assert bool(np.all(second == 0)) == gone
+
+
+@pytest.mark.parametrize(
+    "imaging",
+    [
+        {"band": (0.01, 0.3)},
+        {"confounds": ("x",)},
+        {"strategy": "compcor"},
+        {"scrub_mm": 0.5},
+        {"task": "play"},
+    ],
+)
+def test_preprocessing_that_the_declared_runs_do_not_allow_is_refused(tmp_path: Path, imaging: dict[str, Any]) -> None:
+    bids(tmp_path / "data", {"sub-1": [("task-rest", 40)]})
+    save(tmp_path / "mask.nii.gz", mask(), None)
+    file = SiteFile(name="north", data=Path("data"), folder=tmp_path, files=(Path("mask.nii.gz"),))
+    schema = draft_schema(file, policy(tmp_path))
+    review_question(imaging_plan(tmp_path), file, schema)
+    with pytest.raises(PolicyRefused):
+        review_question(imaging_plan(tmp_path, **imaging), file, schema)
+
+
+def test_grid_that_is_not_the_declared_one_is_refused_without_resampling(tmp_path: Path) -> None:
+    bids(tmp_path / "data", {"sub-1": [("task-rest", 40)]})
+    save(tmp_path / "mask.nii.gz", np.ones((3, 3, 3), np.uint8), None)
+    file = SiteFile(name="north", data=Path("data"), folder=tmp_path, files=(Path("mask.nii.gz"),))
+    schema = draft_schema(file, policy(tmp_path))
+    with pytest.raises(PolicyRefused, match="resample"):
+        review_question(imaging_plan(tmp_path), file, schema)
+    review_question(imaging_plan(tmp_path, resample=True), file, schema)
+
+
+def test_plan_for_another_kind_of_data_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "letters.text").write_text("a lake\na boat\n")
+    file = SiteFile(name="north", data=Path("letters.text"), folder=tmp_path)
+    schema = draft_schema(file, policy(tmp_path))
+    with pytest.raises(PolicyRefused, match="a table"):
+        review_question(plan(tmp_path), file, schema)

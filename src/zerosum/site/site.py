@@ -156,19 +156,23 @@ class Site:
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
         if self.units.elsewhere:
             share.begin()
-        try:
-            values = self._values(plan, round, attempt, message.request)
-        except Exception:
-            # No unit makes a statistic fail, but memory may run out, which depends on how many rows there are. A
-            # failure that may depend on data costs what the release would have cost, so it cannot be asked for again.
-            self._charge(plan, round, attempt, asked)
-            raise
+        values = self._charged_values(plan, round, attempt, message.request)
         noisy = self._noisy(share, values, message.noise_input)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy
         if hidden:
             payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
+
+    def _charged_values(self, plan: Plan, round: int, attempt: int, request: Request) -> Floats:
+        """The values of a release. A failure is charged like the release: no unit makes a statistic fail, but memory
+        may run out, which depends on how many rows there are, and a failure that costs nothing could be asked for again
+        and again."""
+        try:
+            return self._values(plan, round, attempt, request)
+        except Exception:
+            self._charge(plan, round, attempt, request.digest())
+            raise
 
     def _noisy(self, share: NoiseShare, values: Floats, noise_input: NoiseInput) -> Floats | Steps:
         return share.noisy(values.ravel(), noise_input).reshape(values.shape)

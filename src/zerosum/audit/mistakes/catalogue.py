@@ -5,6 +5,7 @@ Tested in tests/audit/test_mutations.py.
 
 from __future__ import annotations
 
+from zerosum.audit.mistakes.disclosures import DISCLOSURES
 from zerosum.audit.mistakes.fault import Edit, Fault
 from zerosum.audit.mistakes.parties import SECAGG, SITE
 
@@ -390,4 +391,4 @@ _KERNEL = [
     ),
 ]
 
-FAULTS = {fault.name: fault for fault in (*_NOISE, *_SENSITIVITIES, *_KERNEL, *SITE, *SECAGG)}
+FAULTS = {fault.name: fault for fault in (*_NOISE, *_SENSITIVITIES, *_KERNEL, *SITE, *SECAGG, *DISCLOSURES)}

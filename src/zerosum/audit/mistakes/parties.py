@@ -57,8 +57,8 @@ SITE = [
         "a study of records is accepted where units own several rows",
         (
             Edit(
-                "site.site:Site._review",
-                'if plan.unit == "record" and self.units.largest > 1:',
+                "site.schema:DataSchema.refusals",
+                'if plan.unit == "record" and self.rows_per_unit > 1:',
                 "if False:",
             ),
         ),
@@ -275,7 +275,7 @@ SITE = [
     Fault(
         "too-few-units",
         "the least number of units is not asked for",
-        (Edit("site.policy:Policy.refusals", "if units < self.minimum_units:", "if False:"),),
+        (Edit("site.policy:Policy.refusals", "if units is not None and units < self.minimum_units:", "if False:"),),
     ),
     Fault(
         "shared-ledger",
