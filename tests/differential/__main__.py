@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from differential.cases import SUBJECTS, case
 from differential.play import Outcome, compare, scratch
+from differential.transcript import FOLLOWS
 
 _WRITTEN = ("ledger", "audit log", "counters")
 
@@ -64,12 +65,12 @@ def kinds_of(outcome: Outcome) -> list[str]:
 
     What a site wrote down differs wherever a reply does: it counts where no reply differs.
     """
-    replies = [each for each in outcome.differences if each.kind not in _WRITTEN]
+    replies = [each for each in outcome.differences if each.kind not in (*_WRITTEN, FOLLOWS)]
     kinds = [
         f"{each.kind}; {outcome.case.pair.kind}" + (f": {each.reason}" if each.reason else "")
         for each in (replies or outcome.differences)
     ]
-    return kinds + [re.sub(r"[0-9.e+-]+", "#", fault) for fault in outcome.faults]
+    return kinds + [re.sub(r"[0-9][0-9.e+-]*", "#", fault) for fault in outcome.faults]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -119,7 +119,8 @@ def _case(seed: int, subject: str, rng: Rng) -> Case:
     plan, done = _mutated(rng, base, pair.kind, int(pick(rng, [0, 0, 1, 1, 2])))
     siblings = [_mutated(rng, base, pair.kind, int(rng.integers(1, 3))) for _ in range(int(rng.integers(6)))]
     siblings = [(replace(each, study=f"{base.study} {at}"), how) for at, (each, how) in enumerate(siblings)]
-    requests = tuple(each if rng.integers(4) else mutated_request(rng, each) for each in requests)
+    faithful = float(pick(rng, [1.0, 0.8, 0.4]))  # how often a request is the one that was planned
+    requests = tuple(each if rng.random() < faithful else mutated_request(rng, each) for each in requests)
     return Case(
         seed,
         subject,
@@ -135,14 +136,14 @@ def _case(seed: int, subject: str, rng: Rng) -> Case:
 
 
 def _sampled(seed: int, rng: Rng) -> Case:
-    """A phase of sub-sampled sums, with an attempt. Its accounting takes seconds, so that there is one plan of it and
-    no mutated one; requests are mutated as always."""
+    """A phase of sub-sampled sums, with an attempt. Its accounting takes a second, and many at a smaller epsilon, so
+    that there is one plan of it and no mutated one; requests are mutated as always."""
     ask = replace(ask_statistic("vector_sum", rng), given={"columns": 2, "clip": 1.0})
     ask = replace(ask, algorithm="mean", kind="table", columns=("age", "bmi"), parameters={"missing": {"bmi": 0.0}})
     ask = replace(ask, preprocessing={})
     pair = ask.pair(rng, "replace")
-    terms = replace(_terms(rng, pair), epsilon=1.0, attempts=1, unit="person", scheme=Scheme("local"))
-    request = PrivateSum(find("vector_sum")(**ask.given), 1.0, Sampling(0.5, 2))
+    terms = replace(_terms(rng, pair), epsilon=20.0, attempts=1, unit="person", scheme=Scheme("local"))
+    request = PrivateSum(find("vector_sum")(**ask.given), 1.0, Sampling(0.25, 2))
     question = Question.of(ask.columns, ask.parameters)
     plan = Plan.of(terms, f"fuzz {seed}", "mean", (planned(request, terms.adjacency),), question)
     requests = (request, request)

@@ -288,7 +288,8 @@ def mutated_request(rng: Rng, request: Request) -> Request:
     name, given = request.statistic.name, dict(request.statistic.parameters())
     kind = PrivatePublication if isinstance(request, PrivatePublication) else PrivateSum
     share, sampling = request.share, request.sampling if isinstance(request, PrivateSum) else None
-    match int(rng.integers(8)):
+    optional = bool(_OPTIONAL & given.keys())  # parameters that change what a request is about come first
+    match int(rng.integers(2, 5)) if optional and rng.integers(2) else int(rng.integers(8)):
         case 0 | 1:
             for _ in range(int(rng.integers(1, 3))):
                 field = pick(rng, list(given))
@@ -324,7 +325,10 @@ def _crossed(rng: Rng, name: str, given: dict[str, Any]) -> dict[str, Any]:
         for _, parameters in SMALL
     ]
     rare = [each for each in others if each.keys() & _OPTIONAL]
-    return given | dict(pick(rng, [each for each in (rare if rare and rng.integers(2) else others) if each] or [{}]))
+    if rare and rng.integers(4):
+        found = pick(rng, rare)
+        return given | {key: value for key, value in found.items() if key in _OPTIONAL}
+    return given | dict(pick(rng, [each for each in others if each] or [{}]))
 
 
 _OPTIONAL = {"part", "hold_out", "count", "fill", "own_rows", "group", "words", "per_recording", "offset", "kept"}

@@ -58,6 +58,8 @@ COLUMNS = {
         Column("visits", 0, 9),
         Column("sick", levels=("0", "1")),
         Column("stage", levels=("0", "1", "2"), gaps=True),
+        Column("arm", levels=("0", "1")),
+        Column("grade", levels=("0", "1", "2")),
         Column("sex", levels=("f", "m", "x"), gaps=True),
         Column("ward", levels=("north", "south", "east", "west")),
     )
@@ -112,7 +114,7 @@ def _changed(people: list[P], odd: P, change: Change, rng: Rng) -> tuple[tuple[P
 
 Row = tuple[str, ...]  # cells as text, in the order of the file's columns
 TABLE_TRAITS = {  # with weights: cells that are nobody's mistake come more often
-    **{"ordinary": 1, "level": 4, "gap": 2, "word": 2, "extreme": 2, "fraction": 2, "rows": 2, "several": 2},
+    **{"ordinary": 1, "level": 4, "gap": 2, "word": 2, "extreme": 2, "fraction": 3, "rows": 2, "several": 2},
     **{"garbage": 1},
 }
 Format = Literal["csv", "npy", "parquet"]

@@ -289,11 +289,8 @@ def ask_statistic(name: str, rng: Rng) -> Ask:
     codes = _codes(name, given)
     free = [str(each) for each in rng.permutation(NUMBERS)]
     coded = [str(each) for each in rng.permutation(CODES)]
-    names = tuple(
-        coded.pop() if at in codes and coded and (codes[at] > 2 or coded[-1] == "sick") else free.pop()
-        for at in range(columns)
-    )
-    if rng.integers(2) == 0:  # the codes of levels, as the site makes them
+    names = tuple(_coded(coded, codes[at]) or free.pop() if at in codes else free.pop() for at in range(columns))
+    if rng.integers(4 if codes else 2) == 0:  # the codes of levels, as the site makes them
         names = tuple(str(each) for each in rng.permutation(list(COLUMNS))[:columns])
         levels = {n: [_value(level) for level in COLUMNS[n].levels] for n in names if COLUMNS[n].levels}
         ranges = {n: [COLUMNS[n].low, COLUMNS[n].high] for n in names if n not in levels}
@@ -301,6 +298,15 @@ def ask_statistic(name: str, rng: Rng) -> Ask:
         return Ask("describe", "table", names, grouped, statistic=name, given=given)
     rules = _rule(rng, names, 0.0, "own-rows", "observed")
     return Ask("mean", "table", names, {"clip": 1.0, **rules}, statistic=name, given=given)
+
+
+def _coded(free: list[str], codes: int) -> str | None:
+    """The next column whose usual codes are all among so many; None where there is none left."""
+    fitting = [name for name in free if len(COLUMNS[name].levels) <= codes]
+    if not fitting:
+        return None
+    free.remove(fitting[-1])
+    return fitting[-1]
 
 
 def _codes(name: str, given: Mapping[str, Any]) -> Mapping[int, int]:

@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
 
-from differential.cases import SAMPLED, SUBJECTS, Case, case
+from differential.cases import SAMPLED, SUBJECTS, case
 from differential.mutate import MUTATIONS
 from differential.neighbours import TRAITS
-from differential.play import compare, scratch
+from differential.play import Outcome, compare, scratch
 from differential.questions import QUESTIONS, cases_of
 from differential.transcript import Line, Transcript, differences
 from zerosum.algorithms import ALGORITHMS
 from zerosum.audit.mistakes.fault import Edit, Fault
 from zerosum.statistics import BUILTIN
 
-CYCLES = 4  # of all subjects, in the fast part
+CYCLES = 6  # of all subjects, in the fast part
+FOUND = (  # on 0.2, by random cases: each is a finding that fewer seeds may miss
+    54,  # images: scrubbing leaves a person out, and the declared number of units no longer fits
+    476,  # images: the same in the number of units of the consent
+    967,  # documents: a person without documents is left out
+    538,  # tables: a study by record is refused if somebody has several rows
+    1221,  # a publication of a part of the units fails after consent
+)
 CHUNK = 8  # seeds in one test, so that xdist spreads them
 SAMPLED_AT = SUBJECTS.index(SAMPLED)
-FAST = [seed for seed in range(CYCLES * len(SUBJECTS)) if seed == SAMPLED_AT or seed % len(SUBJECTS) != SAMPLED_AT]
+_ROUND = [seed for seed in range(CYCLES * len(SUBJECTS)) if seed == SAMPLED_AT or seed % len(SUBJECTS) != SAMPLED_AT]
+FAST = [*_ROUND, *(seed for seed in FOUND if seed not in _ROUND)]
 FIRST = int(os.environ.get("ZEROSUM_DIFFERENTIAL_FIRST", "1000000"))
 MANY = int(os.environ.get("ZEROSUM_DIFFERENTIAL_CASES", "6000"))
 
@@ -89,15 +97,22 @@ def test_case_of_a_seed_is_the_same_again() -> None:
 # ---- the fuzzer finds faults -----------------------------------------------------------------------------------
 
 _CONSENT = "return Consent(self.name, len(self.units) if plan.adjacency is Adjacency.REPLACE_ONE else None)"
-SEEDED = {
+Sign = Callable[[Outcome], bool]  # that a fault was found
+
+
+def _differs(kind: str) -> Sign:
+    return lambda outcome: any(found.kind == kind for found in outcome.differences)
+
+
+SEEDED: dict[str, tuple[Fault, Callable[[str], bool], Sign]] = {  # a fault, the subjects to play, how it shows
     "units under add-remove": (
         Fault(
             "counted-units",
             "a site tells its number of units under add-remove, where it is data",
             (Edit("site.site:Site.handle[Propose]", _CONSENT, "return Consent(self.name, len(self.units))"),),
         ),
-        lambda each: each.pair.change != "replace",
-        "number of units in the consent",
+        lambda subject: subject != SAMPLED,
+        _differs("number of units in the consent"),
     ),
     "codes": (
         Fault(
@@ -111,29 +126,30 @@ SEEDED = {
                 ),
             ),
         ),
-        lambda each: each.subject.startswith(("statistic grouped", "statistic survival")),
-        "refusal after consent",
+        lambda subject: subject.startswith(("statistic grouped", "statistic survival")),
+        _differs("refusal after consent"),
+    ),
+    "rate of an attempt": (
+        Fault(
+            "half-the-rate",
+            "an attempt of a sub-sampled phase is charged at half its rate",
+            (Edit("site.costs:spend_of", "planned.sampled.rate,", "planned.sampled.rate / (2 if attempt else 1),"),),
+        ),
+        lambda subject: subject == SAMPLED,
+        lambda outcome: any("by the plan it should have" in fault for fault in outcome.faults),
     ),
 }
 
 
 @pytest.mark.parametrize("name", SEEDED)
 def test_seeded_fault_is_found_by_random_cases(name: str, folder: Path) -> None:
-    fault, concerns, kind = SEEDED[name]
+    fault, concerns, sign = SEEDED[name]
     with fault.seeded():
-        for each in islice(filter(concerns, _drawn()), 120):
-            if any(found.kind == kind for found in compare(each, folder).differences):
+        seeds = (seed for seed in count() if concerns(SUBJECTS[seed % len(SUBJECTS)]))
+        for seed in islice(seeds, 120):
+            if sign(compare(case(seed), folder)):
                 return
     pytest.fail(f"120 cases do not find that {fault.wrong}")
-
-
-def _drawn() -> Iterator[Case]:
-    """Cases without end, but for the phase that takes seconds."""
-    seed = 0
-    while True:
-        if seed % len(SUBJECTS) != SAMPLED_AT:
-            yield case(seed)
-        seed += 1
 
 
 # ---- the comparison --------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ from zerosum.protocol.messages import (
 )
 from zerosum.site.account import Draw, Entry
 
+FOLLOWS = "follows from an earlier difference"
+ORDER = "number or order of lines"
 INTERNAL = "this site met an internal error"
 
 
@@ -145,10 +147,15 @@ class Difference:
 
 def differences(left: Transcript, right: Transcript) -> Iterator[Difference]:
     """Every line that differs, in order, up to where the transcripts are no longer about the same messages."""
+    before = False
     for at, (one, other) in enumerate(zip_longest(left.lines, right.lines)):
         if one != other:
             reason = left.reasons.get(at) or right.reasons.get(at) or ""
-            yield Difference(_kind(one, other), at, str(one), str(other), _plain(reason))
+            kind = _kind(one, other)
+            if before and ("after consent" in kind or kind == ORDER):
+                kind = FOLLOWS
+            before = True
+            yield Difference(kind, at, str(one), str(other), _plain(reason))
         if one is None or other is None or one.about != other.about:
             return
 
@@ -162,7 +169,7 @@ def _plain(reason: str) -> str:
 def _kind(one: Line | None, other: Line | None) -> str:
     known = one or other
     if known is None or one is None or other is None or one.about != other.about:
-        return "number or order of lines"
+        return ORDER
     if known.about in ("ledger", "audit log", "counters"):
         return known.about
     stage = "before consent" if known.about.startswith("proposal") else "after consent"
