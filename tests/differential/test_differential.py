@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +56,16 @@ def _play(seeds: Sequence[int], folder: Path) -> None:
 @pytest.mark.parametrize("at", range(0, len(FAST), CHUNK))
 def test_neighbours_of_few_seeds_have_equal_transcripts(at: int, folder: Path) -> None:
     _play(FAST[at : at + CHUNK], folder)
+
+
+@pytest.mark.parametrize("first", range(0, SAMPLED_AT, 20))
+def test_same_data_twice_have_equal_transcripts(first: int, folder: Path) -> None:
+    """The control: what is left in a transcript is the same in every run, so that a difference is one of data."""
+    for seed in range(first, min(first + 20, SAMPLED_AT)):
+        drawn = case(seed)
+        twice: Any = replace(drawn.pair, right=drawn.pair.left)
+        outcome = compare(replace(drawn, pair=twice), folder)
+        assert not outcome.differences, str(outcome)
 
 
 @pytest.mark.slow
