@@ -269,6 +269,8 @@ def _mutated(rng: Rng, plan: Plan, kind: str, times: int) -> tuple[Plan, tuple[s
             changed = MUTATIONS[name][0](rng, plan)
             changed = Plan.from_json(changed.to_json())  # as it arrives
             _ = changed.mus(0)
+            if name == "design" and "design" not in plan.question.preprocessing:
+                name = "missing_tokens"  # which is mutated instead
             if changed.digest() != plan.digest():
                 plan, done = changed, [*done, name]
     return plan, tuple(done)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import csv
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -92,6 +92,10 @@ class Pair(ABC, Generic[P]):
     @abstractmethod
     def write(self, side: Literal["left", "right"], folder: Path) -> Mapping[str, Any]:
         """Write one data set; returns the entries of the site's file that are the same for both."""
+
+    def twice(self) -> Self:
+        """The left data set on both sides."""
+        return replace(self, right=self.left)
 
     def people(self, side: Literal["left", "right"]) -> tuple[P, ...]:
         return self.left if side == "left" else self.right
