@@ -6,10 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from small_studies import make_sites
 from spends import ACCOUNT, CAP, spend
+from zerosum.algorithms.program import planned
 from zerosum.errors import LedgerRefused
 from zerosum.kernel.accountant import compose, epsilon
+from zerosum.kernel.events import Sampling
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import PlannedSite, Terms
+from zerosum.kernel.view import Coalition, worst_mu
+from zerosum.protocol.messages import Contribute, Propose
 from zerosum.site.ledger import Ledger
+from zerosum.statistics.vectors import VectorSum
 
 
 @pytest.fixture
@@ -72,3 +83,44 @@ def test_another_plan_under_the_same_name_is_refused(path: Path) -> None:
         assert ledger.standing("s", "aa").round == 0
         assert ledger.standing("new", "bb").round == -1
         assert ledger.verify() == 2
+
+
+def test_reservation_of_a_ledger_that_is_opened_again_and_again_is_drawn_no_further_than_it_was_paid(
+    path: Path,
+) -> None:
+    with Ledger.open(path, ACCOUNT) as ledger:
+        ledger.record(spend(0, 0.1, steps=3), CAP, "aa")
+    for round in (1, 2):
+        with Ledger.open(path, ACCOUNT) as ledger:
+            ledger.draw("s", round, 0, "c0ffee", "aa")
+    for _ in range(2):
+        with Ledger.open(path, ACCOUNT) as ledger:
+            with pytest.raises(LedgerRefused, match="no step left"):
+                ledger.draw("s", 3, 0, "c0ffee", "aa")
+            assert len(ledger.draws()) == 2
+            assert ledger.verify() == 3
+
+
+def test_attempt_of_a_sampled_phase_is_charged_one_step_at_the_rate_and_mu_of_the_phase(tmp_path: Path) -> None:
+    step = PrivateSum(VectorSum(columns=2, clip=1.0), sampling=Sampling(0.25, 2))
+    terms = Terms(
+        sites=tuple(PlannedSite(f"s{i}") for i in range(4)),
+        epsilon=30.0,  # where accounting takes a second
+        delta=1e-5,
+        scheme=Scheme("local"),
+        coalition=Coalition(1),
+        attempts=1,
+    )
+    plan = Plan.of(terms, "sampled", "mean", (planned(step, Adjacency.REPLACE_ONE),))
+    site = make_sites(tmp_path, epsilon=1000.0)[0]
+    site.handle(Propose(plan))
+    for round, attempt in ((0, 0), (0, 1), (1, 0)):
+        site.handle(Contribute(round, attempt, step))
+    mu = float(worst_mu(plan.law(0), step.statistic.sensitivity(Adjacency.ADD_REMOVE), plan.coalition)[0])
+    with site.policy.open_ledger() as ledger:
+        charged = [
+            (e.spend.round, e.spend.attempt, e.spend.steps, e.spend.rate, e.charged_mu) for e in ledger.entries()
+        ]
+        assert charged == [(0, 0, 2, 0.25, mu), (0, 1, 1, 0.25, mu)]
+        assert [(draw.round, draw.attempt) for draw in ledger.draws()] == [(1, 0)]
+    site.close()
