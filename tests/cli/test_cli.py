@@ -374,10 +374,15 @@ delta = 1e-5
     (tmp_path / "study.toml").write_text(text)
     record = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
     assert sum(record["estimate"]["counts"]) == pytest.approx(90, abs=25)
-    (tmp_path / "1.csv").write_text("patient,smoker\n" + "p1,maybe\n" * 40)
-    refused = zerosum("run", "study.toml", "--out", "again", "--json", cwd=tmp_path)
-    assert_refused(refused, "outside the declared categories")
-    assert "maybe" not in refused.stdout + refused.stderr
+    assert record["notes"] == []
+    (tmp_path / "1.csv").write_text("patient,smoker\n" + "".join(f"p{i},maybe\n" for i in range(30)))
+    again = zerosum("run", "study.toml", "--out", "again", "--json", cwd=tmp_path)  # counts in no category
+    record = as_json(again)
+    assert sum(record["estimate"]["counts"]) == pytest.approx(60, abs=25)
+    assert "outside the declared categories" in record["notes"][0]
+    assert "maybe" not in again.stdout + again.stderr
+    checked = zerosum("check", "study.toml", "--json", cwd=tmp_path)
+    assert "outside the declared categories" in as_json(checked)["sites"][1]["warnings"][0]
 
 
 # ---- demo ----------------------------------------------------------------------------------------------------------

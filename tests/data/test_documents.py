@@ -50,7 +50,8 @@ def test_a_folder_of_folders_holds_people(tmp_path: Path) -> None:
         for at, text in enumerate(texts):
             (tmp_path / person / f"{at}.txt").write_text(text)
     units = load_documents(tmp_path, WORDS)
-    assert [rows.tolist() for rows in units.each()] == [COUNTS[:3], COUNTS[3:]]
+    nobody = [[0.0] * len(WORDS)]  # stays in the public number of people
+    assert [rows.tolist() for rows in units.each()] == [COUNTS[:3], COUNTS[3:], nobody]
 
 
 def test_a_vocabulary_has_every_word_once(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, ClassVar, Literal, cast, get_args, get_origin
 
 import numpy as np
 
@@ -273,6 +273,7 @@ class Asked:
 
     name: str
     given: Mapping[str, Any]
+    every_unit: ClassVar[bool] = True  # a hostile coordinator sends requests that ours would not make
 
     def parameters(self) -> dict[str, Any]:
         return dict(self.given)

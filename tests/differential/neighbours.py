@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 from scipy.sparse import csr_array, save_npz
 
 import brains
+from zerosum.kernel.question import columns_digest
+from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
 
 Rng = np.random.Generator
 Change = Literal["replace", "add", "remove"]
@@ -388,3 +390,49 @@ def image_pair(rng: Rng, grid: Literal["mask", "atlas"], change: Change) -> Imag
 
 AnyPair = TablePair | DocumentPair | ImagePair
 TRAITS = {"table": tuple(TABLE_TRAITS), "documents": DOCUMENT_TRAITS, "images": tuple(IMAGE_TRAITS)}
+
+
+# ---- schemas ---------------------------------------------------------------------------------------------------
+
+
+def schema_of(pair: AnyPair, *, strict: bool) -> DataSchema:
+    """The schema that a site with either data set declares, from what both share.
+
+    A `strict` one says that no value is missing, so that plans without rules pass, and the cells that break it reach
+    the site's code. Otherwise columns with gaps say so, and plans need rules for them.
+    """
+    units = pair.units if pair.adjacency == "replace-one" else None
+    match pair:
+        case TablePair():
+            rows = MOST_ROWS if pair.owned else 1
+            if pair.format == "npy":
+                numbered = [str(at) for at in range(len(pair.columns))]
+                digest = columns_digest(numbered)
+                return DataSchema(
+                    units=units, rows_per_unit=rows, n_columns=len(numbered), columns_digest=digest, missing=not strict
+                )
+            columns = {name: _column_schema(COLUMNS[name], strict=strict) for name in pair.columns}
+            return DataSchema(units=units, rows_per_unit=rows, columns=columns)
+        case DocumentPair():
+            words = len(pair.words) if pair.format in ("matrix", "bag") else None
+            rows = MOST_ROWS if pair.format == "folders" else 1
+            return DataSchema(kind="documents", units=units, rows_per_unit=rows, words=words)
+    images = ImagesSchema(
+        volumes=10,
+        seconds=2.0 if strict else 6.0,
+        confounds=CONFOUNDS,
+        strategies=("simple", "scrubbing"),
+        selectable={"task": ("rest",), "desc": ("preproc",)},
+        shape=brains.SHAPE,
+        affine=tuple(tuple(float(value) for value in row) for row in brains.AFFINE),
+    )
+    return DataSchema(kind="images", units=units, rows_per_unit=40, images=images)
+
+
+def _column_schema(column: Column, *, strict: bool) -> ColumnSchema:
+    return ColumnSchema(
+        type="category" if column.is_text else "number",
+        missing=column.gaps and not strict,
+        tokens=() if strict else ("NA", "?"),
+        levels=column.levels if strict else (),
+    )

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from differential.cases import IDENTITIES, NAMES, OTHER_UNITS, OTHERS, TARGET, Case
+from differential.neighbours import schema_of
 from differential.questions import OWN
 from differential.transcript import Difference, Transcript, differences, ledger_fault
 from mutations import mutated
@@ -37,18 +38,23 @@ from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import Consents
 from zerosum.site.host import answer
 from zerosum.site.policy import Policy
+from zerosum.site.schema import DataSchema
 from zerosum.site.service import Service
 from zerosum.site.site import Site
 from zerosum.statistics import BUILTIN
-from zerosum.study.site_data import load_for
+from zerosum.study.site_data import review_question
 from zerosum.study.site_file import SiteFile
+from zerosum.study.site_schema import data_version, served_units
 
 ALONE = (NoiseMechanism.NONE, NoiseMechanism.TRUSTED)  # a site needs nothing from others for these
 Side = Literal["left", "right"]
 
 
-def open_site(folder: Path, entries: Mapping[str, Any], policy: Mapping[str, Any]) -> Service:
-    """The service of a site whose data lie in a folder: as `zerosum site serve` makes it, without a socket.
+def open_site(folder: Path, entries: Mapping[str, Any], policy: Mapping[str, Any], schema: DataSchema) -> Service:
+    """The service of a site whose data lie in a folder: as `zerosum site run` makes it, without a socket.
+
+    The data are not compared with the schema first, as `zerosum site run` does: neighbours with cells that no schema
+    allows are played too, and must not differ either.
 
     Parameters
     ----------
@@ -58,16 +64,21 @@ def open_site(folder: Path, entries: Mapping[str, Any], policy: Mapping[str, Any
         The entries of its site file that follow from its data: the same for both neighbours.
     policy
         The entries of its policy.
+    schema
+        The public description of its data: the same for both neighbours.
     """
     allowed = {name: value for name, value in policy.items() if value is not None}
     file = SiteFile(name=TARGET, folder=folder, policy={**allowed, "ledger": "ledger.sqlite"}, **entries)
+    version = data_version(file)
     return Service(
         TARGET,
         file.own_policy(),
         IDENTITIES[TARGET],
-        lambda plan: load_for(plan, file),
+        lambda plan: served_units(plan, file, schema, version),
         Consents(file.state_folder, automatic=True),
         AuditLog(file.audit_log),
+        schema=schema,
+        review=lambda plan: review_question(plan, file, schema),
     )
 
 
@@ -133,7 +144,7 @@ def play(case: Case, side: Side, folder: Path) -> Transcript:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "site").mkdir(parents=True)
     entries = case.pair.write(side, folder / "site")
-    service = open_site(folder / "site", entries, case.policy)
+    service = open_site(folder / "site", entries, case.policy, schema_of(case.pair, strict=bool(case.seed % 3)))
     alone = all(case.plan.law(round).mechanism in ALONE for round in range(case.plan.rounds))
     others = {} if alone else _others(case, folder)
     log = folder / "site" / "state" / "audit.jsonl"

@@ -12,7 +12,7 @@ import pytest
 
 from small_studies import make_sites
 from zerosum.algorithms import Histogram
-from zerosum.errors import BadParameter, LedgerRefused
+from zerosum.errors import BadParameter, LedgerRefused, PolicyRefused
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum
@@ -64,8 +64,8 @@ def test_few_units_under_add_remove_are_refused_at_the_desk_only(tmp_path: Path)
     plan = make_plan(Histogram(columns=("dx",), values=("asthma", "none")), terms, "codes")
     asked = site(tmp_path, np.zeros((3, 1)), adjacency="add-remove", minimum_units=10)
     assert isinstance(asked.handle(Propose(plan)), Consent)
-    with pytest.raises(Exception, match="at least 10 units"):
-        asked.check_data(plan)
+    with pytest.raises(PolicyRefused, match="at least 10 units"):
+        asked.check_data()
 
 
 def test_contribution_that_fails_is_charged_and_not_answered_again(

@@ -186,8 +186,8 @@ def test_site_answer_with_missing_values_is_the_same_for_every_rule(tmp_path: Pa
         except ZerosumError as error:
             answers.append(str(error))
     assert answers == ["agreed"] * 4
-    with pytest.raises(BadData, match="not finite"):  # the owner of the data is told
-        site.check_data(plan_of(Mean(columns=("a", "b"), clip=1.0)))
+    with pytest.raises(BadData, match="column 'b'"):  # the owner of the data is told
+        Mean(columns=("a", "b"), clip=1.0).check_missing(site.units)
 
 
 def plan_of(algorithm: Mean) -> Plan:

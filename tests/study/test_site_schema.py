@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,7 @@ def imaging_plan(folder: Path, **imaging: Any) -> Plan:
         name="s",
         algorithm="pca",
         parameters={"n_components": 2, "clip": 10.0},
+        unit={"kind": "person"},
         privacy={"epsilon": 1.0, "delta": 1e-5},
         sites=[{"name": "north"}, {"name": "east"}, {"name": "west"}],
         folder=folder,
@@ -279,7 +281,7 @@ def imaging_plan(folder: Path, **imaging: Any) -> Plan:
 
 def test_run_that_does_not_fit_the_preprocessing_counts_as_zeros(tmp_path: Path) -> None:
     """Findings 2 of November 2026: one person's motion, clock or run length must not change count or consent."""
-    runs = {f"sub-{at}": [("task-rest", 40)] for at in range(1, 4)}
+    runs: dict[str, Sequence[tuple[str, int]]] = {f"sub-{at}": [("task-rest", 40)] for at in range(1, 4)}
     for name, moved, seconds in (("calm", 0.1, 2.0), ("moving", 9.0, 2.0), ("slow", 0.1, 8.0)):
         folder = bids(tmp_path / name / "data", runs)
         save(tmp_path / name / "mask.nii.gz", mask(), None)

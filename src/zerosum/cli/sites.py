@@ -24,7 +24,6 @@ from zerosum.protocol.progress import Progress
 from zerosum.report.record import privacy_report, read_plan, write_whole
 
 if TYPE_CHECKING:
-    from zerosum.data.tables import CellFault
     from zerosum.site.consents import Decision
 
 _TEMPLATE = """\
@@ -282,7 +281,7 @@ def site_dry_run(
     from zerosum.site.consents import Consents
     from zerosum.site.site import Site, own_position
     from zerosum.study import SiteFile
-    from zerosum.study.site_data import load_for, review_question
+    from zerosum.study.site_data import Faults, fault_lines, load_for, review_question
     from zerosum.study.site_schema import ready_schema
 
     loaded = SiteFile.load(site)
@@ -295,9 +294,9 @@ def site_dry_run(
     try:
         schema = ready_schema(loaded, policy)
         review_question(asked, loaded, schema)
-        faults: list[CellFault | str] = []
+        faults: Faults = []
         member = Site(loaded.name, load_for(asked, loaded, schema, faults), policy, identity, schema=schema)
-        unfit = [fault if isinstance(fault, str) else f"{fault.sentence} (data row {fault.row})" for fault in faults]
+        unfit = fault_lines(faults)
         try:
             member.review(asked)
         finally:

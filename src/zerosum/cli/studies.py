@@ -219,7 +219,8 @@ def run(
             observer(Progress("writing", 1, 1))
         notes = [str(each.message) for each in unexpected if issubclass(each.category, DataWarning)]
         if json_:
-            terminal.print_json(result.as_record() | {"folder": str(out), "maps": [path.name for path in maps]})
+            places = {"folder": str(out), "maps": [path.name for path in maps], "notes": notes}
+            terminal.print_json(result.as_record() | places)
             return
         if describe := resolve(loaded.build_algorithm(), planned).describe:
             terminal.titled(result.report.algorithm, f": {describe}")

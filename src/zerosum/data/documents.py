@@ -169,18 +169,19 @@ def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
     for file in (file for each in files for file in each):
         if file.suffix.lower() != ".txt" or not file.is_file():
             raise BadData(f"{path} holds something that is no .txt file", detail=str(file))
-    files = [each for each in files if each]
-    if not files:
+    if not any(files):
         raise BadData(f"{path} holds no .txt files")
 
-    def text(file: Path) -> str:
+    def read(file: Path) -> str:
         with readable(file, called=f"a document of {path}"):
             return file.read_text(encoding="utf-8")
 
-    rows = counted((text(file) for each in files for file in each), vocabulary)
+    # A person without documents stays in the public number of people, with one document without words.
+    texts = (text for each in files for text in ([read(file) for file in each] or [""]))
+    rows = counted(texts, vocabulary)
     if not people:
         return Units(rows)
-    ends: NDArray[np.int64] = np.concatenate([[0], np.cumsum([len(each) for each in files])]).astype(np.int64)
+    ends: NDArray[np.int64] = np.concatenate([[0], np.cumsum([max(len(each), 1) for each in files])]).astype(np.int64)
     return Units(rows, ends)
 
 

@@ -131,6 +131,17 @@ def load_units(
     return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan, faults)
 
 
+def check_reading(columns: Sequence[str], unit_column: str | None, categories: Categories) -> None:
+    """Refuse a wish to read that no table could fulfil: no columns, a column twice, categories that are not different.
+    No file is opened."""
+    wanted = columns if unit_column is None else [*columns, unit_column]
+    if not columns or len(set(wanted)) < len(wanted):
+        raise BadParameter("there must be columns to read, and they and the unit column must all differ")
+    if stray := categories.keys() - set(columns):
+        raise BadParameter(f"categories are declared for {min(stray)!r}, which is not a column to read")
+    _lookups(categories, None)
+
+
 def units_of(
     data: Any,
     called: str,

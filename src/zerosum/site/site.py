@@ -273,11 +273,9 @@ class Site:
         if plan.scheme.facts.noisy:
             self._books().check(self.unpaid(plan), self.policy.cap)
 
-    def check_data(self, plan: Plan) -> None:
-        """Raise what makes the data useless for a study. For the owner of the data, in the owner's own process: what is
-        raised depends on rows, and must not reach a coordinator."""
-        # Any column where there is a rule at all: whoever loads the data checks column by column.
-        self.units.check(range(self.units.columns) if plan.question.missing else ())
+    def check_data(self) -> None:
+        """Raise `PolicyRefused` if there are fewer units than the policy asks for. For the owner of the data, in the
+        owner's own process: under add-remove the number of units is data, and must not reach a coordinator."""
         if len(self.units) < self.policy.minimum_units:
             raise PolicyRefused(
                 f"this site's policy asks for at least {self.policy.minimum_units} units, its data hold fewer"

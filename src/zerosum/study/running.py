@@ -51,7 +51,7 @@ def execute_here(
     is on the disk before anybody hears of it."""
     for site in sites:
         try:
-            site.check_data(plan)
+            site.check_data()
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from None
     with closing(InProcess(sites)) as engine:
@@ -184,8 +184,7 @@ def run(
     )
     made_of = MadeOf({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
     plan = make_plan(algorithm, terms, algorithm.name if name is None else name, made_of)
-    if plan.question.missing:  # consent looks at no column then, and whoever calls this holds the data and may be told
-        _name_missing(algorithm, members)
+    _name_missing(algorithm, members)  # sites agree whatever their rows hold; who calls this holds them and is told
     for request in resolve(algorithm, plan).requests(adjacency):
         for site in members:
             request.statistic.check(site.units)
@@ -194,11 +193,7 @@ def run(
         journal = None if kept is None else stack.enter_context(kept.journal(plan, members))
         if budget is not None and not (journal is not None and journal.rounds):  # one that goes on was paid for
             observer = stack.enter_context(budget.paying(plan, observer))
-        try:
-            return execute_here(plan if journal is None else journal.plan, algorithm, members, observer, journal)
-        except BadData:
-            _name_missing(algorithm, members)  # in which column, where that is what is wrong
-            raise
+        return execute_here(plan if journal is None else journal.plan, algorithm, members, observer, journal)
 
 
 def _name_missing(algorithm: Algorithm, members: Iterable[Site]) -> None:

@@ -21,7 +21,7 @@ from zerosum import algorithms
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, load_images
-from zerosum.data.tables import CellFault, load_units, table_names
+from zerosum.data.tables import CellFault, check_reading, load_units, table_names
 from zerosum.errors import BadData, BadParameter, PolicyRefused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question, columns_digest
@@ -30,6 +30,7 @@ from zerosum.site.schema import DataSchema, ImagesSchema, column_refusals
 from zerosum.study.entries import ImagingTable
 from zerosum.study.site_file import SiteFile, digest
 
+Faults = list[CellFault | str]  # unfit cells of tables, and sentences about unfit runs; for the owner of the data
 _CATEGORIES = TypeAdapter(dict[str, tuple[str | float | bool, ...]])
 _RULES = TypeAdapter(dict[str, str | float | bool])
 _TOKENS = TypeAdapter(dict[str, tuple[str | float, ...]] | tuple[str | float, ...])
@@ -62,10 +63,14 @@ def _refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterator[Zerosu
                 yield PolicyRefused(f"this site's documents are counts of {schema.words} words, not of {len(words)}")
         elif (design := _design(question)) is not None:
             _same_columns(question, design.columns)
+            check_reading(design.read, site.unit_column, design.levels)
+            _tokens(question, design.read, schema)
             yield from column_refusals(schema, design.read, design.levels, design.missing)
         else:
             columns = _columns(question, site)
             categories, rules = _roles(plan, columns)
+            check_reading(columns, site.unit_column, categories)
+            _tokens(question, columns, schema)
             _check_names(columns, site, schema)
             yield from column_refusals(schema, columns, categories, rules)
 
@@ -115,9 +120,7 @@ def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema |
             yield PolicyRefused("images of this site lie on another grid than the study's: set `resample`")
 
 
-def load_for(
-    plan: Plan, site: SiteFile, schema: DataSchema | None = None, faults: list[CellFault | str] | None = None
-) -> Units:
+def load_for(plan: Plan, site: SiteFile, schema: DataSchema | None = None, faults: Faults | None = None) -> Units:
     """The units of a site in the columns that a plan asks about, prepared as it says, on the site's device.
 
     Parameters
@@ -131,7 +134,7 @@ def load_for(
         return _load(plan, site, schema, faults).on(site.device)
 
 
-def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: list[CellFault | str] | None) -> Units:
+def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults | None) -> Units:
     question = plan.question
     match _kind(question):
         case "images":
@@ -164,6 +167,11 @@ def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: list[Ce
         return design.expand(table.units, site.name, strict=faults is None)
     _same_columns(question, table.columns)
     return table.units
+
+
+def fault_lines(faults: Faults) -> list[str]:
+    """Unfit cells and runs in words, for the owner of the data."""
+    return [each if isinstance(each, str) else f"{each.sentence} (data row {each.row})" for each in faults]
 
 
 @contextmanager
@@ -240,7 +248,7 @@ def _imaging(question: Question, site: SiteFile) -> tuple[ImagingTable, Masker]:
     return imaging, imaging.load_space(site.folder)
 
 
-def _images(question: Question, site: SiteFile, faults: list[CellFault | str] | None) -> Units:
+def _images(question: Question, site: SiteFile, faults: Faults | None) -> Units:
     imaging, space = _imaging(question, site)
     _same_columns(question, space.columns)
     runs: list[str] | None = None if faults is None else []

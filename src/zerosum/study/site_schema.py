@@ -27,7 +27,7 @@ from zerosum.data.documents import document_facts
 from zerosum.data.formats import Cells, Table, number, open_table, readable
 from zerosum.data.nifti import Nifti
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
-from zerosum.data.tables import CellFault, OnScan
+from zerosum.data.tables import OnScan
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.plan import Plan
@@ -37,7 +37,7 @@ from zerosum.kernel.units import Units
 from zerosum.site.consents import write_file
 from zerosum.site.policy import Policy
 from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
-from zerosum.study.site_data import load_for
+from zerosum.study.site_data import Faults, fault_lines, load_for
 from zerosum.study.site_file import SiteFile
 
 MOST_LISTED = 1000  # columns; plans name more of them by their digest only (`kernel.question`)
@@ -435,8 +435,8 @@ def served_units(plan: Plan, site: SiteFile, schema: DataSchema, version: DataVe
         raise BadData(f"the data cannot be read: {error.strerror or error}") from None
     if current != version:
         raise BadData("the data were changed since the site was started: start it again")
-    faults: list[CellFault | str] = []
+    faults: Faults = []
     units = load_for(plan, site, schema, faults)
-    for fault in faults:
-        _log.warning("%s: %s", plan.study, fault if isinstance(fault, str) else fault.sentence)
+    for line in fault_lines(faults):
+        _log.warning("%s: %s", plan.study, line)
     return units

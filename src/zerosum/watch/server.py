@@ -5,7 +5,7 @@ limit is on requests under way, which the gate ends at once unless they are the 
 connection that waits for a request takes a file descriptor and nothing else: it may do so for `_GRACE_SECONDS`, and for
 `_WAIT_SECONDS` more if no more than `_WAITING` do.
 
-Tested in tests/cli/test_watching.py and tests/watch/test_server.py.
+Tested in tests/watch/test_watch_server.py.
 """
 
 from __future__ import annotations
