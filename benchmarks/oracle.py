@@ -63,7 +63,9 @@ def serving(folder: Path, *entries: str) -> Any:
     if hasattr(site, "schema_path"):  # 0.3: the steward declares the data first
         zerosum("site", "schema", "--site", file)
         zerosum("site", "schema", "--confirm", "--site", file)
-    process = subprocess.Popen([*COMMAND, "site", "run", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*COMMAND, "site", "run", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         end = time.monotonic() + 60
         while not alive(site.socket, 5.0):
@@ -145,7 +147,7 @@ def motion(folder: Path) -> None:
         image.header.set_zooms((1, 1, 1, 2.0))
         image.header.set_xyzt_units("mm", "sec")
         nib.save(image, home / "data" / f"p{at}.nii.gz")
-        (home / "data" / f"p{at}.tsv").write_text("framewise_displacement\n" + f"{most!r}\n" * 20)
+        (home / "data" / f"p{at}.tsv").write_text("framewise_displacement\n" + f"{float(most)!r}\n" * 20)
     nib.save(nib.Nifti1Image(np.ones((3, 3, 3), np.uint8), np.eye(4)), home / "mask.nii.gz")
     (home / "site.toml").write_text((home / "site.toml").read_text().replace('data = "data.csv"', 'data = "data"'))
     with serving(home, 'files = ["mask.nii.gz"]') as site:

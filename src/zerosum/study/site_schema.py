@@ -43,6 +43,7 @@ from zerosum.study.site_file import SiteFile
 MOST_LISTED = 1000  # columns; plans name more of them by their digest only (`kernel.question`)
 _WRITTEN = ("NA", "N/A", "n/a", "NULL", "null", "?", ".")  # common signs for a missing value among numbers
 _SELECTED_BY = ("task", "space", "desc", "res")
+_LOGGED = 10  # unfit cells or runs of one plan in the site's log: a coordinator must not be able to fill it
 DataVersion = tuple[tuple[str, int, int], ...]  # path, size and time of change of each file
 _log = logging.getLogger(__name__)  # stays at the site
 
@@ -437,6 +438,11 @@ def served_units(plan: Plan, site: SiteFile, schema: DataSchema, version: DataVe
         raise BadData("the data were changed since the site was started: start it again")
     faults: Faults = []
     units = load_for(plan, site, schema, faults)
-    for line in fault_lines(faults):
+    lines = fault_lines(faults)
+    for line in lines[:_LOGGED]:
         _log.warning("%s: %s", plan.study, line)
+    if len(lines) > _LOGGED:
+        _log.warning(
+            "%s: %d more cells or runs of this kind; zerosum site dry-run lists all", plan.study, len(lines) - _LOGGED
+        )
     return units
