@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployed import NAMES, Deployment
+from deployed import NAMES, Deployment, declare
 from flared import Flare
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-flare")
@@ -79,6 +79,7 @@ def test_forty_eight_megabytes_from_each_site(tmp_path: Path) -> None:
         rows = rng.uniform(-1, 1, (60, COLUMNS))
         lines = [",".join(f"{value:.3f}" for value in row) for row in rows]
         (deployment.folder / name / "data.csv").write_text("\n".join([",".join(names), *lines]) + "\n")
+        declare(deployment.site(name))
     flare = Flare(deployment)
 
     def study(name: str, columns: int) -> Path:

@@ -19,6 +19,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
 from zerosum.study import SiteFile, Study
+from zerosum.study.checking import check_study
 from zerosum.study.site_data import load_for, review_question
 from zerosum.study.site_schema import (
     check_schema,
@@ -343,3 +344,27 @@ def test_plan_for_another_kind_of_data_is_refused(tmp_path: Path) -> None:
     schema = draft_schema(file, policy(tmp_path))
     with pytest.raises(PolicyRefused, match="a table"):
         review_question(plan(tmp_path), file, schema)
+
+
+def test_check_compares_data_and_plan_with_the_confirmed_schema(tmp_path: Path) -> None:
+    """At the steward's desk: both what the site would refuse, and what does not fit its schema."""
+    file = site(tmp_path, policy={"population": "p", "minimum_units": 1, "ledger": "ledger.sqlite"})
+    study = Study(
+        name="s",
+        algorithm="mean",
+        parameters={"columns": ["age", "bmi"], "lower": [0, 0], "upper": [99, 99], "missing": {"age": 50.0}},
+        unit={"kind": "person"},
+        privacy={"epsilon": 1.0, "delta": 1e-5},
+        sites=[{"name": "north"}, {"name": "east"}, {"name": "west"}],
+        folder=tmp_path,
+    ).with_sites([file])
+    (before,) = check_study(study)
+    assert not any("may have missing values" in fault for fault in before.faults)
+    schema = draft_schema(file, policy(tmp_path))
+    file.schema_path.write_text(schema_text(schema))
+    confirm_schema(file, schema)
+    (after,) = check_study(study)
+    assert any("may have missing values" in fault for fault in after.faults)
+    site(tmp_path, VISITS + "d,1,none,1\n")
+    (grown,) = check_study(study)
+    assert "the schema declares 3 units, the data hold 4" in grown.faults

@@ -28,7 +28,9 @@ from zerosum.site.costs import check_budget, refusals
 from zerosum.site.policy import Policy
 from zerosum.study.kept import results_folder, room_of
 from zerosum.study.schema import Study
+from zerosum.study.site_data import question_refusals
 from zerosum.study.site_file import SiteFile
+from zerosum.study.site_schema import check_schema, confirmed_schema
 
 _MOST = 0.2  # the share of values outside a range from which on it is worth a word
 
@@ -74,6 +76,8 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
             _try_room(folder, size)
         except OSError as error:
             found.faults.append(f"{use} cannot be written in {folder}: {error.strerror or error}")
+    if policy is not None:
+        _compare(plan, file, policy, found)
     try:
         check_device(file.device)
         units = study.read_units(file, algorithm, observer, found.warnings)
@@ -84,6 +88,21 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
     found.faults += _unfit(plan, position, policy, units)
     found.warnings += list(_implausible(algorithm, units))
     return found
+
+
+def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> None:
+    """Of a site that serves: its data against its schema, and the plan against that."""
+    try:
+        schema = confirmed_schema(file)
+    except ZerosumError:  # a site of a rehearsal has none, and one that is to serve is told when it starts
+        return
+    differs = check_schema(file, schema, policy)
+    found.faults += differs.faults
+    found.warnings += differs.warnings
+    try:
+        found.faults += [str(refusal) for refusal in question_refusals(plan, file, schema)]
+    except ZerosumError as error:
+        found.faults.append(str(error))
 
 
 def _unfit(plan: Plan, position: int, policy: Policy | None, units: Units) -> Iterator[str]:

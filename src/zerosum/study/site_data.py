@@ -41,11 +41,12 @@ _SELECTED_BY = ("task", "space", "desc", "res")
 def review_question(plan: Plan, site: SiteFile, schema: DataSchema) -> None:
     """Refuse a plan whose question does not fit the declared schema. Reads the header of a table and the site's public
     files, and no row."""
-    for refusal in _refusals(plan, site, schema):
+    for refusal in question_refusals(plan, site, schema):
         raise refusal
 
 
-def _refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterator[ZerosumError]:
+def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterator[ZerosumError]:
+    """Everything in a plan's question that does not fit the declared schema."""
     question = plan.question
     kind = _kind(question)
     if kind != schema.kind:
