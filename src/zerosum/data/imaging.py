@@ -1,7 +1,7 @@
 """One site's brain images, from a folder into `Units`: a person is a unit, each of its runs a recording.
 
-The number of people is public, and the coordinator of a study chooses the preprocessing. So nobody leaves the count: a
-person of whom preprocessing leaves no run counts as a unit of zeros.
+The number of people is public, and the coordinator of a study chooses the preprocessing. So everybody stays in the
+count: a person of whom preprocessing leaves no run counts as a unit of zeros.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ def _units(
         before += len(batch[0])
         if on_scan is not None and table.progress is not None:
             on_scan(*table.progress())
-    if nameless is not None:  # rows without an owner belong to nobody: no table can be made of them
+    if nameless is not None:  # rows without an owner cannot be grouped by unit
         raise_faults(faults, nameless)
     if before == 0:
         raise BadData(f"{path} has no rows")
@@ -322,14 +322,14 @@ def _units(
 def raise_faults(faults: Sequence[CellFault], last: BadData | None = None) -> None:
     """Raise one error that has the first fault of every column, and last the one of the unit column."""
     firsts = {fault.column: fault for fault in reversed(faults)}
-    told = [fault for fault in faults if firsts[fault.column] is fault]
-    if len(told) == 1 and last is None:
-        raise BadData(told[0].sentence, detail=f"data row {told[0].row}")
-    if not told and last is not None:
+    first_faults = [fault for fault in faults if firsts[fault.column] is fault]
+    if len(first_faults) == 1 and last is None:
+        raise BadData(first_faults[0].sentence, detail=f"data row {first_faults[0].row}")
+    if not first_faults and last is not None:
         raise last
-    if told:
-        sentences = [*(fault.sentence for fault in told), *([] if last is None else [str(last)])]
-        details = [f"{fault.column}: data row {fault.row}" for fault in told]
+    if first_faults:
+        sentences = [*(fault.sentence for fault in first_faults), *([] if last is None else [str(last)])]
+        details = [f"{fault.column}: data row {fault.row}" for fault in first_faults]
         details += [] if last is None else [last.detail]
         raise BadData("; ".join(sentences), detail="; ".join(details))
 

@@ -140,7 +140,7 @@ class DataSchema(_Table):
         return hashlib.sha256(record.encode()).hexdigest()
 
     def refusals(self, plan: Plan, position: int) -> Iterator[PolicyRefused]:
-        """What this schema refuses about the units of a plan; columns are the concern of whoever reads them."""
+        """What this schema refuses about the units of a plan; `column_refusals` has what it refuses about columns."""
         if plan.unit == "record" and self.rows_per_unit > 1:
             yield PolicyRefused("the study protects single records, but units here own several rows")
         declared = plan.sites[position].units

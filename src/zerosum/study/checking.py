@@ -94,7 +94,7 @@ def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> No
     """Of a site that serves: its data against its schema, and the plan against that."""
     try:
         schema = confirmed_schema(file)
-    except ZerosumError:  # a site of a rehearsal has none, and one that is to serve is told when it starts
+    except ZerosumError:  # a site of a rehearsal has none; one that is to serve refuses to start without
         return
     differs = check_schema(file, schema, policy)
     found.faults += differs.faults

@@ -184,7 +184,8 @@ def run(
     )
     made_of = MadeOf({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
     plan = make_plan(algorithm, terms, algorithm.name if name is None else name, made_of)
-    _name_missing(algorithm, members)  # sites agree whatever their rows hold; who calls this holds them and is told
+    # Sites agree whatever their rows hold. The caller of this function holds the data, so an error may name a column.
+    _name_missing(algorithm, members)
     for request in resolve(algorithm, plan).requests(adjacency):
         for site in members:
             request.statistic.check(site.units)

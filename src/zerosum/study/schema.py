@@ -347,8 +347,8 @@ class Study(Table):
             faults=faults,
         ).units
         on_scan(1, 1)
-        # What counts is the same as at a site that serves. Here the owner of the data is told: by an error where a
-        # value is missing without a rule, or is no number, and by a note where a value is in none of the categories.
+        # Cells count as they do at a site that serves. Here the caller owns the data, so a value that is missing
+        # without a rule, or is no number, is an error, and a value in none of the categories is a note.
         raise_faults([fault for fault in faults if fault.kind != "other"])
         for fault in faults:
             note = f"{fault.sentence}: they count as other or missing"

@@ -2,7 +2,7 @@
 
 `review_question` compares the question with the declared schema and reads no row. `load_for` reads the rows. At a site
 that serves a coordinator it is given a list of `faults`, and then no cell, run or document raises an error; without one
-it is for the owner of the data, who is told what is wrong with them.
+it is for the owner of the data, and errors say what is wrong with them.
 
 Tested in tests/study/test_site_data.py.
 """

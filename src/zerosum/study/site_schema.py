@@ -309,7 +309,7 @@ def _check_counts(schema: DataSchema, units: int, rows: int, policy: Policy, fou
         found.faults.append(f"the schema declares at most {schema.rows_per_unit} rows of a unit, one has {rows}")
     if units < policy.minimum_units:
         found.faults.append(f"the policy asks for at least {policy.minimum_units} units, the data hold {units}")
-    # The rounding error of sums is planned for so many units, and for so many rows of one (`grid.summation_slack`).
+    # Plans include the rounding error of sums up to a number of units and of rows per unit (`grid.summation_slack`).
     if summation_slack(units, max(BLOCK_ROWS, schema.rows_per_unit)) > summation_slack():
         found.faults.append(
             "there are too many units, or too many rows in one, for the rounding error that is planned for"
