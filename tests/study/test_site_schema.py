@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -368,3 +370,15 @@ def test_check_compares_data_and_plan_with_the_confirmed_schema(tmp_path: Path) 
     site(tmp_path, VISITS + "d,1,none,1\n")
     (grown,) = check_study(study)
     assert "the schema declares 3 units, the data hold 4" in grown.faults
+
+
+def test_draft_of_a_parquet_file_leaves_dates_out(tmp_path: Path) -> None:
+    """No plan can ask about a column that holds neither numbers nor text."""
+    columns = {"age": [34.0, 55.0], "seen": pa.array([0, 1], pa.timestamp("s")), "who": ["a", "b"]}
+    pq.write_table(pa.table(columns), tmp_path / "data.parquet")
+    file = SiteFile(name="north", data=Path("data.parquet"), folder=tmp_path, unit_column="who")
+    drafted = draft_schema(file, policy(tmp_path))
+    assert list(drafted.columns) == ["age"]
+    assert check_schema(file, drafted, policy(tmp_path)).faults == []
+    with pytest.raises(PolicyRefused, match="no column 'seen'"):
+        review_question(plan(tmp_path, "mean", columns=["seen"], lower=[0], upper=[9]), file, drafted)

@@ -116,7 +116,7 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     owner = site.unit_column or table.unit_column
     if owner is not None and owner not in table.names:
         raise BadData(f"{site.path} has no column {owner!r}, which is to say whose a row is")
-    names = [name for name in table.names if name != owner]
+    names = [name for name in table.names if name != owner and _legible(site.path, table, name)]
     positions = [table.names.index(name) for name in names]
     seen = {name: _Seen() for name in names}
     people: Counter[Any] = Counter()
@@ -133,6 +133,18 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
         raise BadData(f"{site.path} has no rows")
     units, most = _sizes(table, rows, people)
     return _Scan(seen, units, most, unnamed=names == [str(at) for at in range(len(names))])
+
+
+def _legible(path: Path, table: Table, name: str) -> bool:
+    """Whether a column holds numbers or text. Others, such as dates in a Parquet file, are left out of a schema, so
+    that no plan can ask about them."""
+    if path.suffix.lower() != ".parquet":
+        return True
+    try:
+        next(table.batches([table.names.index(name)]), None)
+    except BadData:
+        return False
+    return True
 
 
 def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
