@@ -166,7 +166,13 @@ def _typed(name: str, cells: Sequence[str]) -> Any:
     """A typed column of a parquet file: its type is public and the same for both data sets."""
     if name == OWNER or COLUMNS[name].is_text:
         return pa.array(list(cells), pa.string())
-    return pa.array([_float(cell) for cell in cells], pa.float64())
+    values = [_float(cell) for cell in cells]
+    if COLUMNS[name].levels == ("0", "1"):  # truth values, and whole numbers below: what is neither is null
+        return pa.array([bool(value) if value in (0, 1) else None for value in values], pa.bool_())
+    if COLUMNS[name].levels or name == "visits":
+        whole = [int(value) if abs(value) < 1e6 and value == int(value) else None for value in values]
+        return pa.array(whole, pa.int64())
+    return pa.array([None if value != value else value for value in values], pa.float64())
 
 
 def table_pair(rng: Rng, columns: Sequence[str], change: Change, *, numeric: bool = False) -> TablePair:

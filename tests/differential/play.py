@@ -240,7 +240,35 @@ def compare(case: Case, folder: Path) -> Outcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a site that serves does not make errors of them
         left, right = play(case, "left", folder), play(case, "right", folder)
-    return Outcome(case, tuple(differences(left, right)), tuple(left.faults + right.faults), left)
+        coupled = _coupled(case, folder)
+    return Outcome(case, tuple(differences(left, right)), (*left.faults, *right.faults, *coupled), left)
+
+
+def _coupled(case: Case, folder: Path) -> list[str]:
+    """Whether somebody else's rows are read differently because of the person that differs. Sensitivities rest on
+    that: a unit's rows, as a statistic gets them, follow from that unit's own records and from public values."""
+    if case.pair.change != "replace":
+        return []  # people are compared by their places
+    schema, found = schema_of(case.pair, strict=bool(case.seed % 3)), []
+    sides: list[list[bytes] | None] = []
+    for side in ("left", "right"):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        entries = case.pair.write(side, folder)
+        file = SiteFile(name=TARGET, folder=folder, **entries)
+        try:
+            review_question(case.plan, file, schema)
+            units = served_units(case.plan, file, schema, data_version(file))
+            sides.append([rows.tobytes() for rows in units.each()])
+        except ZerosumError:
+            sides.append(None)
+    shutil.rmtree(folder, ignore_errors=True)
+    left, right = sides
+    if left is None or right is None or len(left) != len(right) or len(left) != len(case.pair.left):
+        return []  # refused, which the transcripts compare; or rows that have no owner
+    same = [a == b for a, b in zip(case.pair.left, case.pair.right, strict=True)]
+    found = [at for at, alike in enumerate(same) if alike and left[at] != right[at]]
+    return [f"the rows of {len(found)} other people are read differently, of person {found[0]} first"] if found else []
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from zerosum import statistic
 from zerosum.algorithms import ALGORITHMS
 from zerosum.arrays import Floats
 from zerosum.engines.in_process import InProcess
-from zerosum.errors import BadData, BadInput, ZerosumError
+from zerosum.errors import BadInput, BadParameter, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import nobody
 from zerosum.secagg.keys import Identity
@@ -265,10 +265,10 @@ def test_more_columns_than_a_plan_lists_are_read_in_the_files_order_or_numbered(
     assert np.array_equal(np.asarray(found.rows)[:, -1], rows[:, -1] - 1)  # as categories, not as they lie
     assert np.array_equal(np.asarray(found.rows)[:, :-1], rows[:, :-1])
     np.savez(tmp_path / "named.npz", data=rows, columns=np.array([f"c{at}" for at in range(1201)]))
-    with pytest.raises(BadData, match="column"):
+    with pytest.raises(BadInput, match="column"):
         load_for(plan, SiteFile(name="north", data=Path("named.npz"), folder=tmp_path))
     huge = replace(plan, question=replace(plan.question, n_columns=10**15))
-    with pytest.raises(BadData, match="as many columns"):
+    with pytest.raises(BadParameter, match="as many columns"):
         load_for(huge, file)
 
 
@@ -289,7 +289,7 @@ def test_a_question_that_makes_no_sense_is_refused_in_words(parameters: dict[str
 @pytest.mark.parametrize("case", ["topics", "images"])
 def test_without_its_own_copy_of_a_public_file_a_site_reads_nothing(case: str, tmp_path: Path) -> None:
     study = write(tmp_path, CASES[case])
-    with pytest.raises(BadData, match="is not among the files of this site"):
+    with pytest.raises(BadParameter, match="is not among the files of this site"):
         load_for(study.plan(), site_file(tmp_path, study).model_copy(update={"files": ()}))
 
 
@@ -298,12 +298,12 @@ def test_a_plan_that_says_other_columns_than_it_would_have_read_is_refused(tmp_p
     file = SiteFile(name="north", data=Path("north.csv.gz"), unit_column="patient", folder=tmp_path)
     plan = write(tmp_path, CASES["logistic"]).plan()
     lie = replace(plan, question=replace(plan.question, columns=("bmi", *plan.question.columns[1:])))
-    with pytest.raises(BadData, match="columns"):
+    with pytest.raises(BadParameter, match="columns"):
         load_for(lie, file)
     plan = write(tmp_path, CASES["mean"]).plan()
     for columns in (("age", "sick"), ("bmi", "age")):
         with pytest.raises(ZerosumError, match="columns"):
             load_for(replace(plan, question=replace(plan.question, columns=columns)), file)
     hidden = replace(plan.question, columns=("age", "bmi"), n_columns=1001)
-    with pytest.raises(BadData):
+    with pytest.raises(BadParameter):
         load_for(replace(plan, question=hidden), file)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from typer.testing import CliRunner
 from brains import bids, mask, save, table, volumes
 from zerosum.cli import main  # noqa: F401  (registers the commands)
 from zerosum.cli.app import app
-from zerosum.errors import BadData, BadStudy, CheckFailed, PolicyRefused, ZerosumError
+from zerosum.data import imaging
+from zerosum.data.bids import Selection, find_recordings
+from zerosum.errors import BadData, BadParameter, BadStudy, CheckFailed, PolicyRefused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
@@ -268,7 +272,7 @@ def test_label_for_a_category_that_no_plan_names_is_skipped(tmp_path: Path) -> N
     assert values[:2] == [[0.0], [1.0, 1.0]]  # the plan's own category comes before a label of that name
 
 
-def imaging_plan(folder: Path, **imaging: Any) -> Plan:
+def imaging_plan(folder: Path, **prepared: Any) -> Plan:
     study = Study(
         name="s",
         algorithm="pca",
@@ -277,7 +281,7 @@ def imaging_plan(folder: Path, **imaging: Any) -> Plan:
         privacy={"epsilon": 1.0, "delta": 1e-5},
         sites=[{"name": "north"}, {"name": "east"}, {"name": "west"}],
         folder=folder,
-        imaging={"mask": "mask.nii.gz", **imaging},
+        imaging={"mask": "mask.nii.gz", **prepared},
     )
     return study.plan()
 
@@ -299,19 +303,19 @@ def test_run_that_does_not_fit_the_preprocessing_counts_as_zeros(tmp_path: Path)
         for name in ("calm", "moving", "slow")
     }
     schema = draft_schema(files["calm"], policy(tmp_path))
-    for imaging in ({"scrub_mm": 0.5}, {"band": (0.01, 0.1)}, {}):
-        asked = imaging_plan(tmp_path / "calm", **imaging)
+    for prepared in ({"scrub_mm": 0.5}, {"band": (0.01, 0.1)}, {}):
+        asked = imaging_plan(tmp_path / "calm", **prepared)
         for name, file in files.items():
             review_question(asked, file, schema)
             units = served_units(asked, file, schema, data_version(file))
             assert len(units) == 3
             second = list(units.each())[1]
-            gone = (name, imaging) in (("moving", {"scrub_mm": 0.5}), ("slow", {"band": (0.01, 0.1)}))
+            gone = (name, prepared) in (("moving", {"scrub_mm": 0.5}), ("slow", {"band": (0.01, 0.1)}))
             assert bool(np.all(second == 0)) == gone
 
 
 @pytest.mark.parametrize(
-    "imaging",
+    "prepared",
     [
         {"band": (0.01, 0.3)},
         {"confounds": ("x",)},
@@ -320,14 +324,14 @@ def test_run_that_does_not_fit_the_preprocessing_counts_as_zeros(tmp_path: Path)
         {"task": "play"},
     ],
 )
-def test_preprocessing_that_the_declared_runs_do_not_allow_is_refused(tmp_path: Path, imaging: dict[str, Any]) -> None:
+def test_preprocessing_that_the_declared_runs_do_not_allow_is_refused(tmp_path: Path, prepared: dict[str, Any]) -> None:
     bids(tmp_path / "data", {"sub-1": [("task-rest", 40)]})
     save(tmp_path / "mask.nii.gz", mask(), None)
     file = SiteFile(name="north", data=Path("data"), folder=tmp_path, files=(Path("mask.nii.gz"),))
     schema = draft_schema(file, policy(tmp_path))
     review_question(imaging_plan(tmp_path), file, schema)
     with pytest.raises(PolicyRefused):
-        review_question(imaging_plan(tmp_path, **imaging), file, schema)
+        review_question(imaging_plan(tmp_path, **prepared), file, schema)
 
 
 def test_grid_that_is_not_the_declared_one_is_refused_without_resampling(tmp_path: Path) -> None:
@@ -382,3 +386,122 @@ def test_draft_of_a_parquet_file_leaves_dates_out(tmp_path: Path) -> None:
     assert check_schema(file, drafted, policy(tmp_path)).faults == []
     with pytest.raises(PolicyRefused, match="no column 'seen'"):
         review_question(plan(tmp_path, "mean", columns=["seen"], lower=[0], upper=[9]), file, drafted)
+
+
+# ---- found by a reader with fresh eyes: most broke the rule for two data sets that fit one schema --------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "values"),
+    [
+        (pa.bool_(), [True, False, True, True], [0, 1]),
+        (pa.int64(), [2**53, 2**53 + 1, 1, 2], [2.0**53, 1]),
+        (pa.float64(), [float("nan"), 1.0, 2.0, 1.0], ["nan", 1]),
+        (pa.int8(), [1, 2, 3, 1], ["1", 2]),
+    ],
+)
+def test_null_of_one_person_leaves_the_cells_of_others_as_they_are(
+    tmp_path: Path, kind: Any, cells: list[Any], values: list[Any]
+) -> None:
+    """A column was decoded as numbers without nulls and as text with one, and so for everybody in its batch."""
+    loaded = []
+    for last in (cells[-1], None):
+        pq.write_table(pa.table({"dx": pa.array([*cells[:-1], last], kind)}), tmp_path / "data.parquet")
+        file = SiteFile(name="north", data=Path("data.parquet"), folder=tmp_path)
+        asked = plan(tmp_path, values=values, missing="observed")
+        loaded.append(np.asarray(load_for(asked, file, None, []).rows)[:-1].tobytes())
+    assert loaded[0] == loaded[1]
+
+
+def test_smoothing_that_needs_memory_without_bound_is_refused_by_the_plan(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="smoothing_mm must be at most"):
+        imaging_plan(tmp_path, smoothing_mm=1e14)
+
+
+def test_run_that_takes_too_much_memory_counts_as_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a run is left to be cleaned depends on motion: no memory for it is that run's fault, and no refusal."""
+    bids(tmp_path / "data", {"sub-1": [("task-rest", 40)], "sub-2": [("task-rest", 40)]})
+    save(tmp_path / "mask.nii.gz", mask(), None)
+    file = SiteFile(name="north", data=Path("data"), folder=tmp_path, files=(Path("mask.nii.gz"),))
+
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(imaging, "read_scan", full)
+    units = load_for(imaging_plan(tmp_path), file, None, [])
+    assert [bool(np.all(rows == 0)) for rows in units.each()] == [True, True]
+
+
+def test_library_that_is_not_installed_is_a_refusal_for_every_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bids(tmp_path / "data", {"sub-1": [("task-rest", 40)]})
+    save(tmp_path / "mask.nii.gz", mask(), None)
+    file = SiteFile(name="north", data=Path("data"), folder=tmp_path, files=(Path("mask.nii.gz"),))
+    schema, asked = draft_schema(file, policy(tmp_path)), imaging_plan(tmp_path, detrend=True)
+    review_question(asked, file, schema)
+    monkeypatch.setitem(sys.modules, "nilearn", None)
+    with pytest.raises(ZerosumError, match="install nilearn"):
+        review_question(asked, file, schema)
+
+
+def test_names_of_a_wide_table_are_read_in_its_own_encoding(tmp_path: Path) -> None:
+    """The header was decoded as UTF-8 whatever the site's file says, and with it the first rows."""
+    names = ["name", *(f"x{at}" for at in range(1200))]
+    for first in ("Mueller", "Müller"):
+        lines = [";".join(names), *(";".join([first, *["1"] * 1200]) for _ in range(3))]
+        (tmp_path / "data.csv").write_bytes(("\n".join(lines) + "\n").encode("latin-1"))
+        file = SiteFile(name="north", data=Path("data.csv"), folder=tmp_path, delimiter=";", encoding="latin-1")
+        schema = draft_schema(file, policy(tmp_path))
+        assert schema.n_columns == 1201
+        assert schema.columns["name"].type == "category"  # what is no number is listed
+        assert check_schema(file, schema, policy(tmp_path)).faults == []
+        asked = plan(tmp_path, "mean", columns=names[1:], lower=[0] * 1200, upper=[2] * 1200)
+        with pytest.raises(BadParameter, match="as many columns"):
+            review_question(asked, file, schema)
+
+
+def test_link_of_one_person_is_a_fault_whatever_is_selected(tmp_path: Path) -> None:
+    folder = bids(tmp_path / "data", {"sub-1": [("task-rest", 40)], "sub-2": [("task-rest", 40)]})
+    outside = save(tmp_path / "elsewhere.nii.gz", volumes(3))
+    (folder / "sub-2/func/sub-2_task-play_bold.nii.gz").symlink_to(outside)
+    for selection in (None, Selection(task="rest"), Selection(task="play")):
+        with pytest.raises(BadData, match="leads out"):
+            find_recordings(folder, selection, [])
+
+
+def test_design_with_too_many_terms_is_refused_before_they_are_listed(tmp_path: Path) -> None:
+    levels = {name: [f"{name}{at}" for at in range(900)] for name in ("a", "b")} | {"dx": ["asthma", "none"]}
+    with pytest.raises(ValueError, match="809999 terms"):
+        plan(tmp_path, "logistic-regression", design={"response": "dx", "levels": levels, "interactions": [["a", "b"]]})
+
+
+def test_table_with_two_columns_of_one_name_is_a_fault_at_the_desk(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="same name"):
+        draft_schema(site(tmp_path, "who,age,age\na,1,2\n"), policy(tmp_path))
+
+
+def test_token_that_is_a_number_in_quotes_is_missing_for_the_check_too(tmp_path: Path) -> None:
+    file = site(tmp_path, VISITS.replace("34", "-9"))
+    schema = draft_schema(file, policy(tmp_path))
+    age = schema.columns["age"].model_copy(update={"tokens": ("-9",)})
+    schema = schema.model_copy(update={"columns": schema.columns | {"age": age}})
+    assert check_schema(file, schema, policy(tmp_path)).faults == [
+        "column 'age' has missing values: declare `missing = true`"
+    ]
+
+
+def test_file_put_in_place_with_the_same_size_and_time_is_another_version(tmp_path: Path) -> None:
+    file = site(tmp_path)
+    before, old = data_version(file), file.path.stat()
+    (tmp_path / "new").write_text(VISITS.replace("34", "43"))
+    os.utime(tmp_path / "new", ns=(old.st_atime_ns, old.st_mtime_ns))
+    (tmp_path / "new").replace(file.path)
+    assert data_version(file) != before
+
+
+def test_column_name_with_a_control_character_is_written_as_toml(tmp_path: Path) -> None:
+    drafted = draft_schema(site(tmp_path, 'who,a\x7fb "c"\na,1\n'.replace('"c"', "c")), policy(tmp_path))
+    path = tmp_path / "schema.toml"
+    path.write_text(schema_text(drafted))
+    assert DataSchema.load(path) == drafted

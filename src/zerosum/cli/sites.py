@@ -30,7 +30,7 @@ _TEMPLATE = """\
 # A site of Zerosum. Paths start from the folder of this file. docs/deployment.md explains every entry.
 
 name = {name}              # on every roster
-data = "data.csv"           # .csv, .csv.gz, .parquet, .npy, .npz, or a folder of brain images
+data = "data.csv"           # .csv, .tsv (or .gz of these), .parquet, .npy, .npz, documents, or a folder of brain images
 # unit_column = "patient"   # rows with the same label here are one person's
 identity = "identity.key"   # the private key that this site signs with: it never leaves
 state = "state"             # the socket, consents and the audit log; its owner's alone
@@ -133,8 +133,14 @@ def site_schema(
     else:
         if drafted:
             terminal.out.print(f"drafted from the data: {path}; read it, change it, then confirm it", soft_wrap=True)
-        terminal.show_warnings([*found.faults, *found.warnings])
+            if schema.kind == "table" and loaded.unit_column is None:
+                terminal.out.print("every row counts as one unit: set unit_column if several rows are one person's")
+        terminal.show_warnings([*(f"fault: {each}" for each in found.faults), *found.warnings])
         state = "confirmed" if confirmed else "not confirmed: zerosum site schema --confirm"
+        if found.faults:
+            state = (
+                f"{'confirmed' if confirmed else 'not confirmed'}, and the data do not fit it: mend the faults first"
+            )
         terminal.out.print(f"the schema {path} is {state}; digest {schema.digest()}", soft_wrap=True)
     if found.faults:
         raise typer.Exit(CheckFailed.exit_code)

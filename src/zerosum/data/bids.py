@@ -7,7 +7,7 @@ recording twice, is refused. Names of files and folders name people, so they are
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,9 @@ _VERSIONS = _GRID | {"rec", "echo", "part"}  # entities that tell versions of on
 _CONFOUNDS = ("desc-confounds_timeseries.tsv", "desc-confounds_regressors.tsv")
 
 
+SELECTED_BY = ("task", "space", "desc", "res")
+
+
 @dataclass(frozen=True)
 class Selection:
     """Which files of a BIDS data set are meant; None: whatever is there."""
@@ -30,7 +33,7 @@ class Selection:
     res: str | None = None
 
     def admits(self, entities: dict[str, str]) -> bool:
-        wanted = {"task": self.task, "space": self.space, "desc": self.desc, "res": self.res}
+        wanted = {name: getattr(self, name) for name in SELECTED_BY}
         return all(value is None or entities.get(name) == value for name, value in wanted.items())
 
 
@@ -72,7 +75,6 @@ def find_recordings(folder: Path, selection: Selection | None = None, faults: li
             raise BadData(f"{folder} is not a BIDS data set, so there is nothing to select by task, space, desc or res")
         else:
             found = _plain(folder)
-        _check_files(folder, found)
     return found
 
 
@@ -92,6 +94,7 @@ def _plain(folder: Path) -> BidsIndex:
         people[name] = (Recording(path, sidecars, table if table.is_file() else None),)
     if not people:
         raise BadData(f"{folder} has neither .nii or .nii.gz files nor sub-* folders")
+    _check_files(folder, [recording.path for own in people.values() for recording in own])
     return BidsIndex(people)
 
 
@@ -101,6 +104,8 @@ def _bids(folder: Path, subjects: list[Path], selection: Selection, faults: list
     if strangers := [name for name, runs in whole.items() if runs and name not in listed]:
         fault = f"{folder} has images of people who are not in its participants.tsv"
         raise BadData(fault, detail=", ".join(strangers))
+    # All files, selected or not: a coordinator selects, and must not learn whose file is a link.
+    _check_files(folder, [path for name in listed for path in whole.get(name, [])])
     people: dict[str, tuple[Recording, ...]] = {}
     for name in listed:
         if not whole.get(name):
@@ -243,11 +248,11 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
 
 
-def _check_files(folder: Path, found: BidsIndex) -> None:
+def _check_files(folder: Path, paths: Iterable[Path]) -> None:
     """Refuse links that lead nowhere or out of the folder, and one file under two names."""
     home = folder.resolve()
     whose: dict[tuple[int, int], str] = {}
-    for path in _files(found):
+    for path in paths:
         real = path.resolve()
         if not real.is_file():
             raise BadData(f"an image in {folder} is not a file, or a link that leads nowhere", detail=str(path))
@@ -258,7 +263,3 @@ def _check_files(folder: Path, found: BidsIndex) -> None:
         if which in whose:
             raise BadData(f"two images in {folder} are the same file", detail=f"{path} and {whose[which]}")
         whose[which] = path.name
-
-
-def _files(found: BidsIndex) -> Iterator[Path]:
-    return (recording.path for recordings in found.people.values() for recording in recordings)

@@ -29,6 +29,7 @@ from zerosum.kernel.units import Units
 Level = str | float | bool
 Range = tuple[float, float]
 
+MOST_TERMS = 2000  # of a design: second moments of more are 4 million numbers, which no budget pays for
 DRAW = "draw"  # what the column is called that says who is held out
 _NESTED = "()^|%/`-"  # what other formulas have and these do not
 
@@ -214,6 +215,19 @@ class Design(BaseModel):
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
                 raise ValueError(f"the interaction {':'.join(parts)} must name two or more features")
         return self
+
+    @model_validator(mode="after")
+    def _not_too_many_terms(self) -> Self:
+        """Counted before they are listed: a plan of a few lines could name millions, one column a row each."""
+        count = sum(self._count(name) for name in self.features)
+        count += sum(math.prod(self._count(name) for name in parts) for parts in self.products)
+        if count > MOST_TERMS:
+            raise ValueError(f"the design has {count} terms, and may have {MOST_TERMS} at most")
+        return self
+
+    def _count(self, name: str) -> int:
+        """How many terms one column becomes."""
+        return 1 if name in self.ranges else len(self.levels[name]) - 1
 
     @cached_property
     def _formula(self) -> Formula:

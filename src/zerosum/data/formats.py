@@ -281,10 +281,13 @@ def _parquet_table(path: Path) -> Table:
         if kinds.is_dictionary(column.type):
             column = column.dictionary_decode()
         kind = column.type
-        numeric = kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind)
-        if numeric and column.null_count == 0:
-            return np.asarray(column.to_numpy(zero_copy_only=False))
-        if numeric or str(kind).startswith(("string", "large_string", "decimal", "null")):
+        # How a column is decoded depends on its type alone and not on whether it has nulls: one person's null must not
+        # change how the cells of others are read (as the number 1 or as the text "True", say).
+        if kinds.is_floating(kind):
+            return np.asarray(column.to_numpy(zero_copy_only=False))  # a null is NaN
+        if kinds.is_boolean(kind) or kinds.is_integer(kind):
+            return np.array([np.nan if cell is None else cell for cell in column.to_pylist()], dtype=object)
+        if str(kind).startswith(("string", "large_string", "decimal", "null")):
             return ["" if cell is None else str(cell) for cell in column.to_pylist()]
         raise BadData(f"column {name!r} of {path} holds neither numbers nor text")
 

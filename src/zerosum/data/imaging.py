@@ -144,7 +144,7 @@ def _of(folder: Path, faults: list[str] | None = None) -> Iterator[None]:
         if faults is None:
             raise error.about(str(folder)) from None
         faults.append(f"{error} ({error.detail})" if error.detail else str(error))
-    except (ZerosumError, MemoryError):
+    except ZerosumError:
         raise
     except Exception as error:  # libraries fail on unusual numbers, and their messages may quote them
         if faults is None:

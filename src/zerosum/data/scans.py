@@ -26,11 +26,12 @@ from zerosum.data.nifti import Nifti, nibabel
 from zerosum.errors import BadData, BadInput, BadParameter
 
 MINIMUM_VOLUMES = 10
+MOST_SMOOTHING_MM = 100.0  # half of a head; the kernel of a wider one takes memory without bound
 _CLOCK_TOLERANCE = 1e-3  # seconds by which header and sidecar may differ
 _STILL = 1e-7  # a column that varies by less than this, relative to its size, is constant up to rounding
 Strategy = Literal["simple", "scrubbing", "compcor", "ica_aroma"]
 _STRATEGIES: tuple[Strategy, ...] = ("simple", "scrubbing", "compcor", "ica_aroma")
-_MOVED = "framewise_displacement"
+MOVED = "framewise_displacement"
 _DIFFERENCES = ("framewise_displacement", "dvars", "std_dvars", "rmsd")  # fMRIPrep's; the first volume has none
 
 
@@ -89,6 +90,14 @@ class Preprocessing:
         ):
             if value is not None and not 0 < value < np.inf:
                 raise BadParameter(f"{name} must be positive, got {value:g}")
+        if self.smoothing_mm is not None and self.smoothing_mm > MOST_SMOOTHING_MM:
+            raise BadParameter(f"smoothing_mm must be at most {MOST_SMOOTHING_MM:g}, got {self.smoothing_mm:g}")
+
+    def check_libraries(self) -> None:
+        """Refuse what needs a library that is not installed here, before any run is opened: whether a run is left to
+        be cleaned depends on people's motion."""
+        if self.smoothing_mm or self.resample or self.detrend or self.band or self.confounds or self.strategy:
+            _nilearn()
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +170,7 @@ def _regressed(
     if preprocessing.strategy is not None:
         kept, regressors = _by_strategy(image, preprocessing.strategy, preprocessing.scrub_mm)
     elif preprocessing.scrub_mm is not None:
-        kept = np.flatnonzero(read_confounds(confounds, [_MOVED], volumes)[:, 0] <= preprocessing.scrub_mm)
+        kept = np.flatnonzero(read_confounds(confounds, [MOVED], volumes)[:, 0] <= preprocessing.scrub_mm)
     return kept, regressors
 
 

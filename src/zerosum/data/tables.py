@@ -185,10 +185,12 @@ def _loaded(
     return TableData(units, names)
 
 
-def table_names(path: Path, unit_column: str | None = None) -> tuple[str, ...]:
-    """The columns of a file but the one of units, in its order; no row is read."""
+def table_names(
+    path: Path, unit_column: str | None = None, delimiter: str | None = None, encoding: str | None = None
+) -> tuple[str, ...]:
+    """The columns of a file but the one of units, in its order, from its header."""
     with readable(path):
-        table = open_table(path, None, unit_column)
+        table = open_table(path, None, unit_column, delimiter, encoding)
     owner = unit_column or table.unit_column
     return tuple(name for name in table.names if name != owner)
 
@@ -263,7 +265,8 @@ def _choose(
         raise BadData(f"column {names.index('') + 1} of {path} has no name: list the columns to read")
     if len(set(wanted)) < len(wanted):
         raise BadParameter("the columns to read and the unit column must all differ")
-    if missing := [name for name in wanted if name not in names]:
+    known = set(names)
+    if missing := [name for name in wanted if name not in known]:
         raise BadData(f"{path} has no column {' and no column '.join(map(repr, missing))}")
     if stray := lookups.keys() - chosen:
         raise BadParameter(f"categories are declared for {min(stray)!r}, which is not a column to read")
@@ -273,12 +276,14 @@ def _choose(
     if isinstance(tokens, Mapping) and (strangers := tokens.keys() - set(chosen)):
         raise BadParameter(f"tokens for missing values are given for {min(strangers)!r}, which is not a column to read")
 
+    places = {name: at for at, name in enumerate(names)}
+
     def column(name: str) -> _Column:
-        at = names.index(name)
+        at = places[name]
         given = name == unit or name in lookups or columns is not None
         called = f"column {repr(name) if given else at + 1} of {path}"
         own = tokens.get(name, ()) if isinstance(tokens, Mapping) else tokens
-        return _Column(at, called, lookups.get(name), name in optional, _tokens(own))
+        return _Column(at, called, lookups.get(name), name in optional, token_set(own))
 
     return [column(name) for name in chosen], None if unit is None else column(unit)
 
@@ -345,7 +350,7 @@ def _numbers(cells: Cells) -> Floats:
     return np.array([number(cell) for cell in cells])
 
 
-def _tokens(given: Sequence[str | float]) -> frozenset[str | float]:
+def token_set(given: Sequence[str | float]) -> frozenset[str | float]:
     """What a cell may say when a value is missing: as text, and as a number where it is one."""
     words = [each.strip() if isinstance(each, str) else float(each) for each in given]
     numbers = [number(each) for each in words]

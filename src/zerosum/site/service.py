@@ -16,13 +16,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from zerosum.errors import (
     AwaitingConsent,
     BadData,
-    BadInput,
     Busy,
     LedgerRefused,
     Misdirected,
@@ -235,7 +235,8 @@ class Service:
         self.policy.review(plan, self.schema.units, BUILTIN)
         for refusal in self.schema.refusals(plan, position):
             raise refusal
-        self._review(plan)
+        with _at_the_desk():
+            self._review(plan)
         if decision is None and not self._unasked(plan):
             if self._consents.keep(plan):
                 self._log.write("waiting", "a plan waits for the steward: zerosum site approve, or refuse", plan)
@@ -282,13 +283,10 @@ class Service:
     def _site(self, plan: Plan) -> Site:
         """The site with the data that a plan asks for. The plan has passed `review`, so what fails here is a fault at
         the site's desk: a file that was moved, or changed since the site was started. Details stay in its own log."""
-        try:
+        with _at_the_desk():
             units = self._load(plan)
             if self.schema.units not in (None, len(units)):
                 raise BadData(f"the schema declares {self.schema.units} units, the data hold {len(units)}")
-        except BadInput as error:
-            detail = f"{error} {error.detail}".strip()
-            raise BadData("this site cannot read its data as it declared them", detail=detail) from None
         return Site(self.name, units, self.policy, self._identity(plan), self._ledger, self.schema)
 
     def _record(self, session: _Session, message: Message, reply: Reply) -> None:
@@ -307,6 +305,16 @@ class Service:
             else:
                 self._log.write("released", words, plan, round=message.round + 1, rounds=plan.rounds)
             session.released.add(key)
+
+
+@contextmanager
+def _at_the_desk() -> Iterator[None]:
+    """What is wrong with a site's data or files is for its own log; others learn that it cannot read them."""
+    try:
+        yield
+    except BadData as error:
+        detail = f"{error} {error.detail}".strip()
+        raise BadData("this site cannot read its data as it declared them", detail=detail) from None
 
 
 def _unpaid(session: _Session) -> list[Spend]:

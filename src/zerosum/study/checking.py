@@ -26,9 +26,10 @@ from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import make_room
 from zerosum.site.costs import check_budget, refusals
 from zerosum.site.policy import Policy
+from zerosum.site.schema import DataSchema
 from zerosum.study.kept import results_folder, room_of
 from zerosum.study.schema import Study
-from zerosum.study.site_data import question_refusals
+from zerosum.study.site_data import Faults, fault_lines, load_for, question_refusals
 from zerosum.study.site_file import SiteFile
 from zerosum.study.site_schema import check_schema, confirmed_schema
 
@@ -76,11 +77,15 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
             _try_room(folder, size)
         except OSError as error:
             found.faults.append(f"{use} cannot be written in {folder}: {error.strerror or error}")
-    if policy is not None:
-        _compare(plan, file, policy, found)
+    schema = None if policy is None else _compare(plan, file, policy, found)
     try:
         check_device(file.device)
-        units = study.read_units(file, algorithm, observer, found.warnings)
+        if schema is None:
+            units = study.read_units(file, algorithm, observer, found.warnings)
+        else:  # as the site reads them when it serves
+            faults: Faults = []
+            units = load_for(plan, file, schema, faults)
+            found.warnings += fault_lines(faults)
     except ZerosumError as error:
         found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
         return found
@@ -90,12 +95,12 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
     return found
 
 
-def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> None:
-    """Of a site that serves: its data against its schema, and the plan against that."""
+def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> DataSchema | None:
+    """Of a site that serves: its data against its schema, and the plan against that. Returns the schema."""
     try:
         schema = confirmed_schema(file)
     except ZerosumError:  # a site of a rehearsal has none; one that is to serve refuses to start without
-        return
+        return None
     differs = check_schema(file, schema, policy)
     found.faults += differs.faults
     found.warnings += differs.warnings
@@ -103,6 +108,7 @@ def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> No
         found.faults += [str(refusal) for refusal in question_refusals(plan, file, schema)]
     except ZerosumError as error:
         found.faults.append(str(error))
+    return schema
 
 
 def _unfit(plan: Plan, position: int, policy: Policy | None, units: Units) -> Iterator[str]:

@@ -18,11 +18,13 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from zerosum import algorithms
+from zerosum.data.bids import SELECTED_BY
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, load_images
+from zerosum.data.scans import MOVED
 from zerosum.data.tables import CellFault, check_reading, load_units, table_names
-from zerosum.errors import BadData, BadParameter, PolicyRefused, ZerosumError, first_fault
+from zerosum.errors import BadParameter, PolicyRefused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question, columns_digest
 from zerosum.kernel.units import Units
@@ -34,8 +36,6 @@ Faults = list[CellFault | str]  # unfit cells of tables, and sentences about unf
 _CATEGORIES = TypeAdapter(dict[str, tuple[str | float | bool, ...]])
 _RULES = TypeAdapter(dict[str, str | float | bool])
 _TOKENS = TypeAdapter(dict[str, tuple[str | float, ...]] | tuple[str | float, ...])
-_MOVED = "framewise_displacement"  # the column of confounds that scrubbing reads
-_SELECTED_BY = ("task", "space", "desc", "res")
 
 
 def review_question(plan: Plan, site: SiteFile, schema: DataSchema) -> None:
@@ -53,6 +53,9 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
         yield PolicyRefused(f"the plan asks about {_KINDS[kind]}, this site holds {_KINDS[schema.kind]}")
         return
     with _sound_question():
+        for release in plan.releases:
+            if question.n_columns and release.columns not in (None, question.n_columns):
+                raise BadParameter(f"a release is of {release.columns} columns, the plan of {question.n_columns}")
         if kind == "images":
             imaging, space = _imaging(question, site)
             _same_columns(question, space.columns)
@@ -89,7 +92,7 @@ def _check_names(columns: Sequence[str], site: SiteFile, schema: DataSchema) -> 
     """Columns of an array without names may be called as a plan likes, all of them at once."""
     if schema.n_columns is None or len(columns) == schema.n_columns:
         return
-    if strangers := set(columns) - set(table_names(site.path, site.unit_column)):
+    if strangers := set(columns) - set(table_names(site.path, site.unit_column, site.delimiter, site.encoding)):
         raise BadParameter(f"the data of this site have no column {min(strangers)!r}")
 
 
@@ -97,6 +100,7 @@ def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema |
     """What the declared facts about all runs rule out; a run that does not keep to them counts as zeros."""
     if schema is None:
         return
+    imaging.preprocessing.check_libraries()
     seconds = imaging.seconds or schema.seconds
     if seconds is None:
         yield PolicyRefused("some runs of this site do not say how many seconds lie between volumes: give `seconds`")
@@ -104,14 +108,14 @@ def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema |
         yield PolicyRefused(
             f"the band ends at {imaging.band[1]:g} Hz, beyond what {seconds:g} s between volumes of this site resolve"
         )
-    asked = (*imaging.confounds, *((_MOVED,) if imaging.scrub_mm is not None and imaging.strategy is None else ()))
+    asked = (*imaging.confounds, *((MOVED,) if imaging.scrub_mm is not None and imaging.strategy is None else ()))
     if strangers := [name for name in asked if name not in schema.confounds]:
         yield PolicyRefused(f"the tables of confounds of this site have no column {strangers[0]!r}")
     if imaging.strategy is not None and imaging.strategy not in schema.strategies:
         yield PolicyRefused(f"this site declares no confounds for the strategy {imaging.strategy!r}")
     if len(imaging.confounds) + 2 >= schema.volumes:
         yield PolicyRefused(f"runs of this site have too few volumes for {len(imaging.confounds)} confounds")
-    for name in _SELECTED_BY:
+    for name in SELECTED_BY:
         value = getattr(imaging, name)
         if value is not None and value not in schema.selectable.get(name, ()):
             yield PolicyRefused(f"this site has no images with {name} {value!r}")
@@ -193,9 +197,9 @@ def _columns(question: Question, site: SiteFile) -> tuple[str, ...]:
     a file's in its order, or what pixels are called that have no names."""
     if len(question.columns) == question.n_columns:
         return question.columns
-    own = table_names(site.path, site.unit_column)
+    own = table_names(site.path, site.unit_column, site.delimiter, site.encoding)
     if question.n_columns != len(own):
-        raise BadData("the data do not have as many columns as the plan asks about")
+        raise BadParameter("the data do not have as many columns as the plan asks about")
     numbered = (*(f"x{at}" for at in range(len(own) - 1)), "class")
     return numbered if columns_digest(numbered) == question.columns_digest else own
 
@@ -228,16 +232,16 @@ def _own_file(question: Question, site: SiteFile, use: str) -> Path:
     own = [site.folder / path for path in site.files]
     found = next((path for path in own if digest(path) == question.files[use]), None)
     if found is None:
-        raise BadData(f"the {use} of the study is not among the files of this site")
+        raise BadParameter(f"the {use} of the study is not among the files of this site")
     return found
 
 
 def _same_columns(question: Question, columns: Sequence[str]) -> None:
     """What is read is what the plan says that it asks about: policies go by that."""
     if columns_digest(columns) != question.columns_digest:
-        raise BadData("the columns are not those that the plan's digest names")
+        raise BadParameter("the columns are not those that the plan's digest names")
     if len(question.columns) == question.n_columns and tuple(columns) != question.columns:
-        raise BadData("the columns are not those that the plan names")
+        raise BadParameter("the columns are not those that the plan names")
 
 
 def _imaging(question: Question, site: SiteFile) -> tuple[ImagingTable, Masker]:
@@ -261,7 +265,10 @@ def _images(question: Question, site: SiteFile, faults: Faults | None) -> Units:
 
 def _tokens(question: Question, columns: Sequence[str], schema: DataSchema | None) -> dict[str, list[str | float]]:
     """How missing values are written, by column: as the plan says, and as the site declares."""
-    asked = _TOKENS.validate_python(question.preprocessing.get("missing_tokens", ()))
+    try:
+        asked = _TOKENS.validate_python(question.preprocessing.get("missing_tokens", ()))
+    except ValidationError:
+        raise BadParameter("missing_tokens must be a list of words and numbers, or such lists by column") from None
     by_plan = asked if isinstance(asked, dict) else dict.fromkeys(columns, asked)
     if strangers := sorted(by_plan.keys() - set(columns)):
         raise BadParameter(f"tokens for missing values are given for {strangers[0]!r}, which is not a column to read")

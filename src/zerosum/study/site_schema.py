@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from zerosum.data.bids import Recording, entity_values, every_recording
+from zerosum.data.bids import SELECTED_BY, Recording, entity_values, every_recording
 from zerosum.data.documents import document_facts
 from zerosum.data.formats import Cells, Table, number, open_table, readable
 from zerosum.data.nifti import Nifti
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
-from zerosum.data.tables import OnScan
+from zerosum.data.tables import OnScan, token_set
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.plan import Plan
@@ -42,9 +42,8 @@ from zerosum.study.site_file import SiteFile
 
 MOST_LISTED = 1000  # columns; plans name more of them by their digest only (`kernel.question`)
 _WRITTEN = ("NA", "N/A", "n/a", "NULL", "null", "?", ".")  # common signs for a missing value among numbers
-_SELECTED_BY = ("task", "space", "desc", "res")
 _LOGGED = 10  # unfit cells or runs of one plan in the site's log: a coordinator must not be able to fill it
-DataVersion = tuple[tuple[str, int, int], ...]  # path, size and time of change of each file
+DataVersion = tuple[tuple[str, int, int, int, int], ...]  # path, size, times of change and inode of each file
 _log = logging.getLogger(__name__)  # stays at the site
 
 
@@ -73,13 +72,15 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
         for name, seen in found.columns.items()
     }
     wide = len(columns) > MOST_LISTED or found.unnamed
+    # Of many columns only those are listed that hold text or signs for missing values.
+    listed = {name: each for name, each in columns.items() if not wide or each.type == "category" or each.tokens}
     return DataSchema(
         units=_counted(found.units, policy),
         rows_per_unit=found.rows_per_unit,
         n_columns=len(columns) if wide else None,
         columns_digest=columns_digest(list(columns)) if wide else "",
-        missing=wide and any(each.missing for each in columns.values()),
-        columns={} if wide else columns,
+        missing=any(each.missing for name, each in columns.items() if name not in listed),
+        columns=listed,
     )
 
 
@@ -114,14 +115,18 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     with readable(site.path):
         table = open_table(site.path, None, site.unit_column, site.delimiter, site.encoding)
     owner = site.unit_column or table.unit_column
+    if len(set(table.names)) < len(table.names):
+        raise BadData(f"two columns of {site.path} have the same name")
     if owner is not None and owner not in table.names:
         raise BadData(f"{site.path} has no column {owner!r}, which is to say whose a row is")
-    names = [name for name in table.names if name != owner and _legible(site.path, table, name)]
-    positions = [table.names.index(name) for name in names]
+    # A column without a name cannot be asked about.
+    names = [name for name in table.names if name not in (owner, "") and _legible(site.path, table, name)]
+    places = {name: at for at, name in enumerate(table.names)}
+    positions = [places[name] for name in names]
     seen = {name: _Seen() for name in names}
     people: Counter[Any] = Counter()
     rows = 0
-    for batch in table.batches(positions if owner is None else [*positions, table.names.index(owner)]):
+    for batch in table.batches(positions if owner is None else [*positions, places[owner]]):
         for name, cells in zip(names, batch, strict=False):
             _look(seen[name], cells, rows, None if schema is None else schema.column(name))
         if owner is not None:
@@ -132,7 +137,8 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     if rows == 0:
         raise BadData(f"{site.path} has no rows")
     units, most = _sizes(table, rows, people)
-    return _Scan(seen, units, most, unnamed=names == [str(at) for at in range(len(names))])
+    unnamed = table.array is not None and names == [str(at) for at in range(len(names))]
+    return _Scan(seen, units, most, unnamed)
 
 
 def _legible(path: Path, table: Table, name: str) -> bool:
@@ -164,7 +170,7 @@ def _look(seen: _Seen, cells: Cells, before: int, declared: ColumnSchema | None)
     else:
         texts = ["" if cell is None else str(cell).strip() for cell in cells]
         values = np.array([number(text) for text in texts])
-        own = set() if declared is None else {str(token) for token in declared.tokens}
+        own = set() if declared is None else token_set(declared.tokens)
         for at in np.flatnonzero(np.isnan(values)).tolist():
             text = texts[at]
             if text == "" or text.lower() == "nan":
@@ -179,7 +185,7 @@ def _look(seen: _Seen, cells: Cells, before: int, declared: ColumnSchema | None)
     if len(infinite):
         seen.first_text, seen.texts = seen.first_text or before + int(infinite[0]) + 1, seen.texts + len(infinite)
     if declared is not None:
-        as_numbers = [token for token in declared.tokens if not isinstance(token, str)]
+        as_numbers = [token for token in token_set(declared.tokens) if isinstance(token, float)]
         gone = np.isin(finite, as_numbers)
         seen.missing, finite = seen.missing + int(np.count_nonzero(gone)), finite[~gone]
         if declared.range is not None:
@@ -226,7 +232,7 @@ def _images_draft(site: SiteFile, policy: Policy) -> DataSchema:
             seconds=None if None in clocks else max(clock for clock in clocks if clock is not None),
             confounds=_common_confounds(runs),
             strategies=strategies_for(images[0]) if runs[0].confounds is not None else (),
-            selectable={name: values for name in _SELECTED_BY if (values := entity_values(runs, name))},
+            selectable={name: values for name in SELECTED_BY if (values := entity_values(runs, name))},
             shape=None if grid is None else grid[0],
             affine=None if grid is None else grid[1],
         ),
@@ -294,10 +300,10 @@ def _check_table(
 ) -> None:
     seen = _scan(site, on_scan, schema)
     _check_counts(schema, seen.units, seen.rows_per_unit, policy, found)
-    if schema.n_columns is not None:
-        if (len(seen.columns), columns_digest(list(seen.columns))) != (schema.n_columns, schema.columns_digest):
-            found.faults.append("the columns of the data are not those that the schema declares")
-    elif missing := [name for name in schema.columns if name not in seen.columns]:
+    own = len(seen.columns), columns_digest(list(seen.columns))
+    if schema.n_columns is not None and own != (schema.n_columns, schema.columns_digest):
+        found.faults.append("the columns of the data are not those that the schema declares")
+    if missing := [name for name in schema.columns if name not in seen.columns]:
         found.faults.append(f"the data have no column {missing[0]!r}, which the schema declares")
     for name, cells in seen.columns.items():
         declared = schema.column(name)
@@ -400,7 +406,7 @@ def schema_text(schema: DataSchema) -> str:
     """A schema as a TOML file, with the meaning of its entries beside them."""
     record = schema.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     tables = {name: record.pop(name) for name in ("columns", "images") if name in record}
-    record = {"kind": schema.kind} | record
+    record = {"kind": schema.kind, "rows_per_unit": schema.rows_per_unit} | record
     lines = [
         "# The public description of this site's data. Plans are refused by this file and never by rows, so everything",
         "# here may be known to coordinators. Lines were drafted from the data: change what says too much about one",
@@ -421,21 +427,22 @@ def schema_text(schema: DataSchema) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Numbers, booleans, strings and lists are written in TOML as in JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    """Numbers, booleans, strings and lists are written in TOML as in JSON, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")  # the one character that JSON lets pass
 
 
 # ---- the file of the data --------------------------------------------------------------------------------------------
 
 
 def data_version(site: SiteFile) -> DataVersion:
-    """Size and time of change of the data's files: another version than the one that was compared with the schema must
-    not be read under it."""
+    """Size, times of change and inodes of the data's files. Another version than the one that was compared with the
+    schema must not be read under it."""
     paths = [site.path] if site.path.is_file() else sorted(path for path in site.path.rglob("*") if path.is_file())
+    listed = site.path.absolute().parent.parent / "participants.tsv"  # of the data set around a folder of derivatives
     found = []
-    for path in paths:
+    for path in [*paths, *([listed] if site.path.is_dir() and listed.is_file() else [])]:
         stored = path.stat()
-        found.append((str(path), stored.st_size, stored.st_mtime_ns))
+        found.append((str(path), stored.st_size, stored.st_mtime_ns, stored.st_ctime_ns, stored.st_ino))
     return tuple(found)
 
 
