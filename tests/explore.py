@@ -41,7 +41,8 @@ def load_profile() -> None:
     # provide folders.
     lenient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
     settings.register_profile("steady", lenient, derandomize=True, database=None)
-    settings.register_profile("explore", lenient, max_examples=examples(100))
+    # Said, since Hypothesis derandomises by default where the environment says CI.
+    settings.register_profile("explore", lenient, derandomize=False, max_examples=examples(100))
     settings.load_profile("explore" if EXPLORE else "steady")
     if not EXPLORE:
         # Hypothesis also draws constants found in the source of the project's imported modules. Which modules are

@@ -101,6 +101,7 @@ def test_reservation_of_a_ledger_that_is_opened_again_and_again_is_drawn_no_furt
             assert ledger.verify() == 3
 
 
+@pytest.mark.slow  # test_disclosures.py has a shorter one
 def test_attempt_of_a_sampled_phase_is_charged_one_step_at_the_rate_and_mu_of_the_phase(tmp_path: Path) -> None:
     step = PrivateSum(VectorSum(columns=2, clip=1.0), sampling=Sampling(0.25, 2))
     terms = Terms(

@@ -8,6 +8,7 @@ Tested in tests/secagg/test_secagg_vectors.py.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -72,6 +73,7 @@ def agree(secret: bytes, public: bytes) -> bytes:
         raise Forged("a public key is not one") from None
 
 
+@lru_cache(maxsize=1 << 14)  # of public keys only; sites in one process, as in rehearsals, see the same ones
 def essence(public: bytes) -> bytes:
     """The part of a public key that agreements depend on: two keys agree on the same secrets if theirs is equal.
 
