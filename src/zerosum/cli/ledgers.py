@@ -177,11 +177,11 @@ def _write_csv(records: list[dict[str, Any]]) -> None:
         for entry in record["entries"]:
             line = studies[entry["spend"]["study"]]
             words = line["asked"]
-            told = entry["spend"] | entry | {key: words.get(key, "") for key in ("user", "algorithm", "public_digest")}
-            told |= {"consent": line["consent"] or "", "exposed": "yes" if line["exposed"] else ""}
+            cells = entry["spend"] | entry | {key: words.get(key, "") for key in ("user", "algorithm", "public_digest")}
+            cells |= {"consent": line["consent"] or "", "exposed": "yes" if line["exposed"] else ""}
             columns = ";".join(words.get("columns", []))
             account = {"ledger": record["ledger"], "population": record["account"]["population"]}
-            writer.writerow({key: _safe(value) for key, value in (told | account | {"columns": columns}).items()})
+            writer.writerow({key: _safe(value) for key, value in (cells | account | {"columns": columns}).items()})
 
 
 def _safe(value: Any) -> Any:

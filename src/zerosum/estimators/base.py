@@ -189,7 +189,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
         Searches for hyper-parameters and cross-validation clone an estimator, fit each clone and score it on held-out
         rows. A budget pays for the fits only: the scores, and the parameters chosen by them, are exact functions of
-        private rows. Clones cannot be told apart by the purpose they were made for, so all of them are refused.
+        private rows. A clone does not say what it was made for, so all clones are refused.
         """
         policies = self.policies or {}
         private = any((policies[name].data if name in policies else self.data) == "private" for name in tables)

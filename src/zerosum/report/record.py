@@ -425,7 +425,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def make_room(path: Path, size: int) -> None:
-    """Take so many bytes of the disk in a file of that name, its owner's alone, or raise what the disk has to say."""
+    """Reserve this number of bytes in a file of that name with mode 0600, or raise the disk's `OSError`."""
     path.unlink(missing_ok=True)
     with open_new(path, private=True) as file:
         if hasattr(os, "posix_fallocate"):

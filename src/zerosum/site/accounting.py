@@ -1,7 +1,7 @@
 """Decisions under locks, with the slow accounting done before the locks are taken.
 
 Whether a spend fits under a cap is decided inside locks: those of the service and the ledger's write transaction. The
-epsilon that decides it may take seconds where releases are sub-sampled, and nobody else may wait for that. So a
+epsilon that decides it may take seconds where releases are sub-sampled, and other studies must not wait for that. So a
 decision inside `decided` uses only epsilons that are known already. Where one is not, the decision is given up, its
 locks are released, the epsilon is computed and kept, and the decision is made again:
 

@@ -29,7 +29,7 @@ _DELTA = 1e-5  # where nobody says which
 
 def in_words(plan: Plan, consent: Consented | None = None) -> dict[str, Any]:
     """What a ledger writes down of a study: everything in it is in the plan, and public, but for the local user and
-    who consented (None: nobody was asked, as the site is no process of its own)."""
+    who consented (None: the site is no process of its own, and consent was not asked for)."""
     question = plan.question
     known = {"lower", "upper", "clip", "edges", "values", "ranges", "levels", "by", "events", "groups"}
     few = question.n_columns <= _LISTED

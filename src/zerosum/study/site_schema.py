@@ -180,6 +180,7 @@ def _look(seen: _Seen, cells: Cells, before: int, declared: ColumnSchema | None)
             else:
                 seen.first_text = seen.first_text or before + at + 1
                 seen.texts += 1
+    # Infinite numbers count as text: no statistic can use them, and the steward is to correct them.
     finite = values[np.isfinite(values)]
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
@@ -258,6 +259,7 @@ def _common_grid(images: Sequence[Nifti]) -> tuple[Any, Any] | None:
     )
     if not alike or len(first.shape) < 3:
         return None
+    # Six decimals of a millimetre: rounded for a file that people read, far below the tolerance of a comparison.
     affine = tuple(tuple(round(float(value), 6) for value in row) for row in first.affine)
     return tuple(int(each) for each in first.shape[:3]), affine
 

@@ -30,7 +30,8 @@ from zerosum.watch.app import Watch
 _BACKLOG = 128  # connections that the system holds until they are accepted
 _REQUESTS = 128  # under way at once; a browser has at most a few, and its streams have a limit of their own
 _WAITING = 64  # connections without a request; a browser holds about six
-_GRACE_SECONDS = 1.0  # from a connection, or from the last response on it, to the next request's headers, whoever waits
+_GRACE_SECONDS = 1.0  # for every client, from a connection or its last response to the next request's headers
+
 _WAIT_SECONDS = 10.0  # more, where few wait
 
 
