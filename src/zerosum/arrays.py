@@ -1,4 +1,5 @@
-"""Names for arrays, used everywhere.
+"""Type names for arrays.
+
 
 Tested in tests/kernel/test_grid.py.
 """

@@ -1,4 +1,4 @@
-"""The demo: four made-up hospitals of unequal size, one question, every scheme at the same epsilon."""
+"""Demo of all schemes: the mean over four synthetic hospitals of unequal size, at the same epsilon."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, run
 
+# Budget of each study, and the number of colluding sites.
 EPSILON, DELTA, COLLUDERS = 1.0, 1e-5, 1
+# Schemes in the order of the table.
 SCHEMES = ("non-private", "pooled", "secure-sum", "zero-sum", "pairwise", "cape-helper", "cape-published", "local")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One scheme: the error it is predicted to make and the one it made, as a share of the columns' ranges."""
+    """One scheme: predicted and measured error of the mean, as a share of the columns' ranges."""
 
     scheme: str
     trusted: str
@@ -37,7 +39,21 @@ class Line:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo found."""
+    """Result of the demo.
+
+    Attributes
+    ----------
+    sizes : dict
+        Number of patients by hospital.
+    lines : tuple of Line
+        One for each scheme.
+    alone : dict
+        Root mean square error of each hospital's own mean, as a share of the ranges.
+    result : Result
+        A result of the default scheme.
+    truth, estimate : array of shape (n_columns,)
+        Pooled mean without noise, and the mean under the default scheme.
+    """
 
     sizes: dict[str, int]
     lines: tuple[Line, ...]
@@ -48,9 +64,11 @@ class Demo:
 
     @property
     def report(self) -> PrivacyReport:
+        """Privacy report of the default scheme."""
         return self.result.report
 
     def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
         return {
             "sites": self.sizes,
             "epsilon": EPSILON,
@@ -66,7 +84,10 @@ class Demo:
 
 
 def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, planned: None) -> Demo:
-    """Ask every scheme the same question `repeats` times, through the same sites, policies and ledgers."""
+    """Run the same question `repeats` times under every scheme, with the same sites, policies and ledgers.
+
+    `on_step` receives (done, planned) after each run.
+    """
     data = hospitals(seed=7)
     lower, upper = (np.array([RANGES[column][i] for column in COLUMNS]) for i in (0, 1))
     span = upper - lower
@@ -92,6 +113,7 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
                 )
                 errors.append((np.asarray(result.estimate["mean"]) - truth) / span)
                 on_step(number * repeats + repeat + 1, len(SCHEMES) * repeats)
+            # The predicted error depends on the plan only, so any of the results has it.
             predicted = float(np.mean(np.asarray(result.estimate["noise_std"]) / span))
             worst = result.report.worst_epsilon
             lines.append(
@@ -113,8 +135,8 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
 
 
 def write_report_of(demo: Demo, folder: Path) -> Path:
-    """The report of the study under the default scheme, in place of that of a demo before; a key of its own signs it,
-    and nothing is left in the user's state folder."""
+    """Write the report of the study under the default scheme, and replace that of an earlier demo. It is signed with a
+    new key, and nothing is written to the user's state folder."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     demo.result.write(folder)
@@ -122,11 +144,13 @@ def write_report_of(demo: Demo, folder: Path) -> Path:
 
 
 def _policy(hospital: str, folder: Path) -> Policy:
+    """Policy with a temporary ledger."""
     ledger = folder / f"{hospital}.sqlite"
     return Policy.throwaway(hospital, ledger, delta=DELTA)
 
 
 def _trusts(scheme: str) -> str:
+    """Party that must be trusted under a scheme."""
     match scheme:
         case "non-private" | "pooled":
             return "coordinator"
@@ -137,7 +161,8 @@ def _trusts(scheme: str) -> str:
 
 
 def draw(demo: Demo, path: Path) -> None:
-    """Save the picture: how far off the joint mean is, scheme by scheme, at the same privacy."""
+    """Save a bar chart of the error of the joint mean by scheme."""
+    # Imported here because it is slow; Agg needs no display.
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""The demo's second half: brains of people at four made-up sites, and the maps that are found in them, privately."""
+"""Demo of independent component analysis: brain maps of synthetic people at four sites, with and without privacy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from zerosum.data.fmri import make_fmri
 from zerosum.papers.figures.panels import Panel, aligned, draw_panels
 from zerosum.papers.figures.separating import OURS, OURS_ALONE, OURS_OPEN, PAPERS_ROUNDS, Separating, Trial
 
+# Budget of a study.
 EPSILON, DELTA = 1.0, 1e-5
+# Synthetic study: sites, components, volumes per person, pixels along a side, cosines per axis of the public basis.
 SITES, COMPONENTS, POINTS, SIDE, PER_AXIS = 4, 12, 250, 30, 10
+# Published method: epsilon, and the number of rounds that its rounds are compressed to.
 CAPE_EPSILON, CAPE_ROUNDS = 0.5, 20
 
+# Headings and methods.
 _TRIALS = (
     ("No privacy", Trial(OURS_OPEN)),
     ("Zerosum, four sites", Trial(OURS, "exact", EPSILON, DELTA)),
@@ -29,9 +33,10 @@ _TRIALS = (
 
 @dataclass(frozen=True)
 class Line:
-    """One method: what it truly costs a person (None: no privacy), and how near its maps are to the true ones.
+    """One method: exact cost for a person (None: no privacy), and similarity of its maps to the true ones.
 
-    The published reduction protects a single volume; `with_reduction` is what a person pays with it.
+    The published dimension reduction protects a single volume. `with_reduction` is the cost for a person including that
+    step.
     """
 
     method: str
@@ -45,7 +50,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Maps:
-    """What was found; `found` holds the maps of every line, in the order and with the signs of the truth."""
+    """Result of the demo. `found` holds the maps of each line, in the order and with the signs of the true maps."""
 
     people: int
     truth: NDArray[np.float64]
@@ -54,9 +59,11 @@ class Maps:
 
     @property
     def says(self) -> str:
+        """Description of the data."""
         return f"{self.people} people at {SITES} sites, one colluding, {COMPONENTS} maps that everyone shares"
 
     def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
         return {
             "sites": SITES,
             "people": self.people,
@@ -67,7 +74,8 @@ class Maps:
 
 
 def play(people: int = 256, on_step: Callable[[int, int], None] = lambda done, planned: None) -> Maps:
-    """Separate the same brains, `people` at each site, by every method; Zerosum's noise is the operating system's."""
+    """Separate the same data, `people` at each site, by every method. The noise of Zerosum comes from the operating
+    system."""
     study = make_fmri([people] * SITES, components=COMPONENTS, points=POINTS, side=SIDE, seed=7)
     separating = Separating(study, CAPE_ROUNDS, PER_AXIS)
     lines, found = [], []
@@ -91,11 +99,12 @@ def play(people: int = 256, on_step: Callable[[int, int], None] = lambda done, p
 
 
 def _finite(value: float) -> float | None:
+    """A finite number, or None."""
     return value if math.isfinite(value) else None
 
 
 def draw(maps: Maps, path: Path) -> None:
-    """Save the picture: a method a row, the same map in every column."""
+    """Save a picture with one row per method and one column per map."""
     panels = [Panel("True maps", ("what everyone's brain shares",), aligned(maps.truth, maps.truth))]
     for line, found in zip(maps.lines, maps.found, strict=True):
         notes = (_price(line), f"mean correlation {line.correlation:.2f}")
@@ -113,7 +122,9 @@ def draw(maps: Maps, path: Path) -> None:
 
 
 def _price(line: Line) -> str:
+    """Exact cost of a method as text."""
     if line.epsilon is None or line.with_reduction is None:
         return "no noise"
+    # A relative difference below 0.1 % is not shown.
     more = line.with_reduction > 1.001 * line.epsilon
     return f"ε = {line.epsilon:.3g}" + (f" ({line.with_reduction:.0f} with its reduction)" if more else "")

@@ -1,4 +1,4 @@
-"""Folders that keep what was made in them, whatever happens to the machine, and files of their owner alone."""
+"""Durable folders, and files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-_OWNER, _UMASK = 0o600, 0o666  # modes of a file of its owner alone, and of one that the umask decides on
+_OWNER, _UMASK = 0o600, 0o666  # modes of a file for its owner only, and of a file whose mode the umask decides
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and every parent that is missing, with mode 0700, synced.
+    """Create a folder and every missing parent with mode 0700, synced.
 
-    `Path.mkdir(mode=0o700, parents=True)` does not do: it makes missing parents as the umask says.
+    `Path.mkdir(mode=0o700, parents=True)` is not sufficient: it creates missing parents by the umask.
     """
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
-        with suppress(PermissionError):  # a folder that this user may write to and not read cannot be synced
+        with suppress(PermissionError):  # a folder that this user may write and not read cannot be synced
             sync_folder(folder.parent)
 
 
 def open_new(path: Path, *, private: bool) -> BinaryIO:
-    """A new file to write bytes to; of its owner alone whatever the umask, or as the umask says."""
+    """A new file for bytes: readable by its owner only, whatever the umask, or by the umask."""
     mode = _OWNER if private else _UMASK
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # Path.open has no opener
 
 
 def sync_folder(folder: Path) -> None:
-    """What was made or renamed in a folder is on the disk when this returns."""
-    if os.name == "posix":  # elsewhere a folder cannot be opened
+    """Make the creation and renaming of files in a folder durable."""
+    if os.name == "posix":  # other systems cannot open a folder
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

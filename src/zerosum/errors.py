@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 
 class ZerosumError(Exception):
-    """The root of the tree; `exit_code` is what the command line returns for it.
+    """The root of the tree; `exit_code` is the exit code of the command line.
 
-    The message may travel to other parties. What only the holder of the data may read (a row, a count, a person's file)
-    goes into `detail`: tracebacks and the command line show it here, and no `Refusal` has it.
+    The message may be sent to other parties. Facts that only the holder of the data may read (a row, a count, a
+    person's file) go into `detail`: tracebacks and the command line show it locally, and no `Refusal` contains it.
     """
 
     exit_code = 2
 
     @property
     def code(self) -> str:
-        """What an error is called on the wire."""
+        """Name of the error on the wire."""
         return type(self).__name__
 
     def __init__(self, message: str = "", *, detail: str = "") -> None:
@@ -55,20 +55,20 @@ class ZerosumError(Exception):
             self.add_note(f"(not for others: {detail})")
 
     def about(self, what: str) -> Self:
-        """The same error, said of something."""
+        """The same error with its subject in front of the message."""
         return type(self)(f"{what}: {self}", detail=self.detail)
 
     def public(self) -> Self:
-        """The same error as it may travel."""
+        """The same error without `detail`, as it may be sent."""
         return type(self)(str(self))
 
 
 class DataWarning(UserWarning):
-    """For the owner of the data: a study runs, and some of the data count otherwise than one might expect."""
+    """Warning for the owner of the data: a study runs, and some of the data count differently than one might expect."""
 
 
 def first_fault(error: ValidationError) -> str:
-    """The first thing pydantic found wrong, in one sentence."""
+    """The first fault that pydantic found, in one sentence."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where, reason = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
     return f"{where}: {reason}" if where else reason
@@ -167,7 +167,7 @@ class Interrupted(ZerosumError):
 
 
 def by_code(code: str) -> type[ZerosumError]:
-    """The kind of error that goes by this name on the wire; one that is not known here is a refusal.
+    """The kind of error with this name on the wire; an unknown name is a refusal.
 
     >>> by_code("BudgetExceeded").__name__, by_code("NotYetInvented").__name__
     ('BudgetExceeded', 'Refused')

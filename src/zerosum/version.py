@@ -1,3 +1,3 @@
-"""The version of this source: what reports and ledger entries say."""
+"""The version of this source, which reports and ledger entries record."""
 
 VERSION = "0.3.0.dev0"

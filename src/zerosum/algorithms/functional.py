@@ -1,4 +1,18 @@
-"""The functional mechanism: a polynomial loss of one's own, released as coefficients and minimised for free.
+"""The functional mechanism: a user's polynomial loss, released as coefficient arrays and minimised for free.
+
+Model
+-----
+With features u (width D) in a frame and a response y in [-1, 1], the loss of a row is the polynomial
+
+    f(w) = sum over j, k of table[j, k] (u.w)^j y^k = sum over j of <Lambda_j, w^(j)>,  Lambda_j = a_j(y) u^(j),
+
+with a_j(y) = sum over k of table[j, k] y^k and u^(j) the j-fold symmetric power (D^j entries, packed to the distinct
+ones). One release holds the sums of all Lambda_j over units (`PolynomialCoefficients`, which has the sensitivity).
+
+The minimisation is free post-processing. The noisy polynomial may have no minimum, so negative eigenvalues of its
+quadratic part become 0 and a ridge from the known noise is added; beyond degree 2 the search is limited to a ball.
+
+References: Zhang et al. 2012 (functional mechanism); Imtiaz, Mohammadi and Sarwate 2019 (capeFM, its form over sites).
 
 Tested in tests/algorithms/test_regression.py.
 """
@@ -19,8 +33,12 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.polynomial import PolynomialCoefficients
 
-_ROOM, _RANGED = 1.0, 1 / 3  # of a row's squared norm that is not clipped, by feature
-_RIDGE = 2.0  # times the norm of the noise
+# Squared clip per feature: of scaled features (mean square 1), and where only ranges are known (mean square of a
+# uniform value in [-1, 1]).
+_ROOM, _RANGED = 1.0, 1 / 3
+# Ridge, over noise sqrt(D), about the norm of the noise of the quadratic part. From the prototype of logistic
+# regression (ridge 2 sigma sqrt(D)).
+_RIDGE = 2.0
 
 
 class PolynomialLoss(Regression):
@@ -67,7 +85,10 @@ class PolynomialLoss(Regression):
 
     @property
     def weights(self) -> Floats:
-        """Every Lambda_j is brought to a largest norm of 1; the constant, of which only the loss profits, to 0.3."""
+        """Weight of each Lambda_j in the release (degrees,): 1 over its largest norm, so that all have equal noise.
+
+        The constant term serves only the reported loss and gets 0.3 of that. Chosen by hand; no benchmark recorded.
+        """
         most = np.sum(np.abs(self.table), axis=1)
         weights = np.where(most > 0, 1 / np.where(most > 0, most, 1.0), 0.0)
         weights[0] *= 0.3
@@ -95,6 +116,7 @@ class PolynomialLoss(Regression):
         at = lowest_quadratic(linear, second, ridge)
         polynomial = Polynomial(arrays, frame.width, ridge)
         if max(arrays) > 2:
+            # default radius: a predictor of standard deviation 5 for a typical row. Chosen by hand.
             largest = self.largest if self.largest is not None else 5 * math.sqrt(frame.width) / frame.clip
             at = polynomial.lowest(at, largest)
         matrix, _constant = self._in_data_units(frame)
@@ -104,7 +126,13 @@ class PolynomialLoss(Regression):
 
 
 def lowest_quadratic(linear: Floats, second: Floats, ridge: float) -> Floats:
-    """The minimum of linear.w + w'second w with negative eigenvalues at zero and a ridge added to all.
+    """The minimiser of linear.w + w'second w + ridge |w|^2 after negative eigenvalues of `second` become 0.
+
+    Parameters
+    ----------
+    linear : (D,).
+    second : (D, D), symmetric. Without noise it is positive semidefinite, so negative eigenvalues are noise.
+    ridge : added to all eigenvalues. Directions that are still zero, relative to 1e-9 of the largest, stay at 0.
 
     >>> lowest_quadratic(np.array([-2.0, 0.0]), np.diag([1.0, -0.5]), 0.0).tolist()
     [1.0, 0.0]
@@ -117,7 +145,7 @@ def lowest_quadratic(linear: Floats, second: Floats, ridge: float) -> Floats:
 
 
 class Polynomial:
-    """A polynomial of any degree from its packed coefficient arrays, with a ridge."""
+    """A polynomial in w (width D) from its packed coefficient arrays by degree, plus ridge |w|^2."""
 
     def __init__(self, arrays: dict[int, Floats], width: int, ridge: float) -> None:
         self.constant = float(arrays[0][0]) if 0 in arrays else 0.0
@@ -125,22 +153,26 @@ class Polynomial:
         self.ridge = ridge
 
     def value(self, w: Floats) -> float:
-        """Without the ridge."""
+        """Value at w (D,), without the ridge."""
         return self.constant + sum(float(self._contracted(array, w, j)) for j, array in self.full.items())
 
     def gradient(self, w: Floats) -> Floats:
-        """With the ridge."""
+        """Gradient at w (D,), with the ridge. Arrays are symmetric: degree j contributes j Lambda_j(w, ..., w, .)."""
         parts = [j * self._contracted(array, w, j - 1) for j, array in self.full.items()]
         return np.asarray(sum(parts) + 2 * self.ridge * w)
 
     @staticmethod
     def _contracted(array: Floats, w: Floats, times: int) -> Floats:
+        """A symmetric array with `times` of its axes contracted with w."""
         for _ in range(times):
             array = array @ w
         return array
 
     def lowest(self, start: Floats, largest: float, steps: int = 500) -> Floats:
-        """Where projected gradient descent from `start` with backtracking ends, within a ball about the origin."""
+        """A local minimum by projected gradient descent with backtracking, in the ball of radius `largest`.
+
+        `start` is (D,); `steps` limits the iterations.
+        """
 
         def inside(w: Floats) -> Floats:
             norm = float(np.linalg.norm(w))
@@ -153,6 +185,7 @@ class Polynomial:
         now = height(at)
         for _ in range(steps):
             slope = self.gradient(at)
+            # Armijo's condition with constant 1e-4; the rate doubles after each accepted step
             while True:
                 there = inside(at - rate * slope)
                 lower = height(there)
@@ -169,7 +202,10 @@ class Polynomial:
 
 
 def logistic_table(reach: float = 0.0) -> Floats:
-    """log(1 + exp(-y x.w)) up to degree 2: Taylor's series at 0, or the least squares fit on x.w of -reach to reach.
+    """Table of log(1 + exp(-y x.w)) up to degree 2, for y = -1 or 1.
+
+    `reach` 0 gives Taylor's series at 0. Otherwise the even part, log(2 cosh(x.w/2)), is fitted by least squares on
+    [-reach, reach]; the odd part -y x.w/2 is exact.
 
     >>> logistic_table()[2].tolist()
     [0.125, 0.0]

@@ -1,5 +1,24 @@
 """Logistic and Poisson regression over sites: a rough start, then Newton rounds.
 
+Model
+-----
+With features u (width D) in a frame, coefficients w (D) and the linear predictor eta = u.w + o (`regression`), the
+response is a class with P(second class) = 1/(1 + exp(-eta)), or a count with mean exp(eta). A Newton round releases at
+the current w, in one vector of D + D (D + 1)/2 numbers (`NewtonStep`, sensitivity 2 for logistic models and
+sqrt(4 + b^2) for Poisson),
+
+    g = sum r u (D),    H = sum h u u' (D, D),
+
+r the residual and h = p (1 - p) or the rate. All releases are merged by `inference.combined`, and the next w is the
+posterior mean under the prior N(0, prior^2 I). Coefficients of the result are that mean after the last round.
+
+The start of the logistic model is the functional mechanism (Zhang et al. 2012; capeFM, Imtiaz, Mohammadi and Sarwate
+2019): with y = -1 or 1 the loss log(1 + exp(-y eta)) = log 2 - y eta/2 + eta^2/8 + O(eta^4) is released as its
+coefficient arrays and minimised with a ridge. The Poisson model starts at the released mean count.
+
+Releases: column moments (optional; always for counts), the quadratic (logistic, without an offset), the Newton rounds
+with growing shares, the optional histogram of the fit. Posterior, scores and intervals are free post-processing.
+
 Tested in tests/algorithms/test_regression.py.
 """
 
@@ -24,28 +43,45 @@ from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.regression import Family, NewtonStep
 
-_ROOM, _RANGED = 1.6, 0.45  # of a row's squared norm that is not clipped: clipped features bias these models
-_START = 0.1  # share of the start
-_NEWTON = {3: (0.2, 0.3, 0.4), 8: (0.04, 0.05, 0.07, 0.1, 0.13, 0.16, 0.17, 0.18)}  # shares beside the start's
-_BIAS = 0.3  # of a coefficient, for every row that is clipped
-_TAILS = 0.009  # such noise lets residuals and rates of counts be as wide as they are
-_QUIET = 0.05  # noise of a coefficient, over an ordinary one, below which there are eight rounds
-_PREDICTOR = 1.25  # standard deviation of what one ordinary feature does to the linear predictor, before any data
-_BEND = 2.0  # what third derivatives leave out: |h''|/12 (1/h)^1.5 is 0.16 at h = 1/6, and more for rare classes
-_CURVED = 0.15  # of a logistic Hessian, over the features' second moments
-_WORTH = 4.5  # times the prior's deviation over what is left of it: less, and one quadratic ranks better
-_GUESSED_WEIGHT = 0.5  # of a unit on average, before any data
-_SCORES = 4.0  # times narrower for scores, which gain more from shrinking than coefficients do
+# All values below: chosen by hand; no benchmark recorded, unless a source is given.
+# Squared clip per feature, over its mean square (_ROOM) and where only ranges are known (_RANGED). Wider than for
+# linear models, because clipped features bias these models.
+_ROOM, _RANGED = 1.6, 0.45
+# Share of the quadratic start, relative to the shares of the Newton rounds.
+_START = 0.1
+# Relative shares of the Newton rounds, by their number. Later rounds are nearer to the maximum and cost more.
+_NEWTON = {3: (0.2, 0.3, 0.4), 8: (0.04, 0.05, 0.07, 0.1, 0.13, 0.16, 0.17, 0.18)}
+# Bias of a coefficient per share of clipped rows, in prior units: the planner's model of the cost of clipping.
+_BIAS = 0.3
+# Coefficient noise at which the clips of counts and rates begin to widen.
+_TAILS = 0.009
+# Coefficient noise below which there are eight rounds and not three.
+_QUIET = 0.05
+# Prior standard deviation of the change of the linear predictor by a typical change of one feature.
+_PREDICTOR = 1.25
+# Factor of the remainder of third order in `combined`. The trapezoidal rule gives |h''|/12 h^-1.5, about 0.15 for the
+# largest |h''| = 1/8 of the logistic model and h = 1/6; rare classes have more, hence a larger value.
+_BEND = 2.0
+# Typical h = p (1 - p) of a logistic model, for the planner: 0.25 at p = 1/2 and 0.15 at p = 0.18.
+_CURVED = 0.15
+# Least ratio of prior standard deviation to coefficient noise of one Newton round for "newton"; below it the quadratic
+# alone ranks better.
+_WORTH = 4.5
+# Mean weight of a unit that the planner assumes, since weights are data.
+_GUESSED_WEIGHT = 0.5
+# The prior of the score coefficients is narrower by this factor: ranking gains more from shrinkage than estimates do.
+_SCORES = 4.0
 
 
 class NewtonRegression(Regression):
-    """Newton rounds whose releases hold gradient and Hessian at once, and all of which count in the end.
+    """Base of logistic and Poisson regression: Newton rounds that release gradient and Hessian together.
 
-    Coefficients are means of a normal law that knows the noise of gradient and Hessian and begins with a weak prior:
-    an ordinary change of one feature changes the linear predictor by 1.25 in standard deviation. Directions without
-    signal fall back to it, are reported as not identified, and nothing diverges.
+    Coefficients are posterior means. The posterior uses all releases, accounts for the noise of gradients and Hessians,
+    and has a weak prior: a typical change of one feature changes the linear predictor by 1.25 in standard deviation.
+    Directions without signal keep the prior and are reported as not identified, so no step can diverge.
 
-    Results beside those of `Regression`: `score_coefficients`, of a narrower prior: they rank and predict better.
+    Results besides those of `Regression`: `score_coefficients` and `score_intercept`, from a narrower prior. They rank
+    and predict better.
     """
 
     family: ClassVar[Family]
@@ -64,7 +100,7 @@ class NewtonRegression(Regression):
         return f"{self._turns} Newton rounds"
 
     def _unit_noise(self, facts: PublicFacts) -> float:
-        """What weights leave of the signal counts here: rounds that are all noise lead nowhere."""
+        """As in `Regression`, but relative to the signal that the assumed mean weight leaves."""
         return super()._unit_noise(facts) / (_GUESSED_WEIGHT if self.weight is not None else 1.0)
 
     @property
@@ -76,10 +112,11 @@ class NewtonRegression(Regression):
         return _NEWTON[self._turns]
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Clips are as wide, and rounds as many, as the noise makes worth while: clipped rows bias these models, and
-        steep ones take more steps."""
+        """Sets clip, rounds and `standardise`: wider clips and more rounds with less noise."""
         width = self.features + int(self.intercept)
         noise, room = self._coefficient_noise(facts, width, _ROOM), _ROOM
+        # widen until the modelled bias is below a third of the noise: clipped rows bias these models. Steps of 1.25,
+        # at most 12 times the mean square: chosen by hand.
         while room < 12 and _BIAS * clipped_share(width, room) > self._coefficient_noise(facts, width, room) / 3:
             room *= 1.25
         chosen = {
@@ -90,13 +127,16 @@ class NewtonRegression(Regression):
         return self.model_copy(update=chosen)
 
     def _coefficient_noise(self, facts: PublicFacts, width: int, room: float) -> float:
-        """About the noise of a coefficient of ordinary features, in one round of the whole budget."""
+        """Approximate noise of a coefficient in one round of the whole budget.
+
+        The gradient has noise 2 clip unit (sensitivity 2, clip^2 = room width), the Hessian of scaled features is about
+        _CURVED, and a Newton step is their ratio.
+        """
         return 2 * math.sqrt(room * width) * self._unit_noise(facts) / _CURVED
 
     @property
     def _rooms(self) -> tuple[float, float]:
-        """Of a row's squared norm that is not clipped: over an ordinary one, and by feature where ranges are all there
-        is, which end at 1."""
+        """Arguments `room` and `ranged` of `Regression._frame`; a feature in [-1, 1] has a square of at most 1."""
         room = self.room or _ROOM
         return room, min(1.0, _RANGED * room / _ROOM)
 
@@ -105,12 +145,14 @@ class NewtonRegression(Regression):
 
     @abstractmethod
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
-        """What a Newton round releases, where the mean response is about `rate`."""
+        """The statistic of a Newton round at coefficients `at` (width,); `rate` is the approximate mean response."""
 
     def _prior(self, frame: Frame) -> float:
+        """Prior standard deviation of a coefficient: clip/sqrt(width) is a typical entry of a row."""
         return _PREDICTOR * math.sqrt(frame.width) / frame.clip
 
     def _look(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> Look:
+        """A released sum as a `Look`: means over `units`, and the noise of a released number in the units of each."""
         gradient, hessian = statistic.split(value)
         return Look(
             at,
@@ -123,6 +165,16 @@ class NewtonRegression(Regression):
     def _rounds(
         self, frame: Frame, looks: list[Look], at: Floats, adjacency: Adjacency, shares: tuple[float, ...], rate: float
     ) -> Program:
+        """The Newton rounds and the results.
+
+        Parameters
+        ----------
+        looks : earlier looks (of the quadratic start); the rounds append theirs.
+        at : (width,), coefficients of the first round.
+        shares : one per round.
+        rate : approximate mean response, which sets the bounds of counts.
+        """
+        # the remainder in one entry of the gradient is proportional to a typical entry of a row, clip/sqrt(width)
         prior, bend = self._prior(frame), _BEND * frame.clip / math.sqrt(frame.width)
         units = 1.0
         for share in shares:
@@ -141,7 +193,7 @@ class NewtonRegression(Regression):
 
 
 def clipped_share(width: int, room: float) -> float:
-    """How many normal rows are longer than `room` times their mean square.
+    """Share of normal rows whose squared norm exceeds `room` times its mean, a chi-square tail with `width` degrees.
 
     >>> clipped_share(3, 12.0) < 1e-6 < clipped_share(3, 1.6)
     True
@@ -152,18 +204,18 @@ def clipped_share(width: int, room: float) -> float:
 
 
 def settled(looks: list[Look], prior: float, bend: float, sampling: float = 0.0) -> Belief:
-    """What all looks say together."""
+    """Posterior from all looks: `combined`, then `believed`."""
     return believed(combined(looks, bend), prior, sampling)
 
 
 class LogisticRegression(NewtonRegression):
     """Logistic regression: the response is one of two classes, above the middle of its range or not.
 
-    The start is the functional mechanism's: Taylor's quadratic of the loss, released once as coefficients and minimised
-    with a ridge from the known noise. With `method` "polynomial" that is all, at the whole budget: it ranks better
-    where the budget is small, and its intervals are those of one look at zero, which leaves most coefficients open.
-    "auto" takes it where one Newton round would know less than a few times what the prior does. With an offset, which
-    the quadratic does not know, Newton rounds begin at once.
+    The start is the functional mechanism: the quadratic Taylor polynomial of the loss, released once as coefficient
+    arrays and minimised with a ridge from the known noise. With `method` "polynomial" it takes the whole budget and no
+    rounds follow. It ranks better at small budgets; its intervals come from one look at zero coefficients and leave
+    most coefficients not identified. "auto" chooses it if the noise of one Newton round is more than 1/4.5 of the
+    prior. The quadratic has no offset; with an offset the Newton rounds start at zero.
     """
 
     name: ClassVar[str] = "logistic-regression"
@@ -179,6 +231,7 @@ class LogisticRegression(NewtonRegression):
 
     def resolve(self, facts: PublicFacts) -> Self:
         width = self.features + int(self.intercept)
+        # prior standard deviation over the coefficient noise of `_coefficient_noise`; the clip cancels
         known = _CURVED * _PREDICTOR / (2 * math.sqrt(width) * max(self._unit_noise(facts), 1e-300))
         method = self.method
         if method == "auto":
@@ -192,7 +245,7 @@ class LogisticRegression(NewtonRegression):
         return "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
 
     def _shares(self) -> tuple[float, ...]:
-        """Of the start, then of the rounds; with an offset there is no start."""
+        """Shares of the start and of the rounds; with an offset there is no start."""
         if self.offset is not None:
             return super()._shares()
         if self.method == "polynomial":
@@ -204,6 +257,7 @@ class LogisticRegression(NewtonRegression):
         return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-5, 5, 41))
 
     def _quadratic(self, frame: Frame, adjacency: Adjacency) -> PolynomialCoefficients:
+        """The statistic of the start: Taylor's coefficients -y/2 and 1/8, each weighted to a largest norm of 1."""
         return PolynomialCoefficients(
             **self._bounds(frame, adjacency),
             table=np.array([[0.0, 0.0], [0.0, -0.5], [0.125, 0.0]]),
@@ -235,8 +289,11 @@ class LogisticRegression(NewtonRegression):
         arrays = statistic.split(release.value)
         second = coordinates.unpack(arrays[2] / units, frame.width)
         noise = release.noise_std * statistic.worth(2) / units
+        # With one release alone the ridge is twice the noise's norm, since nothing corrects it later (prototype: 2
+        # sigma sqrt(D)). Before Newton rounds half of that: chosen by hand; no benchmark recorded.
         ridge = 2.0 if self.method == "polynomial" else 1.0
         at = lowest_quadratic(arrays[1] / units, second, ridge * noise * math.sqrt(frame.width))
+        # the start as a look at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
         first = Look(
             np.zeros(frame.width),
             -arrays[1] / units,
@@ -257,9 +314,9 @@ class LogisticRegression(NewtonRegression):
 class PoissonRegression(NewtonRegression):
     """Poisson regression with a logarithmic link: the response is a count from 0 to the top of its range.
 
-    A release of the columns' means comes first, since the mean count sets where rounds begin and how residuals are
-    clipped: at `residual_clip` standard deviations of a count of that mean, and rates at four times it, both `tails`
-    times wider where noise leaves room. Counts that spread much more than Poisson's law are biased by that.
+    The column moments are always released first, because the mean count m sets the start and the clips: residuals at
+    `tails` (`residual_clip` sqrt(m) + 1) and rates at `tails` (4 m + 1). `tails` is larger than 1 where noise is small.
+    Clipping biases the coefficients of counts with much more variance than the Poisson law.
     """
 
     name: ClassVar[str] = "poisson-regression"
@@ -278,10 +335,12 @@ class PoissonRegression(NewtonRegression):
 
     @property
     def _most(self) -> float:
+        """Largest count: the width of the range, which begins at 0."""
         return 2 * float(self.half[-1])
 
     def resolve(self, facts: PublicFacts) -> Self:
         noise = self._coefficient_noise(facts, self.features + int(self.intercept), _ROOM)
+        # exponent 0.6 and the limit 8: chosen by hand; no benchmark recorded
         wide = float(np.clip((_TAILS / max(noise, 1e-300)) ** 0.6, 1, 8))
         return super().resolve(facts).model_copy(update={"tails": self.tails or wide})
 
@@ -319,6 +378,7 @@ class PoissonRegression(NewtonRegression):
         return (*self._bought(adjacency), *steps, *self._evaluation(adjacency))
 
     def _rate(self, mean_response: float) -> float:
+        """Mean count from a released mean in [-1, 1]; at least 1 % of the largest count, as its logarithm is used."""
         return max(self._most * (mean_response + 1) / 2, 0.01 * self._most)
 
     def _constant(self, mean_response: float) -> float:
@@ -333,6 +393,7 @@ class PoissonRegression(NewtonRegression):
         means = np.clip(sums / units, -1, 1)
         mean, spreads = float(means[-1]), squares / units - means**2
         frame, at = measured, measured.start
+        # without standardisation the declared frame is used, but the intercept still starts at the released mean count
         if self.standardise != "dp":
             frame = self._frame(*self._rooms)
             at = frame.start
@@ -343,25 +404,32 @@ class PoissonRegression(NewtonRegression):
         return (yield from self._rounds(frame, [], at, adjacency, self._shares(), rate))
 
     def _offset_spread(self, variance: Floats) -> float:
-        """The standard deviation of the offset."""
+        """Standard deviation of the offset, from released variances (columns,) of the columns in [-1, 1]."""
         if (ends := self._offset_range) is None:
             return 0.0
         return (ends[1] - ends[0]) / 2 * math.sqrt(float(np.clip(variance[self.features], 0, 1)))
 
     def _mean_offset(self, mean: Floats, variance: Floats) -> float:
-        """The logarithm of the mean exposure, as for normal logarithms, but within the range of the offset."""
+        """Logarithm of the mean exposure, log E exp(o) = E o + var(o)/2 for normal o, at most the end of the range."""
         if (ends := self._offset_range) is None:
             return 0.0
         middle = super()._mean_offset(mean, variance)
         return min(middle + self._offset_spread(variance) ** 2 / 2, ends[1])
 
     def _uneven(self, mean: Floats, variance: Floats) -> float:
-        """How many times the mean rate bounds make room for, where exposures differ more than rates do anyway."""
+        """Factor on the mean rate for the clips of counts, where exposures differ; at least 1.
+
+        The factor is the exposure _EXPOSED standard deviations above the mean, over 2, because the clips already allow
+        several times the mean rate. The division by 2: chosen by hand; no benchmark recorded.
+        """
         if (ends := self._offset_range) is None:
             return 1.0
         above = min(_EXPOSED * self._offset_spread(variance), ends[1] - self._mean_offset(mean, variance))
         return max(1.0, math.exp(above) / 2)
 
 
-_EXPOSED = 1.5  # standard deviations of the offset above the mean that clips of counts make room for
-_CURVATURE = 0.7  # of the Hessian beside a Poisson gradient: more of it makes both noisier
+# Standard deviations of the offset above its mean that clips of counts allow. Chosen by hand; no benchmark recorded.
+_EXPOSED = 1.5
+# Weight b of the Hessian beside a Poisson gradient. The sensitivity is sqrt(4 + b^2): a larger b makes the gradient
+# noisier, a smaller one the Hessian. Chosen by hand; no benchmark recorded.
+_CURVATURE = 0.7

@@ -1,5 +1,31 @@
 """Linear regression over sites: rounds of the joint moment of features and residuals, or of the gradient alone.
 
+Model
+-----
+The response in [-1, 1] is y = u.w + o + error, with the features u (width D) in a frame, coefficients w (D) and an
+optional offset o (`regression`). At coefficients w the residual is r = y - o - u.w, clipped to [-b, b].
+
+Method "moment". A round releases, in one matrix of sensitivity sqrt(2) (`ResidualMoment`, D + 1 columns),
+
+    S = sum u u' (D, D),    g = sum r u (D),    q = sum r^2.
+
+The Hessian S does not depend on w, so the S of all rounds are averaged. A round takes the damped Newton step
+
+    w <- w + V diag(1/(max(e, 0) + damping)) V' g,    e, V the eigenvalues and vectors of the averaged S/n,
+
+with damping = (noise of an entry of S/n) sqrt(D). The result is one more such step, with half the damping, from the
+average of the later w at the average of their gradients, each with weight 1/b^2.
+
+Method "gradient". A round releases g and q only (`ResidualGradient`, sensitivity 2, D + 1 numbers), and the step is
+gradient descent with momentum: speed <- 0.7 speed + g/n, w <- w + rate/c^2 speed, c the clip of a row.
+
+In both methods the bound b follows the released size of the residuals. It starts at the range of the response and is
+reduced to `residual_clip` times the root mean square; the noise of g is proportional to b.
+
+Releases: the optional column moments, `rounds` equal shares, the optional histogram of the fit. Steps, posterior and
+intervals are free post-processing. The planner's constants were chosen on the kinds of data of
+`benchmarks/regression.py` (docs/regression.md, "How good it is"); no record says which run chose which.
+
 Tested in tests/algorithms/test_regression.py.
 """
 
@@ -20,27 +46,32 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.regression import SQUARE, ResidualGradient, ResidualMoment
 
-_SQUARES = 1 / 3  # of a value anywhere in -1 to 1
-_QUIET = 0.008  # noise of the second moments, as the norm of their noise over the clip's square, that clips may ignore
-_FIRST_BOUND = 0.35  # of residuals after the first round, as the response lies in -1 to 1
-_MATRIX_COLUMNS = 256  # up to here the features' second moments travel with every gradient
+# Mean square of a value that is uniform in [-1, 1]: the squared clip per feature where only ranges are known.
+_SQUARES = 1 / 3
+# Spectral norm of the noise of S/n over the squared clip, below which the clips of rows and residuals are widened.
+# Chosen by hand; no benchmark recorded.
+_QUIET = 0.008
+# Bound of the residuals after the first round, over that of the first, from the prototype of linear regression.
+_FIRST_BOUND = 0.35
+# Most coefficients of the method "moment", whose releases grow with the square. Chosen by hand; no benchmark recorded.
+_MATRIX_COLUMNS = 256
+# Rounds of the method "moment". Chosen by hand; no benchmark recorded.
 _ROUNDS = 24
+# Momentum of the method "gradient", from the prototype of linear regression.
 _MOMENTUM = 0.7
 
 
 class LinearRegression(Regression):
-    """Least squares in a fixed number of rounds, each a release of its own at the current coefficients.
+    """Least squares in a fixed number of rounds, each a release at the current coefficients.
 
-    With "moment" a round releases the joint second moment of features and residuals: the gradient costs what it costs
-    alone, and the features' moments come with it, so that all rounds together know them as well as one release of the
-    whole budget would. A round takes a Newton step damped by the known noise of these moments, and directions that
-    drown in it are still followed slowly, as by gradient descent. The result is one last step from the average of the
-    later rounds. With "gradient" (many columns, or moments that are all noise) rounds release the gradient and the
-    residuals' size, and steps have momentum. In both the bound of the residuals follows their released size:
-    it begins at 1, where the response lies in -1 to 1, and noise shrinks with it.
+    With "moment" a round releases the joint second moment of features and residuals. The gradient has the same noise as
+    a release of the gradient alone, and the average of the features' moments over all rounds has the noise of one
+    release of the whole budget. Steps are Newton steps, damped by the known noise; directions whose eigenvalue is below
+    the noise still move slowly, as in gradient descent. With "gradient" (many columns, or moments that are mostly
+    noise) a round releases the gradient and the mean square residual, and steps have momentum.
 
-    Results beside those of `Regression`: `residual_std`, in the units of the response, and where the response's
-    variance was bought with the columns' (`standardise`), `r_squared`.
+    Results besides those of `Regression`: `residual_std`, in the units of the response, and `r_squared` if the variance
+    of the response was released with the column moments (`standardise`).
     """
 
     name: ClassVar[str] = "linear-regression"
@@ -66,17 +97,22 @@ class LinearRegression(Regression):
     def resolve(self, facts: PublicFacts) -> Self:
         unit = self._unit_noise(facts)
         width = self.features + int(self.intercept)
-        blur = 2 * math.sqrt(2) * unit * math.sqrt(2 * width)  # of second moments, over the clip's square
+        # Norm of the noise of S/n over the squared clip: an entry of the joint matrix has noise sqrt(2) unit, z is
+        # divided by sqrt(2) (a factor 2 in its square), and a symmetric noise matrix of order D has norm sqrt(2 D).
+        blur = 2 * math.sqrt(2) * unit * math.sqrt(2 * width)
         method = self.method
         if method == "auto":
             method = "moment" if width <= _MATRIX_COLUMNS and blur < 1 else "gradient"
         quiet = math.sqrt(_QUIET / max(blur, 1e-12))
         rounds, rate = self.rounds, self.learning_rate
         if method == "gradient":
-            # what noise does depends on the learning time alone, in units of 1/clip^2: longer where there is less
+            # The effect of noise depends on the learning time rounds * rate/(1 - momentum) alone, in units of 1/clip^2:
+            # longer where noise is smaller. 0.17, 0.3 and 12 to 100 rounds are from the prototype of linear regression.
             time = 0.17 / (2 * 0.3 * max(unit, 1e-12)) * (1 - _MOMENTUM)
             rounds = rounds or int(np.clip(math.ceil(time / 2), 12, 100))
             rate = rate or float(min(2.0, time / rounds))
+        # With less noise than _QUIET the clips widen (less bias); with more they keep the tightest values. Exponent 1.5
+        # and the limits of both clips: chosen by hand; no benchmark recorded.
         chosen = {
             "standardise": self._standardised(facts),
             "method": method,
@@ -108,6 +144,7 @@ class LinearRegression(Regression):
 
     @property
     def _share(self) -> float:
+        """Share of the budget of one round."""
         return self._left / (self.rounds or _ROUNDS)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
@@ -124,17 +161,28 @@ class LinearRegression(Regression):
 
     @property
     def _widest(self) -> float:
-        """The largest residual before any round: of the response in -1 to 1, less the offset."""
+        """Largest residual at coefficients of zero: a response in [-1, 1] less the largest offset."""
         return 1.0 + max((abs(end) for end in self._offset_range or ()), default=0.0)
 
     def _next_bound(self, bound: float, first: bool, mean_square: float, noise: float) -> float:
-        """Never wider, and never less than half: `residual_clip` times the released size, the noise on top."""
+        """The bound of the residuals in the next round: `residual_clip` times their root mean square.
+
+        It never grows, and at most halves in a round, so that one noisy release cannot clip all later ones.
+
+        Parameters
+        ----------
+        bound : of the round that just ended.
+        first : whether that was the first round, whose residuals are still the whole response.
+        mean_square : released mean square of the clipped residuals.
+        noise : its standard deviation; it is added, because a bound that is too small biases the fit.
+        """
         if first:
             return min(bound, _FIRST_BOUND * self._widest)
         size = math.sqrt(max(mean_square + noise, 1e-6))
         return float(np.clip((self.residual_clip or 1.5) * size, bound / 2, bound))
 
     def _newton(self, frame: Frame, adjacency: Adjacency) -> Program:
+        """Rounds of the method "moment": damped Newton steps, then the posterior at their average."""
         rounds, width = self.rounds or _ROUNDS, frame.width
         at, bound = frame.start, self._widest
         moments, looks, weights = np.zeros((width, width)), [], []
@@ -144,26 +192,32 @@ class LinearRegression(Regression):
             release = yield PrivateSum(statistic, self._share)
             units = counted_units(release)
             second, gradient, squares = (part / units for part in statistic.split(release.value))
+            # units of weight zero have no residual: their share is taken out of the mean square
             squares = squares / frame.weight
             c, b = statistic.scales
             noise = release.noise_std / units
             moments = moments + second
             entry_noise = c**2 * noise / math.sqrt(turn + 1)
             values, vectors = np.linalg.eigh(moments / (turn + 1))
+            # about the norm of the noise of the averaged moments: a smaller floor makes the steps diverge
             damping = entry_noise * math.sqrt(width)
+            # rounds before the burn-in are left out of the final average: their coefficients are still far off
             if turn >= min(self.burn_in if self.burn_in is not None else rounds // 3, rounds - 1):
                 looks.append((at, np.asarray(gradient)))
                 weights.append(bound**-2)
                 residual, used = float(squares), bound
+            # an entry of the gradient is an off-diagonal entry of the joint matrix: 1/sqrt(2) of a coordinate's noise
             step_noise = c * b * noise / math.sqrt(2)
             at = at + vectors @ ((vectors.T @ gradient) / _floored(values, damping))
             bound = self._next_bound(bound, turn == 0, float(squares), b**2 * noise / frame.weight)
         share = np.array(weights) / np.sum(weights)
-        # noise is proportional to the bound, and weights to its inverse square
+        # Noise of the average gradient. That of one round is its bound times a constant (step_noise/used), and with
+        # weights 1/b^2 the average has the constant over sqrt(sum of 1/b^2).
         mean_noise = step_noise / used * math.sqrt(1 / float(np.sum(weights)))
         average = np.asarray(sum(w * point for w, (point, _) in zip(share, looks, strict=True)))
         gradient = np.asarray(sum(w * g for w, (_, g) in zip(share, looks, strict=True)))
         slope = unclipped(max(residual, 0.0), used)
+        # one last step from the average, with less damping: its noise is smaller than that of a single round
         step = vectors @ ((vectors.T @ gradient) / _floored(values, damping / 2))
         found = average + step
         look = Look(average, gradient, moments / rounds, mean_noise, entry_noise)
@@ -173,6 +227,17 @@ class LinearRegression(Regression):
     def _finish(
         self, frame: Frame, found: Floats, look: Look, residual: float, bound: float, slope: float, units: float
     ) -> Estimate:
+        """Posterior, intervals and diagnostics.
+
+        Parameters
+        ----------
+        found : (width,), final coefficients in the frame.
+        look : gradient and moments for the posterior's covariance.
+        residual, bound : mean square of the residuals and the bound at which they were clipped.
+        slope : factor by which this clipping reduced the gradient.
+        units : number of units.
+        """
+        # Prior: a typical entry of a row, clip/sqrt(width), changes a response in [-1, 1] by 1 (standard deviation).
         prior = math.sqrt(frame.width) / frame.clip
         dispersion = float(np.clip(residual, 1e-6, bound**2))
         pooled = believed(look, prior, slope=slope)
@@ -185,7 +250,7 @@ class LinearRegression(Regression):
         return {**told, **extra}
 
     def _descend(self, frame: Frame, adjacency: Adjacency) -> Program:
-        """Gradient descent with momentum. Nothing is known of the Hessian but that it is at most the clip's square."""
+        """Rounds of the method "gradient". Of the Hessian only the bound clip^2 on its norm is known."""
         rounds, rate = self.rounds or _ROUNDS, self.learning_rate or 1.0
         at, speed, bound = frame.start, np.zeros(frame.width), self._widest
         residual, used, units, noise = 1.0, 1.0, 1.0, 0.0
@@ -198,7 +263,8 @@ class LinearRegression(Regression):
             speed = _MOMENTUM * speed + gradient / units
             at = at + rate / frame.clip**2 * speed
             bound = self._next_bound(bound, turn == 0, residual, bound**2 * noise / (SQUARE * frame.weight))
-        # no Hessian was released: every direction is open but for the prior
+        # No Hessian was released. A Hessian of zero with noise clip^2 makes the posterior equal to the prior, so all
+        # coefficients are reported as not identified.
         blank = np.zeros((frame.width, frame.width))
         look = Look(at, np.zeros(frame.width), blank, max(frame.clip * used * noise, 1e-12), frame.clip**2)
         told = self._finish(frame, at, look, residual, used, 1.0, units)
@@ -206,5 +272,9 @@ class LinearRegression(Regression):
 
 
 def _floored(values: Floats, damping: float) -> Floats:
-    """Eigenvalues that can be divided by: negative ones are noise, and all are raised by its size."""
+    """Positive eigenvalues for a damped Newton step.
+
+    The moment matrix is positive semidefinite, so negative eigenvalues are noise and become 0. Then `damping` is added
+    to all; a relative 1e-9 keeps the division finite without noise.
+    """
     return np.maximum(values, 0.0) + max(damping, 1e-9 * max(float(np.max(np.abs(values))), 1e-12))

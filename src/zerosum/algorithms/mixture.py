@@ -1,4 +1,26 @@
-"""Mixtures of spherical Gaussians over sites: moments for a start, then a few rounds of EM."""
+"""Mixtures of spherical Gaussians over sites: moments for a start, then a few rounds of EM.
+
+Model
+-----
+A row x (D columns, centred and scaled) has component k = 1..K with probability w_k and is N(a_k, v_k I). Wanted are the
+means a (K, D), the weights w (K) and the variances v (K). With a centred mixture and one variance v, the second moment
+is sum_k w_k a_k a_k' + v I: its K - 1 leading eigenvectors span the means, and the other eigenvalues are v.
+
+Releases, with their sensitivity under replace-one:
+
+1. a coarse mean (`VectorSum`);
+2. a histogram of squared norms about it (`ScatterNorms`, sqrt(2)), whose quantile is the clip of release 3;
+3. second and first moments (`AugmentedScatter`, sqrt(2)(1 + a^2)): center, subspace and v;
+4. the start: the third moment in white coordinates (`ThirdMoment`, 2), or sums over public cells (`MixtureSums`, 2);
+5. `rounds` rounds of EM in the subspace of the means, and one in all columns (`MixtureSums`, 2).
+
+White coordinates: K - 1 leading directions, each divided by the root of its eigenvalue less v, and a constant 1. There
+the vectors sqrt(w_k) (a_k, 1) are orthonormal, and the third moment, less the part 3 v x of spherical noise, is the sum
+of w_k^(-1/2) times their third powers. `tensor.simultaneous` finds them; the last coordinate gives w_k.
+
+All else is free post-processing. References: Hsu and Kakade 2013, Anandkumar et al. 2014 (tensor decompositions);
+Imtiaz and Sarwate 2018 (capeAGN). Shares and clips began as those of a prototype (design notes, "Mixture").
+"""
 
 from __future__ import annotations
 
@@ -36,29 +58,40 @@ from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMomen
 from zerosum.statistics.scatter import ScatterNorms
 from zerosum.statistics.vectors import VectorSum
 
-_BINS, _SPAN = 80, 1e-6  # of the histogram of squared norms
-_INSIDE = 0.6  # the share of units whose second moment is not clipped
-_ROOM = 1.5  # of the third moment's clip, over the size of an ordinary tensor
-_CELLS, _MOST_CELLS = 48, 1000  # for each component and in all, where the start looks at cells
-_WITHIN = 1.5  # standard deviations by column: how far cells reach
-_CLIP = {True: 1.1, False: 0.9}  # of residuals, over their ordinary norm: in the subspace, and in all columns
-_BEGUN, _ORDINARY_NOISE = 0.22, 0.005  # what is spent before the last round, at that noise of a mean times K sqrt(D)
-_PARTS = (0.55, 0.2, 0.25)  # of it: second moments, the start, the rounds among their directions
+# All values: chosen by hand; no benchmark recorded, unless a source is given.
+# Bins of the histogram of squared norms, and its lowest edge over the highest; edges are logarithmic.
+_BINS, _SPAN = 80, 1e-6
+# Quantile of the squared norms that is the clip of second moments: the share of units that are not clipped.
+_INSIDE = 0.6
+# Clip of the third moment, over the norm of a typical white tensor.
+_ROOM = 1.5
+# Public cells of the start "cells": for each component, and at most in all.
+_CELLS, _MOST_CELLS = 48, 1000
+# Radius of the ball of cells, in standard deviations per column.
+_WITHIN = 1.5
+# Clip of residuals in EM over their root mean square norm sqrt(v d): in the subspace (True; few directions, so larger
+# relative fluctuation) and in all columns (False; 0.9 is from the prototype).
+_CLIP = {True: 1.1, False: 0.9}
+# Share of the budget of releases 3 to 5 without the last round, and the noise of a mean times K sqrt(D) at which it
+# holds; `resolve` scales it with the square root of the noise.
+_BEGUN, _ORDINARY_NOISE = 0.22, 0.005
+# Parts of it: second moments, the start, the rounds in the subspace.
+_PARTS = (0.55, 0.2, 0.25)
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Where components are looked for, all public or released; rows enter as (x - center)/scale."""
+    """Center, subspace and variance from releases 1 to 3; rows enter as (x - center)/scale."""
 
-    center: Floats
-    units: float
-    variance: float  # of a component
-    spread: Floats  # a square root of the second moment, columns x columns
-    basis: Floats | None  # of the subspace of the means; None: all columns
-    strengths: Floats  # the variance of the means along the basis
+    center: Floats  # (D,), in the units of the data
+    units: float  # number of units, public or released
+    variance: float  # v of a component, before EM
+    spread: Floats  # (D, D), a square root of the second moment
+    basis: Floats | None  # (D, K - 1), orthonormal basis of the subspace of the means; None: all columns
+    strengths: Floats  # (K - 1,), variance of the means along the basis
 
     def lifted(self, moves: Floats) -> Floats:
-        """What stands in the basis, in all columns."""
+        """Vectors (K, K - 1) in the basis as vectors (K, D) in all columns."""
         return moves if self.basis is None else np.asarray(moves @ self.basis.T)
 
 
@@ -130,7 +163,7 @@ class Mixture(RangedAlgorithm):
 
     @property
     def _shares(self) -> tuple[float, float, float, float]:
-        """Of second moments, of the start, of one round among their directions, and of the last one."""
+        """Shares of the second moments, the start, one round in the subspace, and the last round."""
         moment, start, refine = (
             part * _BEGUN if given is None else given
             for part, given in zip(_PARTS, (self.moment_share, self.start_share, self.refine_share), strict=True)
@@ -141,7 +174,7 @@ class Mixture(RangedAlgorithm):
         return moment, start, refine / max(self._turns, 1), left
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """What is spent before the last round grows with the noise: as its square root, within bounds."""
+        """Sets the shares before the last round: they grow with the square root of the noise, within 0.1 to 0.4."""
         noise = facts.noise / (facts.units or GUESSED_UNITS) * self.n_components * math.sqrt(len(self.columns))
         begun = float(np.clip(_BEGUN * math.sqrt(noise / _ORDINARY_NOISE), 0.1, 0.4))
         names = ("moment_share", "start_share", "refine_share")
@@ -230,7 +263,7 @@ class Mixture(RangedAlgorithm):
         return self._report(frame, at, step)
 
     def _measured(self, adjacency: Adjacency) -> Generator[Request, Release, Frame]:
-        """The center, the clip, the subspace of the means and the variance about them."""
+        """Releases 1 to 3: the frame."""
         release = yield PrivateSum(self._mean(adjacency), self.mean_share)
         total, units = release.value, release.units
         if units is None:
@@ -245,17 +278,22 @@ class Mixture(RangedAlgorithm):
         second, first, counted = moments.split(release.value)
         units = units if counted is None else max(counted, 1.0)
         shift = first / units
+        # covariance from raw moments; `larger` corrects its size for the clipped units
         moment = larger * (second / units - np.outer(shift, shift))
         noise = larger * square * release.noise_std / units
         return self._framed(center + self.scale * shift, units, moment, noise)
 
     def _framed(self, center: Floats, units: float, moment: Floats, noise: float) -> Frame:
+        """The frame from the noisy covariance `moment` (D, D), whose coordinates have standard deviation `noise`."""
         rising, turned = np.linalg.eigh(moment)
         values, vectors = np.asarray(rising[::-1]), np.asarray(turned[:, ::-1])
         K, D, edge = self.n_components, len(moment), noise_edge(len(moment), noise)
+        # noise makes small eigenvalues negative or too small; roots and divisors below need a positive floor
         least = max(1e-3 * float(values[0]), 0.1 * edge, 1e-60)
         spread = vectors * np.sqrt(np.maximum(debiased(np.maximum(values, 0.0), edge), least))
         if self.chosen != "tensor":
+            # No subspace: K cells of equal volume in D columns have about K^(-2/D) of the variance. The half is by
+            # hand; EM corrects it.
             each = float(np.mean(np.maximum(values, least))) * (1.0 if K == 1 else 0.5 * K ** (-2 / D))
             return Frame(center, units, self.variance or each, spread, None, values)
         variance = self.variance or max(float(np.mean(values[K - 1 :])), least)
@@ -273,8 +311,10 @@ class Mixture(RangedAlgorithm):
         return Components(np.zeros((1, len(self.columns))), np.full(1, frame.variance), np.ones(1))
 
     def _from_tensor(self, frame: Frame, basis: Floats) -> Generator[Request, Release, Components]:
-        """In coordinates in which K - 1 directions and the constant are white, means are orthogonal, and the last of
-        their coordinates is the root of their weight."""
+        """Start from the third moment in white coordinates (see the module's docstring).
+
+        `basis` is (D, K - 1). The last coordinate of each orthonormal vector is the root of its weight.
+        """
         K, roots = self.n_components, np.sqrt(frame.strengths)
         correction = np.clip(frame.variance / frame.strengths, 0.0, 1e12)
         clip = _ROOM * (K + float(np.sum(correction))) ** 1.5
@@ -282,21 +322,24 @@ class Mixture(RangedAlgorithm):
         release = yield PrivateSum(third, self._shares[1])
         _values, vectors = simultaneous(third.split(release.value) / frame.units, K, self.seed)
         vectors = vectors * np.where(vectors[:, -1:] < 0, -1.0, 1.0)
-        weights = (vectors[:, -1] ** 2 + 1 / K) / 2  # half way to equal ones
+        # the noisy weights are averaged with equal ones: they are divisors of the means. One half: by hand.
+        weights = (vectors[:, -1] ** 2 + 1 / K) / 2
         means = (vectors[:, :-1] / np.sqrt(weights)[:, None]) @ (basis * roots).T
         return Components(means, np.full(K, frame.variance), weights / np.sum(weights))
 
     def _from_cells(self, frame: Frame) -> Generator[Request, Release, Components]:
-        """Many cells in the shape of the second moment, whose noisy means are clustered."""
+        """Start from public cells in the shape of the second moment; their noisy means are clustered by k-means."""
         K, D, count = self.n_components, len(self.columns), self._cells
         rng = np.random.default_rng(self.seed)
         candidates = rng.normal(size=(20 * count, D))
+        # uniform in a ball: the radius is the D-th root of a uniform number
         length = _WITHIN * math.sqrt(D) * rng.uniform(size=(len(candidates), 1)) ** (1 / D)
         candidates *= length / np.linalg.norm(candidates, axis=1, keepdims=True)
         cells = far_apart(candidates, count) @ frame.spread.T
         apart = np.sum((cells[:, None] - cells[None]) ** 2, axis=2)
         np.fill_diagonal(apart, np.inf)
         near = math.sqrt(float(np.median(np.min(apart, axis=1))))
+        # a variance far below the distance of cells makes responsibilities nearly 0 or 1: a row goes to its cell
         at = Components(cells, np.full(count, 1e-3 * near**2), np.ones(count))
         sums = self._sums(frame.center, None, at, np.full(count, near), projected=False)
         release = yield PrivateSum(sums, self._shares[1])
@@ -316,6 +359,7 @@ class Mixture(RangedAlgorithm):
     def _round(
         self, frame: Frame, at: Components, share: float, *, projected: bool
     ) -> Generator[Request, Release, Step]:
+        """One round of EM from the components `at`; `projected`: in the subspace of the means, if there is one."""
         inside = projected and frame.basis is not None
         width = self.n_components - 1 if inside else len(self.columns)
         clips = _CLIP[inside] * np.sqrt(at.variances * width)

@@ -1,4 +1,35 @@
-"""What a program is: public parameters, the requests it will make, and the generator that makes them.
+"""Algorithms and their programs: public parameters, the planned requests, and the generator that makes them.
+
+The generator protocol
+----------------------
+`Algorithm.program` returns a generator. It yields a `Request` (a private sum or a publication), receives the `Release`
+with the noisy value, and returns the estimate. It has no access to data, files, network or noise, so one program runs
+unchanged in the simulator, in tests and in a study over real sites. A program of two rounds looks like this:
+
+    def program(self, adjacency):
+        # First round. The release holds a noisy sum, its noise and the number of units (None under add/remove).
+        release = yield PrivateSum(VectorSum(...), share=0.5)
+        center = release.value / release.units
+        # Second round. Its parameters may depend on earlier releases, because they are already public.
+        release = yield PrivateSum(Scatter(..., center=center), share=0.5)
+        return {"covariance": Quantity(release.value / release.units, "covariance")}
+
+The caller drives it. `next` gives the first request, `send` passes a release and gives the next request, and the
+estimate is the value of `StopIteration`:
+
+    program = algorithm.program(adjacency)
+    request = next(program)
+    try:
+        while True:
+            request = program.send(answer(request))
+    except StopIteration as stop:
+        estimate = stop.value
+
+Part of a program is a generator of its own, called by `yield from`; its return value is an intermediate result.
+
+The plan is made before the data are read. `Algorithm.requests` therefore lists a template of each request: the same
+statistic, size, sensitivity and share as the one that `program` will yield, with placeholder parameters. The privacy
+cost follows from the templates alone.
 
 Tested in tests/algorithms/test_programs.py.
 """
@@ -23,28 +54,31 @@ from zerosum.kernel.terms import PlannedRelease
 from zerosum.kernel.units import Units
 
 Estimate = Mapping[str, Quantity]
+# yields requests, receives releases, returns the estimate (see the module's docstring)
 Program = Generator[Request, Release, Estimate]
 
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What is public before a study runs."""
+    """Public facts about a study, from which the planner chooses what the study leaves open."""
 
     noise: float  # standard deviation of a released sum of sensitivity 1, if one release took the whole budget
-    units: int | None  # how many units take part in all, where that is public
-    published: float | None = None  # the same of a publication of sensitivity 1, whose noise nobody shares
+    units: int | None  # total number of units; None if it is not public
+    # as `noise`, for a publication of sensitivity 1: its noise is drawn by one site alone, without cancelling parts
+    published: float | None = None
 
 
 class Algorithm(BaseModel, ABC):
-    """A family of programs. Fields are its public parameters; unknown ones are refused.
+    """Base class of algorithms. Fields are the public parameters; unknown ones raise `BadParameter`.
 
-    `requests` lists a template of every request `program` will yield, in order: the same statistic, size,
-    sensitivity and share, whatever the data turn out to be. A phase of sub-sampled sums has one template.
+    A subclass implements `requests` and `program`. `requests` returns a template of each request of `program`, in
+    order, with the same statistic, size, sensitivity and share for any data. A phase of sub-sampled sums has one
+    template.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str]
-    rows_of_a_unit: ClassVar[int] = 1  # how many it takes to say something; an audit makes units of so many
+    rows_of_a_unit: ClassVar[int] = 1  # rows of a unit in the synthetic data of an audit; the least with any effect
 
     columns: tuple[str, ...] = Field(min_length=1)
     """The columns to read, in this order; with `[imaging]`, `[design]` or a vocabulary they follow from it."""
@@ -57,41 +91,41 @@ class Algorithm(BaseModel, ABC):
 
     @abstractmethod
     def requests(self, adjacency: Adjacency) -> tuple[Request, ...]:
-        """What will be asked for, before anything runs."""
+        """Templates of all requests, in order, from public parameters alone."""
 
     @abstractmethod
     def program(self, adjacency: Adjacency) -> Program:
-        """The generator: yields requests, receives releases, returns the estimate. No input or output, no noise."""
+        """A new generator: yields requests, receives releases, returns the estimate. It makes no noise and no I/O."""
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """This algorithm with everything it leaves to the planner chosen, from public facts alone.
+        """A copy in which all parameters that were left to the planner are set, from public facts alone.
 
-        The same facts give the same choice, and what is settled stays as it is.
+        The result is a function of the facts and the fields; parameters that are given do not change.
         """
         return self
 
     @property
     def describe(self) -> str:
-        """What a plan cannot show by itself about how this will run; nothing unless there is something to say."""
+        """One line for the plan about the chosen method; empty if the list of releases is enough."""
         return ""
 
     @property
     def column_axis(self) -> Axis:
-        """The axis along which an estimate has a place for every column."""
+        """The axis of estimates that have one entry per column."""
         return columns_axis(self.columns)
 
     @property
     def categories(self) -> dict[str, Sequence[str | float | bool]]:
-        """Columns that hold public categories rather than numbers."""
+        """Public categories by the name of each categorical column."""
         return {}
 
     @property
     def rules(self) -> dict[str, Rule]:
-        """The columns in which values may be missing, and what is done then; none unless the question says so."""
+        """Rules for missing values by column; missing values in other columns are refused."""
         return {}
 
     def check_missing(self, units: Units) -> None:
-        """Tell the owner of the data, and nobody else, which column has missing values and no rule."""
+        """Raise at the site if a column without a rule has missing values. The message stays at the site."""
         units.check()
 
     def releases(self, adjacency: Adjacency) -> tuple[PlannedRelease, ...]:
@@ -100,7 +134,11 @@ class Algorithm(BaseModel, ABC):
 
 
 def planned(request: Request, adjacency: Adjacency) -> PlannedRelease:
-    """What a plan says of a request; how far a unit is from none is the bound on its norm."""
+    """The plan's entry for a request.
+
+    The sensitivity under add/remove bounds the norm of one unit's contribution; the plan needs it besides the
+    sensitivity of its own adjacency.
+    """
     statistic = request.statistic
     return PlannedRelease(
         statistic.name,
@@ -115,15 +153,15 @@ def planned(request: Request, adjacency: Adjacency) -> PlannedRelease:
 
 
 class MissingAlgorithm(Algorithm):
-    """An algorithm that has rules for missing values: one for all columns, or one for each that may have some.
+    """An algorithm with rules for missing values: one rule for all columns, or one by column.
 
-    A subclass says which of the words it knows, and why not the others.
+    A subclass lists in `words` the rules that it does not support, with the message of the error.
     """
 
     missing: Rule | dict[str, Rule] | None = None
     """What is done where a value is missing, for all columns or by column: a value to take instead, `own-rows` or
     `observed`; by default missing values are refused."""
-    words: ClassVar[Mapping[str, str]] = {}  # words that are not taken, and why
+    words: ClassVar[Mapping[str, str]] = {}  # error message by unsupported rule
 
     @model_validator(mode="after")
     def _rules_known(self) -> Self:
@@ -144,15 +182,16 @@ class MissingAlgorithm(Algorithm):
         units.check(allowed, [f"column {name!r}" for name in self.columns])
 
     def fills(self, rule: Rule) -> bool:
-        """Whether a rule is a value to take instead."""
+        """Whether a rule is a number that replaces missing values."""
         return is_number(rule) and abs(float(rule)) <= LARGEST
 
 
 class RangedAlgorithm(MissingAlgorithm):
     """An algorithm on numeric columns with public ranges, or with a public bound on each row's L2 norm.
 
-    With `lower` and `upper` the rows are clamped and mapped to [-1, 1] by column, and `clip` bounds the norm of what
-    comes out (by default it cuts nothing off); without them `clip` bounds the rows as they are.
+    With `lower` and `upper` each column is clamped to its range and mapped to [-1, 1], and `clip` bounds the norm of
+    the mapped row; its default sqrt(columns) is the largest norm possible and has no effect. Without ranges `clip`
+    bounds the norm of the rows in the units of the data.
     """
 
     lower: FloatArray | None = None
@@ -179,7 +218,7 @@ class RangedAlgorithm(MissingAlgorithm):
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """The parameters every ranged statistic shares."""
+        """Parameters of all ranged statistics: number of columns, clip, ranges, and rules for missing values."""
         params: dict[str, Any] = {"columns": len(self.columns), "clip": self.radius}
         if self.lower is not None and self.upper is not None:
             params |= {"lower": self.lower, "upper": self.upper}
@@ -187,7 +226,11 @@ class RangedAlgorithm(MissingAlgorithm):
 
     @property
     def filling(self) -> dict[str, Any]:
-        """The parameters by which a statistic fills in missing values; a unit's own rows, then the public middle."""
+        """Parameters by which a statistic fills in missing values.
+
+        `fill` has a value or None by column. Columns in `own_rows` take the mean of the unit's other rows first, and
+        the public middle of the range if the unit has no value.
+        """
         known = {name: rule for name, rule in self.rules.items() if rule != OBSERVED}
         if not known:
             return {}
@@ -198,17 +241,19 @@ class RangedAlgorithm(MissingAlgorithm):
 
     @property
     def radius(self) -> float:
+        """Bound on the norm of a row: `clip`, or sqrt(columns), the largest norm in [-1, 1]^columns."""
         return float(np.sqrt(len(self.columns))) if self.clip is None else self.clip
 
     @property
     def middle(self) -> Floats:
+        """Middle of each range (columns,), in the units of the data; 0 without ranges."""
         if self.lower is None or self.upper is None:
             return np.zeros(len(self.columns))
         return (self.lower + self.upper) / 2
 
     @property
     def half(self) -> Floats:
-        """What one normalised unit is worth in the units of the data, by column."""
+        """Half the width of each range (columns,), in the units of the data; 1 without ranges."""
         if self.lower is None or self.upper is None:
             return np.ones(len(self.columns))
         return (self.upper - self.lower) / 2

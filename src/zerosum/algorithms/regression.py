@@ -1,4 +1,30 @@
-"""What all regressions over sites share: how columns enter, what is bought about them, and how results are told.
+"""Base class of the regressions: scaling of columns, the optional first and last release, and the results.
+
+Model
+-----
+A row has features v (p numbers), optionally an offset o, a weight and a draw, and a response y. Each number is mapped
+from its public range to [-1, 1] first. The features then enter in a `Frame`:
+
+    u_j = (v_j - center_j) / scale_j,  j = 1..p,    u_{p+1} = intercept      (the last one only with an intercept)
+
+so that u has `width` = p or p + 1 entries. The linear predictor is eta = u.w + o with coefficients w (width). What y is
+given eta depends on the subclass: mean eta (`linear`), a class or a count (`glm`), a polynomial loss (`functional`).
+Rows longer than the clip c are shortened to norm c (`zerosum.statistics.regression` has the sensitivity proofs).
+
+A unit is one person. A unit with several rows contributes the mean over its rows, so each unit has weight one.
+
+Releases
+--------
+1. Optional, `standardise_share`: for each column the sums of v and of q v^2 (`ColumnMoments`, sensitivity 2). They
+   give the frame: means as centers, sizes as scales, and the mean weight.
+2. The rounds of the subclass, with the share that is left (`_left`).
+3. Optional, `evaluate_share`: one histogram of scores or residuals (`FitHistogram`, sensitivity sqrt(2)).
+
+All else is post-processing of released numbers and costs no budget: the choice of the frame, the posterior of the
+coefficients (`inference`), the map to the units of the data, and the goodness of fit (`fit`).
+
+References: Imtiaz, Mohammadi, Sarwate 2019 (CAPE: correlated noise over sites, functional mechanism); James, Stein 1961
+(`shrunk`).
 
 Tested in tests/algorithms/test_regression.py.
 """
@@ -24,58 +50,82 @@ from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.regression import SQUARE, ColumnMoments
 
-_BLURRED = 0.2  # a column's mean and size are bought where their noise, in ranges of -1 to 1, is less than this
-_SMALLEST_SCALE = 0.05  # of a column, over half its range: narrower ones are not blown up further
+# Largest standard deviation of the noise of a released column mean at which "auto" buys the column moments, where
+# ranges are [-1, 1]. Chosen by hand; no benchmark recorded.
+_BLURRED = 0.2
+# Smallest standard deviation of a feature that is used as its scale, in half ranges. Narrower features would be
+# enlarged without limit, and their noise with them. Chosen by hand; no benchmark recorded.
+_SMALLEST_SCALE = 0.05
+# Results with one entry per coefficient, the intercept last; the others have no named axis.
 _BY_COEFFICIENT = frozenset(
     {
         "identified",
         *(f"{kind}_{what}" for kind in ("pooled", "population") for what in ("std", "interval_90", "interval_95")),
     }
 )
-_FARTHEST = 1e4  # times its range: beyond it nobody means a centre, a scale or a clip
+# Limits on declared values, as validation only: centers and scales in half ranges, clips in standardised units, offsets
+# in units of the linear predictor. Chosen by hand: no real study comes near them, and the arithmetic stays in range.
+_FARTHEST = 1e4
 _HIGHEST_OFFSET = 1e4
-_LEAST_WEIGHT = 0.02  # on average: less is noise
-_RESIDUALS = 5.0  # standard deviations of residuals that a histogram of them spans
+# Lower limit of the estimated mean weight, in parts of the largest weight: it is a divisor, and a released mean below
+# it is mostly noise. Chosen by hand; no benchmark recorded.
+_LEAST_WEIGHT = 0.02
+# Half width of the histogram of held-out residuals, in estimated residual standard deviations. Chosen by hand; normal
+# residuals exceed 5 standard deviations with probability 6e-7.
+_RESIDUALS = 5.0
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """How features enter a statistic, all public or released: u = (normalised - center)/scale, and `intercept`."""
+    """How features enter a statistic: u = (v - center)/scale for v in [-1, 1], then the constant `intercept`.
 
-    center: Floats
-    scale: Floats
-    intercept: float
-    clip: float
-    start: Floats  # coefficients to begin with
-    response_variance: float | None = None  # in the range of -1 to 1, where it was released
-    weight: float = 1.0  # what a unit weighs on average, where units have weights or some are held out
+    All fields are public constants or functions of earlier releases, so that a site may receive them.
+    """
+
+    center: Floats  # (p,), in half ranges from the middle of the range
+    scale: Floats  # (p,), in half ranges
+    intercept: float  # value of the constant column; 0 if the model has no intercept
+    clip: float  # largest norm of u; longer rows are shortened to it
+    start: Floats  # (width,), coefficients of the first round
+    response_variance: float | None = None  # of the response in [-1, 1]; None if unknown or below its noise
+    weight: float = 1.0  # mean weight of a unit in the fit: below 1 with weights, or with units held out
 
     @property
     def width(self) -> int:
+        """Number of coefficients, the intercept included."""
         return len(self.center) + int(self.intercept > 0)
 
 
 class Regression(RangedAlgorithm):
-    """What linear, logistic and Poisson regression share: columns are the features, then the response.
+    """Base class of linear, logistic and Poisson regression and of polynomial losses.
 
-    Before the response stand, in this order, the columns that are named as `offset`, `weight` and `draw`, if any. An
-    offset is added to the linear predictor as it is (of counts, the logarithm of the exposure). A weight, in a range
-    that begins at 0, says how much a row counts, in parts of the range's end. Draws are numbers in 0 to 1, one for each
-    unit and the same in all its rows, by which `hold_out` leaves a share of the units out of the fit.
+    Columns are the features, then the optional columns `offset`, `weight` and `draw` in this order, then the response.
 
-    Ranges are public and needed. Features are centred and scaled by what is declared (`center` and `scale`, in the
-    units of the data: an ordinary value of a column and an ordinary deviation from it); where nothing is declared, a
-    release of every column's mean and mean square may be bought for `standardise_share` ("dp"), or ranges are all there
-    is ("none"). "auto" buys it where its noise is small. `clip` bounds the norm of a row in these units.
+    - An offset is added to the linear predictor with coefficient 1. For counts it is the logarithm of the exposure.
+    - A weight multiplies the contribution of its row. Its range begins at 0, and the end of the range is weight 1.
+    - A draw is a number in [0, 1], the same in all rows of a unit. Units with a draw below `hold_out` take no part in
+      the fit; the evaluation uses only them.
 
-    `evaluate_share` buys one histogram of the fit at the end: `clipped_share` of rows, and how residuals or scores lie;
-    of the units that were held out, where some were, and then called `held_out_`. Every round is charged to all units.
-    With weights the columns' means are always bought, for the mean weight. `measured_in` has the unit of measurement of
-    columns that have one, for the table of coefficients.
+    Public ranges of all columns are required. There are three ways to centre and scale the features:
 
-    Results, the intercept last and in the units of the data: `coefficients`, `intercept`; for each of them `pooled_std`
-    and `pooled_interval_90`, `_95` (about what the pooled data would give: privacy noise alone), `population_std` and
-    its intervals (sampling and privacy), and `identified`, 0 where the noise of this budget leaves a coefficient open.
+    - declared: `center` and `scale`, in the units of the data (a typical value and a typical deviation from it);
+    - `standardise="dp"`: one release of the means and mean squares of all columns, for `standardise_share`;
+    - `standardise="none"`: the ranges alone.
+
+    `standardise="auto"` chooses "dp" if nothing is declared and the noise of that release is small. `clip` bounds the
+    norm of a row after scaling. With weights the column moments are always released, because the mean weight is needed.
+
+    `evaluate_share` pays for one histogram of the fit at the end. With `hold_out` its results have the prefix
+    `held_out_`. Every round is charged to all units, held out or not.
+
+    Results, in the units of the data, with the intercept last:
+
+    - `coefficients`, `intercept`;
+    - `pooled_std`, `pooled_interval_90`, `pooled_interval_95`: error relative to the same regression on the pooled
+      data, from privacy noise alone;
+    - `population_std` and its intervals: error relative to the population, from sampling and privacy noise;
+    - `identified`: 1, or 0 if the noise of this budget leaves a coefficient undetermined;
+    - with `evaluate_share` the results of `fit_of`, and with `hold_out` also those of `spread_of`.
     """
 
     center: FloatArray | None = None
@@ -143,43 +193,49 @@ class Regression(RangedAlgorithm):
 
     @property
     def _roles(self) -> tuple[str, ...]:
-        """The columns between the features and the response."""
+        """Names of the columns between the features and the response, in their order."""
         return tuple(name for name in (self.offset, self.weight, self.draw) if name is not None)
 
     @property
     def features(self) -> int:
+        """Number of features p."""
         return len(self.columns) - 1 - len(self._roles)
 
     def _own(self, by_column: Floats) -> Floats:
-        """Of numbers by column those of the features."""
+        """The entries of the features, from an array with one entry per column."""
         return by_column[: self.features]
 
     @property
     def declared(self) -> bool:
+        """Whether the study declares a center or a scale of the features."""
         return self.center is not None or self.scale is not None
 
     @property
     def _left(self) -> float:
+        """Share of the budget for the rounds of the fit."""
         return 1 - self.evaluate_share - (self.standardise_share if self._buys else 0.0)
 
     @property
     def _buys(self) -> bool:
-        """Whether a release of the columns' means and sizes comes first."""
+        """Whether the column moments are the first release."""
         return self.standardise == "dp" or self.weight is not None
 
     def _standardised(self, facts: PublicFacts) -> Literal["dp", "none"]:
+        """The value of `standardise` after "auto" is resolved from public facts."""
         if self.standardise != "auto":
             return self.standardise
+        # ColumnMoments has sensitivity 2 and divides by sqrt(columns); a share f of the budget costs 1/sqrt(f) in noise
         noise = 2 * math.sqrt(len(self.columns) / self.standardise_share) * self._unit_noise(facts)
         return "dp" if not self.declared and noise < _BLURRED else "none"
 
     def _unit_noise(self, facts: PublicFacts) -> float:
-        """The noise of a mean of sensitivity 1 that took the whole budget."""
+        """Standard deviation of a mean over the fitted units of sensitivity 1, if it took the whole budget."""
         return facts.noise / ((facts.units or GUESSED_UNITS) * (1 - self.hold_out))
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def _bounds(self, frame: Frame, adjacency: Adjacency) -> dict[str, Any]:
+        """Parameters that all statistics of a round share; the sensitivity proofs are about these."""
         return {
             "columns": len(self.columns),
             "lower": self.lower,
@@ -191,24 +247,33 @@ class Regression(RangedAlgorithm):
             "count": adjacency is Adjacency.ADD_REMOVE,
             "offset": self._offset_range,
             "weighted": self.weight is not None,
+            # draws lie in [0, 1], and the upper end of `kept` is exclusive: any number above 1 includes a draw of 1
             "kept": (self.hold_out, 2.0) if self.hold_out else None,
             **self.filling,
         }
 
     @property
     def _offset_middle(self) -> float:
-        """The public offset that enters as zero: the middle of its range where a constant can make up for it."""
+        """Public offset that is subtracted from all offsets, in the units of the data.
+
+        With an intercept it is the middle of the range, so that offsets are small. `_in_data_units` corrects the
+        intercept for it. Without an intercept no coefficient could absorb the shift, and it is 0.
+        """
         return float(self.middle[self.features]) if self.offset is not None and self.intercept else 0.0
 
     @property
     def _offset_range(self) -> tuple[float, float] | None:
-        """What the ends of the offset's range stand for in the linear predictor."""
+        """Lowest and highest offset in units of the linear predictor, or None without an offset.
+
+        The linear predictor of a linear model is in half ranges of the response; `_response_half` is 1 for the others.
+        """
         if self.offset is None:
             return None
         middle, half = float(self.middle[self.features]) - self._offset_middle, float(self.half[self.features])
         return (middle - half) / self._response_half, (middle + half) / self._response_half
 
     def _columns(self, adjacency: Adjacency) -> ColumnMoments:
+        """The statistic of the first release. Under add/remove adjacency it also counts the units."""
         count = adjacency is Adjacency.ADD_REMOVE
         ranges = {"lower": self.lower, "upper": self.upper, **self.filling}
         return ColumnMoments(columns=len(self.columns), count=count, **ranges)
@@ -216,8 +281,13 @@ class Regression(RangedAlgorithm):
     # ---- frames ----------------------------------------------------------------------------------------------------
 
     def _frame(self, room: float, ranged: float) -> Frame:
-        """From what is declared. Rows are clipped at `room` times the square of an ordinary row, or, where only ranges
-        are known, at `ranged` for each feature."""
+        """The frame from public declarations alone.
+
+        Parameters
+        ----------
+        room : squared clip per feature if a center or a scale is declared; a scaled feature has mean square about 1.
+        ranged : squared clip per feature if only ranges are known; a feature in [-1, 1] has mean square at most 1.
+        """
         center, scale = np.zeros(self.features), np.ones(self.features)
         each = ranged
         if self.declared:
@@ -229,6 +299,17 @@ class Regression(RangedAlgorithm):
         return self._framed(center, scale, each * self.features, np.zeros(self.features + int(self.intercept)))
 
     def _framed(self, center: Floats, scale: Floats, squares: float, start: Floats) -> Frame:
+        """Adds the constant column and the clip.
+
+        Parameters
+        ----------
+        center, scale : (p,), in half ranges.
+        squares : squared norm of the features at which rows are clipped.
+        start : (width,), first coefficients; the last one is the intercept for a constant column of 1.
+        """
+        # The constant column gets at least a tenth of the squared norm. The prior and the damping treat all columns
+        # alike, so a constant that is small beside many features would be shrunk too much. Without scaling it is 1.
+        # The tenth: chosen by hand; no benchmark recorded.
         constant = math.sqrt(max(1.0, 0.1 * squares)) if np.any(scale != 1) else 1.0
         constant = constant if self.intercept else 0.0
         if self.intercept:
@@ -237,45 +318,70 @@ class Regression(RangedAlgorithm):
         return Frame(center, scale, constant, clip, start)
 
     def _measured_frame(self, release: Release, statistic: ColumnMoments, units: float, room: float) -> Frame:
-        """From a release of the columns' means and mean squares. Columns are scaled half way from their common size to
-        their own, since a narrow one may say less, not more."""
+        """The frame from the released column moments.
+
+        Parameters
+        ----------
+        release, statistic : the release of `_columns` and its statistic.
+        units : number of units, public or released.
+        room : squared clip per feature, over the mean square of a scaled feature.
+        """
         sums, squares = statistic.split(release.value)
+        # standard deviation of a released mean in [-1, 1]; that of a mean square is 1/SQUARE of it (`ColumnMoments`)
         noise = release.noise_std * math.sqrt(len(self.columns)) / units
         mean = np.clip(sums / units, -1, 1)
-        spreads = squares / units - mean**2
+        spreads = squares / units - mean**2  # variances of all columns, for the offset
+        # Noisy means are shrunk to the middle of the range and noisy variances to their average: a frame that follows
+        # the noise is worse than one that ignores small differences between columns.
         mean[: self.features] = shrunk(self._own(mean), 0.0, noise)
         variance = self._own(squares / units - mean**2)
         variance = shrunk(variance, float(np.mean(variance)), noise / SQUARE) if self.features else variance
+        # a difference of noisy numbers may be negative; a variance below its own noise is not distinguishable from it
         variance = np.maximum(variance, max(_SMALLEST_SCALE**2, noise / SQUARE))
         size = np.sqrt(variance)
+        # The scale is the geometric mean of a column's own size and the root mean square over columns: full
+        # standardisation would raise narrow columns, which often carry less signal, to the size of the others.
+        # Exponent 1/2: chosen by hand; no benchmark recorded.
         scale = np.sqrt(size * math.sqrt(float(np.mean(variance)))) if len(size) else size
         begin = np.zeros(self.features + int(self.intercept))
         if self.intercept:
             begin[-1] = self._constant(float(mean[-1])) - self._mean_offset(mean, spreads)
         frame = self._framed(self._own(mean), scale, room * float(np.sum(variance / scale**2)), begin)
         spread = float(squares[-1] / units - mean[-1] ** 2)
+        # r_squared divides by this variance: it is left out unless it is two standard deviations above zero
         known = spread if spread > 2 * noise / SQUARE else None
         return replace(frame, response_variance=known, weight=self._mean_weight(mean))
 
     def _mean_weight(self, mean: Floats | None = None) -> float:
-        """What a unit weighs on average, from the columns' means where weights are data."""
+        """Mean weight of a unit in the fit: the share that is not held out, times the mean of the weight column.
+
+        `mean` (columns,) holds released column means in [-1, 1]; None if they were not released.
+        """
         weight = 1 - self.hold_out
         if self.weight is not None and mean is not None:
             at = self.features + int(self.offset is not None)
+            # the range [0, end] of a weight was mapped to [-1, 1]
             weight *= float(np.clip((mean[at] + 1) / 2, _LEAST_WEIGHT, 1))
         return weight
 
     def _mean_offset(self, mean: Floats, variance: Floats) -> float:
-        """The offset of an average unit as it enters the linear predictor."""
+        """Mean offset in units of the linear predictor.
+
+        `mean` and `variance` (columns,) are released moments of the columns in [-1, 1]. Subclasses use the variance.
+        """
         if (ends := self._offset_range) is None:
             return 0.0
         return ends[0] + (ends[1] - ends[0]) * float(mean[self.features] + 1) / 2
 
     def _constant(self, mean_response: float) -> float:
-        """The linear predictor that fits a mean response of -1 to 1."""
+        """The intercept that alone fits a mean response in [-1, 1]: the link function of the model."""
         return mean_response
 
     def _measure(self, adjacency: Adjacency, room: float, ranged: float) -> Generator[Request, Release, Frame]:
+        """First part of a program: buys the column moments if the plan has them, and returns the frame.
+
+        With weights but without "dp" the release gives the mean weight only, and the declared frame is kept.
+        """
         declared = replace(self._frame(room, ranged), weight=self._mean_weight())
         if not self._buys:
             return declared
@@ -285,24 +391,30 @@ class Regression(RangedAlgorithm):
         return measured if self.standardise == "dp" else replace(declared, weight=measured.weight)
 
     def _bought(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        """The template of that release, where it is bought."""
+        """Template of the request of `_measure`; empty if it makes none."""
         return (PrivateSum(self._columns(adjacency), self.standardise_share),) if self._buys else ()
 
     # ---- how well it fits ------------------------------------------------------------------------------------------
 
     def _fit_bounds(self, frame: Frame, adjacency: Adjacency) -> dict[str, Any]:
-        """Of the units that were held out, where some were."""
+        """As `_bounds`, but for the held-out units if there are any."""
         held = {"kept": (0.0, self.hold_out)} if self.hold_out else {}
         return self._bounds(frame, adjacency) | held
 
     def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency, size: float | None = None) -> FitHistogram:
-        """A histogram of the fit; `size` is the standard deviation of residuals, where it is known and used."""
+        """The statistic of the evaluation.
+
+        Parameters
+        ----------
+        frame, at : the frame and the coefficients (width,) of the fitted model.
+        size : standard deviation of the residuals in half ranges of the response; None: bins span the whole range.
+        """
         wide = self._fit_bounds(frame, adjacency)
         bound = 1.0 if size is None else min(1.0, _RESIDUALS * size)
         return FitHistogram(**wide, coefficients=at, bound=bound, edges=np.linspace(-1, 1, 21))
 
     def _evaluation(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        """The template of the last release, where one was asked for."""
+        """Template of the request of `_evaluated`; empty without `evaluate_share`."""
         if not self.evaluate_share:
             return ()
         frame = self._frame(1.0, 1.0)
@@ -311,7 +423,13 @@ class Regression(RangedAlgorithm):
     def _evaluated(
         self, frame: Frame, at: Floats, adjacency: Adjacency, told: Estimate
     ) -> Generator[Request, Release, Estimate]:
-        """The estimate with what a last release says of its fit: of the same units, or of those held out."""
+        """Last part of a program: adds the goodness of fit to the estimate, if the plan pays for it.
+
+        Parameters
+        ----------
+        frame, at : the frame and the coefficients (width,) of the fitted model.
+        told : the estimate without the evaluation.
+        """
         if not self.evaluate_share:
             return told
         size = None
@@ -328,7 +446,15 @@ class Regression(RangedAlgorithm):
     # ---- results ---------------------------------------------------------------------------------------------------
 
     def _in_data_units(self, frame: Frame) -> tuple[Floats, Floats]:
-        """The linear map (matrix and constant) from coefficients in the frame to those of the data."""
+        """The affine map w -> M w + b from the frame to coefficients in the units of the data.
+
+        M is (p + 1, width) and b is (p + 1,); the last row is the intercept, which is 0 in the frame if it has none.
+        With h, m the half ranges and middles of the features and H, M_y those of the response,
+
+            M_y + H sum_j w_j ((x_j - m_j)/h_j - center_j)/scale_j + H w_0 intercept
+
+        has slope H w_j/(h_j scale_j) in x_j; the terms without x_j are the intercept.
+        """
         features = self.features
         worth = self._response_half / (frame.scale * self._own(self.half))
         matrix = np.zeros((features + 1, frame.width))
@@ -342,21 +468,35 @@ class Regression(RangedAlgorithm):
 
     @property
     def _response_half(self) -> float:
+        """One unit of the linear predictor in the units of the response, where the link is the identity; else 1."""
         return 1.0
 
     @property
     def _response_middle(self) -> float:
+        """The response at a linear predictor of 0, where the link is the identity; else 0."""
         return 0.0
 
     def _report(self, frame: Frame, mean: Floats, pooled: Belief, population: Belief, prior: float) -> Estimate:
+        """Coefficients with their standard errors and intervals, in the units of the data.
+
+        Parameters
+        ----------
+        mean : (width,), coefficients in the frame.
+        pooled, population : their posterior without and with sampling error; only the covariances are used.
+        prior : prior standard deviation of each coefficient in the frame.
+        """
         matrix, constant = self._in_data_units(frame)
         found = matrix @ mean + constant
+        # independent priors of equal variance: the prior standard deviation of M w is prior times the row norms of M
         known = prior * np.sqrt(np.sum(matrix**2, axis=1))
         told = table(found, matrix @ pooled.covariance @ matrix.T, matrix @ population.covariance @ matrix.T, known)
         return self._named({"coefficients": found[:-1], "intercept": found[-1:], **told})
 
     def _named(self, found: dict[str, Floats]) -> Estimate:
-        """Estimates with the names of their coefficients, the intercept last, and the noise that privacy adds."""
+        """Arrays as quantities, with the names of the coefficients along their axes.
+
+        `coefficients` and `intercept` get `pooled_std` as the standard deviation that privacy adds.
+        """
         every = (*self.columns[: self.features], "intercept")
         units = tuple(self._measure_of(name) for name in every) if self.measured_in else ()
         std = found.get("pooled_std")
@@ -376,19 +516,27 @@ class Regression(RangedAlgorithm):
         return named
 
     def _measure_of(self, name: str) -> str:
-        """What a coefficient is measured in: the response's unit, where it is explained as it is, per the column's."""
+        """Unit of measurement of a coefficient: "mmHg per year", or "per year" where the link is not the identity."""
         own = self.measured_in.get(self.columns[-1], "") if self._as_it_is else ""
         per = self.measured_in.get(name, "") if name != "intercept" else ""
         return f"{own} per {per}".strip() if per else own
 
     @property
     def _as_it_is(self) -> bool:
-        """Whether coefficients are in the units of the response."""
+        """Whether the link is the identity, so that coefficients are in units of the response."""
         return False
 
 
 def shrunk(values: Floats, towards: float, noise: float) -> Floats:
-    """Values drawn towards a common one as far as their spread about it is noise (James and Stein).
+    """Noisy values shrunk towards a common one (positive-part James-Stein).
+
+    The mean square distance of the values from `towards` estimates signal plus noise^2. They keep the share of it that
+    is signal, max(0, 1 - noise^2/spread), for all values alike.
+
+    Parameters
+    ----------
+    values : (n,), each with independent noise of standard deviation `noise`.
+    towards : the common value.
 
     >>> shrunk(np.array([1.0, 3.0]), 2.0, 10.0).tolist()
     [2.0, 2.0]
@@ -399,5 +547,5 @@ def shrunk(values: Floats, towards: float, noise: float) -> Floats:
 
 
 def counted_units(release: Release) -> float:
-    """The number of units: public, or the last entry of what was released."""
+    """Number of units: public, or (add/remove adjacency) the noisy count, the last entry of the release; at least 1."""
     return release.units if release.units is not None else max(float(release.value[-1]), 1.0)

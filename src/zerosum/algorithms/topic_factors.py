@@ -13,12 +13,14 @@ import numpy as np
 from zerosum.algorithms.tensor import simultaneous
 from zerosum.arrays import Floats
 
-_STARTS, _ITERATIONS = 3, 150  # of nonnegative factors
-_MADE_UP, _ENTRIES = 60_000, 3_000_000  # documents that show what a round of EM mistakes, and counts in all of them
+# Random starts and iterations of `nonnegative_factors`. Chosen by hand; no benchmark recorded.
+_STARTS, _ITERATIONS = 3, 150
+# Most simulated documents in `unmistaken`, and most counts (documents times words), a limit on memory. Chosen by hand.
+_MADE_UP, _ENTRIES = 60_000, 3_000_000
 
 
 def on_simplex(rows: Floats) -> Floats:
-    """The nearest probability vector to every row.
+    """Euclidean projection of each row onto the probability simplex, by sorting.
 
     >>> on_simplex(np.array([[0.6, 0.6], [2.0, -1.0]])).tolist()
     [[0.5, 0.5], [1.0, 0.0]]

@@ -24,16 +24,28 @@ from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMo
 
 Path = Literal["tensor", "pairs"]
 
-DENSE = 30  # so many words have all their triples released; more are looked at along a basis
-_MOST_TENSOR, _DOCUMENTS = 500, 200  # the tensor path: at most so many words, and so many documents for each
-_LONG = 10  # words in a document: more let a round of EM tell its topic
-_KEPT, _FALSE = 3.0, 10  # words so many standard deviations above 0 are kept; of a long list more, lest noise keeps ten
-_INSIDE = 0.95  # the share of documents that clips leave alone
-_SHARP = 40.0  # how surely a document belongs to the topic that is nearest
-_SMOOTH = 0.02  # what topics have in common, in a round of EM: no word rules a topic out
-_STARTS = 5  # random ones, beside that from moments
-_SURE, _BEGUN = 3.0, 2.0  # standard deviations of noise that a topic must stand out by, and the start of EM
-_STANDS_OUT, _WORDS = 3.0, 5  # a topic that is carried has so many words, so many standard deviations above the others
+# All values: chosen by hand; no benchmark recorded, unless a source is given.
+# Most words whose triples are all released; with more, triples are projected on a basis.
+DENSE = 30
+# The tensor path with more words than that: most words, and least documents per word.
+_MOST_TENSOR, _DOCUMENTS = 500, 200
+# Least words in a document for a round of EM, which needs to recognise the topic of a document.
+_LONG = 10
+# Threshold of the kept words in standard deviations, and the most words that noise alone may add on average: the
+# threshold rises with the length of the list.
+_KEPT, _FALSE = 3.0, 10
+# Share of documents that the clips do not change.
+_INSIDE = 0.95
+# Factor of the cosine in the responsibilities of the pairs path: larger assigns a document to its nearest topic alone.
+_SHARP = 40.0
+# Share of the mean topic that is mixed into each topic before EM, so that no word has probability zero.
+_SMOOTH = 0.02
+# Random starts of the least squares fit besides the one from moments (docs/topics.md: a fifth start still paid).
+_STARTS = 5
+# Noise standard deviations between a topic and its nearest one for `carried`, and for the start of EM.
+_SURE, _BEGUN = 3.0, 2.0
+# Pairs path: a carried topic has _WORDS words that are _STANDS_OUT standard deviations above the common level.
+_STANDS_OUT, _WORDS = 3.0, 5
 
 
 class Topics(Algorithm):

@@ -1,27 +1,30 @@
-"""The audit: an adversary on real transcripts. A guarantee nobody attacks is a hope.
+"""Privacy audit: attacks recorded transcripts to check the claimed privacy.
 
-A study runs over the in-process engine with synthetic data. A recorder keeps every message the coordinator reads, and
-the colluding sites hand over everything they drew or were dealt. From that the adversary builds its view of each
-round: one row per thing it knows, one column per number of the release, each column an independent copy of the same
-noise. It is told nothing about the scheme's mathematics. It learns how its rows vary together on half of the columns,
-takes the linear discriminant for a change in the victim's contribution, which is optimal for Gaussian views, and
-measures on the other half how large its noise is. Two neighbouring worlds, one unit of the victim replaced by the
-worst other one that a numerical search finds, are as far apart as their contributions; that distance over that noise
-is the mu reached.
+A study runs in one process with synthetic data. A recorder stores every message that the coordinator reads, and the
+colluding sites hand over everything they drew or received. From these the adversary builds its view of each round: a
+matrix with one row per known quantity and one column per number of the release. Each column is an independent copy of
+the same noise.
 
-The claim fails when it lies below the interval around the mu reached. The interval is Z standard errors wide on either
-side, relative width Z/sqrt(2n): a sound claim fails at most once in 3.4 million checks, about once in 3.7 million at
-the default size. It works for views that are Gaussian or nearly so, which all schemes here are at mu of 1 and above.
+The adversary has no knowledge of the scheme. On half of the columns it estimates the covariance of its rows and derives
+the linear discriminant for a change in the victim's contribution, which is the optimal test for Gaussian views. On the
+other half it measures the noise of this discriminant. Two neighbouring data sets differ in one unit of the victim,
+which is replaced by the worst other unit that a numerical search finds. The distance of their contributions, divided by
+the measured noise, is the mu reached.
 
-Of a publication the adversary reads every row. The victim's row is that of the unit which differs, the discriminant is
-the likelihood ratio of its two possible rows, and all rows of its site together say how large their noise is. The
-order in which a site publishes is secret; here it is told.
+The claim fails if it is below the confidence interval around the mu reached. The interval extends Z standard errors to
+either side, with a relative width of Z / sqrt(2 n) for n samples. A sound claim fails at most once in 3.4 million
+checks, and about once in 3.7 million at the default size. The method applies to views that are Gaussian or nearly so,
+as in all schemes here at a mu of 1 and above.
 
-All this takes the numbers of a release, and the releases, to be independent. `echoes` attacks that: it looks for noise
-that comes back in the errors of the adversary's estimates, over all numbers, rounds and studies, and in everything that
-any site drew. Where the error of one estimate has correlation r with that of another one, their difference reaches
-1/sqrt(1 - r) times the mu, which is infinite where noise is used twice. `shape` looks at the same streams for noise
-that is too small somewhere, missing or not normal. Either is a fault even where this coalition gains nothing by it.
+Of a publication the adversary reads every row. The victim's row is that of the differing unit. The discriminant is the
+likelihood ratio of its two possible rows, and all rows of its site give the size of their noise. The order in which a
+site publishes is secret; the audit reveals it to the adversary.
+
+This assumes that the numbers of a release, and the releases, are independent. `echoes` tests that assumption: it
+searches for repeated noise in the errors of the adversary's estimates, over all numbers, rounds and studies, and in all
+draws of all sites. If the error of one estimate has correlation r with that of another, their difference reaches 1 /
+sqrt(1 - r) times the mu, which is infinite for noise that is used twice. `shape` tests the same streams for noise that
+is too small, missing or not normal. Either is a fault even if this coalition gains nothing from it.
 """
 
 from __future__ import annotations
@@ -57,17 +60,20 @@ from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study import make_plan, pin, resolve
 
+# Half width of the confidence interval, in standard errors.
 Z = 5.0
+# Index of the attacked site.
 VICTIM = 0
-MOST_STUDIES = 2000  # in one audit; that takes minutes
+MOST_STUDIES = 2000  # largest number of studies in one audit, which takes minutes; chosen by hand
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What an audit came to.
+    """Result of an audit.
 
-    `planned` is what the sites are charged, `claimed` what this adversary may reach: more under `cape-helper`, whose
-    helper is the coordinator itself, unless the helper is held apart.
+    `planned` is the mu that the sites are charged. `claimed` is the largest mu that this adversary may reach. It is
+    larger under `cape-helper`, where the coordinator itself is the helper, unless the helper is separate. `low` and
+    `high` are the confidence interval of `reached`, from `samples` numbers.
     """
 
     scheme: str
@@ -86,21 +92,22 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim is not below what an attacker reaches, and nothing is wrong with the noise."""
+        """Whether the claim is not below the confidence interval, and the noise has no fault."""
         return self.claimed >= self.low and not self.faults
 
     @property
     def tight(self) -> bool:
-        """Whether the claim is what an attacker reaches."""
+        """Whether the claim is within the confidence interval."""
         return self.low <= self.claimed <= self.high
 
     @property
     def name(self) -> str:
-        """Of the scheme, and of the adversary where there are two."""
+        """Name of the scheme, and of the adversary if there are two."""
         return f"{self.scheme} (helper apart)" if self.helper_apart else self.scheme
 
     @property
     def verdict(self) -> str:
+        """Result in a few words."""
         if self.claimed < self.low:
             return "exceeded"
         return "wrong noise" if self.faults else "tight" if self.tight else "not exceeded"
@@ -122,11 +129,38 @@ def audit(
     site_kind: type[Site] = Site,
     on_step: Callable[[int, int], None] = lambda done, planned: None,
 ) -> Finding:
-    """Attack a scheme running a program, until `samples` numbers of noise were seen.
+    """Attack a scheme that runs a program, until `samples` numbers of noise were observed.
 
-    `declare_units` makes counts public in the plan, as combining means and publications need them. `forget_colluders`
-    plans as if nobody colluded, one of the mistakes an audit must find. `helper_apart` takes what a trusted helper
-    deals out of the coordinator's hands, as capePCA has it; here the coordinator is the helper.
+    Parameters
+    ----------
+    scheme : Scheme
+        The scheme; it must have noise.
+    algorithm : Algorithm, optional
+        The program; by default a mean of 8000 columns.
+    sites, colluders, dropouts : int
+        Number of sites, of colluding sites and of sites lost in each round.
+    mu : float
+        Planned cost of the study, as the mu of Gaussian differential privacy.
+    units : int
+        Units per site.
+    samples : int
+        Numbers of noise to observe. More samples narrow the confidence interval.
+    declare_units : bool
+        Make counts public in the plan, as required for combinations of means and for publications.
+    forget_colluders : bool
+        Plan without colluders. This is a fault that an audit must detect.
+    helper_apart : bool
+        Withhold the noise of a trusted helper from the coordinator, as in capePCA. Otherwise the coordinator is the
+        helper.
+    site_kind : type
+        Class of the honest sites.
+    on_step : callable
+        Receives (done, planned) after each study.
+
+    Raises
+    ------
+    BadParameter
+        If the scheme has no noise, the program subsamples, or too many studies would be needed.
     """
     if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme claims nothing that could be audited")
@@ -151,6 +185,7 @@ def audit(
             "the audit attacks releases in which everybody takes part: whoever is in a secret sample, it cannot tell"
         )
     chosen = resolve(chosen, plan)
+    # The release with the fewest numbers determines the number of studies.
     shortest = min(numbers(release, units) for release in plan.releases)
     needed = math.ceil(samples / shortest)
     if needed > MOST_STUDIES:
@@ -159,6 +194,7 @@ def audit(
             f"{MOST_STUDIES} are the most: ask for at most {MOST_STUDIES * shortest} samples, or audit a program that "
             "releases more numbers"
         )
+    # The pair of units that the adversary distinguishes best, over the whole study.
     draw = candidates(chosen)
     one, other = worst_pair(rehearsed(chosen, draw, units), draw)
     attacks: dict[int, list[Attack]] = {}
@@ -167,6 +203,7 @@ def audit(
     words: list[tuple[str, NDArray[np.uint64]]] = []
     with TemporaryDirectory() as folder:
         for number in range(needed):
+            # The two data sets alternate, so that an error in either of them is found.
             world = (one, other) if number % 2 == 0 else (other, one)
             study = replace(plan, study=f"audit {number}")
             run = _Run(study, chosen, world, draw, units, Path(folder), site_kind, colluders, helper_apart)
@@ -183,6 +220,7 @@ def audit(
     faults += tuple(echo.says for echo in echoes.search({name: s.values.ravel() for name, s in streams.items()}))
     faults += tuple(echo.says for echo in echoes.same_words(words))
     faults += shape.search(streams)
+    # Relative standard error of a standard deviation from n normal values: 1 / sqrt(2 n).
     error = Z / math.sqrt(2 * seen)
     return Finding(
         scheme.name,
@@ -202,8 +240,11 @@ def audit(
 
 
 def _claimed(plan: Plan, round: int, helper_apart: bool) -> float:
-    """The mu of one release against this adversary. A coordinator that deals the cancelling noise itself takes it out
-    of every message again: against it a site has its own noise, and nothing else."""
+    """The mu of one release against this adversary.
+
+    A coordinator that deals the cancelling noise subtracts it from every message. Against it only the site's own noise
+    remains.
+    """
     law = plan.law(round)
     if law.mechanism is NoiseMechanism.HELPER and not helper_apart:
         return float(dealer_mu(law, plan.release(round).sensitivity, plan.coalition)[VICTIM])
@@ -213,13 +254,14 @@ def _claimed(plan: Plan, round: int, helper_apart: bool) -> float:
 def _reached(
     plan: Plan, attacks: Mapping[int, list[Attack]], distances: Mapping[int, float]
 ) -> tuple[float, tuple[str, ...]]:
-    """The mu reached over all rounds, and what is wrong with the noise of the estimates."""
+    """The mu reached over all rounds, and the faults of the estimates' noise."""
     mus, streams = [], {}
     for round, found in attacks.items():
         squares = sum(each.noise**2 * each.seen for each in found)
         if squares == 0 or not all(each.errors.size for each in found):
             return math.inf, ("what the coalition knows adds up to the victim's numbers, with no noise left",)
-        noise = math.sqrt(squares / sum(each.seen for each in found))  # over all studies: one may be very short
+        # pooled over all studies, since a single one may have few numbers
+        noise = math.sqrt(squares / sum(each.seen for each in found))
         mus.append(distances[round] / noise)
         errors = np.stack([each.errors for each in found]) / noise
         slack = max(each.slack for each in found)
@@ -227,27 +269,29 @@ def _reached(
             errors, plan.law(round).step / noise, planned=False, slack=slack
         )
     seen = echoes.search({name: stream.values.ravel() for name, stream in streams.items()})
+    # The difference of two estimates with correlation r has variance 2 (1 - r) times that of one.
     rest = 1 - max((echo.correlation for echo in seen), default=0.0)
     reached = accountant.compose(mus) / math.sqrt(rest) if rest > 1e-9 else math.inf
     return reached, tuple(echo.says for echo in seen) + shape.search(streams)
 
 
 def _stacked(parts: list[shape.Stream]) -> shape.Stream:
-    """One stream of all studies, a row for each."""
+    """One stream of all studies, with one row per study."""
     return replace(parts[0], values=np.stack([part.values for part in parts]))
 
 
 def numbers(release: PlannedRelease, units: int) -> int:
-    """How many numbers a site sends: of a publication a row for each of its units."""
+    """Number of values that a site sends: the size of a sum, or of all published rows."""
     return release.size * (units if release.kind == "publication" else 1)
 
 
 def _of(round: int, rounds: Collection[int]) -> str:
+    """Clause with the number of the round, if there are several."""
     return f" in round {round + 1}" if len(rounds) > 1 else ""
 
 
 class _Run:
-    """One study with a coalition of the last sites, the victim first, and losses just before the colluders."""
+    """One study. The first site is the victim, the last sites collude, and the sites before the colluders are lost."""
 
     def __init__(
         self,
@@ -262,6 +306,7 @@ class _Run:
         helper_apart: bool,
     ) -> None:
         self._algorithm, self._world, self._helper_apart = algorithm, world, helper_apart
+        # The seed depends on the length of the study's name only. The data need not differ between studies.
         rng = np.random.default_rng(len(plan.study))
         S, L = len(plan.sites), plan.coalition.dropouts
         self._colluding: list[ColludingSite] = []
@@ -283,8 +328,8 @@ class _Run:
         self._plan = pin(plan, self._sites)
 
     def drawn(self) -> Iterator[tuple[str, shape.Stream]]:
-        """Everything that any site or a trusted coordinator drew over the standard deviation it should have, with a
-        name for each. Noise that a site should have drawn and did not is zero."""
+        """Yield all draws of all sites and of a trusted coordinator, divided by their planned standard deviation, with
+        a name for each. Noise that a site failed to draw is zero."""
         rounds = range(self._plan.rounds)
         for round, steps in self._central.items():
             std = self._plan.law(round).central / self._plan.law(round).step
@@ -299,14 +344,14 @@ class _Run:
                         yield f"the {name} of site {s}{_of(round, rounds)}", shape.Stream(values / std, step)
 
     def words(self) -> Iterator[tuple[str, NDArray[np.uint64]]]:
-        """The first words of every sampler that a site drew from."""
+        """Yield the first words of the key stream of every sampler."""
         rounds = range(self._plan.rounds)
         for s, heard in enumerate(self._heard):
             for round, noted in enumerate(heard):
                 yield f"the noise of site {s}{_of(round, rounds)}", noted.words
 
     def attack(self) -> Iterator[tuple[Attack, float]]:
-        """For each round: what the attack came to, and how far the two worlds are apart."""
+        """Run the study. Yield, for each round, the attack and the distance of the two data sets."""
         releases: list[tuple[Request, Release]] = []
         recorder = Recorder(InProcess(self._sites, self._loses))
         conduct(self._plan, self._watched(releases), recorder)
@@ -314,11 +359,13 @@ class _Run:
             law = self._plan.law(round)
             said = partial(contributed, request)
             present = [s for s in self._sites if s.name in release.participants and s not in self._colluding]
-            orders = [self._heard[self._sites.index(s)][round].order for s in present]  # worse than secret: known
+            # the adversary knows the secret order: a worst case
+            orders = [self._heard[self._sites.index(s)][round].order for s in present]
             known = zip(present, orders, strict=True)
             sums = [law.factor[self._sites.index(s)] * said(s.units, order) for s, order in known]
             seen = view(self._plan, round, recorder, self._colluding, release.value, self._helper_apart)
             centre = np.zeros_like(seen)
+            # Under these mechanisms the coalition sees one sum only.
             if law.mechanism in (NoiseMechanism.TRUSTED, NoiseMechanism.MASKED):
                 everybody = self._sites if law.mechanism is NoiseMechanism.TRUSTED else present
                 totals = [law.factor[self._sites.index(s)] * said(s.units) for s in everybody]
@@ -330,11 +377,15 @@ class _Run:
                 centre[: len(sums)] = sums
             theirs = self._heard[len(self._sites) - len(self._colluding) :]
             spare = [heard[round].own for heard in theirs if heard[round].own.size]
-            rest = list(self._sites[VICTIM].units.each())[1:]  # a unit must not change what others say either
+            # The other units are included: a unit must not change their contributions either.
+            rest = list(self._sites[VICTIM].units.each())[1:]
+            # Distance of the two data sets in the released statistic, with all other units equal.
             here, there = (said(Units.from_list([unit, *rest])) for unit in self._world)
             yield attack(seen, centre, spare), float(law.factor[VICTIM] * np.linalg.norm(here - there))
 
     def _loses(self, site: str, message: Message) -> bool:
+        """Whether a message to a site is lost. The first steps of the secure sum are delivered, so that the loss occurs
+        in the round."""
         return (
             site in self._lost
             and isinstance(message, Prepare | Contribute | Secure)
@@ -342,7 +393,7 @@ class _Run:
         )
 
     def _watched(self, releases: list[tuple[Request, Release]]) -> Any:
-        """The program, with its requests and releases written down."""
+        """The program as a generator that also appends its requests and releases to `releases`."""
         program = self._algorithm.program(self._plan.adjacency)
         request = next(program)
         while True:

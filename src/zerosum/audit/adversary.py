@@ -1,4 +1,4 @@
-"""The adversary: the best test it can learn, and the two people it tells apart best.
+"""Adversary of the audit: learned linear discriminant, and search for the two most distinguishable units.
 
 Tested in tests/audit/test_audit.py.
 """
@@ -21,16 +21,27 @@ from zerosum.kernel.request import PrivatePublication, Release, Request
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
 
+# Draws a unit and its mirror image, each of shape (rows, columns).
 Draw = Callable[[np.random.Generator], list[Floats]]
 
-_SILENT = 8  # so many numbers of a release are not all zero steps by chance
+_SILENT = 8  # number of values that are not all zero by chance
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One release attacked: the noise left in the best unbiased estimate of the victim's numbers, on how many numbers
-    it was measured, that estimate's error for all of them (none: an estimate without any noise), and how far learning
-    on some of the numbers may move their variance."""
+    """Attack on one release.
+
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of the best unbiased estimate of the victim's numbers.
+    seen : int
+        Number of values from which it was measured.
+    errors : array
+        Error of the estimate for all numbers; empty for an estimate without noise.
+    slack : float
+        Bound on the relative change of the variance caused by learning on some of the numbers.
+    """
 
     noise: float
     seen: int
@@ -39,14 +50,22 @@ class Attack:
 
 
 def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack:
-    """Learn the best estimate on one half of the numbers, measure it on the other. Of a single row there is nothing to
-    learn, and all numbers are measured.
+    """Learn the best estimate on one half of the numbers and measure it on the other. With a single row there is
+    nothing to learn, and all numbers are measured.
 
-    `centre` is what the rows would be without noise, which the adversary of differential privacy knows. `spare` rows,
-    which should be of no use, are looked at where the release is long enough to learn from them too.
+    Parameters
+    ----------
+    view : array of shape (rows, numbers)
+        What the coalition knows; the victim's row is first.
+    centre : array of the same shape
+        The rows without noise, which the adversary of differential privacy knows.
+    spare : sequence of arrays
+        Rows that should be useless. They are used if the release is long enough to learn from them.
     """
     noise = view - centre
     half = noise.shape[1] // 2
+    # At least 50 columns per row keep the error of the estimated covariance small. Chosen by hand; no benchmark
+    # recorded.
     if half < 50 * (len(noise) - 1):
         raise BadParameter(
             f"a release of {noise.shape[1]} numbers is too short to attack this scheme, whose view has {len(noise)} "
@@ -58,6 +77,7 @@ def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack
         left = float(np.sqrt(np.mean(noise**2)))
         silent_release = left == 0 and noise.shape[1] >= _SILENT
         return Attack(left, noise.shape[1], np.zeros(0) if silent_release else noise[0])
+    # Rows are scaled to variance 1, so that the limit on eigenvalues below is relative.
     spread = np.sqrt(np.mean(noise[:, :half] ** 2, axis=1))
     if spread[0] == 0:
         return Attack(0.0, noise.shape[1] - half, np.zeros(0))
@@ -65,8 +85,10 @@ def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack
     scaled = noise / spread[:, None]
     values, vectors = np.linalg.eigh(scaled[:, :half] @ scaled[:, :half].T / half)
     silent = values <= 1e-13 * max(1.0, float(values[-1]))
-    if np.linalg.norm(vectors[0, silent]) > 1e-6:  # a combination with the victim in it, and without any noise
+    if np.linalg.norm(vectors[0, silent]) > 1e-6:  # A noise-free combination that contains the victim's row.
         return Attack(0.0, noise.shape[1] - half, np.zeros(0))
+    # Solution of C d = e_1 on the range of the covariance C: the direction of least variance with a fixed victim
+    # component.
     direction = vectors[:, ~silent] @ (vectors[0, ~silent] / values[~silent])
     errors = direction @ scaled * (spread[0] / direction[0])
     slack = 4 * len(noise) / half
@@ -74,8 +96,17 @@ def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack
 
 
 def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, seed: int = 0) -> tuple[Floats, Floats]:
-    """Two units whose contributions to a whole study are as far apart as a search can find, each release of the study
-    weighing by its share of the budget: a pool of candidates, then small moves."""
+    """Two units whose contributions to a whole study have the largest distance found by a search.
+
+    Parameters
+    ----------
+    releases : sequence of (statistic, share)
+        The releases of the study; each is weighted by the root of its share and by its sensitivity.
+    draw : Draw
+        Draws candidates.
+    seed : int
+        Seed of the search.
+    """
     rng = np.random.default_rng(seed)
     pool = [unit for _ in range(60) for unit in draw(rng)]
     weights = [math.sqrt(share) / stat.sensitivity(Adjacency.REPLACE_ONE) for stat, share in releases]
@@ -95,6 +126,7 @@ def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, s
         one, other = (said(unit) for unit in units)
         return float(np.linalg.norm(one - other))
 
+    # Random local search: a step that does not improve the distance reduces the step size.
     best, width = distance(pair), 0.3
     for turn in range(150):
         which = turn % 2
@@ -110,8 +142,8 @@ def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, s
 
 
 def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[BoundedStatistic, float]]:
-    """What a study of this algorithm asks for, played without noise, and the share of each release: later requests
-    depend on earlier results, and an attacker knows about what they will be."""
+    """Statistics and shares of a study, run without noise. Later requests depend on earlier results, which an adversary
+    knows approximately."""
     rng = np.random.default_rng(1)
     table = Units.from_list([draw(rng)[0] for _ in range(units)])
     asked: list[tuple[BoundedStatistic, float]] = []
@@ -127,7 +159,7 @@ def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[Bounde
 
 
 def contributed(request: Request, units: Units, order: NDArray[np.intp] | None = None) -> Floats:
-    """What a site says about its units, without noise: their sum, or one row after the other, in a given order."""
+    """Contribution of a site without noise: the sum, or the published rows in a given order, flattened."""
     if isinstance(request, PrivatePublication):
         rows = request.statistic.rows(units)
         return (rows if order is None else rows[order]).ravel()
@@ -135,8 +167,8 @@ def contributed(request: Request, units: Units, order: NDArray[np.intp] | None =
 
 
 def candidates(algorithm: Algorithm) -> Draw:
-    """How the search draws units of an algorithm: single columns at their bounds, corners, and all columns at many
-    scales; each with its mirror image. Categories are drawn by themselves."""
+    """Function that draws units of an algorithm: single columns at their bounds, corners, and all columns at many
+    scales, each with its mirror image. Categories are drawn separately."""
     columns = len(algorithm.columns)
     kinds = {algorithm.columns.index(name): len(each) for name, each in algorithm.categories.items()}
 
@@ -156,7 +188,7 @@ def candidates(algorithm: Algorithm) -> Draw:
             return [np.array([[float(rng.integers(kinds[at])) for at in range(columns)]]) for _ in range(2)]
         scale = 10 ** (rng.uniform(-1, 2) if rng.integers(8) else rng.uniform(-170, 150))
         rows = scale * rng.standard_t(3, size=(algorithm.rows_of_a_unit, columns))
-        if rng.integers(2):  # as far from anybody else as can be: one column alone, or few
+        if rng.integers(2):  # few nonzero columns, far from all other units
             rows = np.outer(rows[:, 0], rng.normal(size=columns) * (rng.random(columns) < 1 / columns))
         pair = [rows, -rows]
         for unit in pair:

@@ -1,19 +1,20 @@
-"""Noise that comes back: whether numbers that should be independent repeat, mirror or follow each other.
+"""Tests for dependent noise: values or sequences that repeat, mirror or follow each other.
 
-Streams of noise go in, each a long row of independent standard normals if all is well; the strongest of every kind of
-echo that chance does not explain comes out. Streams are cut into blocks, and three things are looked for:
+The input are streams of noise, each a sequence of independent standard normal values if the noise is sound. The output
+is the strongest finding of each kind that chance does not explain. Streams are cut into blocks, and three kinds are
+searched:
 
-    twice      values that come again up to their sign, in whatever order: pairs of sorted absolute values that are
-               nearer than NEAR. Two values are so near with probability p <= 1.25 NEAR, so m pairs without a value
-               in common turn up among n values with probability at most (n^2 p / 2)^m / m!, counting sets of pairs.
-    within     a block that is like itself, shifted or reversed: r = x'Ax/x'x, where A has no trace and norm 1 at most.
-               By Chernoff's bound P(|r| >= t) <= 2 (1 - t^2)^(n/4), whatever A is.
-    between    two blocks that are alike at some shift: r is the cosine between a direction that is uniform in n
+    twice      values that repeat up to their sign, in any order: pairs of sorted absolute values closer than NEAR.
+               Two values are that close with probability p <= 1.25 NEAR, so m disjoint pairs occur among n values
+               with probability at most (n^2 p / 2)^m / m!, by a union bound over sets of pairs.
+    within     a block that is correlated with itself, shifted or reversed: r = x'Ax/x'x, where A has trace 0 and
+               norm at most 1. By Chernoff's bound P(|r| >= t) <= 2 (1 - t^2)^(n/4) for every such A.
+    between    two blocks that are correlated at some shift: r is the cosine between a uniform direction in n
                dimensions and another one, so P(|r| >= t) <= (1 - t^2)^((n - 1)/2).
 
-All lags are looked at, by Fourier transforms. Probabilities are multiplied by the number of looks, so that sound noise
-is accused less often than once in 1/FALSE_ALARM calls, whatever the lengths and numbers of streams. At blocks of 8192
-a correlation of 0.09 between two blocks is found, and one of 0.13 within a block.
+All lags are tested by Fourier transforms. Probabilities are multiplied by the number of tests (Bonferroni), so that
+sound noise is reported with probability below FALSE_ALARM per call, for all lengths and numbers of streams. With blocks
+of 8192 values a correlation of 0.09 between two blocks is found, and of 0.13 within a block.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ from scipy import fft
 
 from zerosum.arrays import Floats
 
+# Probability of a finding in sound noise, per call.
 FALSE_ALARM = 1e-7
-NEAR = 2.0**-19  # of a standard deviation: rounding to the grid moves sums of few sites by less
+NEAR = 2.0**-19  # in standard deviations; rounding to the grid moves sums of few sites by less
+# Values per block, at least.
 BLOCK = 1 << 13
-_MOST = 64  # blocks; longer ones if there is more noise
+_MOST = 64  # largest number of blocks; with more noise the blocks are longer
 
 
 @dataclass(frozen=True)
 class Echo:
-    """What was found: a sentence, and the correlation (1: the same noise again)."""
+    """A finding: sentence, and correlation (1: the same noise twice)."""
 
     says: str
     correlation: float
@@ -45,7 +48,7 @@ class Echo:
 
 @dataclass(frozen=True)
 class _Look:
-    """The strongest of some looks, and the logarithm of a bound on its probability under sound noise."""
+    """Strongest result of one test, and the logarithm of a bound on its probability for sound noise."""
 
     kind: str
     says: str
@@ -55,13 +58,26 @@ class _Look:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
+    """A block of a stream."""
+
     name: str
     values: Floats
-    spectrum: NDArray[np.complex128]  # of the block at norm 1
+    spectrum: NDArray[np.complex128]  # Fourier transform of the block, scaled to norm 1
 
 
 def search(streams: Mapping[str, Floats]) -> tuple[Echo, ...]:
-    """The strongest echo of each kind that chance does not explain; none, but for FALSE_ALARM, if streams are sound."""
+    """Strongest finding of each kind that chance does not explain.
+
+    Parameters
+    ----------
+    streams : mapping of str to array
+        Standard normal noise by name, one-dimensional; the names appear in the findings.
+
+    Returns
+    -------
+    tuple of Echo
+        Empty for sound noise, except with probability FALSE_ALARM.
+    """
     length, blocks = _cut(streams)
     looks = [look for block in blocks for look in (*_twice(block), *_within(block))]
     looks += [_between(one, other, length) for one, other in combinations(blocks, 2)]
@@ -76,8 +92,8 @@ def search(streams: Mapping[str, Floats]) -> tuple[Echo, ...]:
 
 
 def same_words(samplers: Sequence[tuple[str, NDArray[np.uint64]]]) -> tuple[Echo, ...]:
-    """Whether two samplers, or one, gave a 64-bit word twice: then a key was used twice, whatever became of its words
-    (another scale or length makes other noise of them, which need not be correlated). By chance once in 2^65/n^2."""
+    """Whether a 64-bit word occurs twice among key streams. Then a key was used twice, even if scale or length make the
+    noise different and uncorrelated. The probability by chance is n^2 / 2^65."""
     known: dict[int, str] = {}
     for name, words in samplers:
         for word in words.tolist():
@@ -88,7 +104,7 @@ def same_words(samplers: Sequence[tuple[str, NDArray[np.uint64]]]) -> tuple[Echo
 
 
 def _cut(streams: Mapping[str, Floats]) -> tuple[int, list[_Block]]:
-    """The streams in blocks, and the length of the transforms that compare them."""
+    """Length of the Fourier transforms, and the blocks of all streams."""
     size = max(BLOCK, math.ceil(sum(len(stream) for stream in streams.values()) / _MOST))
     longest = min(size, max((len(stream) for stream in streams.values()), default=1))
     length = int(fft.next_fast_len(longest, real=True))
@@ -102,7 +118,7 @@ def _cut(streams: Mapping[str, Floats]) -> tuple[int, list[_Block]]:
 
 
 def _twice(block: _Block) -> Iterator[_Look]:
-    """Values used twice, in pieces short enough for chance not to bring many pairs together."""
+    """Test for repeated values, in pieces that are short enough for few pairs by chance."""
     for start in range(0, len(block.values), BLOCK):
         piece = block.values[start : start + BLOCK]
         near = np.diff(np.sort(np.abs(piece))) <= NEAR * float(np.sqrt(np.mean(piece**2)))
@@ -113,20 +129,22 @@ def _twice(block: _Block) -> Iterator[_Look]:
 
 
 def _disjoint(near: NDArray[np.bool_]) -> int:
-    """How many pairs of neighbours are near each other, no value counted in two pairs: half of each run, rounded up."""
+    """Number of disjoint pairs of close neighbours: half of each run, rounded up."""
     ends = np.flatnonzero(np.diff(np.concatenate([[False], near, [False]])))
     return int(np.sum((ends[1::2] - ends[::2] + 1) // 2))
 
 
 def _within(block: _Block) -> Iterator[_Look]:
+    """Tests for autocorrelation and for mirrored values in one block."""
     x, n = block.values, len(block.values)
     if n < 2:
         return
+    # Padded to twice the length, so that the cyclic correlation equals the linear one.
     length = int(fft.next_fast_len(2 * n, real=True))
     spectrum = fft.rfft(x, length)
     shifted = fft.irfft(np.abs(spectrum) ** 2, length)[1:n]
     mirrored = fft.irfft(spectrum**2, length)[: 2 * n - 1]
-    mirrored[::2] -= x**2  # the number in the middle makes no pair with itself
+    mirrored[::2] -= x**2  # a value at the centre of the mirror does not pair with itself
     for values, how, step in ((shifted, "numbers {:g} apart", 1.0), (mirrored, "numbers mirrored at place {:g}", 0.5)):
         at, r = _strongest(values / float(x @ x))
         says = f"{block.name}: {how.format(step * (at + 1))} are correlated, {r:.2f} over all"
@@ -134,6 +152,7 @@ def _within(block: _Block) -> Iterator[_Look]:
 
 
 def _between(one: _Block, other: _Block, length: int) -> _Look:
+    """Test for correlation between two blocks at any cyclic shift."""
     _, r = _strongest(fft.irfft(one.spectrum * np.conj(other.spectrum), length))
     n = max(len(one.values), len(other.values))
     whose = f"{one.name}, early and late" if one.name == other.name else f"{one.name} and {other.name}"
@@ -142,10 +161,11 @@ def _between(one: _Block, other: _Block, length: int) -> _Look:
 
 
 def _strongest(values: Floats) -> tuple[int, float]:
+    """Index and magnitude of the largest correlation."""
     at = int(np.argmax(np.abs(values)))
     return at, min(float(abs(values[at])), 1.0)
 
 
 def _log_rest(r: float) -> float:
-    """log(1 - r^2), finite at 1 too."""
+    """log(1 - r^2), finite also for r = 1."""
     return math.log1p(-(min(r, 1 - 1e-15) ** 2))

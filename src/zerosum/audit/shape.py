@@ -1,15 +1,15 @@
-"""Noise of the wrong shape: too small somewhere, missing, not normal, or with low bits that are not fair.
+"""Tests for noise of the wrong distribution: too small, missing, not normal, or with biased low bits.
 
-`echoes` asks whether numbers are independent, this module whether each has the law that was planned. Streams go in, one
-row for each study and one column for each number of a release, divided by their standard deviations. Each look comes
-with a bound on how often sound noise does as much, and bounds are divided by the number of looks, so that a set of
-streams is accused less often than once in 1/FALSE_ALARM:
+`echoes` tests independence; this module tests the distribution. The input are streams with one row per study and one
+column per number of a release, divided by their standard deviations. Each test has a bound on its probability for sound
+noise. The bounds are divided by the number of tests (Bonferroni), so that a set of sound streams is reported with
+probability below FALSE_ALARM:
 
-    size       the sum of squares against chi-square, where the standard deviation is the planned one
-    place      the share of one of 16 parts of a release, or of its even places, in that sum: a beta variable
-    missing    how many numbers are nearer to 0 than NEAR: binomial
-    normal     the Kolmogorov distance to the normal: 2 exp(-2 n eps^2), Dvoretzky, Kiefer, Wolfowitz and Massart
-    low bits   on the grid, how many draws leave each remainder when divided by 16: binomial
+    size       sum of squares against chi-square, if the standard deviation is the planned one
+    place      share of one of 16 parts of a release, or of its even places, in that sum: beta distribution
+    missing    number of values closer to 0 than NEAR: binomial distribution
+    normal     Kolmogorov distance to the normal: 2 exp(-2 n eps^2), Dvoretzky, Kiefer, Wolfowitz and Massart
+    low bits   on the grid, number of draws with each remainder modulo 16: binomial distribution
 
 Tested in tests/audit/test_echoes.py.
 """
@@ -25,19 +25,22 @@ from scipy import special
 
 from zerosum.arrays import Floats
 
+# Probability of a finding in sound streams, per call.
 FALSE_ALARM = 1e-7
-NEAR = 1e-3  # standard deviations
+NEAR = 1e-3  # standard deviations; smaller values count as missing noise
+# Parts of a release, and the modulus of the test of low bits.
 PARTS = 16
+# Largest value of the standard normal density.
 _DENSITY = 1 / math.sqrt(2 * math.pi)
-_FAIR = 64.0  # from this many steps to a standard deviation on, remainders by 16 are even to one part in 10^130
+_FAIR = 64.0  # steps per standard deviation from which remainders modulo 16 are uniform to one part in 10^130
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Noise that should be standard normal, or a discrete Gaussian on a grid of that `step`.
+    """Noise that should be standard normal, or discrete Gaussian on a grid of width `step`.
 
-    Where the scale was measured and not `planned`, and where an adversary has learned on some of the numbers, which
-    moves their variance by `slack` at most, bounds are wider by as much.
+    If the scale was measured (`planned` is False), or an adversary learned on some of the numbers, which changes their
+    variance by at most `slack`, the bounds are widened accordingly.
     """
 
     values: Floats
@@ -48,13 +51,26 @@ class Stream:
 
 @dataclass(frozen=True)
 class _Look:
+    """Result of one test."""
+
     kind: str
     says: str
-    p: float  # at most, under sound noise
+    p: float  # upper bound of its probability for sound noise
 
 
 def search(streams: Mapping[str, Stream]) -> tuple[str, ...]:
-    """What chance does not explain, the strongest of each kind; nothing, but for FALSE_ALARM, if streams are sound."""
+    """Strongest finding of each kind that chance does not explain.
+
+    Parameters
+    ----------
+    streams : mapping of str to Stream
+        Noise by name; the names appear in the findings.
+
+    Returns
+    -------
+    tuple of str
+        Sentences; empty for sound noise, except with probability FALSE_ALARM.
+    """
     looks = [look for name, stream in streams.items() for look in _looks(name, stream)]
     found = []
     for kind in ("size", "place", "missing", "normal", "low bits"):
@@ -66,6 +82,7 @@ def search(streams: Mapping[str, Stream]) -> tuple[str, ...]:
 
 
 def _looks(name: str, stream: Stream) -> Iterator[_Look]:
+    """All tests of one stream."""
     n, total = stream.values.size, float(np.sum(stream.values**2))
     if stream.planned and n:
         p = 2 * float(min(special.gammainc(n / 2, total / 2), special.gammaincc(n / 2, total / 2)))
@@ -80,12 +97,14 @@ def _looks(name: str, stream: Stream) -> Iterator[_Look]:
 
 
 def _places(name: str, stream: Stream, total: float) -> Iterator[_Look]:
+    """Compare the size of parts of a release with that of the whole."""
     studies, size = stream.values.shape
     squares, place = np.sum(stream.values**2, axis=0), np.arange(size)
     groups = [(f"part {part + 1} of {PARTS} of a release", place * PARTS // size == part) for part in range(PARTS)]
     for where, chosen in (*groups, ("the even places of a release", place % 2 == 0)):
         count = int(np.sum(chosen))
         if 0 < count < size:
+            # The share of a sum of squares in a part of independent normals has a beta distribution.
             a, b = studies * count / 2, studies * (size - count) / 2
             part = float(np.sum(squares[chosen]))
             rest = total - part
@@ -98,7 +117,8 @@ def _places(name: str, stream: Stream, total: float) -> Iterator[_Look]:
 
 
 def _missing(name: str, stream: Stream) -> _Look:
-    """The density is at most _DENSITY (1 + slack), and one point of the grid more may lie within reach."""
+    """Count values near 0. The density is at most _DENSITY (1 + slack), and one further grid point may be within
+    reach."""
     n, near = stream.values.size, int(np.sum(np.abs(stream.values) < NEAR))
     chance = min(1.0, _DENSITY * (2 * NEAR + stream.step) * (1 + stream.slack + _scale_error(stream)))
     says = f"{name}: {near} of {n} numbers have next to no noise, where about {n * chance:.0f} may"
@@ -106,17 +126,20 @@ def _missing(name: str, stream: Stream) -> _Look:
 
 
 def _normal(name: str, stream: Stream) -> _Look:
+    """Kolmogorov test of normality."""
     values = np.sort(stream.values, axis=None)
     n, below = len(values), special.ndtr(values)
     ranks = np.arange(n + 1) / n
     distance = float(max(np.max(ranks[1:] - below), np.max(below - ranks[:-1])))
-    # the grid moves the distribution by half a step's mass, another scale by x phi(x) < 0.25 for each unit
+    # The grid changes the distribution function by half a step's mass. A relative change of scale changes it by x
+    # phi(x) < 0.25 per unit.
     beyond = distance - _DENSITY * stream.step - 0.25 * (stream.slack + _scale_error(stream))
     p = 2 * math.exp(-2 * n * max(0.0, beyond) ** 2)
     return _Look("normal", f"{name}: it is not normal, its Kolmogorov distance is {distance:.3f}", p)
 
 
 def _low_bits(name: str, stream: Stream) -> Iterator[_Look]:
+    """Test whether remainders modulo 16 are uniform."""
     remainders = np.rint(stream.values / stream.step).astype(np.int64).ravel() % PARTS
     n = len(remainders)
     for left, count in enumerate(np.bincount(remainders, minlength=PARTS).tolist()):
@@ -126,7 +149,7 @@ def _low_bits(name: str, stream: Stream) -> Iterator[_Look]:
 
 
 def _scale_error(stream: Stream) -> float:
-    """How far a measured standard deviation is from the true one, but for once in 10^10 times."""
+    """Bound on the relative error of a measured standard deviation, exceeded with probability 1e-10."""
     return 0.0 if stream.planned else 6.5 / math.sqrt(2 * stream.values.size)
 
 

@@ -1,5 +1,6 @@
-"""What the coalition sees: every message the coordinator reads, all that its members drew or were dealt; and, which the
-coalition does not see, what everybody else drew.
+"""Transcripts for the audit: messages to the coordinator, secrets of colluders, and all draws of all sites.
+
+The coalition sees the first two. The draws of honest sites are recorded for the tests of the noise.
 
 Tested in tests/audit/test_audit.py.
 """
@@ -25,40 +26,44 @@ from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 
-WORDS = 256  # of a key stream, enough to know it by
+WORDS = 256  # words of a key stream that identify it
 
 
 class _ColludingShare(NoiseShare):
-    """A colluder's noise: everything it draws or is dealt, it hands over."""
+    """Noise of a colluder, which records everything that it draws or receives."""
 
     handed: list[Floats]
     last: Any = None
 
     def draw(self) -> Steps:
+        """Draw, and record the draw in units of the sum."""
         drawn = super().draw()
         self.handed.append(np.asarray(drawn * draw_step(self._law), dtype=np.float64))
         return drawn
 
     def noisy(self, total: Floats, noise_input: NoiseInput) -> Floats | Steps:
+        """Add noise, and record dealt noise and the message."""
         if isinstance(noise_input, DealtNoise):
             self.handed.append(noise_input.from_helper)
         self.last = super().noisy(total, noise_input)
         return self.last  # type: ignore[no-any-return]  # what super returns
 
     def _stream(self, other: int, key: bytes) -> Floats:
+        """Expand a shared key, and record the stream."""
         stream = super()._stream(other, key)
         self.handed.append(stream)
         return stream
 
 
 class ColludingSite(Site):
-    """A site that follows the protocol and tells the coordinator everything."""
+    """A site that follows the protocol and discloses everything to the coordinator."""
 
     def __init__(self, name: str, units: Units, policy: Policy) -> None:
         super().__init__(name, units, policy)
         self.told: list[_ColludingShare] = []
 
     def _new_share(self, *arguments: Any) -> NoiseShare:
+        """Noise of a round, recorded in `told`."""
         share = _ColludingShare(*arguments)
         share.handed = []
         self.told.append(share)
@@ -67,9 +72,19 @@ class ColludingSite(Site):
 
 @dataclass
 class Heard:
-    """What one site drew in one round: each draw by its name, in steps where there is a grid; the last one in the units
-    of the sum; the first words of the key stream it was made of; and the order of its units, where they are
-    published."""
+    """Draws of one site in one round.
+
+    Attributes
+    ----------
+    draws : dict
+        Draws by name, in steps if there is a grid.
+    own : array
+        The last draw, in units of the sum.
+    words : array
+        First words of the key stream.
+    order : array or None
+        Order of the units in a publication.
+    """
 
     draws: dict[str, NDArray[Any]] = field(default_factory=dict)
     own: Floats = field(default_factory=lambda: np.zeros(0))
@@ -78,24 +93,26 @@ class Heard:
 
 
 class _Overheard(Sampler):
-    """A sampler whose draws are written down."""
+    """Sampler that reports its draws to `note`."""
 
     def __init__(self, sampler: Sampler, note: Callable[[NDArray[Any], float], None]) -> None:
         self._sampler, self._note = sampler, note
 
     def steps(self, size: int, std: float) -> NDArray[np.int64]:
+        """Discrete Gaussian draws, reported."""
         drawn = self._sampler.steps(size, std)
         self._note(drawn, std)
         return drawn
 
     def normal(self, size: int, std: float) -> Floats:
+        """Normal draws, reported."""
         drawn = self._sampler.normal(size, std)
         self._note(drawn, std)
         return drawn
 
 
 def overhear(site: Site) -> list[Heard]:
-    """From now on, what a site draws is written down, round by round."""
+    """Record all later draws of a site. Returns the list that receives one entry per round."""
     make = site._new_share
     rounds: list[Heard] = []
 
@@ -108,6 +125,7 @@ def overhear(site: Site) -> list[Heard]:
             heard.draws["cancelling noise" if cancelling else "noise"] = drawn
             heard.own = np.asarray(drawn * (law.step or 1.0), dtype=np.float64)
 
+        # Methods of this one object are replaced, not of its class.
         give = sampler.words
 
         def words(count: int) -> NDArray[np.uint64]:
@@ -121,13 +139,15 @@ def overhear(site: Site) -> list[Heard]:
 
         def noisy(total: Floats, noise_input: NoiseInput) -> Floats | Steps:
             sent = send(total, noise_input)
-            if law.step > 0:  # on the grid it can be told what a message has in it, whatever was drawn
+            # On the grid the noise in a message is its difference from the rounded sum, even if it was not drawn by the
+            # sampler.
+            if law.step > 0:
                 heard.draws["noise"] = sent - np.rint(float(law.factor[position]) * total / law.step).astype(np.int64)
             return sent
 
         def stream(other: int, key: bytes) -> Floats:
             expanded = expand(other, key)
-            if position < other:  # both of a pair expand it
+            if position < other:  # Both sites of a pair expand the stream; it is recorded once.
                 heard.draws[f"stream shared with site {other}"] = expanded
             return expanded
 
@@ -147,20 +167,21 @@ def overhear(site: Site) -> list[Heard]:
 
 
 def planned_size(law: NoiseLaw, position: int, name: str) -> float:
-    """The standard deviation that a draw of this name should have, in steps where there is a grid."""
+    """Planned standard deviation of a draw, in steps if there is a grid."""
     if name == "noise":
         return float(law.own[position]) / (law.step or 1.0)
     return float(law.cancelling[position] * (law.weight[position] if name == "cancelling noise" else 1.0))
 
 
 class Recorder:
-    """An engine that keeps what passes: every byte the coordinator can read."""
+    """Engine that records every message that the coordinator can read."""
 
     def __init__(self, engine: InProcess) -> None:
         self._engine = engine
         self.seen: list[tuple[Message, Reply]] = []
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+        """Exchange messages, and record them with the replies."""
         for site, reply in self._engine.exchange(frames):
             if reply is not None:
                 self.seen.append((decode_message(frames[site]), decode_reply(reply)))
@@ -170,13 +191,27 @@ class Recorder:
 def view(
     plan: Plan, round: int, recorder: Recorder, colluding: list[ColludingSite], released: Floats, helper_apart: bool
 ) -> Floats:
-    """The rows of one round, the victim's first: all that the coalition reads, was dealt, or dealt itself."""
+    """View of the coalition in one round, shape (rows, numbers), the victim's row first.
+
+    Parameters
+    ----------
+    plan, round : Plan, int
+        The plan and the index of the round.
+    recorder : Recorder
+        Messages of the study.
+    colluding : list of ColludingSite
+        The colluders, with all they drew or received.
+    released : array
+        The released numbers.
+    helper_apart : bool
+        Whether the noise that the helper dealt to honest sites is hidden from the coalition.
+    """
     law = plan.law(round)
     shares = [site.told[round] for site in colluding]
     if law.mechanism is NoiseMechanism.TRUSTED:
         return released[None, :]
     if law.mechanism is NoiseMechanism.MASKED:
-        # the coalition takes its own vectors out of the sum; the masked ones are uniform and tell nothing more
+        # The coalition subtracts its own vectors from the sum. Masked vectors are uniform and contain no information.
         theirs = sum((np.asarray(share.last, dtype=np.float64) * law.step for share in shares), np.zeros(len(released)))
         return (released - theirs)[None, :]
     names = {site.name for site in colluding}

@@ -1,4 +1,8 @@
-"""The coordinator: drives a program, one planned release after another, over any engine."""
+"""The coordinator: drives a program, one planned release after another, over any engine.
+
+Order of steps in a round: record the request in the journal, send it, collect the contributions, record the release,
+give it to the program. A crash between two steps is resolved by the journal (`zerosum.coordinator.journal`).
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What a study came to: the program's result, and who took part in each round (nobody: it was abandoned)."""
+    """The result of a study: the program's result, the plan, and the participants of each round (empty for an abandoned
+    round).
+    """
 
     result: T
     plan: Plan
@@ -70,14 +76,27 @@ def conduct(
 ) -> Outcome[T]:
     """Propose the plan to every site, then answer the program's requests until it returns.
 
-    A round that is abandoned is tried once more where the plan has an attempt left. One that must stay abandoned is
-    thrown into the program as `Abandoned`: one that catches it goes on with its next planned release, any other ends
-    the study. What was spent stays spent either way.
+    Parameters
+    ----------
+    plan:
+        The plan; the program must make its releases in this order.
+    program:
+        A generator that yields requests and receives releases.
+    engine:
+        Carries frames to the sites and back.
+    observer:
+        Receives the progress.
+    journal:
+        Records requests and releases; None: the study cannot be resumed.
 
-    With a journal, the program is first given what is written there, and sites are asked from where it ends. A round
-    that was under way goes on where its sum is masked and all sites have their keys still, which say again what they
-    said; else it is tried again as the next attempt. Sites that are away then, or have lost their keys, are lost to the
-    study as they would be in a round, within what the plan tolerates. A study that is over asks nobody.
+    An abandoned round is repeated once if the plan has an attempt left. Otherwise `Abandoned` is raised inside the
+    program. A program that catches it continues with its next planned release; any other program ends the study. Budget
+    that was spent stays spent in either case.
+
+    With a journal, the program first receives the recorded releases, and sites receive requests from where the journal
+    ends. A round that was in progress continues if its sum is masked and all sites still have their keys; the sites
+    then repeat their replies. Otherwise it is repeated as the next attempt. Sites that are absent then, or have lost
+    their keys, count as lost in a round, within what the plan tolerates. A completed study sends no request.
     """
     if journal is not None and journal.plan.digest() != plan.digest():
         raise Refused(f"the journal {journal.path} is of another plan")
@@ -113,18 +132,20 @@ def conduct(
 
 
 class _Coordinator:
+    """State of one study: consent, lost sites, attempts used, and secure aggregation."""
+
     def __init__(self, plan: Plan, engine: Engine, observer: Observer, journal: Journal | None) -> None:
         self._plan, self._engine, self._observer, self._journal = plan, engine, observer, journal
         self._agreed = False
-        self._out: set[str] = set()  # sites that are not asked: they were away when the study was resumed
-        self._continued = False  # under the keys that the sites had before this process
-        self._extra = 0 if journal is None else journal.extra  # attempts beyond the first, in the whole study
+        self._out: set[str] = set()  # sites that receive no requests: they were absent when the study was resumed
+        self._continued = False  # whether the sites still have the keys of before this process
+        self._extra = 0 if journal is None else journal.extra  # attempts beyond the first, counted over the whole study
         self._index = {site.name: s for s, site in enumerate(plan.sites)}
         self._units: dict[str, int] = {}
         self._secure = SecureSums(plan, self._exchange) if plan.scheme.facts.secure else None
 
     def agree(self, round: int) -> None:
-        """Propose the plan, once, before the first round that is asked."""
+        """Propose the plan once, before the first request."""
         if self._agreed:
             return
         if self._journal is not None and self._journal.rounds:
@@ -133,8 +154,12 @@ class _Coordinator:
         self._agreed = True
 
     def _propose(self) -> None:
-        """Every site must agree before any contributes; one refusal ends the study, with nothing released. Once rounds
-        were asked, sites may be away: who agreed before agreed to be lost, and to what the others then release."""
+        """Collect the consent of every site before any of them contributes; one refusal ends the study, with nothing
+        released.
+
+        In a resumed study sites may be absent: a site that consented before has consented to being lost, and to what
+        the others release then.
+        """
         journal = self._journal
         kept = None if journal is None or journal.session is None else journal.keys()
         resumed = journal is not None and journal.rounds > 0
@@ -149,8 +174,9 @@ class _Coordinator:
         self._observer(Progress("set-up", 1, 1))
 
     def _set_up(self, keys: bytes | None) -> None:
-        """The secure sum, with everybody: under the keys they have told, or, where these are other ones than before
-        since somebody restarted, under new ones."""
+        """Set up secure aggregation with all sites: with the advertised keys, or with new ones if a site restarted and
+        advertises different keys.
+        """
         journal, secure = self._journal, self._secured()
         if keys is None and self._out:
             raise Abandoned(f"{_names(self._out)} is away and others have restarted: resume when everybody is there")
@@ -169,29 +195,34 @@ class _Coordinator:
             journal.set_up(keys)
 
     def _go_on(self, keys: bytes) -> bool:
-        """Without the sites that are away or have lost their keys, if the plan tolerates that many losses. All shared
-        their secrets when these keys were made, so the others open what masks them, as in a round that loses them."""
+        """Continue without the sites that are absent or have lost their keys, if the plan tolerates that many losses;
+        return whether it does.
+
+        All sites shared their secrets when these keys were made, so the others can remove the masks of a lost site, as
+        in a round that loses it.
+        """
         there = self._secured().go_on(keys)
         gone = [name for name in self._index if name not in there]
         if len(gone) > self._plan.coalition.dropouts:
             return False
         restarted = set(gone) - self._out
-        for _ in self._exchange(dict.fromkeys(restarted, Dismiss())):  # they hold budget back for nothing
+        for _ in self._exchange(dict.fromkeys(restarted, Dismiss())):  # so that they release the reserved budget
             pass
         self._out, self._continued = set(gone), True
         return True
 
     def _last_attempt(self) -> bool:
-        """Whether a round is under way that could not be tried again under other keys."""
+        """Whether a round is in progress that could not be repeated under other keys."""
         journal = self._journal
         if journal is None or not journal.rounds or self._extra < self._plan.attempts:
             return False
         return journal.in_flight(journal.rounds - 1) and journal.same_keys(journal.rounds - 1)
 
     def _consent(self, *, keep: bool, spare: bool = False) -> None:
+        """Propose the plan to all sites. With `spare`, tolerated losses are accepted."""
         lost, agreed, most = dict[str, str](), 0, self._plan.coalition.dropouts
         gone: tuple[type[ZerosumError], ...] = (NotAgreed,)
-        if spare and most:  # busy or undecided since it restarted, or its ledger has the study whole
+        if spare and most:  # the site is busy or undecided since it restarted, or its ledger has the study whole
             gone = NotAgreed, AwaitingConsent, LedgerRefused
         for reply in self._exchange(dict.fromkeys(self._index, Propose(self._plan, keep)), gone):
             if isinstance(reply, Consent):
@@ -209,7 +240,7 @@ class _Coordinator:
             raise Abandoned(f"no answer from {_names(lost)}; the study did not start and nothing was released")
 
     def _count(self, consent: Consent) -> None:
-        """A site's number of units, where that is public, as it was declared."""
+        """Store a site's number of units, where it is public; it must equal the declared number."""
         counted = self._plan.adjacency is Adjacency.REPLACE_ONE
         declared = self._plan.sites[self._index[consent.site]].units
         if (consent.units is not None) != counted or (declared is not None and consent.units != declared):
@@ -218,7 +249,7 @@ class _Coordinator:
             self._units[consent.site] = consent.units
 
     def release(self, round: int, request: Request) -> Release:
-        """One planned round, tried once more where it is abandoned and the plan has an attempt left."""
+        """One planned round, repeated once if it is abandoned and the plan has an attempt left."""
         plan = self._plan
         if round >= plan.rounds:
             raise OutsidePlan(f"the program asks for release {round + 1}, the plan has {plan.rounds}")
@@ -242,8 +273,9 @@ class _Coordinator:
             raise Abandoned(f"round {round + 1} was abandoned: {loss}; what was spent stays spent") from None
 
     def _first(self, round: int) -> int:
-        """The attempt under which a round is asked first. One that was under way goes on where sites have their keys
-        still, and say again what they said; else it takes another."""
+        """The attempt under which a round is sent first. A round in progress continues under its attempt if the sites
+        still have their keys and can repeat their replies; otherwise it takes the next attempt.
+        """
         journal = self._journal
         if journal is None or not journal.in_flight(round):
             return 0
@@ -253,13 +285,16 @@ class _Coordinator:
         return self._next()
 
     def _next(self) -> int:
-        """Another attempt; they are numbered through the whole study."""
+        """The number of another attempt; attempts are numbered through the whole study."""
         if self._extra >= self._plan.attempts:
             raise Abandoned("it was under way when the study was stopped, and the plan has no attempt left")
         self._extra += 1
         return self._extra
 
     def _attempt(self, round: int, attempt: int, request: Request) -> Release:
+        """Record, request, record: the journal is durable before a message is sent, and before the
+        program sees a release.
+        """
         if self._journal is not None:
             self._journal.asked(round, attempt, request.digest())
         release = self._asked(round, attempt, request)
@@ -268,6 +303,7 @@ class _Coordinator:
         return release
 
     def _asked(self, round: int, attempt: int, request: Request) -> Release:
+        """The release of one attempt, by the kind of request and the mechanism."""
         plan = self._plan
         if isinstance(request, PrivatePublication):
             return self._published(round, attempt, request)
@@ -279,11 +315,12 @@ class _Coordinator:
         spread = noise_std(plan.law(round), [self._index[name] for name in names])
         units = None if plan.adjacency is Adjacency.ADD_REMOVE else plan.effective_units(names, self._units)
         if units is not None and request.sampling is not None:
+            # The expected number of units in the sample: the true number is secret.
             units *= request.sampling.rate
         return Release(value, spread, units, names)
 
     def _published(self, round: int, attempt: int, request: PrivatePublication) -> Release:
-        """Everybody's own rows, each under the noise of its own site."""
+        """The rows of all sites, each with the noise of its own site."""
         plan, law = self._plan, self._plan.law(round)
         rows: dict[str, Floats] = {}
         for reply in self._exchange(dict.fromkeys(self._index, Contribute(round, attempt, request))):
@@ -291,7 +328,7 @@ class _Coordinator:
                 shape = self._units[reply.site], plan.release(round).size
                 factor = float(law.factor[self._index[reply.site]])
                 if reply.payload.shape != shape or not np.all(np.isfinite(reply.payload)):
-                    continue  # as good as none
+                    continue  # counts as a lost reply
                 rows[reply.site] = np.asarray(reply.payload * ((law.step or 1.0) / factor))
         self._enough(list(rows))
         names = tuple(sorted(rows, key=self._index.__getitem__))
@@ -300,7 +337,7 @@ class _Coordinator:
         return Release(np.concatenate([rows[name] for name in names]), noise, float(sum(counts)), names, counts)
 
     def _hidden(self, round: int, attempt: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
-        """Only the sum is readable: masked contributions, and what opens their sum."""
+        """A round of secure aggregation: masked contributions, and the shares that open their sum."""
         plan, law = self._plan, self._plan.law(round)
         secure, mine = self._secured(), slot(plan, round, attempt)
         secure.begin(mine, plan.release(round).size, mask_context(plan, round, request))
@@ -313,14 +350,14 @@ class _Coordinator:
         def settle(names: Sequence[str]) -> None:
             if listed is not None and set(names) != set(listed):
                 raise Abandoned("a site was lost after the sites had been told whose contributions are in the sum")
-            if journal is not None and plan.coalition.dropouts:  # without losses it can only be everybody
+            if journal is not None and plan.coalition.dropouts:  # without tolerated losses the list is always all sites
                 journal.settled_list(round, attempt, names)
 
         total, present = secure.finish(mine, settle)
         return np.asarray(total * law.step, dtype=np.float64), present
 
     def _readable(self, round: int, attempt: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
-        """Each message is readable: gather what must be prepared, then the contributions, and add them up."""
+        """A round with readable messages: prepare the noise, collect the contributions, and add them up."""
         plan, law = self._plan, self._plan.law(round)
         mixer = Mixer(law, plan.release(round).size, self._sampler(round, attempt))
         present = list(self._index)
@@ -344,7 +381,7 @@ class _Coordinator:
         return mixer.finish(), arrived
 
     def _draws(self, round: int, attempt: int, mixer: Mixer) -> list[str]:
-        """Algorithm 1 of capeDJICA and capeFM: the sum of the sites' draws by a secure sum, for everybody."""
+        """Algorithm 1 of capeDJICA and capeFM: the sum of the sites' draws by secure aggregation, for all sites."""
         secure, mine = self._secured(), slot(self._plan, round, attempt)
         secure.begin(mine, self._plan.release(round).size, mask_context(self._plan, round, None))
         for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, attempt))):
@@ -355,6 +392,7 @@ class _Coordinator:
         return list(present)
 
     def _keys(self, round: int, attempt: int, mixer: Mixer) -> list[str]:
+        """Collect the public keys of the pairwise streams."""
         for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, attempt))):
             if isinstance(reply, Prepared):
                 mixer.keys[self._index[reply.site]] = reply.payload
@@ -363,11 +401,13 @@ class _Coordinator:
         return present
 
     def _secured(self) -> SecureSums:
+        """Secure aggregation of this study."""
         if self._secure is None:
             raise OutsidePlan("this plan has no secure sum")
         return self._secure
 
     def _enough(self, arrived: list[str]) -> None:
+        """Raise `Abandoned` if more sites were lost than the plan tolerates."""
         lost, most = len(self._index) - len(arrived), self._plan.coalition.dropouts
         if lost > most:
             raise Abandoned(f"{lost} of {len(self._index)} sites were lost, the plan tolerates {most}")
@@ -375,9 +415,10 @@ class _Coordinator:
     def _exchange(
         self, messages: Mapping[str, Message], gone: tuple[type[ZerosumError], ...] = (NotAgreed,)
     ) -> Iterable[Reply | Lost]:
-        """Replies as they arrive; one that cannot be read, or speaks for another site, is a loss, and so is a site that
-        restarted and knows nothing of the study."""
-        known: dict[int, bytes] = {}  # a message to all is written once
+        """Replies as they arrive. A reply that cannot be read, or names another site, counts as a loss, and so does a
+        site that restarted and has no session of the study.
+        """
+        known: dict[int, bytes] = {}  # frames by message: a message to all sites is encoded once
         asked = {name: m for name, m in messages.items() if name not in self._out}
         frames = {name: known.get(id(m)) or known.setdefault(id(m), encode(m)) for name, m in asked.items()}
         for name, frame in self._engine.exchange(frames):
@@ -390,6 +431,9 @@ class _Coordinator:
             yield reply
 
     def _sampler(self, round: int, attempt: int) -> Sampler:
+        """The generator of the coordinator's noise: from the operating system, or from the seed of a
+        non-private run.
+        """
         if self._plan.seed is None:
             return Sampler.system()
         purpose = f"coordinator {round} {attempt}" if attempt else f"coordinator {round}"
@@ -397,6 +441,7 @@ class _Coordinator:
 
 
 def _read(name: str, frame: Frame) -> Reply | Lost:
+    """The reply in a frame, or a loss."""
     try:
         reply = decode_reply(frame)
     except BadMessage:

@@ -1,7 +1,7 @@
-"""Before a study begins: who is there, who has agreed, and for whom it waits.
+"""Before a study begins: which sites are present, and which have consented.
 
-Sites are asked again and again, since a steward takes hours where a site takes milliseconds. Asking is free: a site
-that waits keeps the plan, and one that agreed is not asked here again.
+Sites are asked repeatedly, since a steward takes hours where a site takes milliseconds. A proposal costs no budget: a
+site that waits keeps the plan, and a site that has consented is not asked again here.
 """
 
 from __future__ import annotations
@@ -31,9 +31,23 @@ def gather(
     spare: int = 0,
     patience: float = 60.0,
 ) -> None:
-    """Return once every site of a plan has agreed to it. A refusal ends the study, and so does the time-out.
+    """Return when every site of a plan has consented. A refusal ends the study, and so does the time-out.
 
-    A study that goes on can do without `spare` sites: they are waited for no longer than `patience` seconds."""
+    Parameters
+    ----------
+    plan, engine:
+        The plan and the connection to its sites.
+    on_change:
+        Receives the state of all sites when it changes.
+    seconds:
+        The time-out.
+    every:
+        Seconds between two proposals.
+    spare:
+        How many sites a resumed study can continue without.
+    patience:
+        Seconds to wait for those sites.
+    """
     found: dict[str, Attendance] = {site.name: "absent" for site in plan.sites}
     told: dict[str, Attendance] = {}
     begun, frame = time.monotonic(), encode(Propose(plan, keep=True))
@@ -55,14 +69,16 @@ def gather(
 
 
 def dismiss(engine: Engine, names: Iterable[str]) -> None:
-    """Tell sites that nothing more will be asked, so that they hold neither budget nor a place back. One that does not
-    hear of it finds out by the silence."""
-    with suppress(Exception):  # nothing rests on it
+    """Inform sites that no more requests follow, so that they release reserved budget. Sites that miss the message time
+    out.
+    """
+    with suppress(Exception):  # a failure has no consequence
         for _ in engine.exchange(dict.fromkeys(names, encode(Dismiss()))):
             pass
 
 
 def _attendance(name: str, frame: Frame | None, *, resumed: bool) -> Attendance:
+    """The state of a site by its reply. Raises a refusal that waiting cannot change."""
     if frame is None:
         return "absent"
     try:
@@ -74,7 +90,7 @@ def _attendance(name: str, frame: Frame | None, *, resumed: bool) -> Attendance:
             return "busy with other studies"
         if isinstance(reply.error, AwaitingConsent):
             return "waits for its steward"
-        if resumed and isinstance(reply.error, LedgerRefused):  # it restarted after its last round
+        if resumed and isinstance(reply.error, LedgerRefused):  # the site restarted after its last round
             return "cannot go on"
         raise reply.error.about(f"site {name!r}")
     return "agreed" if isinstance(reply, Consent) and reply.site == name else "absent"

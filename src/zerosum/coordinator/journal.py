@@ -1,22 +1,29 @@
-"""The coordinator's journal: what it asked and what was released, on the disk before anything else happens.
+"""The coordinator's journal: requests and releases, on the disk before the study continues.
 
-A journal is one file that only grows. First the plan; then, for every attempt at a round, a record before anything is
-sent (round, attempt, digest of the request) and one with the release once it is there, before the program sees it; at
-last that the study is over. The secure sum's public keys are there from when they were shared, so that a study goes on
-with the sites that have theirs still. Before the first round there may be a record about sites that are left out, as
-the plan allows. A study that was killed is continued by giving the releases to its program again.
+A journal is one file that only grows. The first record holds the plan. For every attempt at a round there is one record
+before a message is sent (round, attempt, digest of the request), and one with the release when it has arrived, before
+the program sees it. The last record marks the end of the study. The public keys of secure aggregation are recorded when
+they were shared, so that a study continues with the sites that still have theirs. Before the first round there may be a
+record of sites that are left out, as the plan allows. An interrupted study is continued by giving the recorded releases
+to its program again.
+
+Format of the file. Integers are big-endian (`struct` format ">Q8s32s" for the head of a record, 48 bytes):
 
     "zerosum journal 1\\n"
-    8 bytes     length of a record
-    32 bytes    SHA-256 of the digest before and the record
-    ...         the record: a line of JSON, and the numbers of a release as little-endian doubles
+    8 bytes     length of the record in bytes
+    8 bytes     check of the length: the first 8 bytes of SHA-256 of "length" and the 8 bytes above
+    32 bytes    SHA-256 of the digest before (32 zero bytes for the first record) and the record
+    ...         the record: a line of JSON, then its payload: the plan as JSON, public keys, the numbers of a release as
+                little-endian doubles, or nothing
 
-A record is synced before the next one is begun, so only the last can be torn. Then nothing rests on it yet: it is
-dropped. A fault before the last record is damage, and refused. Nothing in a journal is private: releases are what the
-coordinator may see of a study, and the request digests name public parameters.
+The check of the length exists because a changed length would make all that follows look like one torn record.
 
-Room for records that are yet to come may be reserved (zeros at the end of the file), so that a disk which fills up
-meanwhile is not full for them.
+A record is synced before the next one is begun, so only the last record can be torn. No message depends on a torn
+record, and it is dropped. A fault before the last record is damage, and the journal is refused. A journal contains
+nothing private: releases are what the coordinator may see of a study, and the request digests name public parameters.
+
+Space for later records may be reserved (zeros at the end of the file), so that they do not fail on a disk that fills up
+meanwhile.
 """
 
 from __future__ import annotations
@@ -47,17 +54,19 @@ if sys.platform != "win32":
 
 NAME = "journal"
 _MAGIC = b"zerosum journal 1\n"
-_HEAD = struct.Struct(">Q8s32s")  # a record's length, what that is known by, and the chain's digest with the record
+_HEAD = struct.Struct(">Q8s32s")  # length of the record, check of the length, digest of the chain with the record
 _START = bytes(32)  # the digest before the first record
 
 
 @dataclass
 class _Round:
+    """State of one round in the journal."""
+
     request: str
-    session: str | None  # whose keys the last attempt was asked under
+    session: str | None  # digest of the keys under which the last attempt was sent
     attempt: int = 0  # the last one
-    listed: tuple[str, ...] | None = None  # whose vectors are in its secure sum, once that is settled
-    release: tuple[int, int] | None = None  # where in the file, and how long
+    listed: tuple[str, ...] | None = None  # sites whose vectors are in its secure sum, when that is fixed
+    release: tuple[int, int] | None = None  # position in the file, and length
 
 
 class Journal:
@@ -67,11 +76,23 @@ class Journal:
     original: Plan  # before any site was left out
 
     def __init__(self, path: Path, *, writing: bool = True, numbers: bool = True, plan: Plan | None = None) -> None:
-        """For `create`, `open` and `inspect`: read a journal from its beginning, and go on at its end."""
+        """Read a journal from its beginning and continue at its end; used by `create`, `open` and `inspect`.
+
+        Parameters
+        ----------
+        path:
+            The file.
+        writing:
+            Whether to lock the file and write to it.
+        numbers:
+            Whether releases are recorded with their numbers.
+        plan:
+            The plan of a journal that was just created; else it is read from the file.
+        """
         self.path, self.finished, self.extra = path, False, 0
         self._writing, self._numbers, self._created = writing, numbers, plan
-        self.session: str | None = None  # digest of the sites' keys in the last set-up that was completed
-        self._keys: tuple[int, int] | None = None  # where in the file they are, and how long
+        self.session: str | None = None  # digest of the sites' keys in the last complete set-up
+        self._keys: tuple[int, int] | None = None  # position of the keys in the file, and length
         self._rounds: list[_Round] = []
         self._digest, self._end = _START, 0
         with _refusing(path):
@@ -87,9 +108,9 @@ class Journal:
 
     @classmethod
     def create(cls, folder: Path, plan: Plan, *, numbers: bool = True) -> Self:
-        """A new journal, which appears whole, with its plan, and never over another one.
+        """A new journal. It appears whole, with its plan, and never replaces another one.
 
-        Without `numbers` it says which rounds were released and not what: a record, from which nobody can go on.
+        Without `numbers` it records which rounds were released and not their numbers; such a journal cannot be resumed.
         """
         path = folder / NAME
         with _refusing(path):
@@ -101,6 +122,7 @@ class Journal:
                     file.write(_MAGIC + _head(len(record), _chained(_START, record)) + record)
                     file.flush()
                     os.fsync(file.fileno())
+                # `link` fails if the name exists, so that two processes cannot create one journal each.
                 os.link(name, path)
             finally:
                 Path(name).unlink(missing_ok=True)
@@ -110,7 +132,7 @@ class Journal:
 
     @classmethod
     def inspect(cls, folder: Path) -> Self | None:
-        """The journal in a folder, if there is one, to read: whoever is at work with it is not disturbed."""
+        """The journal in a folder, if there is one, to read. It takes no lock, so a running study is not disturbed."""
         path = folder / NAME
         return cls(path, writing=False) if path.exists() else None
 
@@ -121,8 +143,8 @@ class Journal:
         return cls(path) if path.exists() else None
 
     def reserve(self, size: int) -> None:
-        """Keep room on the disk for so many bytes of records, or refuse while nothing has been asked."""
-        if not hasattr(os, "posix_fallocate"):  # elsewhere a full disk is met when it is full
+        """Reserve disk space for `size` bytes of records, or refuse before the first request."""
+        if not hasattr(os, "posix_fallocate"):  # other systems detect a full disk at the next write
             return
         with _refusing(self.path):
             os.posix_fallocate(self._file.fileno(), self._end, max(size, 1))
@@ -131,8 +153,8 @@ class Journal:
     def close(self) -> None:
         if self._writing and not self._file.closed:
             with suppress(OSError):
-                self._file.truncate(self._end)  # what was reserved and not used
-        with suppress(OSError):  # of a full disk, once more: `_write` has said so, and a torn record is dropped
+                self._file.truncate(self._end)  # release the reserved space
+        with suppress(OSError):  # a full disk again: `_write` has raised it, and a torn record is dropped
             self._file.close()
 
     def __enter__(self) -> Self:
@@ -145,30 +167,33 @@ class Journal:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were asked."""
+        """Number of rounds that were requested."""
         return len(self._rounds)
 
     def settled(self, round: int) -> bool:
-        """Whether it is known what came of a round: a release, or nothing and the program went on."""
+        """Whether the result of a round is known: a release, or an abandoned round after which the
+        program continued.
+        """
         if self.finished or round + 1 < len(self._rounds):
             return True
         return round < len(self._rounds) and self._rounds[round].release is not None
 
     def in_flight(self, round: int) -> bool:
-        """Whether a round was asked, and what came of it is not known."""
+        """Whether a round was requested and its result is not known."""
         return round < len(self._rounds) and not self.settled(round)
 
     def attempt(self, round: int) -> int:
-        """The last attempt at a round that was asked."""
+        """The last requested attempt at a round."""
         return self._rounds[round].attempt
 
     def same_keys(self, round: int) -> bool:
-        """Whether the last attempt at a round was asked under the keys of the last set-up: sites may have made new ones
-        since, and the study been stopped before it was asked again."""
+        """Whether the last attempt at a round was sent under the keys of the last set-up. Sites may have made new keys
+        since, and the study may have stopped before the round was sent again.
+        """
         return self._rounds[round].session == self.session
 
     def keys(self) -> bytes | None:
-        """Everybody's public keys of the last set-up; earlier versions kept none."""
+        """The public keys of all sites in the last set-up; None in journals of earlier versions."""
         if self._keys is None:
             return None
         with _refusing(self.path):
@@ -177,18 +202,20 @@ class Journal:
 
     @property
     def spare(self) -> int:
-        """How many sites the study can go on without: a secure sum needs the keys of those who are away."""
+        """Number of sites that the study can continue without. Secure aggregation needs the recorded
+        keys of absent sites.
+        """
         if not self._rounds or (self.plan.scheme.facts.secure and self.keys() is None):
             return 0
         return self.plan.coalition.dropouts
 
     def listed(self, round: int, attempt: int) -> tuple[str, ...] | None:
-        """Whose vectors the sites were told are in the sum of an attempt, if they were told."""
+        """The sites whose vectors are in the sum of an attempt, if that list was sent to the sites; else None."""
         known = self._rounds[round] if round < len(self._rounds) else None
         return known.listed if known is not None and known.attempt == attempt else None
 
     def recall(self, round: int, request: str) -> Release:
-        """What came of a settled round; the program must have asked for the same."""
+        """The result of a settled round. The program must have made the same request."""
         self._same(round, request)
         release = self.look(round)
         if release is None:
@@ -200,7 +227,7 @@ class Journal:
         return tuple(at for at, each in enumerate(self._rounds) if each.release is not None)
 
     def look(self, round: int) -> Release | None:
-        """The release of a round, where it was written down."""
+        """The release of a round, if it was recorded."""
         place = self._rounds[round].release
         if place is None:
             return None
@@ -213,6 +240,7 @@ class Journal:
         return Release(value, fields["noise_std"], fields["units"], tuple(fields["names"]), tuple(fields["rows"]))
 
     def _same(self, round: int, request: str) -> None:
+        """Refuse a program whose request differs from the recorded one."""
         if round >= len(self._rounds) or self._rounds[round].request != request:
             raise Refused(
                 f"the program asks for something else in round {round + 1} than is written in the journal {self.path}: "
@@ -222,23 +250,24 @@ class Journal:
     # ---- what is written down ---------------------------------------------------------------------------------------
 
     def asked(self, round: int, attempt: int, request: str) -> None:
-        """Before anything is sent."""
+        """Record a request, before a message is sent."""
         self._write({"kind": "asked", "round": round, "attempt": attempt, "request": request})
 
     def set_up(self, keys: bytes) -> None:
-        """Once the secure sum is set up, and before any round is asked under everybody's public keys."""
+        """Record that secure aggregation is set up, before a round is sent under these public keys."""
         session = hashlib.sha256(keys).hexdigest()
-        kept = keys if self.plan.coalition.dropouts else b""  # without losses everybody must be there anyway
+        # without tolerated losses every site must be present anyway
+        kept = keys if self.plan.coalition.dropouts else b""
         if session != self.session or (kept and self.keys() is None):
             self._write({"kind": "session", "session": session}, kept)
 
     def settled_list(self, round: int, attempt: int, names: Sequence[str]) -> None:
-        """Before sites are told whose vectors are in a sum: they sign one list and no other."""
+        """Record the list of sites in a sum, before it is sent: a site signs one list per attempt and no other."""
         if self.listed(round, attempt) is None:
             self._write({"kind": "listed", "round": round, "attempt": attempt, "names": list(names)})
 
     def released(self, round: int, release: Release) -> None:
-        """Before the program sees it."""
+        """Record a release, before the program sees it."""
         fields = {"kind": "release", "round": round, "noise_std": release.noise_std, "units": release.units}
         fields |= {"names": release.participants, "rows": release.rows, "shape": release.value.shape}
         if not self._numbers:
@@ -247,18 +276,19 @@ class Journal:
         self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").reshape(-1).view(np.uint8).data)
 
     def leave_out(self, names: Sequence[str]) -> None:
-        """Go on without these sites, before anything is asked; refused where the plan does not allow it."""
+        """Continue without these sites, before the first request; refused if the plan does not allow it."""
         if self._rounds or self.finished:
             raise Refused("the study has begun: what was asked under one plan is not continued under another")
-        self.plan.without(names)  # before it is written down
+        self.plan.without(names)  # raises if the plan does not allow it, before the record is written
         self._write({"kind": "without", "names": list(names)})
 
     def finish(self) -> None:
-        """The program has returned; to whoever only reads, that is nothing to write down."""
+        """Record that the program returned. No-op for a read-only journal."""
         if self._writing and not self.finished:
             self._write({"kind": "done"})
 
     def _write(self, fields: dict[str, Any], numbers: bytes | memoryview = b"") -> None:
+        """Append one record and sync it. The state in memory changes only after the record is durable."""
         text = _packed(fields)
         length, digest = len(text) + len(numbers), _chained(self._digest, text, numbers)
         with _refusing(self.path):
@@ -273,6 +303,7 @@ class Journal:
     # ---- reading ----------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
+        """Read all records, check the chain of digests, and drop a torn last record."""
         size = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         if self._file.read(len(_MAGIC)) != _MAGIC:
@@ -284,7 +315,7 @@ class Journal:
                 self._drop(at, last=True)
                 break
             length, mark, digest = _HEAD.unpack(head)
-            if mark != _mark(length):  # else a length that was changed would make everything behind it a torn record
+            if mark != _mark(length):  # a wrong length would make all that follows look like one torn record
                 self._drop(at, self._nothing_after(at + _HEAD.size))
                 break
             end = at + _HEAD.size + length
@@ -305,12 +336,12 @@ class Journal:
             raise self._damaged("it holds no plan")
 
     def _nothing_after(self, at: int) -> bool:
-        """Whether the rest is zeros: reserved, or what some file systems leave where a write was cut off."""
+        """Whether the rest is zeros: reserved space, or what some file systems leave where a write was cut off."""
         self._file.seek(at)
         return not any(any(part) for part in iter(lambda: self._file.read(1 << 16), b""))
 
     def _drop(self, at: int, last: bool) -> None:
-        """What follows is no record: the last one, torn, or damage."""
+        """Drop what follows: a torn last record. Anything else is damage."""
         if not hasattr(self, "plan"):
             raise self._damaged("it holds no plan")
         if not last:
@@ -320,6 +351,7 @@ class Journal:
             os.fsync(self._file.fileno())
 
     def _take(self, fields: dict[str, Any], at: int, length: int) -> None:
+        """Apply one record to the state in memory."""
         match fields["kind"]:
             case "asked":
                 if fields["round"] == len(self._rounds):
@@ -340,11 +372,12 @@ class Journal:
                 self.finished = True
 
     def _lock(self) -> None:
+        """Lock the file for this process."""
         if sys.platform != "win32":
             for _ in range(10):
                 try:
                     fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:  # a monitor holds it for a moment to see whether anybody is at work
+                except BlockingIOError:  # a monitor holds it briefly to test whether a process is at work
                     time.sleep(0.02)
                 else:
                     return
@@ -369,10 +402,12 @@ def _head(length: int, digest: bytes) -> bytes:
 
 
 def _mark(length: int) -> bytes:
+    """Check of a length: the first 8 bytes of a SHA-256."""
     return hashlib.sha256(b"length" + length.to_bytes(8, "big")).digest()[:8]
 
 
 def _chained(before: bytes, *parts: bytes | memoryview) -> bytes:
+    """Digest of the chain: SHA-256 of the digest before and the record."""
     chain = hashlib.sha256(before)
     for part in parts:
         chain.update(part)
@@ -381,6 +416,7 @@ def _chained(before: bytes, *parts: bytes | memoryview) -> bytes:
 
 @contextmanager
 def _refusing(path: Path) -> Iterator[None]:
+    """Turn errors of the disk into `BadInput`."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,8 @@
-"""The coordinator's half of the noise: it passes on what sites need from each other and adds up what they send.
+"""The coordinator's part of the noise: it passes on what sites need from each other and adds up their messages.
 
-The sites' half is `zerosum.site.noise`; the secure sum has a module of its own, `zerosum.coordinator.secure`. The
-trusted helper of capePCA (Imtiaz and Sarwate 2018) lives here too, since in one process there is nobody else.
+The sites' part is `zerosum.site.noise`; secure aggregation is in `zerosum.coordinator.secure`. The trusted helper of
+capePCA (Imtiaz and Sarwate 2018) is simulated here too, since in one process there is no other party. Symbols as in
+`zerosum.kernel.schemes`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from zerosum.protocol.messages import DealtNoise, DrawSum, NoiseInput, PublicKey
 
 
 class Mixer:
-    """One attempt at one round whose messages the coordinator can read one by one."""
+    """One attempt at one round whose messages the coordinator can read one by one.
+
+    `law` is the round's noise, `size` the number of values, `sampler` the generator of the coordinator's and the
+    helper's draws.
+    """
 
     def __init__(self, law: NoiseLaw, size: int, sampler: Sampler) -> None:
         self._law, self._size, self._sampler = law, size, sampler
@@ -32,11 +37,11 @@ class Mixer:
 
     @property
     def needs_everyone(self) -> bool:
-        """Whether a site lost after the noise was fixed leaves its cancelling noise in the sum."""
+        """Whether the loss of a site after the noise was fixed would leave its cancelling noise in the sum."""
         return self._law.mechanism in (NoiseMechanism.BROADCAST, NoiseMechanism.PAIRWISE, NoiseMechanism.HELPER)
 
     def deal(self, site: int) -> NoiseInput:
-        """What a site needs to make its noise."""
+        """The input that a site needs to make its noise; None for mechanisms without cancelling noise."""
         match self._law.mechanism:
             case NoiseMechanism.BROADCAST:
                 return self.draws
@@ -48,7 +53,9 @@ class Mixer:
                 return None
 
     def _helper(self) -> Floats:
-        """All sites' e_s, as a trusted noise generator deals them (the capePCA paper, Algorithm 1, section III-A)."""
+        """e_s of all sites as a trusted noise generator deals them (capePCA, Algorithm 1, section
+        III-A); shape (S, size).
+        """
         if self._helper_deals is None:
             law, last = self._law, self._law.sites - 1
             turns = last if np.isinf(law.cancelling[last]) else law.sites
@@ -56,6 +63,8 @@ class Mixer:
             for s in range(turns):
                 dealt[s] = self._sampler.normal(self._size, float(law.cancelling[s]))
             weighed = law.weight @ dealt
+            # Both forms make the weighted sum over the sites zero: the last site takes the remainder, or the mean is
+            # subtracted.
             if turns == last:
                 dealt[last] = -weighed / law.weight[last]
             else:
@@ -64,25 +73,28 @@ class Mixer:
         return self._helper_deals
 
     def _coordinator(self, site: int) -> Floats:
-        """f_s, which protects a message on its way and which the coordinator subtracts again."""
+        """Noise that protects a message on its way from the site; the coordinator subtracts it again
+        (f_s in capePCA).
+        """
         law, S = self._law, self._law.sites
         std = float(law.cancelling[site]) * np.sqrt(1 - 1 / S)
-        if np.isinf(std):  # the site that takes what is left over: its e_s has this deviation
+        if np.isinf(std):  # the site that takes the remainder: its e_s has this standard deviation
             std = float(np.linalg.norm((law.weight * law.cancelling)[:-1]) / law.weight[-1])
         self._own_deals[site] = self._sampler.normal(self._size, std)
         return self._own_deals[site]
 
     def add(self, site: int, vector: NDArray[Any]) -> None:
-        """Fold a contribution into the sum and forget it."""
+        """Add a contribution to the sum. The single vector is not kept."""
+        # Refused before it is added: one NaN would destroy the sum of all sites.
         if vector.shape != (self._size,) or vector.dtype != self._sum.dtype or not np.all(np.isfinite(vector)):
             raise Malformed(f"a contribution must be {self._size} finite numbers of type {self._sum.dtype}")
         if self._law.step > 0:
-            self._sum += vector  # weights are 1 on the grid
+            self._sum += vector  # integer arithmetic: weights are 1 for mechanisms on the grid
         else:
             self._sum += self._law.weight[site] * (vector - self._own_deals.pop(site, 0.0))
 
     def finish(self) -> Floats:
-        """The released sum."""
+        """The released sum, shape (size,). Under TRUSTED the coordinator adds its noise here."""
         central = self._law.central
         if self._law.step == 0:
             return self._sum + self._sampler.normal(self._size, central)
@@ -91,6 +103,6 @@ class Mixer:
 
 
 def noise_std(law: NoiseLaw, participants: Sequence[int]) -> float:
-    """Standard deviation of a released sum over these sites."""
+    """Standard deviation of the noise of a released sum over these sites."""
     index = list(participants)
     return float(np.sqrt(np.sum((law.weight[index] * law.own[index]) ** 2) + law.central**2))

@@ -1,4 +1,4 @@
-"""An engine for tests of programs: no sites, no noise, only the releases a test wrote down.
+"""A driver for tests of programs: no sites and no noise, only scripted releases.
 
 Tested in tests/algorithms/test_programs.py.
 """
@@ -16,7 +16,7 @@ T = TypeVar("T")
 def drive(
     program: Generator[Request, Release, T], answers: Sequence[Release] | Callable[[Request], Release]
 ) -> tuple[T, list[Request]]:
-    """Run a program against scripted releases; returns its result and what it asked for."""
+    """Run a program against scripted releases; return its result and its requests."""
     asked: list[Request] = []
     try:
         request = next(program)

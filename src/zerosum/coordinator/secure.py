@@ -1,4 +1,6 @@
-"""The secure sum over an engine: carries the messages between the sites' sessions and the coordinator's collector."""
+"""Secure aggregation over an engine: carries the messages between the sites' sessions and the
+coordinator's collector.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ LOST_IN_SET_UP = "a site was lost while the secure sum was set up; nothing was r
 
 
 def sound(take: Callable[[T], object], data: T) -> bool:
-    """Whether a site's message could be used. One that could not, whatever is wrong with it, is as good as none."""
+    """Whether a site's message could be used. A message with any fault counts as a lost one."""
     try:
         take(data)
     except BadMessage:
@@ -42,27 +44,31 @@ class SecureSums:
         self._collector = Collector(roster(plan))
 
     def advertised(self) -> bytes | None:
-        """Everybody's keys, if everybody tells theirs."""
+        """The keys of all sites; None if a site did not advertise its key."""
         told = self._ask("advertise", 0, dict.fromkeys(self._names, b""), self._collector.take_advert)
         return self._collector.adverts() if len(told) == len(self._names) else None
 
     def go_on(self, adverts: bytes) -> list[str]:
-        """Go on under everybody's keys of a set-up that was completed; returns who has these keys still."""
+        """Continue under the keys of a complete set-up; returns the names of the sites that still have these keys."""
         return [self._names[s] for s in self._collector.restore(adverts)]
 
     def set_up(self) -> None:
-        """Shares for every planned attempt; every site must take part. Sites that did so before say the same again."""
+        """Exchange the shares for every planned attempt; every site must take part. Sites that did so before repeat
+        their replies.
+        """
         adverts = self._collector.adverts()
         self._everybody("share", dict.fromkeys(self._names, adverts), self._collector.take_shares)
         mail = {name: self._collector.delivery(s) for name, s in self._index.items()}
         self._everybody("receive", mail, self._collector.take_ready)
 
     def _everybody(self, step: Step, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> None:
+        """One step of the set-up. The loss of one site ends it, since its shares would be missing in every round."""
         answered = self._ask(step, 0, data, take)
         if len(answered) < len(data):
             raise Abandoned(LOST_IN_SET_UP)
 
     def _ask(self, step: Step, attempt: int, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> list[str]:
+        """Send one step to the sites and return the names of those with a usable reply."""
         answered = []
         for reply in self._exchange({name: Secure(step, attempt, text) for name, text in data.items()}):
             if isinstance(reply, Secured) and sound(take, reply.data):
@@ -70,19 +76,23 @@ class SecureSums:
         return answered
 
     def begin(self, attempt: int, size: int, context: bytes) -> None:
+        """Begin an attempt: vectors of `size` words, bound to `context`."""
         self._collector.begin(attempt, size, context)
 
     def take(self, attempt: int, masked: Frame) -> bool:
-        """Fold a masked vector into the sum; whether it was one."""
+        """Add a masked vector to the sum; return whether it was valid."""
         return sound(lambda data: self._collector.take_masked(attempt, data), masked)
 
     def finish(self, attempt: int, settle: Settle) -> tuple[NDArray[np.int64], Sequence[str]]:
-        """Settle whose vectors are in the sum, have it opened, and unmask it. `settle` hears who they are first, before
-        any site does."""
+        """Fix the list of sites in the sum, have the sum opened, and remove the masks. `settle` receives the list
+        before any site does.
+        """
         closed = self._collector.close_list(attempt)
         present = [self._names[s] for s in self._collector.survivors(attempt)]
         settle(present)
         asked = present
+        # Sites sign the list before they open it: two different lists could be opened to reveal the vector of a single
+        # site.
         if self._losses:
             asked = self._ask(
                 "sign",

@@ -1,1 +1,1 @@
-"""Loaders of records, and the synthetic data of demos and papers."""
+"""Data loaders (tables, documents, brain images), regression designs, and synthetic data for demos and papers."""

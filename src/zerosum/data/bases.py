@@ -1,4 +1,4 @@
-"""Public bases: the few directions among many columns in which maps are looked for. From a file, or cosines.
+"""Public bases for maps: a (columns, K) matrix from a file, or low-frequency cosines on the grid.
 
 Tested in tests/data/test_fmri.py.
 """
@@ -16,17 +16,25 @@ from zerosum.data.masker import Masker
 from zerosum.data.nifti import Nifti, is_nifti
 from zerosum.errors import BadData, BadParameter
 
-_DEPENDENT = 1e-6  # a cosine that the ones kept explain up to this share of its norm adds nothing
+# Relative norm below which a cosine counts as linearly dependent on the others. Chosen by hand; no benchmark recorded.
+_DEPENDENT = 1e-6
 
 
 def load_basis(path: Path, space: Masker | None = None) -> Floats:
-    """A basis (columns, K), or raise `BadData`.
+    """Read a basis of shape (columns, K).
 
     Parameters
     ----------
-    path
-        `.npy`: an array of that shape. `.nii`, `.nii.gz`: public maps on the grid of `space`, K volumes, of which the
-        voxels of the mask or the means over the atlas's regions are taken.
+    path : Path
+        `.npy`: an array of that shape. `.nii`, `.nii.gz`: K public maps (volumes) on the grid of `space`. Voxels of the
+        mask, or means over the regions of the atlas, become columns.
+    space : Masker, optional
+        Public grid; required for images.
+
+    Raises
+    ------
+    BadData
+        If the file cannot be read, has another shape, or has values that are not finite.
     """
     if is_nifti(path.name):
         basis = _from_maps(path, space)
@@ -45,10 +53,10 @@ def load_basis(path: Path, space: Masker | None = None) -> Floats:
 
 
 def cosines(space: Masker, count: int) -> Floats:
-    """Products of the `count` lowest cosines along each axis of the grid, as a basis (columns, K) of norm-1 columns.
+    """Products of the `count` lowest cosines along each axis of the grid, a basis (columns, K) with columns of norm 1.
 
-    They are smooth maps that know nothing of anybody. Where a mask or regions leave some of them dependent on others,
-    a QR decomposition with pivots drops those: whatever the others explain up to a millionth.
+    These smooth maps do not depend on data. A mask or atlas may make some of them linearly dependent. A pivoted QR
+    decomposition drops those with a residual below 1e-6.
 
     >>> space = Masker.from_array(np.ones((9, 9, 1)), np.eye(4), "mask")
     >>> cosines(space, 3).shape, cosines(Masker.from_array(np.ones((2, 2, 2)), np.eye(4), "mask"), 3).shape
@@ -58,7 +66,8 @@ def cosines(space: Masker, count: int) -> Floats:
         raise BadParameter(f"frequencies must be at least 1, got {count}")
     along = [_waves(length, count) for length in space.shape]
     parts = []
-    for first, second in itertools.product(*(range(each.shape[1]) for each in along[:2])):  # a few volumes at a time
+    # one pair of frequencies at a time, to limit memory
+    for first, second in itertools.product(*(range(each.shape[1]) for each in along[:2])):
         plane = np.multiply.outer(along[0][:, first], along[1][:, second])
         parts.append(space.transform(plane[:, :, None, None] * along[2][None, None]))
     every = np.concatenate(parts).T
@@ -68,6 +77,7 @@ def cosines(space: Masker, count: int) -> Floats:
     from scipy.linalg import qr
 
     triangle, order = qr(every, mode="r", pivoting=True)
+    # With pivoting the diagonal of R is the residual norm of each column given the columns before it.
     rank = int(np.sum(np.abs(np.diag(triangle)) > _DEPENDENT))
     return np.asarray(every[:, np.sort(order[:rank])])
 
@@ -86,12 +96,14 @@ def low_frequencies(side: int = 30, per_axis: int = 8) -> Floats:
 
 
 def _waves(length: int, count: int) -> Floats:
-    """The lowest cosines over so many voxels, one a column; there are no more than voxels."""
+    """The lowest `count` cosines over `length` voxels, shape (length, min(count, length)). They are the basis of the
+    DCT-II."""
     place = (np.arange(length) + 0.5) / length
     return np.cos(np.pi * np.outer(place, np.arange(min(count, length))))
 
 
 def _from_maps(path: Path, space: Masker | None) -> Floats:
+    """Basis from a 4D image, one column per volume."""
     if space is None:
         raise BadData(f"{path} is an image: a basis of maps needs an [imaging] table, which says what becomes a column")
     image = Nifti.open(path)

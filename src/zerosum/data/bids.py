@@ -1,7 +1,8 @@
-"""Whose images a folder holds: a BIDS data set (raw or derived), or plain files, one a person.
+"""Finds the images of each person in a folder: a BIDS data set (raw or derivative), or plain files, one per person.
 
-Which files belong to one person decides what is protected. So whatever could make one person look like two, or count a
-recording twice, is refused. Names of files and folders name people, so they are said in an error's `detail` only.
+The assignment of files to persons defines the protected unit. Anything that could split one person into two, or count a
+recording twice, is therefore an error. Names of files and folders identify people, so messages mention them only in the
+error's `detail`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from zerosum.data.formats import readable
 from zerosum.data.nifti import is_nifti
 from zerosum.errors import BadData
 
-_GRID = {"space", "cohort", "res", "den", "desc"}  # entities that a table of confounds does not share with its run
-_VERSIONS = _GRID | {"rec", "echo", "part"}  # entities that tell versions of one recording apart
+# BIDS entities of a run's name that the name of its confound table lacks.
+_GRID = {"space", "cohort", "res", "den", "desc"}
+_VERSIONS = _GRID | {"rec", "echo", "part"}  # BIDS entities that distinguish versions of one recording.
+# Endings of confound tables: the current name of fMRIPrep, and that of earlier versions.
 _CONFOUNDS = ("desc-confounds_timeseries.tsv", "desc-confounds_regressors.tsv")
 
 
+# BIDS entities by which a study can select files.
 SELECTED_BY = ("task", "space", "desc", "res")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which files of a BIDS data set are meant; None: whatever is there."""
+    """Selection of files in a BIDS data set by entities. None: any value."""
 
     task: str | None = None
     space: str | None = None
@@ -33,13 +37,14 @@ class Selection:
     res: str | None = None
 
     def admits(self, entities: dict[str, str]) -> bool:
+        """Whether a file with these entities is selected."""
         wanted = {name: getattr(self, name) for name in SELECTED_BY}
         return all(value is None or entities.get(name) == value for name, value in wanted.items())
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A file of a run, the JSON files that may describe it (nearest first), and its table of confounds."""
+    """Image file of one run, its JSON sidecars (nearest first) and its table of confounds."""
 
     path: Path
     sidecars: tuple[Path, ...]
@@ -48,10 +53,10 @@ class Recording:
 
 @dataclass(frozen=True)
 class BidsIndex:
-    """Each person's selected recordings in order, and notes for the owner of the data.
+    """Selected recordings by person, in order, and notes for the owner of the data.
 
-    Everybody with a recording is listed, selected or not: the coordinator of a study chooses the selection, and the
-    number of people is public, so it must not depend on whose recordings are selected.
+    Every person with a recording is listed, also without a selected one. The coordinator chooses the selection and the
+    number of people is public, so the number must not depend on the selection.
     """
 
     people: dict[str, tuple[Recording, ...]]
@@ -59,10 +64,23 @@ class BidsIndex:
 
 
 def find_recordings(folder: Path, selection: Selection | None = None, faults: list[str] | None = None) -> BidsIndex:
-    """Everybody in a folder: a BIDS data set if it has participants.tsv or sub-* folders, else one file a person.
+    """Find all persons of a folder: a BIDS data set if it has participants.tsv or sub-* folders, else one file per
+    person.
 
-    A person with two versions of a selected recording is an error, or, where a list of `faults` is given, somebody
-    without recordings, noted in that list.
+    Parameters
+    ----------
+    folder : Path
+        The data folder.
+    selection : Selection, optional
+        Which files of a BIDS data set are read.
+    faults : list of str, optional
+        Receives faults of single persons. A person with two versions of a selected recording then has no recordings.
+        Without the list this is an error.
+
+    Raises
+    ------
+    BadData
+        If the folder has no images, or the assignment of files to people is ambiguous.
     """
     chosen = selection or Selection()
     if not folder.is_dir():
@@ -79,6 +97,7 @@ def find_recordings(folder: Path, selection: Selection | None = None, faults: li
 
 
 def _plain(folder: Path) -> BidsIndex:
+    """Index of a folder with one file per person."""
     people: dict[str, tuple[Recording, ...]] = {}
     for path in _entries(folder):
         if not is_nifti(path.name):
@@ -87,6 +106,7 @@ def _plain(folder: Path) -> BidsIndex:
         if "sub" in _entities(path):
             fault = f"an image in {folder} has a BIDS name: put runs into sub-*/func, beside a participants.tsv"
             raise BadData(fault, detail=path.name)
+        # Similar names may be one person with two files, who would then count as two units.
         if _alike([name, *people]):
             raise BadData(f"{folder} has two images of one name, or of names that are nearly the same", detail=name)
         sidecar, table = path.with_name(f"{name}.json"), path.with_name(f"{name}.tsv")
@@ -99,12 +119,14 @@ def _plain(folder: Path) -> BidsIndex:
 
 
 def _bids(folder: Path, subjects: list[Path], selection: Selection, faults: list[str] | None) -> BidsIndex:
+    """Index of a BIDS data set."""
     listed = _participants(folder)
     whole = {subject.name: _runs(folder, subject) for subject in subjects}
     if strangers := [name for name, runs in whole.items() if runs and name not in listed]:
         fault = f"{folder} has images of people who are not in its participants.tsv"
         raise BadData(fault, detail=", ".join(strangers))
-    # All files, selected or not: a coordinator selects, and must not learn whose file is a link.
+    # All files are checked, not only selected ones. The coordinator chooses the selection and must not learn which
+    # person's file is a link.
     _check_files(folder, [path for name in listed for path in whole.get(name, [])])
     people: dict[str, tuple[Recording, ...]] = {}
     for name in listed:
@@ -127,13 +149,15 @@ def _bids(folder: Path, subjects: list[Path], selection: Selection, faults: list
 
 
 def _participants(folder: Path) -> tuple[str, ...]:
-    """Who is listed; a folder <data set>/derivatives/<pipeline> without a list has that of its data set."""
+    """Names listed in participants.tsv. A folder <data set>/derivatives/<pipeline> without that file uses the one of
+    its data set."""
     path = folder / "participants.tsv"
     whole = folder.absolute()
     if not path.is_file() and whole.parent.name == "derivatives":
         path = whole.parent.parent / "participants.tsv"
     if not path.is_file():
         raise BadData(f"{folder} has no participants.tsv, which says who takes part")
+    # utf-8-sig accepts files with and without a byte order mark.
     with readable(path), path.open(encoding="utf-8-sig", newline="") as file:
         rows = [[cell.strip() for cell in row] for row in csv.reader(file, delimiter="\t", strict=True) if row]
     if not rows or rows[0].count("participant_id") != 1:
@@ -148,13 +172,13 @@ def _participants(folder: Path) -> tuple[str, ...]:
 
 
 def _alike(names: list[str]) -> bool:
-    """Whether two of them may well be one person: sub-01 and sub-1, sub-A and sub-a."""
+    """Whether two names may be the same person: sub-01 and sub-1, sub-A and sub-a."""
     plain = {"-".join(part.lstrip("0") for part in name.casefold().split("-")) for name in names}
     return len(plain) < len(names)
 
 
 def _runs(root: Path, subject: Path) -> list[Path]:
-    """All images of a person's runs, in the order of sessions and names."""
+    """Image files of all runs of a person, ordered by session and name."""
     sessions = [entry for entry in _entries(subject) if entry.name.startswith("ses-") and entry.is_dir()]
     found = []
     for folder in [subject, *sessions]:
@@ -171,7 +195,7 @@ def _runs(root: Path, subject: Path) -> list[Path]:
 
 
 def _selected(root: Path, runs: list[Path], selection: Selection) -> tuple[Recording, ...]:
-    """The selected ones of a person's runs; two versions of one recording would count it twice."""
+    """Selected runs of a person. Raises `BadData` for two versions of one recording, which would count it twice."""
     seen: dict[frozenset[tuple[str, str]], Path] = {}
     for path in runs:
         entities = _entities(path)
@@ -188,7 +212,7 @@ def _selected(root: Path, runs: list[Path], selection: Selection) -> tuple[Recor
 
 
 def every_recording(folder: Path) -> dict[str, tuple[Recording, ...]]:
-    """All recordings of everybody in a folder, in every version: what a selection selects from."""
+    """All recordings of all persons in every version, from which a selection selects."""
     people = find_recordings(folder, faults=[]).people
     subjects = {name: folder / name for name in people}
     if not any(path.is_dir() for path in subjects.values()):
@@ -201,13 +225,14 @@ def every_recording(folder: Path) -> dict[str, tuple[Recording, ...]]:
 
 
 def entity_values(recordings: Iterable[Recording], name: str) -> tuple[str, ...]:
-    """The values that a BIDS entity, such as the task, has among these recordings."""
+    """Sorted values of a BIDS entity, such as the task, among these recordings."""
     values = {_entities(recording.path).get(name) for recording in recordings}
     return tuple(sorted(value for value in values if value is not None))
 
 
 def _sidecars(root: Path, path: Path) -> tuple[Path, ...]:
-    """By BIDS's principle of inheritance: from the run's own folder up to the data set's, those whose names agree."""
+    """JSON files of a run by the BIDS inheritance principle: from the run's folder up to the data set's, files whose
+    entities are a subset of the run's, most specific first."""
     own = _entities(path).items()
     found: list[Path] = []
     folder = path.parent
@@ -226,30 +251,33 @@ def _sidecars(root: Path, path: Path) -> tuple[Path, ...]:
 
 
 def _confounds(path: Path) -> Path | None:
+    """Confound table of a run, or None."""
+    # A confound table belongs to the run in all spaces and resolutions.
     parts = [part for part in _stem(path).split("_")[:-1] if part.partition("-")[0] not in _GRID]
     candidates = [path.with_name("_".join([*parts, ending])) for ending in _CONFOUNDS]
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def _entities(path: Path) -> dict[str, str]:
-    """sub-01_task-rest_bold -> sub: 01, task: rest. What is not of that form says nothing."""
+    """Entities of a BIDS name: sub-01_task-rest_bold gives {"sub": "01", "task": "rest"}. Other parts are ignored."""
     pairs = (part.partition("-") for part in _stem(path).split("_")[:-1])
     return {name: value for name, dash, value in pairs if dash}
 
 
 def _stem(path: Path) -> str:
+    """File name without its suffix, where .nii.gz counts as one."""
     return path.name[: -len(".nii.gz")] if path.name.lower().endswith(".nii.gz") else path.stem
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder, in the order of names; hidden files, such as copying leaves behind, are none of it."""
+    """Entries of a folder in the order of names, without hidden files."""
     if not folder.is_dir():
         return []
     return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
 
 
 def _check_files(folder: Path, paths: Iterable[Path]) -> None:
-    """Refuse links that lead nowhere or out of the folder, and one file under two names."""
+    """Raise `BadData` for broken links, links out of the folder, and files with two names."""
     home = folder.resolve()
     whose: dict[tuple[int, int], str] = {}
     for path in paths:
@@ -259,7 +287,7 @@ def _check_files(folder: Path, paths: Iterable[Path]) -> None:
         if not real.is_relative_to(home):
             raise BadData(f"an image in {folder} is a link that leads out of it; put it there", detail=str(path))
         stored = real.stat()
-        which = (stored.st_dev, stored.st_ino)  # hard links have another path, and the same number
+        which = (stored.st_dev, stored.st_ino)  # hard links have different paths and the same inode
         if which in whose:
             raise BadData(f"two images in {folder} are the same file", detail=f"{path} and {whose[which]}")
         whose[which] = path.name

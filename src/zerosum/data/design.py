@@ -1,10 +1,11 @@
-"""The design of a regression: from a table's columns to numbers that enter it, row by row, by public rules alone.
+"""Design matrix of a regression: dummy coding, interactions, site effects, offsets, weights, missing values.
 
-A categorical column becomes one column of 0 or 1 for each public level but the first, which is the reference. An
-interaction is the product of its parts. A site effect is 1 at its site: the first site on the roster is the reference.
-What a row becomes depends on its unit and on public values, so a design costs nothing. Who is held out is drawn by a
-hash of the unit's own rows, so that it is the same in every round, after a restart too; no bound rests on that, since
-the draw enters statistics as any column does.
+A categorical column becomes one 0/1 column for each public level except the first, which is the reference. An
+interaction is the product of its parts. A site effect is 1 at its site; the first site of the roster is the reference.
+
+Each design row depends on its own unit and on public values only, so the design has no privacy cost. Held-out units are
+drawn by a hash of the unit's own rows, so that the draw is the same in every round and after a restart. No sensitivity
+bound depends on the draw: it enters statistics like any other column.
 
 Tested in tests/data/test_design.py.
 """
@@ -29,14 +30,15 @@ from zerosum.kernel.units import Units
 Level = str | float | bool
 Range = tuple[float, float]
 
-MOST_TERMS = 2000  # of a design: second moments of more are 4 million numbers, which no budget pays for
-DRAW = "draw"  # what the column is called that says who is held out
-_NESTED = "()^|%/`-"  # what other formulas have and these do not
+# Largest number of terms. The second moments of more terms exceed 4 million numbers, which no budget can support.
+MOST_TERMS = 2000
+DRAW = "draw"  # name of the column with the draw for held-out units
+_NESTED = "()^|%/`-"  # characters of other formula languages that are refused
 
 
 @dataclass(frozen=True)
 class Formula:
-    """What a formula says: a response if it names one, features, and which of them are multiplied."""
+    """Parsed formula: response (or None), features, and interactions as tuples of features."""
 
     response: str | None
     features: tuple[str, ...]
@@ -44,7 +46,7 @@ class Formula:
 
     @classmethod
     def parse(cls, text: str) -> Formula:
-        """Names joined by +, products by : (the product alone) or * (the features and their products).
+        """Parse a formula: names joined by +, products by : (the product alone) or * (the features and their products).
 
         >>> Formula.parse("sick ~ age*sex + ward")
         Formula(response='sick', features=('age', 'sex', 'ward'), interactions=(('age', 'sex'),))
@@ -60,53 +62,57 @@ class Formula:
                     "'age + sex + age:sex'; it has no functions, brackets or minus"
                 )
             if "*" in term or len(names) == 1:
+                # A name may occur in several terms and enters once.
                 features += [name for name in names if name not in features]
             longest = range(2, len(names) + 1) if "*" in term else [len(names)] if len(names) > 1 else []
             found = [parts for length in longest for parts in itertools.combinations(names, length)]
+            # a:b and b:a are the same product.
             interactions += [parts for parts in found if set(parts) not in map(set, interactions)]
         if tilde and (not left.strip() or "~" in left):
             raise ValueError("a formula has one response, before its ~")
+        # A product without its main effects depends on the coding of the columns.
         if alone := [name for parts in interactions for name in parts if name not in features]:
             raise ValueError(f"the formula multiplies {alone[0]!r}, which does not stand in it by itself")
         return cls(left.strip() or None, tuple(features), tuple(interactions))
 
 
 class Design(BaseModel):
-    """Which columns explain a response, and how they enter.
+    """Columns of a regression and how they enter.
 
     Parameters
     ----------
     response : str
-        The column to be explained.
+        The dependent column.
     ranges : dict of str to (float, float)
-        The public range of every numeric feature, and of the response where it is numeric.
+        Public range of every numeric feature, and of a numeric response.
     levels : dict of str to list
-        The public levels of every categorical feature, the reference first. A response with two levels is a class.
+        Public levels of every categorical feature, the reference first. A response with two levels is a class.
     interactions : list of lists of str
         Features whose product enters too.
     formula : str, optional
-        Which of the columns with a range or levels enter, and their products, as "age + sex + age:sex" or "age*sex"
-        (both, and their product), with or without "response ~" before it. Without one all enter.
+        Selects the columns that enter and their products, as "age + sex + age:sex" or "age*sex" (both columns and their
+        product), with or without "response ~" before it. By default all columns with a range or levels enter.
     offset : str, optional
-        A numeric column that is added to the linear predictor as it is.
+        Numeric column that is added to the linear predictor with coefficient 1.
     exposure : str, optional
-        Or one whose logarithm is: how long, or how many, a count is of. Its range begins above 0.
+        Numeric column whose logarithm is the offset: the time or number that a count refers to. Its range begins above
+        0.
     weight : str, optional
-        A numeric column that says how much a row counts, in parts of the end of its range, which begins at 0.
+        Numeric column with the weight of each row, relative to the end of its range, which begins at 0.
     hold_out : float
-        The share of units that a site leaves out of the fit, to evaluate it on.
+        Share of units that a site leaves out of the fit for evaluation, 0 to 0.5.
     measured_in : dict of str to str
-        The unit of measurement of numeric columns, for the table of coefficients.
+        Unit of measurement of numeric columns, for the table of coefficients.
     site_effects : bool
-        Whether every site but the first has a constant of its own.
+        Whether every site except the first has its own constant.
     ordinary : dict of str to (float, float)
-        Of numeric features an ordinary value and an ordinary deviation from it, where that is public knowledge: it
-        saves budget. The others are then taken by the middle and half of their ranges.
+        Typical value and typical deviation of numeric features, if publicly known; this saves budget. Other features
+        use the middle and half width of their ranges.
     missing : dict of str to number, level or "own-rows"
-        What is taken where a value is missing, by column: of numbers also the mean of what is there in the same unit's
-        rows, or the middle of the range where nothing is. Missing values of other columns are refused.
+        Value to impute by column. "own-rows", for numbers, is the mean of the same unit's other rows, or the middle of
+        the range if it has none. Missing values of other columns are refused.
     indicators : list of str
-        Features with such a rule beside which it enters, as 0 or 1, whether a value was missing.
+        Features with such a rule for which a 0/1 column for missing values enters too.
 
     Examples
     --------
@@ -134,12 +140,12 @@ class Design(BaseModel):
     weight: str | None = None
     hold_out: float = Field(default=0.0, ge=0, le=0.5)
     measured_in: dict[str, str] = Field(default_factory=dict)
-    sites: tuple[str, ...] = ()  # the roster, where there are site effects
+    sites: tuple[str, ...] = ()  # names of all sites, if there are site effects
 
     @model_validator(mode="before")
     @classmethod
     def _response_by_formula(cls, given: Any) -> Any:
-        """A formula may name the response."""
+        """Take the response from the formula, if it names one."""
         if isinstance(given, dict) and isinstance(given.get("formula"), str):
             named = Formula.parse(given["formula"]).response
             given = given if named is None else {"response": named, **given}
@@ -149,6 +155,7 @@ class Design(BaseModel):
 
     @model_validator(mode="after")
     def _formula_fits(self) -> Self:
+        """Check the formula against ranges and levels."""
         if self.formula is None:
             return self
         if self.interactions:
@@ -161,6 +168,7 @@ class Design(BaseModel):
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Self:
+        """Check offset, exposure, weight, held-out units, indicators and units of measurement."""
         if self.offset is not None and self.exposure is not None:
             raise ValueError("give an offset or an exposure, whose logarithm is one, not both")
         roles = self._roles
@@ -184,6 +192,7 @@ class Design(BaseModel):
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
+        """Check ranges, levels, typical values, imputed values and interactions."""
         if both := sorted(self.ranges.keys() & self.levels.keys()):
             raise ValueError(f"{both[0]!r} has a range and levels: a column is numeric or categorical")
         if self.response not in self.ranges and self.response not in self.levels:
@@ -218,7 +227,8 @@ class Design(BaseModel):
 
     @model_validator(mode="after")
     def _not_too_many_terms(self) -> Self:
-        """Counted before they are listed: a plan of a few lines could name millions, one column a row each."""
+        """Limit the number of terms. They are counted before they are listed, because a short plan could name
+        millions."""
         count = sum(self._count(name) for name in self.features)
         count += sum(math.prod(self._count(name) for name in parts) for parts in self.products)
         if count > MOST_TERMS:
@@ -226,51 +236,54 @@ class Design(BaseModel):
         return self
 
     def _count(self, name: str) -> int:
-        """How many terms one column becomes."""
+        """Number of terms of one column."""
         return 1 if name in self.ranges else len(self.levels[name]) - 1
 
     @cached_property
     def _formula(self) -> Formula:
+        """The parsed formula. Without one, a formula of the response alone, which is not used."""
         return Formula.parse(self.formula or self.response)
 
     @property
     def _roles(self) -> tuple[str, ...]:
-        """Columns that are read and do not explain."""
+        """Columns that are read and are not features: offset, exposure, weight."""
         return tuple(name for name in (self.offset, self.exposure, self.weight) if name is not None)
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The columns that explain, as they stand in the table."""
+        """Feature columns, as named in the table."""
         if self.formula is not None:
             return self._formula.features
         return tuple(name for name in (*self.ranges, *self.levels) if name not in (self.response, *self._roles))
 
     @property
     def products(self) -> tuple[tuple[str, ...], ...]:
-        """Features whose product enters."""
+        """Tuples of features whose product enters."""
         return self.interactions if self.formula is None else self._formula.interactions
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The columns to read, the response last."""
+        """Columns to read from the table, the response last."""
         return (*self.features, *self._roles, self.response)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What each column that enters is called, the response last."""
+        """Names of the columns of the design matrix, the response last."""
         return tuple(name for name, _low, _high in self._entering())
 
     @property
     def lower(self) -> Floats:
+        """Lower bounds of the design columns."""
         return np.array([low for _name, low, _high in self._entering()])
 
     @property
     def upper(self) -> Floats:
+        """Upper bounds of the design columns."""
         return np.array([high for _name, _low, high in self._entering()])
 
     @property
     def roles(self) -> dict[str, Any]:
-        """The parameters of a regression that say which columns are no features, and what columns are measured in."""
+        """Parameters of a regression for columns that are not features, and units of measurement."""
         found: dict[str, Any] = {}
         if self.offset is not None or self.exposure is not None:
             found["offset"] = self._offset[0]
@@ -282,21 +295,21 @@ class Design(BaseModel):
 
     @property
     def _offset(self) -> tuple[str, float, float]:
-        """What the offset is called, and its range."""
+        """Name and range of the offset column."""
         if self.exposure is None:
             return (self.offset or "", *self.ranges.get(self.offset or "", (0.0, 0.0)))
         low, high = self.ranges[self.exposure]
         return f"log {self.exposure}", math.log(low), math.log(high)
 
     def _entering(self) -> list[tuple[str, float, float]]:
-        """What enters: features, what is no feature, the response; names and ranges."""
+        """Name and range of every design column: features, offset, weight, draw, response."""
         offset = [self._offset] if self.offset is not None or self.exposure is not None else []
         weight = [(self.weight, *self.ranges[self.weight])] if self.weight is not None else []
         drawn = [(DRAW, 0.0, 1.0)] if self.hold_out else []
         return [*self._terms(), *offset, *weight, *drawn, (self.response, *self._own_range(self.response))]
 
     def _measures(self) -> dict[str, str]:
-        """The unit of measurement of what enters: that of a product is its parts'."""
+        """Unit of measurement of design columns. That of a product is the product of its parts' units."""
         found = {name: unit for name, unit in self.measured_in.items() if name in (*self.features, self.response)}
         for parts in self.products:
             units = [self.measured_in[name] for name in parts if name in self.measured_in]
@@ -307,37 +320,43 @@ class Design(BaseModel):
 
     @property
     def center(self) -> Floats:
+        """Typical value of each term, shape (n_terms,)."""
         return np.array([self._ordinary(*term)[0] for term in self._terms()])
 
     @property
     def scale(self) -> Floats:
+        """Typical deviation of each term, shape (n_terms,)."""
         return np.array([self._ordinary(*term)[1] for term in self._terms()])
 
     def _ordinary(self, name: str, low: float, high: float) -> tuple[float, float]:
+        """Typical value and deviation of a term; by default the middle and half width of its range."""
         return self.ordinary.get(name, ((low + high) / 2, (high - low) / 2))
 
     @property
     def reference(self) -> dict[str, str]:
-        """For every categorical feature, and for sites, what the others are compared with."""
+        """Reference level of every categorical feature, and the reference site."""
         known = {name: str(levels[0]) for name, levels in self.levels.items() if name != self.response}
         return known | ({"site": self.sites[0]} if self.site_effects and self.sites else {})
 
     def _own_range(self, name: str) -> Range:
+        """Range of a column; (0, 1) for a categorical one."""
         return self.ranges.get(name, (0.0, 1.0))
 
     def _own_terms(self, name: str) -> list[tuple[str, float, float]]:
-        """What one column becomes: names and ranges."""
+        """Terms of one column, as (name, low, high)."""
         if name in self.ranges:
             return [(name, *self.ranges[name])]
         return [(f"{name}={level}", 0.0, 1.0) for level in self.levels[name][1:]]
 
     def _terms(self) -> list[tuple[str, float, float]]:
+        """All terms as (name, low, high): features, indicators, products, site effects."""
         found = [term for name in self.features for term in self._own_terms(name)]
         found += [(f"{name} missing", 0.0, 1.0) for name in self.indicators]
         for parts in self.products:
             for terms in itertools.product(*(self._own_terms(name) for name in parts)):
                 low, high = 1.0, 1.0
                 for _name, a, b in terms:
+                    # The extreme values of a product of intervals are products of their ends.
                     corners = [low * a, low * b, high * a, high * b]
                     low, high = min(corners), max(corners)
                 found.append((":".join(term[0] for term in terms), low, high))
@@ -345,15 +364,25 @@ class Design(BaseModel):
         return [*found, *effects]
 
     def expand(self, units: Units, site: str, *, strict: bool = True) -> Units:
-        """The rows that enter, from rows of `read` (categories as their index), at this site.
+        """Design rows from rows of `read`.
 
-        A row with a value that is missing without a rule, or that is none of its column's levels, is an error at the
-        desk of the data's owner (`strict`). At a site that serves a coordinator, who chose rules and levels, the row
-        becomes NaN instead, so that its unit counts as one of zeros.
+        A row is unfit if a value is missing without a rule, or is none of its column's levels. For the owner of the
+        data (`strict`) this is an error. At a serving site the coordinator chose rules and levels, and an error would
+        reveal data. There the row becomes NaN, and its unit counts as a unit of zeros.
+
+        Parameters
+        ----------
+        units : Units
+            Rows of shape (n, len(read)), categories as indices.
+        site : str
+            Name of the site, for site effects.
+        strict : bool
+            Whether unfit rows are errors.
         """
         rows = np.asarray(units.rows, dtype=np.float64)
         if rows.shape[1] != len(self.read):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
+        # Before imputation, which removes the NaN.
         gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in self.indicators}
         rows = np.column_stack([self._filled(name, rows[:, at], units) for at, name in enumerate(self.read)])
         unfit = np.zeros(len(rows), dtype=bool)
@@ -372,41 +401,48 @@ class Design(BaseModel):
         if self.site_effects:
             parts += [np.full(len(rows), float(site == other)) for other in self.sites[1:]]
         for at, name in enumerate(self._roles, len(self.features)):
+            # Clipping to the public range also keeps the logarithm of an exposure finite.
             values = np.clip(rows[:, at], *self.ranges[name])
             parts.append(np.log(values) if name == self.exposure else values)
         if self.hold_out:
             drawn = units.own_draws(twins="apart")
             parts.append(drawn if units.offsets is None else np.repeat(drawn, np.diff(units.offsets)))
         entering = np.column_stack([*parts, rows[:, -1]])
-        entering[unfit] = np.nan  # else a level that is not declared would enter as the reference level
+        # Otherwise an undeclared level would enter as the reference level: all its dummy columns are 0.
+        entering[unfit] = np.nan
         return replace(units, rows=entering)
 
     def _filled(self, name: str, values: Floats, units: Units) -> Floats:
+        """One column with missing values imputed by its rule."""
         if name not in self.missing:
             return values
         value = self.missing[name]
         if value == OWN_ROWS and name in self.ranges:
             return self._own_mean(name, values, units)
         taken = self.levels[name].index(value) if name in self.levels else value
+        # Only NaN is a missing value. An undeclared level is not imputed.
         return np.where(np.isnan(values), float(taken), values)
 
     def _own_mean(self, name: str, values: Floats, units: Units) -> Floats:
-        """Values with the mean of the same unit's others where one is missing, or the middle of the range."""
+        """Impute the mean of the same unit's observed values, or the middle of the range."""
         low, high = self.ranges[name]
         if units.offsets is None:
             return np.where(np.isnan(values), (low + high) / 2, values)
         there = ~np.isnan(values)
         known = np.clip(np.where(there, values, low), low, high)
+        # Both are means over the unit's rows; their ratio is the mean over observed rows.
         total, seen = (units.average(each) for each in (np.where(there, known, 0.0), there.astype(np.float64)))
         mean = np.where(seen > 0, total / np.where(seen > 0, seen, 1.0), (low + high) / 2)
         return np.where(there, values, np.repeat(mean, np.diff(units.offsets)))
 
     def _own_columns(self, name: str, values: Floats) -> list[Floats]:
+        """Design columns of one feature: clipped numbers, or dummy columns."""
         if name in self.ranges:
             low, high = self.ranges[name]
-            return [np.clip(values, low, high)]  # before products are formed, so that their ranges hold
+            # clipped before products are formed, so that the ranges of products hold
+            return [np.clip(values, low, high)]
         return [(values == index).astype(np.float64) for index in range(1, len(self.levels[name]))]
 
     def for_sites(self, sites: Sequence[str]) -> Self:
-        """This design for a roster."""
+        """This design with the names of all sites."""
         return self.model_copy(update={"sites": tuple(sites)})

@@ -1,15 +1,17 @@
-"""One site's documents, from files into `Units` of sparse counts, by a public vocabulary.
+"""Documents of one site: files to `Units` of sparse word counts, with a public vocabulary.
 
-Three formats: a sparse matrix as `scipy.sparse.save_npz` writes it (documents x words of the vocabulary, in its order);
-the bag-of-words format of UCI (`.txt` or `.txt.gz`: the numbers of documents, words and entries, then lines of
-document, word, count, both counted from one); and text: a file of one document a line (`.text`), or a
-folder of `.txt` files, one document each. In a folder of folders every folder is one person with its documents. What
-else a folder holds is refused, but for names that begin with a dot.
+Three formats:
 
-A word of a text begins with a letter, ends with a letter or digit, and may have apostrophes, hyphens and underscores
-within; case does not count.
+- A sparse matrix as `scipy.sparse.save_npz` writes it, documents x words in the order of the vocabulary.
+- The bag-of-words format of UCI (`.txt`, `.txt.gz`): the numbers of documents, words and entries, then lines of
+  document, word and count, with 1-based indices.
+- Text: a file with one document per line (`.text`), or a folder of `.txt` files, one document each. In a folder of
+  folders each folder is one person. Other files are refused, except names that begin with a dot.
 
-As everywhere, messages quote no document and no count: which it was is the error's `detail`.
+A word of a text begins with a letter, ends with a letter or digit, and may contain apostrophes, hyphens and
+underscores. Case is ignored.
+
+Messages contain no document and no count. The document concerned is in the error's `detail`.
 
 Tested in tests/data/test_documents.py.
 """
@@ -31,14 +33,16 @@ from zerosum.data.formats import readable
 from zerosum.errors import BadData
 from zerosum.kernel.units import Units, doubled
 
+# A letter, optionally followed by word characters, apostrophes and hyphens that end in a letter or digit.
 _WORD = re.compile(r"[^\W\d_](?:[\w'-]*[^\W_])?")
 
 
 def load_vocabulary(path: Path) -> tuple[str, ...]:
-    """The words of a public file, one a line; no word twice."""
+    """Words of a public file, one per line. Raises `BadData` for duplicate words."""
     if not path.is_file():
         raise BadData(f"there is no vocabulary {path}")
     with readable(path):
+        # Split at line feeds only, as in `_lines`.
         words = tuple(line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip())
     if not words:
         raise BadData(f"the vocabulary {path} has no words")
@@ -48,12 +52,24 @@ def load_vocabulary(path: Path) -> tuple[str, ...]:
 
 
 def load_documents(path: Path, vocabulary: Sequence[str]) -> Units:
-    """One site's documents as counts of the words of a vocabulary, or `BadData`.
+    r"""Documents of one site as word counts.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder in one of the formats of this module.
+    vocabulary : sequence of str
+        Words that are counted, in the order of the columns.
+
+    Raises
+    ------
+    BadData
+        If the documents cannot be read or a count is negative.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "letters.text")
-    ...     _ = path.write_text("The boat, the lake\\nA lake!\\n")
+    ...     _ = path.write_text("The boat, the lake\nA lake!\n")
     ...     load_documents(path, ["lake", "boat"]).rows.toarray().tolist()
     [[1.0, 1.0], [1.0, 0.0]]
     """
@@ -72,6 +88,7 @@ def load_documents(path: Path, vocabulary: Sequence[str]) -> Units:
                     units = Units.from_rows(counted(_lines(path), vocabulary))
                 case _:
                     raise BadData(f"{path} is none of .npz, .txt, .txt.gz and .text, and no folder")
+    # Finite values are checked here, since a sparse file may contain any number.
     try:
         units.check()
     except BadData as error:
@@ -82,8 +99,8 @@ def load_documents(path: Path, vocabulary: Sequence[str]) -> Units:
 
 
 def document_facts(path: Path) -> tuple[Units, int | None]:
-    """The documents of a site without a vocabulary: whose they are, and of counts the number of words, None of texts.
-    The columns of these units have no meaning."""
+    """Documents of a site without a vocabulary: the units, and the number of words for formats with counts (None for
+    texts). The columns of these units have no meaning."""
     words = None
     with readable(path):
         if path.suffix.lower() == ".npz":
@@ -96,7 +113,7 @@ def document_facts(path: Path) -> tuple[Units, int | None]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in order, in small letters and composed characters.
+    """Words of a text in order, in lower case and composed characters (NFC).
 
     >>> words_of("At the lake's edge: 'Boats', 3 of 2b!")
     ['at', 'the', "lake's", 'edge', 'boats', 'of', 'b']
@@ -105,14 +122,16 @@ def words_of(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
+    """Lower case, composed characters, and straight apostrophes."""
     return unicodedata.normalize("NFC", text.lower()).replace("\u2019", "'")
 
 
 def counted(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
-    """How often each word of the vocabulary occurs in each text, whatever the case of its letters.
+    """Counts of each word of the vocabulary in each text, shape (n_texts, n_words), ignoring case.
 
-    A vocabulary that texts cannot be counted by is refused: one with a word that no text has, or two that are the same.
+    Raises `BadData` for a vocabulary with a word that no text can contain, or with two words that are equal in text.
     """
+    # Word in normalised form to its column.
     place: dict[str, int] = {}
     for at, word in enumerate(vocabulary):
         if words_of(word) != [plain := _plain(word)]:
@@ -135,6 +154,7 @@ def counted(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
 
 
 def _matrix(path: Path, words: int) -> csr_array:
+    """Read a sparse matrix, with float64 values."""
     matrix = load_npz(path)
     if matrix.shape[1:] != (words,):
         raise BadData(f"{path} does not have a column for each of the {words} words of the vocabulary")
@@ -145,6 +165,7 @@ def _matrix(path: Path, words: int) -> csr_array:
 
 
 def _bag_of_words(path: Path, words: int) -> csr_array:
+    """Read the UCI format."""
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:
         documents, width, entries = (int(next(file)) for _ in range(3))
@@ -154,6 +175,7 @@ def _bag_of_words(path: Path, words: int) -> csr_array:
     if table.shape != (entries, 3) or documents < 1:
         raise BadData(f"{path} does not have the number of entries that it says")
     document, word, count = table.T
+    # Indices are 1-based in this format.
     inside = (document >= 1) & (document <= documents) & (word >= 1) & (word <= words)
     if not np.all(inside):
         raise BadData(f"{path} has an entry of a document or a word that it does not have")
@@ -161,6 +183,7 @@ def _bag_of_words(path: Path, words: int) -> csr_array:
 
 
 def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
+    """Read a folder of documents, or a folder of persons' folders."""
     held = _listed(path)
     people = [each for each in held if each.is_dir()]
     if people and len(people) < len(held):
@@ -176,7 +199,7 @@ def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
         with readable(file, called=f"a document of {path}"):
             return file.read_text(encoding="utf-8")
 
-    # A person without documents stays in the public number of people, with one document without words.
+    # A person without documents stays in the public number of people, with one empty document.
     texts = (text for each in files for text in ([read(file) for file in each] or [""]))
     rows = counted(texts, vocabulary)
     if not people:
@@ -186,12 +209,12 @@ def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """What a folder holds, in order, but for what is hidden."""
+    """Entries of a folder in order, without hidden ones."""
     with readable(folder, called="a folder of documents"):
         return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file, ended by line breaks and by nothing else: a form feed within one makes no new document."""
+    """Lines of a file, split at line feeds only: a form feed does not begin a new document."""
     lines = path.read_text(encoding="utf-8").split("\n")
     return lines[:-1] if lines and not lines[-1] else lines

@@ -1,9 +1,8 @@
-"""Made-up fMRI of many people at several sites, as in the ICA papers: X = S A with time courses S and spatial maps A.
+"""Synthetic multi-site fMRI as in the ICA papers: X = S A with time courses S and spatial maps A.
 
-The time courses are GARCH(1,1), heavy-tailed and independent; the maps are smooth bumps on a square image. Mixed data
-are large (1024 people of 250 volumes of 900 voxels fill 1.8 GB), so only the sources are kept: a site's volumes are
-mixed when they are asked for, a few people at a time. Nothing here is noise for privacy: a seeded generator is the
-point.
+The time courses are independent, heavy-tailed GARCH(1,1) processes. The maps are smooth bumps on a square image. Mixed
+data are large (1024 people with 250 volumes of 900 voxels have 1.8 GB), so only the sources are stored. The volumes of
+a site are mixed on request, a few people at a time. The random numbers here are seeded data, not noise for privacy.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ Reals = NDArray[np.floating[Any]]
 Precision = type[np.float64] | type[np.float32]
 Layout = Literal["even", "random", "overlapping"]
 
-_AT_ONCE = 16  # people mixed in one go: 29 MB of volumes at the papers' sizes
-_MAPS, _EFFECTS, _SOURCES, _SENSOR = range(4)  # what a seed is used for
+_AT_ONCE = 16  # people mixed in one block: 29 MB of volumes at the papers' sizes
+_MAPS, _EFFECTS, _SOURCES, _SENSOR = range(4)  # second seed word, so that each use has independent draws
 
 
 # ---- time courses ---------------------------------------------------------------------------------------------------
@@ -43,9 +42,22 @@ def garch_sources(
     burn_in: int = 100,
     dtype: Precision = np.float64,
 ) -> Reals:
-    """Independent GARCH(1,1) time courses of unit variance, an array (people, points, components).
+    """Independent GARCH(1,1) time courses of variance 1, shape (people, points, components).
 
-    x_t = sqrt(v_t) n_t with v_t = omega + alpha x_(t-1)^2 + beta v_(t-1); the three may differ by component.
+    x_t = sqrt(v_t) n_t with v_t = omega + alpha x_(t-1)^2 + beta v_(t-1) and standard normal n_t.
+
+    Parameters
+    ----------
+    people, components, points : int
+        Shape of the result.
+    rng : Generator
+        Source of the draws.
+    omega, alpha, beta : float or array of shape (components,)
+        Parameters of the process; omega > 0 and alpha + beta < 1.
+    burn_in : int
+        Steps that are discarded first.
+    dtype : float64 or float32
+        Precision of the result.
 
     >>> garch_sources(3, 2, 50, rng=np.random.default_rng(0)).shape
     (3, 50, 2)
@@ -55,7 +67,7 @@ def garch_sources(
     w, a, b = (np.broadcast_to(np.asarray(value, dtype=np.float64), components) for value in (omega, alpha, beta))
     if np.any(w <= 0) or np.any(a < 0) or np.any(b < 0) or np.any(a + b >= 1):
         raise BadParameter("a GARCH source needs omega > 0, alpha and beta not negative and alpha + beta < 1")
-    level = w / (1 - a - b)  # its variance in the long run, divided out at the end
+    level = w / (1 - a - b)  # stationary variance, divided out at the end
     found = np.empty((people, points, components), dtype=dtype)
     variance = np.broadcast_to(level, (people, components)).copy()
     value = np.sqrt(variance) * rng.standard_normal((people, components))
@@ -68,9 +80,10 @@ def garch_sources(
 
 
 def garch_kurtosis(alpha: float, beta: float) -> float:
-    """E x^4/(E x^2)^2 of a GARCH(1,1) source; infinite where the fourth moment does not exist.
+    """Kurtosis E x^4 / (E x^2)^2 of a GARCH(1,1) process; infinite if the fourth moment does not exist.
 
-    At the default (0.3, 0.6) it is 57, but the eighth moment is infinite: samples stay far below it.
+    At the default (0.3, 0.6) it is 57. The eighth moment is infinite there, so that sample kurtoses are usually much
+    smaller.
 
     >>> round(garch_kurtosis(0.3, 0.6), 6), round(garch_kurtosis(0.1, 0.8), 4)
     (57.0, 3.3529)
@@ -85,10 +98,10 @@ def garch_kurtosis(alpha: float, beta: float) -> float:
 def smooth_maps(
     components: int = 20, side: int = 30, *, layout: Layout = "even", rng: np.random.Generator | None = None
 ) -> Floats:
-    """Smooth spatial maps on a square image, an array (components, side * side), each with largest value one.
+    """Smooth spatial maps on a square image, shape (components, side * side).
 
-    "even" places equal bumps on a grid, well apart; "random" draws places and widths; "overlapping" crowds them in
-    clusters, every third one with a negative lobe.
+    Layout "even" places equal bumps on a grid, well apart. "random" draws places and widths. "overlapping" places them
+    in clusters, every third one with a negative lobe.
 
     >>> smooth_maps(20, 30).shape
     (20, 900)
@@ -109,6 +122,7 @@ def smooth_maps(
 
 
 def _bump(place: Floats, width: float, side: int) -> Floats:
+    """Gaussian bump at `place` (pixels) with standard deviation `width` (pixels), flattened."""
     across = np.arange(side) + 0.5
     rows = np.exp(-0.5 * ((across - place[0]) / width) ** 2)
     columns = np.exp(-0.5 * ((across - place[1]) / width) ** 2)
@@ -116,6 +130,7 @@ def _bump(place: Floats, width: float, side: int) -> Floats:
 
 
 def _grid_of_bumps(components: int, side: int) -> Floats:
+    """Equal bumps on a regular grid."""
     down = max(1, round(math.sqrt(components)))
     along = math.ceil(components / down)
     width = 0.25 * side / max(down, along)
@@ -124,6 +139,7 @@ def _grid_of_bumps(components: int, side: int) -> Floats:
 
 
 def _clusters(components: int, side: int, rng: np.random.Generator) -> Floats:
+    """Overlapping bumps in clusters of four. Widths, shifts and the lobe's factor of 0.7 were chosen by hand."""
     centres = _grid_places(max(1, math.ceil(components / 4)), side)
     maps = []
     for k in range(components):
@@ -138,20 +154,31 @@ def _clusters(components: int, side: int, rng: np.random.Generator) -> Floats:
 
 
 def _grid_places(count: int, side: int) -> Floats:
+    """Places on a regular grid, in pixels, at least `count` of them."""
     down = max(1, round(math.sqrt(count)))
     along = math.ceil(count / down)
     return np.array([((i + 0.5) * side / down, (j + 0.5) * side / along) for i in range(down) for j in range(along)])
 
 
-# ---- people at sites ------------------------------------------------------------------------------------------------
+# ---- multi-site study -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Brains:
-    """The truth of a made-up study, and its volumes on demand.
+    """Sources and maps of a synthetic study. Volumes are computed on request.
 
-    maps: (R, D), what everyone shares; site_maps: what each site truly mixes with (the same without site effects);
-    sources: by site, (people, T, R); noise: standard deviation of the sensor noise of one voxel.
+    Attributes
+    ----------
+    maps : array of shape (R, D)
+        The maps that all sites share.
+    site_maps : tuple of arrays of shape (R, D)
+        The maps that each site mixes with; equal to `maps` without site effects.
+    sources : tuple of arrays of shape (people, T, R)
+        Time courses by site.
+    noise : float
+        Standard deviation of the sensor noise of one voxel.
+    seed : int
+        Seed of the sensor noise.
     """
 
     maps: Floats
@@ -162,30 +189,34 @@ class Brains:
 
     @property
     def sites(self) -> int:
+        """Number of sites."""
         return len(self.sources)
 
     @property
     def people(self) -> tuple[int, ...]:
-        """How many each site has."""
+        """Number of people at each site."""
         return tuple(len(found) for found in self.sources)
 
     def observed(self, site: int, people: slice = slice(None), dtype: Precision = np.float64) -> Reals:
-        """Volumes of some people of a site, an array (people, T, D); the same however they are cut up."""
+        """Volumes of some people of a site, shape (people, T, D). They do not depend on how people are divided into
+        slices."""
         chosen = range(*people.indices(len(self.sources[site])))
         mixed: Reals = self.sources[site][people].astype(dtype, copy=False) @ self.site_maps[site].astype(dtype)
         if self.noise > 0:
             for volumes, person in zip(mixed, chosen, strict=True):
+                # One generator per person, so that the noise does not depend on the slice.
                 rng = np.random.default_rng([self.seed, _SENSOR, site, person])
                 volumes += dtype(self.noise) * rng.standard_normal(volumes.shape, dtype=dtype)
         return mixed
 
     def blocks(self, site: int, dtype: Precision = np.float64) -> Iterator[Reals]:
-        """All volumes of a site, a few people at a time, each an array (people * T, D)."""
+        """All volumes of a site in blocks of shape (people * T, D)."""
         for start in range(0, len(self.sources[site]), _AT_ONCE):
             yield self.observed(site, slice(start, start + _AT_ONCE), dtype).reshape(-1, self.maps.shape[1])
 
     def second_moment(self, site: int) -> Floats:
-        """The mean of x x' over a site's volumes, D x D."""
+        """Mean of x x' over the volumes of a site, shape (D, D)."""
+        # Without noise A'(S'S/n)A needs no volumes, which is much faster.
         if self.noise == 0:
             flat = self.sources[site].reshape(-1, len(self.maps))
             return np.asarray(self.site_maps[site].T @ (flat.T @ flat / len(flat)) @ self.site_maps[site])
@@ -193,11 +224,12 @@ class Brains:
         return np.asarray(total / (len(self.sources[site]) * self.sources[site].shape[1]))
 
     def largest_norm(self) -> float:
-        """Of all volumes at all sites: what the papers divide by, which is not private."""
+        """Largest norm of all volumes at all sites. The papers divide by it. It depends on the data, so this step is
+        not private."""
         return max(float(np.max(np.linalg.norm(rows, axis=1))) for s in range(self.sites) for rows in self.blocks(s))
 
     def projected(self, site: int, basis: Floats) -> Floats:
-        """A site's volumes times a D x K matrix, (people * T, K), without ever holding the volumes."""
+        """Volumes of a site times a (D, K) matrix, shape (people * T, K), without storing the volumes."""
         if self.noise == 0:
             return np.asarray(self.sources[site].reshape(-1, len(self.maps)) @ (self.site_maps[site] @ basis))
         return np.concatenate([rows @ basis for rows in self.blocks(site)])
@@ -217,21 +249,29 @@ def make_fmri(
     alpha: float | Floats = 0.3,
     beta: float | Floats = 0.6,
 ) -> Brains:
-    """Make up a multi-site study.
+    """Generate a synthetic multi-site study.
 
     Parameters
     ----------
-    people
-        How many in all, split as evenly as can be over `sites`, or how many at each site.
-    layout
-        Of the maps; see `smooth_maps`.
-    site_effects
-        How much sites differ: the spread of the logarithm of a map's gain, and the size of a smooth change of the map
+    people : int or sequence of int
+        Number in all, divided as equally as possible over `sites`, or the number at each site.
+    sites, components : int
+        Number of sites and of components.
+    points : int
+        Volumes per person.
+    side : int
+        Pixels along one side of the image.
+    layout : str
+        Layout of the maps; see `smooth_maps`.
+    site_effects : float
+        Difference between sites: standard deviation of the log gain of a map, and norm of a smooth change of the map
         relative to the map.
-    noise
-        Of the sensor at each voxel, relative to the root mean square of the signal over all voxels.
-    seed
-        The same seed makes the same study.
+    noise : float
+        Sensor noise of a voxel, relative to the root mean square of the signal over all voxels.
+    seed : int
+        The same seed gives the same study.
+    alpha, beta : float or array
+        Parameters of the time courses; see `garch_sources`.
 
     Examples
     --------
@@ -256,11 +296,12 @@ def make_fmri(
 
 
 def _altered(maps: Floats, side: int, strength: float, rng: np.random.Generator) -> Floats:
-    """One site's version of the maps."""
+    """The maps of one site: gains and smooth changes of size `strength`."""
     if strength == 0:
         return maps
     gains = np.exp(strength * rng.standard_normal(len(maps)))
     fields = rng.standard_normal((len(maps), side, side))
     smooth = gaussian_filter(fields, sigma=(0, side / 10, side / 10)).reshape(maps.shape)
+    # The change has `strength` times the norm of the map.
     smooth *= strength * np.linalg.norm(maps, axis=1, keepdims=True) / np.linalg.norm(smooth, axis=1, keepdims=True)
     return np.asarray(gains[:, None] * (maps + smooth))

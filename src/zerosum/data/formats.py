@@ -1,4 +1,4 @@
-"""The file formats: what a file holds, as named columns that can be read in batches of rows.
+"""File formats of tables (NPY, NPZ, CSV, TSV, Parquet): named columns that are read in batches of rows.
 
 Tested in tests/data/test_tables.py.
 """
@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.units import Runs
 
-Cells: TypeAlias = Sequence[str] | NDArray[Any]  # some rows of one column: text, or numbers
+Cells: TypeAlias = Sequence[str] | NDArray[Any]  # some rows of one column, as text or numbers
 
+# Rows per batch. Chosen by hand; no benchmark recorded.
 _BATCH_ROWS = 1 << 14
-_DESCRIBING = ("columns", "units", "offsets", "run_offsets", "seconds")  # arrays of an .npz beside the table
-_DAMAGE: tuple[type[Exception], ...] = (  # what NumPy, zip, gzip and csv raise for a file cut short or damaged
+_DESCRIBING = ("columns", "units", "offsets", "run_offsets", "seconds")  # arrays of an .npz that describe the table
+_DAMAGE: tuple[type[Exception], ...] = (  # errors of NumPy, zip, gzip and csv for a truncated or damaged file
     *(ValueError, TypeError, SyntaxError, LookupError, ArithmeticError, RuntimeError, MemoryError, OSError),
     *(EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, csv.Error),
 )
@@ -40,9 +41,17 @@ _DAMAGE: tuple[type[Exception], ...] = (  # what NumPy, zip, gzip and csv raise 
 
 @contextmanager
 def readable(path: Path, *also: type[Exception], called: str | None = None) -> Iterator[None]:
-    """What a library raises for a file it cannot read becomes one sentence, which quotes nothing of it.
+    """Convert errors of libraries that read a file to `BadData`. The message quotes nothing of the file's content.
 
-    A person's own file is `called` otherwise than by its name.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    *also : exception types
+        Further errors of the library in use.
+    called : str, optional
+        Description used in the message instead of the path, for files whose names identify people. The path is in the
+        error's `detail` then.
     """
     try:
         yield
@@ -56,25 +65,29 @@ def readable(path: Path, *also: type[Exception], called: str | None = None) -> I
 
 
 def number(cell: str | float) -> float:
-    """The finite number that a cell says, or NaN."""
+    """The finite number in a cell, or NaN."""
     try:
         value = float(cell)
     except (ValueError, OverflowError):
         return np.nan
-    return value if np.isfinite(value) and "_" not in str(cell) else np.nan  # float("1_000") is a thousand
+    # Python accepts underscores: float("1_000") is 1000
+    return value if np.isfinite(value) and "_" not in str(cell) else np.nan
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What a file holds: `batches(positions)` gives the cells of these columns, some rows after others."""
+    """An opened file.
+
+    `batches(positions)` yields lists with the cells of the columns at these positions, one list per batch of rows.
+    """
 
     names: tuple[str, ...]
     batches: Callable[[Sequence[int]], Iterator[list[Cells]]]
-    array: NDArray[Any] | None = None  # all of it, where it can be used as it lies
-    offsets: NDArray[np.int64] | None = None  # where each unit begins, and
-    unit_column: str | None = None  # the column of units, where the file itself says so
-    runs: Runs | None = None  # the recordings, where the file has clocks
-    progress: Callable[[], tuple[int, int]] | None = None  # how much of how much was read, in whatever unit
+    array: NDArray[Any] | None = None  # the whole table, if it can be used without conversion
+    offsets: NDArray[np.int64] | None = None  # first row of each unit, and the number of rows
+    unit_column: str | None = None  # name of the unit column, if the file has one
+    runs: Runs | None = None  # recordings, if the file has sampling intervals
+    progress: Callable[[], tuple[int, int]] | None = None  # (done, total) in a unit of the format
 
 
 def open_table(
@@ -84,6 +97,19 @@ def open_table(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> Table:
+    """Open a file by its suffix.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    columns : sequence of str or None
+        Columns to read; they name the columns of an array without names.
+    unit_column : str or None
+        Column with the owner of each row.
+    delimiter, encoding : str or None
+        Of text files; by default comma or tab, and UTF-8.
+    """
     if not path.is_file():
         raise BadData(f"there is no file {path}")
     match [suffix.lower() for suffix in path.suffixes]:
@@ -102,7 +128,7 @@ def open_table(
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """The table as `data`, and whatever is there of what describes it."""
+    """The table of an archive as `data`, and the arrays that describe it."""
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         tables = [key for key in archive.files if key not in _DESCRIBING]
         named = [key for key in ("data", "X") if key in tables]
@@ -115,11 +141,23 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
 def _array_table(
     path: Path, held: Mapping[str, NDArray[Any]], columns: Sequence[str] | None, unit_column: str | None
 ) -> Table:
+    """Table of a NumPy array.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    held : mapping
+        Array `data` of one, two or three dimensions, and arrays that describe it.
+    columns, unit_column
+        As in `open_table`.
+    """
     data, labels = held["data"], held.get("units")
     if data.dtype.kind not in "biuf":
         raise BadData(f"{path} holds values that are not real numbers")
     if data.ndim not in (1, 2, 3) or data.size == 0:
         raise BadData(f"{path} holds an array that is not rows and columns, or empty", detail=f"shape {data.shape}")
+    # Three dimensions are (units, rows, columns).
     array = data[:, None] if data.ndim == 1 else data.reshape(-1, data.shape[-1])
     size, width = array.shape
     offsets = _unit_offsets(path, held, size)
@@ -142,7 +180,7 @@ def _array_table(
 
 
 def _unit_offsets(path: Path, held: Mapping[str, NDArray[Any]], size: int) -> NDArray[np.int64] | None:
-    """Where each unit begins, and last, where they end: by a third dimension, or by `offsets`."""
+    """First row of each unit and the number of rows: from a third dimension, or from `offsets`."""
     data = held["data"]
     if "offsets" not in held:
         return np.arange(0, size + 1, data.shape[1], dtype=np.int64) if data.ndim == 3 else None
@@ -152,7 +190,7 @@ def _unit_offsets(path: Path, held: Mapping[str, NDArray[Any]], size: int) -> ND
 
 
 def _runs(path: Path, held: Mapping[str, NDArray[Any]], offsets: NDArray[np.int64] | None, size: int) -> Runs | None:
-    """The recordings by `run_offsets` (without them a unit is one recording), and their clocks by `seconds`."""
+    """Recordings from `run_offsets` (default: one per unit), with the sampling intervals `seconds`."""
     seconds = held.get("seconds")
     if seconds is None:
         if "run_offsets" in held:
@@ -169,6 +207,7 @@ def _runs(path: Path, held: Mapping[str, NDArray[Any]], offsets: NDArray[np.int6
 
 
 def _bounds(path: Path, name: str, given: NDArray[Any], size: int) -> NDArray[np.int64]:
+    """Validate offsets: increasing integers from 0 to the number of rows."""
     whole = given.dtype.kind in "iu" and given.ndim == 1 and len(given) > 1
     if not whole or given[0] != 0 or given[-1] != size or np.any(given[1:] <= given[:-1]):
         raise BadData(f"the {name} of {path} must be rising whole numbers from 0 to its number of rows")
@@ -178,7 +217,7 @@ def _bounds(path: Path, name: str, given: NDArray[Any], size: int) -> NDArray[np
 def _array_names(
     path: Path, own: NDArray[Any] | None, width: int, columns: Sequence[str] | None, unit_column: str | None
 ) -> tuple[str, ...]:
-    """The file's own names, or the positions, or if the caller calls them otherwise, the caller's."""
+    """Column names: the file's own, else the caller's if it names all columns, else positions."""
     if own is not None:
         if own.shape != (width,) or own.dtype.kind != "U":
             raise BadData(f"the columns of {path} must be {width} names")
@@ -197,7 +236,8 @@ def _array_names(
 
 
 def _csv_table(path: Path, delimiter: str, encoding: str | None) -> Table:
-    raw: list[BinaryIO] = []  # the file itself, whose position is how far reading is
+    """Table of a delimited text file with a header. The file is opened again for every pass."""
+    raw: list[BinaryIO] = []  # the binary file, whose position gives the progress
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise BadParameter(f"a delimiter is one character, got {delimiter!r}")
     try:
@@ -237,6 +277,7 @@ def _csv_table(path: Path, delimiter: str, encoding: str | None) -> Table:
                 yield [[row[at] for row in some] for at in positions]
 
     def blank(row: list[str], line: int) -> bool:
+        """Whether a row is an empty line. Raises `BadData` for another number of cells than the header."""
         if len(row) != len(names) and (row or len(names) == 1):
             detail = f"line {line} has {len(row)} cells, the header {len(names)}"
             raise BadData(f"some line of {path} has more or fewer cells than its header", detail=detail)
@@ -250,6 +291,7 @@ def _csv_table(path: Path, delimiter: str, encoding: str | None) -> Table:
 
 @contextmanager
 def _decodable(path: Path, encoding: str) -> Iterator[None]:
+    """Convert decoding errors to `BadData` with the setting to change."""
     try:
         yield
     except UnicodeDecodeError:
@@ -261,6 +303,7 @@ def _decodable(path: Path, encoding: str) -> Iterator[None]:
 
 
 def _parquet_table(path: Path) -> Table:
+    """Table of a Parquet file."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -281,10 +324,10 @@ def _parquet_table(path: Path) -> Table:
         if kinds.is_dictionary(column.type):
             column = column.dictionary_decode()
         kind = column.type
-        # How a column is decoded depends on its type alone and not on whether it has nulls: one person's null must not
-        # change how the cells of others are read (as the number 1 or as the text "True", say).
+        # Decoding depends on the column's type only, and not on the presence of nulls. Otherwise one person's null
+        # would change how other cells are read (as the number 1 or as the text "True", for example).
         if kinds.is_floating(kind):
-            return np.asarray(column.to_numpy(zero_copy_only=False))  # a null is NaN
+            return np.asarray(column.to_numpy(zero_copy_only=False))  # nulls become NaN
         if kinds.is_boolean(kind) or kinds.is_integer(kind):
             return np.array([np.nan if cell is None else cell for cell in column.to_pylist()], dtype=object)
         if str(kind).startswith(("string", "large_string", "decimal", "null")):

@@ -1,6 +1,6 @@
-"""Frames in memory: pandas, polars and Arrow tables, and arrays of text, as named columns.
+"""In-memory tables: pandas, polars and Arrow frames, and arrays of text, as named columns.
 
-None of these libraries is imported: whoever has a frame has its library.
+None of these libraries is imported: a caller with a frame has already imported its library.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import numpy as np
 from zerosum.data.formats import Cells, Table
 from zerosum.errors import BadData
 
+# Top-level modules of supported frames.
 _LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
 def is_frame(data: object) -> bool:
-    """Whether data are a frame, or one column, of a library that names columns."""
+    """Whether an object is a frame, or a single column, of one of these libraries."""
     return type(data).__module__.split(".")[0] in _LIBRARIES
 
 
 def is_text(data: object) -> bool:
-    """Whether data are an array or a list that holds text."""
+    """Whether an object is an array or a list that holds text."""
     if isinstance(data, list | tuple):
         first = data[0] if len(data) else None
         return isinstance(first, str) or (isinstance(first, list | tuple) and any(isinstance(x, str) for x in first))
@@ -30,7 +31,7 @@ def is_text(data: object) -> bool:
 
 
 def frame_table(frame: Any, called: str) -> Table:
-    """A frame's columns by their names; a single column without a name is called ''."""
+    """Table of a frame. A single column without a name has the name ''."""
     if hasattr(frame, "collect") and hasattr(frame, "collect_schema"):
         raise BadData(f"{called} is a lazy frame: give what its collect() returns")
     if hasattr(frame, "column_names"):  # Arrow
@@ -51,7 +52,7 @@ def frame_table(frame: Any, called: str) -> Table:
 
 
 def array_table(data: Any, columns: Sequence[str], called: str) -> Table:
-    """An array that holds text, its columns called as the caller does."""
+    """Table of an array with text. `columns` are the names of its columns."""
     array = np.asarray(data, dtype=object)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] != len(columns):
@@ -64,7 +65,7 @@ def array_table(data: Any, columns: Sequence[str], called: str) -> Table:
 
 
 def _cells(column: Any, called: str) -> Cells:
-    """Numbers as they are, and everything else as text; what is missing is an empty cell."""
+    """Cells of a column: numbers unchanged, everything else as text, missing values as ""."""
     if not isinstance(column, list):
         try:
             array = np.asarray(column)

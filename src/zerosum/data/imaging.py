@@ -1,7 +1,7 @@
-"""One site's brain images, from a folder into `Units`: a person is a unit, each of its runs a recording.
+"""Brain images of one site: folder to `Units`, one unit per person and one recording per run.
 
-The number of people is public, and the coordinator of a study chooses the preprocessing. So everybody stays in the
-count: a person of whom preprocessing leaves no run counts as a unit of zeros.
+The number of people is public, and the coordinator chooses the preprocessing. All people are therefore counted: a
+person without a usable run is a unit of zeros.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from zerosum.kernel.units import Runs, Units
 
 __all__ = ["ImagingData", "Masker", "OnScan", "Preprocessing", "Selection", "load_images"]
 
-OnScan = Callable[[int, int], None]  # how many runs are read, of how many
+OnScan = Callable[[int, int], None]  # (runs read, runs in all)
 
 
 @dataclass(frozen=True, eq=False)
 class ImagingData:
-    """A site's units, the names of their columns, whose they are in order, and notes for the owner of the data."""
+    """Units of a site, column names, names of the people in order, and notes for the owner of the data."""
 
     units: Units
     columns: tuple[str, ...]
@@ -44,30 +44,35 @@ def load_images(
     on_scan: OnScan | None = None,
     faults: list[str] | None = None,
 ) -> ImagingData:
-    """Load one site's images, or raise `BadData`.
+    """Load the images of one site.
 
     Parameters
     ----------
-    folder
-        A BIDS data set (participants.tsv and sub-*/[ses-*/]func/*_bold.nii[.gz], raw or derived), or plain .nii and
-        .nii.gz files, one a person.
-    space
-        The study's public grid: what becomes a column.
-    preprocessing
-        What is done to each run by itself; by default its columns are standardised.
-    selection
-        Which files of a BIDS data set are meant.
-    on_scan
-        Called after each run with how many are done, of how many.
-    faults
-        A list to which faults of single runs are added. Such runs are then left out or count as zeros, and raise no
-        error: a coordinator must not learn from a refusal what a run is like.
+    folder : Path
+        A BIDS data set (participants.tsv and sub-*/[ses-*/]func/*_bold.nii[.gz], raw or derivative), or plain .nii and
+        .nii.gz files, one per person.
+    space : Masker
+        Public grid of the study, which defines the columns.
+    preprocessing : Preprocessing, optional
+        Processing of each run; by default its columns are standardised.
+    selection : Selection, optional
+        Which files of a BIDS data set are read.
+    on_scan : callable, optional
+        Called after each run with (done, total).
+    faults : list of str, optional
+        Receives faults of single runs. Such runs are left out or count as zeros, and raise no error: a refusal would
+        reveal properties of a run to the coordinator.
 
     Returns
     -------
     ImagingData
-        `units.rows` has shape (volumes of all runs, columns). All headers are checked before the first volume is read,
-        and one array is filled run after run: memory is that array and about five times one run's rows.
+        `units.rows` has shape (volumes of all runs, columns). All headers are checked before the first volume is read.
+        One array is filled run by run, so memory is that array and about five times one run's rows.
+
+    Raises
+    ------
+    BadData
+        If the folder or an image cannot be used and `faults` is not given.
 
     Examples
     --------
@@ -96,7 +101,8 @@ def load_images(
     if faults is None and not any(scans):
         raise BadData(f"{folder}: nobody has a run with {MINIMUM_VOLUMES} volumes that moved less than the threshold")
     clock = next((scan.seconds for own in scans for scan in own), 1.0)
-    # A person without a run gets one of zeros, long enough for every statistic. Its clock has no effect on zeros.
+    # A person without a run gets a run of zeros that is long enough for every statistic. Its sampling interval has no
+    # effect.
     lengths = [[scan.volumes for scan in own] or [MINIMUM_VOLUMES] for own in scans]
     clocks = [[scan.seconds for scan in own] or [clock] for own in scans]
     begins = np.cumsum([0, *(length for own in lengths for length in own)]).astype(np.int64)
@@ -109,6 +115,7 @@ def load_images(
             with _of(folder, faults):
                 read_scan(scan, space, preprocessing, part)
                 complete = True
+            # A run that failed after the headers were checked counts as zeros: its length is already fixed.
             if not complete:
                 part[:] = 0
             done += 1
@@ -125,8 +132,8 @@ def load_images(
 
 
 def _still(people: list[str], scans: list[list[Scan]]) -> tuple[list[list[Scan]], list[str]]:
-    """Each person's scans without those of which scrubbing leaves too little, and a note of whose they are. A person's
-    own movement decides about that person alone."""
+    """Scans without those that scrubbing left too short, and notes with the people concerned. The decision about a
+    person depends on that person's motion only."""
     left = [[scan for scan in own if scan.volumes >= MINIMUM_VOLUMES] for own in scans]
     runs = sum(len(own) for own in scans) - sum(len(own) for own in left)
     gone = [name for name, before, own in zip(people, scans, left, strict=True) if before and not own]
@@ -136,8 +143,11 @@ def _still(people: list[str], scans: list[list[Scan]]) -> tuple[list[list[Scan]]
 
 @contextmanager
 def _of(folder: Path, faults: list[str] | None = None) -> Iterator[None]:
-    """Errors name the folder, which a study names too, and leave out whose image it was. Where a list of `faults` is
-    given, they are added to it and not raised, but for what is no run's fault (a library that is not installed)."""
+    """Prefix errors with the folder, not with the image, whose name identifies a person.
+
+    With a list of `faults`, errors of a run are added to it and not raised. Other errors, such as a missing library,
+    are raised.
+    """
     try:
         yield
     except BadData as error:
@@ -146,13 +156,14 @@ def _of(folder: Path, faults: list[str] | None = None) -> Iterator[None]:
         faults.append(f"{error} ({error.detail})" if error.detail else str(error))
     except ZerosumError:
         raise
-    except Exception as error:  # libraries fail on unusual numbers, and their messages may quote them
+    except Exception as error:  # Libraries may fail on unusual values, and their messages may quote them.
         if faults is None:
             raise
         faults.append(f"a run cannot be cleaned ({type(error).__name__}: {error})")
 
 
 def _array(folder: Path, rows: int, columns: int) -> Floats:
+    """Uninitialised array, or `BadData` if memory is insufficient."""
     try:
         return np.empty((rows, columns))
     except MemoryError:

@@ -1,4 +1,4 @@
-"""The public grid of an imaging study: which voxels count, and which of them make a column.
+"""Public grid of an imaging study: mask or atlas, conversion between volumes and columns.
 
 Tested in tests/data/test_imaging.py.
 """
@@ -18,15 +18,16 @@ from zerosum.arrays import Floats
 from zerosum.data.nifti import Nifti
 from zerosum.errors import BadData
 
+# Largest distance between corresponding corners of two equal grids, mm. Chosen by hand; no benchmark recorded.
 _TOLERANCE_MM = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Masker:
-    """A mask (a column is a voxel) or an atlas (a column is the mean over a region), on a grid of voxels.
+    """Mask (a column is a voxel) or atlas (a column is the mean over a region) on a grid of voxels.
 
-    It is public: taken from a template, never from the records. `labels` (x, y, z) says for each voxel which column
-    it belongs to, counted from 1, and 0 outside.
+    It is public: it comes from a template and not from the data. `labels`, shape (x, y, z), has the 1-based column of
+    each voxel, 0 outside. `affine` (4, 4) maps voxel indices to mm.
 
     >>> space = Masker.from_array(np.array([[[0, 7, 7, 3]]]), np.eye(4), "atlas")
     >>> space.columns, space.transform(np.array([[[9.0, 1.0, 2.0, 4.0]]])).tolist()
@@ -42,7 +43,7 @@ class Masker:
 
     @classmethod
     def load(cls, path: Path, kind: Literal["mask", "atlas"]) -> Masker:
-        """From a 3D NIfTI file: a mask of zeros and one other value, or an atlas of whole numbers, 0 outside."""
+        """Read a 3D NIfTI file: a mask with 0 and one other value, or an atlas of integers, 0 outside."""
         image = Nifti.open(path)
         if len(image.shape) != 3:
             raise BadData(f"{path} has {len(image.shape)} dimensions; the {kind} of a study has three")
@@ -53,7 +54,22 @@ class Masker:
 
     @classmethod
     def from_array(cls, values: ArrayLike, affine: ArrayLike, kind: Literal["mask", "atlas"]) -> Masker:
-        """From the voxels' values (x, y, z) and the 4 x 4 matrix that takes their indices to mm."""
+        """Make a grid from an array.
+
+        Parameters
+        ----------
+        values : array of shape (x, y, z)
+            Mask with 0 and one other value, or atlas of integers, 0 outside.
+        affine : array of shape (4, 4)
+            Voxel indices to mm.
+        kind : "mask" or "atlas"
+            Meaning of the values.
+
+        Raises
+        ------
+        BadData
+            For other shapes or values.
+        """
         volume, matrix = np.asarray(values), np.array(affine, dtype=np.float64)
         if volume.ndim != 3 or matrix.shape != (4, 4) or not np.isfinite(matrix).all():
             raise BadData(f"a {kind} has three dimensions and a finite affine of shape (4, 4), got {volume.shape}")
@@ -69,6 +85,7 @@ class Masker:
             labels = np.zeros(volume.shape, dtype=np.int32)
             count = int(np.count_nonzero(volume))
             labels[volume != 0] = np.arange(1, count + 1)
+            # Names are zero-padded, so that their text order is the order of the grid.
             width = len(str(count))
             return cls(matrix, labels, tuple(f"v{at:0{max(4, width)}}" for at in range(1, count + 1)), kind)
         if inside[0] < 0 or np.any(inside != np.round(inside)):
@@ -78,20 +95,23 @@ class Masker:
 
     @property
     def shape(self) -> tuple[int, int, int]:
+        """Number of voxels along each axis."""
         x, y, z = self.labels.shape
         return x, y, z
 
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
+        """Boolean array of the voxels that belong to a column."""
         return self.labels > 0
 
     @cached_property
     def _members(self) -> NDArray[np.intp]:
-        """The column of each voxel inside, in the order of the grid."""
+        """0-based column of each voxel inside, in the order of the grid."""
         return self.labels[self.inside].astype(np.intp) - 1
 
     @cached_property
     def _average(self) -> Any:
+        """Sparse matrix (columns, voxels inside) that averages over regions."""
         count, members = len(self.columns), self._members
         weights = 1 / np.bincount(members, minlength=count)[members]
         import scipy.sparse as sp
@@ -100,19 +120,21 @@ class Masker:
 
     @cached_property
     def digest(self) -> str:
-        """Names the grid and what counts on it, so that two sites can compare."""
+        """SHA-256 of grid and labels, for comparison between sites."""
         digest = hashlib.sha256(f"{self.kind} {self.shape} {' '.join(self.columns)}".encode())
+        # Adding 0.0 turns -0.0 into 0.0, which has other bytes.
         digest.update((np.round(self.affine, 4) + 0.0).astype("<f8").tobytes())
         digest.update(self.labels.astype("<i4").tobytes())
         return digest.hexdigest()
 
     def check_grid(self, image: Nifti) -> None:
-        """Refuse an image whose voxels are not where these are."""
+        """Raise `BadData` for an image on another grid."""
         if image.shape[:3] != self.shape:
             raise image.wrong(
                 f"{{}} has another grid than the {self.kind}, which has {self.shape} voxels: resample it",
                 f"it has {image.shape[:3]}",
             )
+        # Affine maps differ most at a corner of the grid.
         corners = np.array([[x, y, z, 1] for x in (0, 1) for y in (0, 1) for z in (0, 1)]) * [*self.shape, 1]
         if np.abs(corners @ (image.affine - self.affine).T).max() > _TOLERANCE_MM:
             raise image.wrong(

@@ -1,7 +1,7 @@
-"""One run: a 4D image with its sidecar and confounds, into cleaned rows (volumes, columns).
+"""One fMRI run: a 4D image with sidecar and confounds to preprocessed rows (volumes, columns).
 
-Everything is done within the run, so that nothing of one person enters another's rows. What is wrong with a run is said
-without its file's name, which names a person; that is in the error's `detail`.
+All processing stays within the run, so that no row depends on two people. Messages do not contain file names, which
+identify people; these are in the error's `detail`.
 
 Tested in tests/data/test_imaging.py.
 """
@@ -25,41 +25,48 @@ from zerosum.data.masker import Masker
 from zerosum.data.nifti import Nifti, nibabel
 from zerosum.errors import BadData, BadInput, BadParameter
 
+# Smallest number of volumes of a run, after scrubbing. Chosen by hand; no benchmark recorded.
 MINIMUM_VOLUMES = 10
-MOST_SMOOTHING_MM = 100.0  # half of a head; the kernel of a wider one takes memory without bound
-_CLOCK_TOLERANCE = 1e-3  # seconds by which header and sidecar may differ
-_STILL = 1e-7  # a column that varies by less than this, relative to its size, is constant up to rounding
+MOST_SMOOTHING_MM = 100.0  # mm, about half a head; wider kernels need unbounded memory
+_CLOCK_TOLERANCE = 1e-3  # s, allowed difference between header and sidecar
+# Standard deviation relative to the largest value below which a column is constant up to rounding. Chosen by hand; no
+# benchmark recorded.
+_STILL = 1e-7
 Strategy = Literal["simple", "scrubbing", "compcor", "ica_aroma"]
+# Names of denoising strategies of nilearn.
 _STRATEGIES: tuple[Strategy, ...] = ("simple", "scrubbing", "compcor", "ica_aroma")
+# fMRIPrep's column of head motion, mm.
 MOVED = "framewise_displacement"
-_DIFFERENCES = ("framewise_displacement", "dvars", "std_dvars", "rmsd")  # fMRIPrep's; the first volume has none
+# fMRIPrep columns of differences, undefined for the first volume
+_DIFFERENCES = ("framewise_displacement", "dvars", "std_dvars", "rmsd")
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is done to each run by itself, in this order.
+    """Processing of each run, in this order.
 
     Parameters
     ----------
-    resample
-        Whether a run on another grid is brought to that of the study, by linear interpolation, or else refused.
-    smoothing_mm
-        Full width at half maximum of a Gaussian over space.
-    detrend
-        Whether a straight line is taken out of every column.
-    band
-        The lowest and highest frequency to keep, in Hz (lowest 0: no lower end).
-    confounds
-        Columns of the run's table of confounds, to be regressed out; they are detrended and filtered likewise.
-    strategy
-        Instead of columns, the name of a choice of nilearn's (`load_confounds_strategy`), for runs of fMRIPrep.
-    scrub_mm
-        Volumes that moved by more than this against the one before (`framewise_displacement`) are left out at the end.
-        The strategy "scrubbing" has 0.2 and rules of its own besides.
-    standardise
-        Whether every column then gets mean 0 and variance 1; columns that do not vary become 0.
-    seconds
-        Between volumes, in place of what the files say.
+    resample : bool
+        Whether a run on another grid is resampled to that of the study by linear interpolation. Otherwise it is
+        refused.
+    smoothing_mm : float, optional
+        Full width at half maximum of a spatial Gaussian filter, mm.
+    detrend : bool
+        Whether a linear trend is removed from every column.
+    band : (float, float), optional
+        Lowest and highest frequency to keep, Hz; lowest 0 for a low-pass filter.
+    confounds : tuple of str
+        Columns of the run's confound table that are regressed out. They are detrended and filtered likewise.
+    strategy : str, optional
+        Denoising strategy of nilearn (`load_confounds_strategy`) instead of columns, for runs of fMRIPrep.
+    scrub_mm : float, optional
+        Volumes with a larger `framewise_displacement`, mm, are removed at the end. The strategy "scrubbing" has a
+        default of 0.2 and further rules.
+    standardise : bool
+        Whether every column is scaled to mean 0 and variance 1. Constant columns become 0.
+    seconds : float, optional
+        Interval between volumes, s, instead of the interval in the files.
     """
 
     confounds: tuple[str, ...] = ()
@@ -94,16 +101,16 @@ class Preprocessing:
             raise BadParameter(f"smoothing_mm must be at most {MOST_SMOOTHING_MM:g}, got {self.smoothing_mm:g}")
 
     def check_libraries(self) -> None:
-        """Refuse what needs a library that is not installed here, before any run is opened: whether a run is left to
-        be cleaned depends on people's motion."""
+        """Raise `BadInput` if a required library is missing, before any run is opened. A later error would depend on
+        whether a run is left after scrubbing, and so on people's motion."""
         if self.smoothing_mm or self.resample or self.detrend or self.band or self.confounds or self.strategy:
             _nilearn()
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """A run that was found: its image, its clock, which of its volumes are kept, what is regressed out of it. Only the
-    header of the image has been read."""
+    """A run whose header was read: image, interval between volumes (s), indices of the volumes to keep, and regressors
+    of shape (volumes, n_regressors)."""
 
     image: Nifti
     seconds: float
@@ -112,7 +119,7 @@ class Scan:
 
     @property
     def volumes(self) -> int:
-        """How many are kept."""
+        """Number of volumes to keep."""
         return len(self.kept)
 
 
@@ -124,10 +131,25 @@ def open_scan(
     sidecars: Sequence[Path] = (),
     confounds: Path | None = None,
 ) -> Scan:
-    """Check all that can be checked without reading the volumes, or raise `BadData`.
+    """Check a run without reading its volumes.
 
-    The seconds between volumes come from `preprocessing`, else from the first of `sidecars` that has RepetitionTime,
-    else from the header.
+    Parameters
+    ----------
+    path : Path
+        4D image.
+    space : Masker
+        Public grid.
+    preprocessing : Preprocessing
+        Its `seconds` replaces the interval in the files.
+    sidecars : sequence of Path
+        JSON files, nearest first. The first with RepetitionTime gives the interval, else the header.
+    confounds : Path, optional
+        Confound table.
+
+    Raises
+    ------
+    BadData
+        If the run does not fit the grid, the band or the number of confounds.
     """
     image = Nifti.open(path, called="an image")
     if len(image.shape) != 4:
@@ -138,6 +160,7 @@ def open_scan(
     if image.shape[3] < MINIMUM_VOLUMES:
         raise image.wrong(f"{{}} has fewer than the {MINIMUM_VOLUMES} volumes a run needs", f"it has {image.shape[3]}")
     seconds = preprocessing.seconds or _seconds(image, sidecars)
+    # 0.5 / seconds is the Nyquist frequency.
     if preprocessing.band is not None and preprocessing.band[1] >= 0.5 / seconds:
         raise image.wrong(
             f"the band ends at {preprocessing.band[1]:g} Hz, beyond what the time between volumes of {{}} resolves",
@@ -150,6 +173,7 @@ def open_scan(
 
 
 def _check_many(image: Nifti, confounds: int, volumes: int) -> None:
+    """Require more volumes than regressors, including a constant and a trend."""
     if confounds + 2 >= volumes:
         raise image.wrong(f"{{}} has too few volumes for {confounds} confounds", f"it has {volumes}")
 
@@ -157,7 +181,7 @@ def _check_many(image: Nifti, confounds: int, volumes: int) -> None:
 def _regressed(
     image: Nifti, confounds: Path | None, preprocessing: Preprocessing
 ) -> tuple[NDArray[np.intp], Floats | None]:
-    """Which volumes are kept, and what is regressed out of a run."""
+    """Indices of the volumes to keep, and regressors (volumes, n) or None."""
     volumes = image.shape[3]
     kept, regressors = np.arange(volumes), None
     if not (preprocessing.confounds or preprocessing.strategy or preprocessing.scrub_mm):
@@ -175,13 +199,15 @@ def _regressed(
 
 
 def _by_strategy(image: Nifti, strategy: Strategy, scrub_mm: float | None) -> tuple[NDArray[np.intp], Floats | None]:
-    """What nilearn makes of fMRIPrep's table. Its messages name files, so they are kept for the site's own log."""
+    """Volumes and regressors by nilearn's strategy. nilearn's messages contain file names, so they go to the error's
+    detail."""
     _nilearn()
     from nilearn.interfaces.fmriprep import load_confounds_strategy
 
     volumes = image.shape[3]
     settings = {"fd_threshold": scrub_mm} if strategy == "scrubbing" and scrub_mm is not None else {}
     try:
+        # nilearn's warnings contain file names, which identify people.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             table, kept = load_confounds_strategy(str(image.path), denoise_strategy=strategy, **settings)
@@ -195,7 +221,8 @@ def _by_strategy(image: Nifti, strategy: Strategy, scrub_mm: float | None) -> tu
 
 
 def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floats | None = None) -> Floats:
-    """The run's rows (volumes, columns), prepared; into `out` where it is given."""
+    """Preprocessed rows of a run, shape (volumes kept, columns); written to `out` if given."""
+    # The output array is used directly unless volumes are removed by scrubbing.
     whole, found = scan.image.shape[3], out
     rows = found if found is not None and scan.volumes == whole else np.empty((whole, len(space.columns)))
     for start, volumes in scan.image.volumes():
@@ -207,6 +234,7 @@ def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floa
             volumes = _smoothed(volumes, space, preprocessing.smoothing_mm)
         rows[start : start + volumes.shape[3]] = space.transform(volumes)
     size = np.abs(rows).max(axis=0)
+    # Squares of values above 1e154 overflow float64. 1e100 leaves a margin for sums; chosen by hand.
     if size.max() > 1e100:
         raise scan.image.wrong("{} has values beyond 1e100")
     if preprocessing.detrend or preprocessing.band is not None or scan.regressors is not None:
@@ -223,9 +251,9 @@ def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floa
 
 
 def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
-    """The named columns of a table of confounds (tab-separated, with a header), shape (volumes, names).
+    """Named columns of a confound table (tab-separated, with a header), shape (volumes, names).
 
-    `n/a` counts as 0 in the first row of what is a difference to the volume before: there is none.
+    `n/a` counts as 0 in the first row of difference columns, which have no previous volume.
     """
     called, own = "a table of confounds", str(path)
     with readable(path, called=called), path.open(encoding="utf-8-sig", newline="") as file:
@@ -252,13 +280,13 @@ def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
 
 
 def confound_names(path: Path) -> tuple[str, ...]:
-    """The columns of a table of confounds; only its header is read."""
+    """Column names of a confound table. Only the header is read."""
     with readable(path, called="a table of confounds"), path.open(encoding="utf-8-sig", newline="") as file:
         return tuple(name.strip() for name in next(csv.reader(file, delimiter="\t", strict=True), []))
 
 
 def run_seconds(image: Nifti, sidecars: Sequence[Path]) -> float | None:
-    """The seconds between volumes of a run, by its files; None where they do not say, or contradict each other."""
+    """Interval between volumes, s, from the files; None if it is missing or contradictory."""
     try:
         return _seconds(image, sidecars)
     except BadData:
@@ -266,18 +294,19 @@ def run_seconds(image: Nifti, sidecars: Sequence[Path]) -> float | None:
 
 
 def strategies_for(image: Nifti) -> tuple[str, ...]:
-    """nilearn's strategies that find their columns in the table of confounds of a run."""
+    """Strategies of nilearn whose columns exist in the confound table of a run."""
     found = []
     for strategy in _STRATEGIES:
         try:
             _by_strategy(image, strategy, None)
-        except BadInput:  # not these columns, or no nilearn
+        except BadInput:  # columns or nilearn missing
             continue
         found.append(strategy)
     return tuple(found)
 
 
 def _seconds(image: Nifti, sidecars: Sequence[Path]) -> float:
+    """Interval between volumes, s. Raises `BadData` if it is missing or contradictory."""
     for sidecar in sidecars:
         with readable(sidecar, called="a JSON file of an image"):
             record = json.loads(sidecar.read_text(encoding="utf-8-sig"))
@@ -305,16 +334,17 @@ def _seconds(image: Nifti, sidecars: Sequence[Path]) -> float:
 
 
 def _smoothed(volumes: Floats, space: Masker, width: float) -> Floats:
+    """Volumes smoothed with full width `width` mm."""
     library = nibabel()
     _nilearn()
     from nilearn.image import smooth_img
 
-    whole = np.where(np.isfinite(volumes), volumes, 0.0)  # what lies outside the brain may be NaN
+    whole = np.where(np.isfinite(volumes), volumes, 0.0)  # values outside the brain may be NaN
     return np.asarray(smooth_img(library.Nifti1Image(whole, space.affine), width).get_fdata())
 
 
 def _resampled(volumes: Floats, image: Nifti, space: Masker) -> Floats:
-    """Some volumes of a run on the study's grid; beyond the edge of the run's there is nothing, 0."""
+    """Volumes of a run on the study's grid; 0 outside the run's grid."""
     library = nibabel()
     _nilearn()
     from nilearn.image import resample_img
@@ -332,6 +362,7 @@ def _resampled(volumes: Floats, image: Nifti, space: Masker) -> Floats:
 
 
 def _cleaned(rows: Floats, scan: Scan, preprocessing: Preprocessing) -> Floats:
+    """Detrended and filtered rows with confounds regressed out, without scrubbed volumes."""
     _nilearn()
     from nilearn.signal import clean
 
@@ -346,14 +377,15 @@ def _cleaned(rows: Floats, scan: Scan, preprocessing: Preprocessing) -> Floats:
         high_pass=low or None,
         low_pass=high,
         t_r=scan.seconds,
-        butterworth__copy=True,  # all columns at once instead of one by one
-        butterworth__padlen=min(33, len(rows) - 1),  # 33 is SciPy's for this filter; short runs have less
+        butterworth__copy=True,  # filters all columns in one call
+        # 33 is SciPy's default for this filter; it must be less than the number of rows
+        butterworth__padlen=min(33, len(rows) - 1),
     )
     return np.asarray(cleaned)
 
 
 def _standardise(rows: Floats, size: Floats) -> None:
-    """In place; `size` is the largest value each column had before it was cleaned."""
+    """Standardise columns in place. `size` is the largest absolute value of each column before cleaning."""
     rows -= rows.mean(axis=0)
     spread = rows.std(axis=0)
     varies = spread > _STILL * size
@@ -362,6 +394,7 @@ def _standardise(rows: Floats, size: Floats) -> None:
 
 
 def _nilearn() -> None:
+    """Raise `BadInput` with install instructions if nilearn is missing."""
     try:
         import nilearn  # noqa: F401  (whether it is there)
     except ImportError:

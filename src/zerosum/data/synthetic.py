@@ -1,4 +1,5 @@
-"""Made-up records for demos. Nothing here is noise for privacy: a seeded generator is the point."""
+"""Synthetic clinical tables of several hospitals, for demos. The random numbers are seeded data, not noise for
+privacy."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from zerosum.errors import BadParameter
 
+# Names of the columns, in order.
 COLUMNS = ("age", "systolic", "bmi", "glucose", "cholesterol")
 
 #: What the columns may hold, known to everyone before any record is seen: years, mmHg, kg/m2, mg/dL, mg/dL.
@@ -20,8 +22,11 @@ RANGES: dict[str, tuple[float, float]] = {
     "cholesterol": (80.0, 400.0),
 }
 
+# Unit of measurement of each column.
 MEASURES = {"age": "years", "systolic": "mmHg", "bmi": "kg/m²", "glucose": "mg/dL", "cholesterol": "mg/dL"}
 
+# Names of the first hospitals, and the normal distribution of the columns: means, standard deviations, correlations.
+# Chosen by hand as plausible values.
 _NAMES = ("Northgate", "St. Anne", "Lakeside", "University")
 _MEANS = np.array([58.0, 132.0, 27.5, 108.0, 198.0])
 _SPREADS = np.array([15.0, 18.0, 5.0, 28.0, 38.0])
@@ -34,26 +39,26 @@ _CORRELATION = np.array(
         [0.20, 0.15, 0.20, 0.15, 1.00],
     ]
 )
-_HOSPITAL_EFFECT = 0.4  # in spreads: how far one hospital's patients are from everybody's
+_HOSPITAL_EFFECT = 0.4  # standard deviation of a hospital's means, in standard deviations of a column
 
 
 def hospitals(seed: int, sizes: Sequence[int] = (60, 150, 400, 900)) -> dict[str, NDArray[np.float64]]:
-    """Make up the clinical table of each hospital, one patient a row.
+    """Generate the clinical table of each hospital, one patient per row.
 
-    Every hospital draws its patients from the same correlated normal law around means of its own, so that
-    what it sees alone is biased and only all of them together come close to the truth.
+    All hospitals draw patients from the same correlated normal distribution around their own means. Each hospital's
+    estimate is therefore biased, and only the pooled estimate is close to the population.
 
     Parameters
     ----------
-    seed
-        The same seed makes the same tables.
-    sizes
-        How many patients each hospital has.
+    seed : int
+        The same seed gives the same tables.
+    sizes : sequence of int
+        Number of patients at each hospital.
 
     Returns
     -------
     dict
-        From each hospital's name to its table (patients, 5), whose columns are `COLUMNS`, within `RANGES`.
+        Table of shape (patients, 5) by hospital name, with the columns `COLUMNS` within `RANGES`.
 
     Examples
     --------

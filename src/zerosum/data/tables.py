@@ -1,20 +1,20 @@
-"""One site's records, from a file into `Units`: .npy, .npz, .csv, .csv.gz and .parquet.
+"""Tables of one site: file or frame to `Units` (.npy, .npz, .csv, .csv.gz, .tsv, .tsv.gz, .parquet).
 
-A cell can be unfit in three ways (`CellFault`): a value is missing and its column has no rule for that, a cell of a
-column of numbers is no finite number, or a value is none of the categories that the caller names. What becomes of such
-a cell is the same everywhere:
+A cell can be unfit in three ways (`CellFault`): its value is missing and the column has no rule for missing values, a
+cell of a numeric column is not a finite number, or a value is none of the declared categories. The treatment of such a
+cell is the same everywhere:
 
-- In a column of numbers it becomes NaN. A unit that cannot be computed with counts as a unit of zeros.
-- A category that the caller does not name is "other or missing": it counts in no category. It becomes NaN, and where
-  missing values of the column have a rule, `OTHER`, so that the rule does not apply to it.
+- In a numeric column it becomes NaN. A unit with NaN counts as a unit of zeros.
+- An undeclared category is "other or missing" and counts in no category. It becomes NaN, or `OTHER` if the column has a
+  rule for missing values, so that the rule does not apply to it.
 
-At the desk of the data's owner such cells are errors: `load_units` raises `BadData`. A site that serves a coordinator
-passes a list instead (`faults`), to which they are added, and loads the table all the same: the coordinator chooses the
-columns, categories and tokens, and must not learn from a refusal what a cell holds.
+For the owner of the data such cells are errors: `load_units` raises `BadData`. A serving site passes a list instead
+(`faults`), to which they are added, and the table is loaded. The coordinator chooses columns, categories and tokens,
+and must not learn the content of a cell from a refusal.
 
-A message names the file, the column and the kind of fault, never a cell, a row or a count. Which row it was is the
-error's `detail`, which stays here. A column is called by its name only where the caller gave that name (the first line
-of a file without a header is a record), and the text of a library's error is left out.
+A message contains the file, the column and the kind of fault, and no cell, row or count. The row is in the error's
+`detail`, which stays at the site. A column is named only if the caller gave the name, since the first line of a file
+without a header is a record. The text of a library's error is left out.
 """
 
 from __future__ import annotations
@@ -35,31 +35,32 @@ from zerosum.kernel.missing import refusal
 from zerosum.kernel.units import Units
 
 Category: TypeAlias = str | float | bool
-Lookup: TypeAlias = Mapping[str | float, int]  # what a cell may say, and the category it means
+Lookup: TypeAlias = Mapping[str | float, int]  # content of a cell to the index of its category
 Floats: TypeAlias = NDArray[np.float64]
 Categories: TypeAlias = Mapping[str, Sequence[Category]]
-Labels: TypeAlias = Mapping[str, Mapping[str, Category]]  # by column, what a file's own label means
-OnScan: TypeAlias = Callable[[int, int], None]  # how much of how much was read
+Labels: TypeAlias = Mapping[str, Mapping[str, Category]]  # by column: label in the file to declared category
+OnScan: TypeAlias = Callable[[int, int], None]  # (done, total)
 Tokens: TypeAlias = Sequence[str | float] | Mapping[str, Sequence[str | float]]  # for all columns, or by column
 
-FaultKind: TypeAlias = Literal["missing", "unreadable", "other"]  # no rule; no finite number; no named category
+# missing without a rule; not a finite number; not a declared category
+FaultKind: TypeAlias = Literal["missing", "unreadable", "other"]
 
-OTHER = -1.0  # the code of a category that the caller does not name, where missing values have a rule of their own
+OTHER = -1.0  # Code of an undeclared category in a column with a rule for missing values.
 
 
 @dataclass(frozen=True)
 class CellFault:
-    """The first unfit cell of its kind in a column; for the owner of the data only."""
+    """First unfit cell of one kind in a column, for the owner of the data only."""
 
-    column: str  # as messages call it
+    column: str  # description in messages
     kind: FaultKind
     sentence: str
-    row: int  # of the data, counted from 1
+    row: int  # 1-based row of the data
 
 
 @dataclass(frozen=True, eq=False)
 class TableData:
-    """A site's units, and the names of their columns in order."""
+    """Units of a site, and the names of their columns in order."""
 
     units: Units
     columns: tuple[str, ...]
@@ -79,47 +80,48 @@ def load_units(
     on_scan: OnScan | None = None,
     faults: list[CellFault] | None = None,
 ) -> TableData:
-    """Load one site's records, or raise `BadData`, which says everything that is wrong with the file.
+    r"""Load the records of one site. `BadData` lists all faults of the file.
 
     Parameters
     ----------
-    path
-        `.npy`: numbers of shape (rows,), (rows, columns) or (units, rows, columns), memory-mapped, and not
-        copied if they are float32 or float64 and all are read as they are. `.npz`: such an array as `data` or
-        `X` or alone, with optional `columns` (their names) and `units` (a label per row) or `offsets` (where
-        each unit's rows begin, and the end), and for rows in order of time `seconds` between them and
-        `run_offsets` (where each recording begins, and the end). `.csv`, `.csv.gz`: UTF-8, commas, a header.
-        `.parquet`: columns of numbers, booleans or text.
-    columns
-        The columns to read, in this order; None: all but the unit column, in the file's order. An array's
-        columns without names are "0", "1" and so on, or, all of them at once, what they are called here.
-    unit_column
-        Rows with the same label in this column are one unit; None: every row is, unless an array says more.
-    categories
-        Values of these columns become their index in the declared list. Numbers compare as numbers: "1" and
-        1.0 are both 1.
-    missing
-        The columns in which values may be missing, which become NaN: those that have a rule. Missing are empty cells
-        and NaN, and what `missing_tokens` say.
-    missing_tokens
-        What else a missing value may be written as ("NA", "?", -9), in all columns or by column. Numbers compare as
-        numbers, and a declared category is never a token.
-    delimiter, encoding
-        Of text files: by default commas, in .tsv files tabs, and UTF-8.
-    labels
-        What a file's own labels mean, by column: `{"sex": {"w": "f"}}` reads "w" as the declared category "f".
-    on_scan
-        Called with how much of how much was read.
-    faults
-        A list to which unfit cells are added, the first of each kind in each column; no cell then raises an error.
-        Labels for categories that are not declared are skipped, too.
+    path : Path
+        `.npy`: numbers of shape (rows,), (rows, columns) or (units, rows, columns). They are memory-mapped, and not
+        copied if they are float32 or float64 and all are read unchanged. `.npz`: such an array named `data` or `X`, or
+        the only one, with optional `columns` (names) and `units` (a label per row) or `offsets` (first row of each
+        unit, and the end). For rows in order of time also `seconds` between them and `run_offsets` (first row of each
+        recording, and the end). `.csv`, `.tsv`, also with `.gz`: text with a header. `.parquet`: columns of numbers,
+        booleans or text.
+    columns : sequence of str, optional
+        Columns to read, in this order. Default: all except the unit column, in the file's order. Columns of an array
+        without names are "0", "1" and so on, or have the names given here if all are named.
+    unit_column : str, optional
+        Rows with the same label in this column are one unit. Default: each row is a unit, unless an array defines
+        units.
+    categories : mapping, optional
+        Values of these columns become their index in the declared list. Numbers are compared as numbers: "1" and 1.0
+        are both 1.
+    missing : collection of str
+        Columns with a rule for missing values, where these become NaN. Empty cells, NaN and `missing_tokens` are
+        missing values.
+    missing_tokens : sequence or mapping
+        Further tokens for missing values ("NA", "?", -9), for all columns or by column. Numbers are compared as
+        numbers. A declared category is never a token.
+    delimiter, encoding : str, optional
+        Of text files: by default commas (tabs in .tsv) and UTF-8.
+    labels : mapping, optional
+        Meaning of labels in the file, by column: `{"sex": {"w": "f"}}` reads "w" as the declared category "f".
+    on_scan : callable, optional
+        Called with (done, total).
+    faults : list of CellFault, optional
+        Receives unfit cells, the first of each kind in each column. Then no cell raises an error, and labels of
+        undeclared categories are skipped.
 
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "visits.csv")
-    ...     _ = path.write_text("person,sex,age\\nann,f,71\\nbob,m,64\\nann,f,72\\n")
+    ...     _ = path.write_text("person,sex,age\nann,f,71\nbob,m,64\nann,f,72\n")
     ...     sex = {"sex": ["f", "m"]}
     ...     loaded = load_units(path, columns=["age", "sex"], unit_column="person", categories=sex)
     >>> loaded.columns, [rows.tolist() for rows in loaded.units.each()]
@@ -132,8 +134,8 @@ def load_units(
 
 
 def check_reading(columns: Sequence[str], unit_column: str | None, categories: Categories) -> None:
-    """Refuse a wish to read that no table could fulfil: no columns, a column twice, categories that are not different.
-    No file is opened."""
+    """Raise `BadParameter` for a request that no table can satisfy: no columns, duplicate columns, ambiguous
+    categories. No file is opened."""
     wanted = columns if unit_column is None else [*columns, unit_column]
     if not columns or len(set(wanted)) < len(wanted):
         raise BadParameter("there must be columns to read, and they and the unit column must all differ")
@@ -150,7 +152,8 @@ def units_of(
     categories: Categories | None = None,
     missing: Collection[str] = (),
 ) -> Units:
-    """One site's records from a frame (pandas, polars, Arrow), or from an array that holds text, as from a file."""
+    """Units from a frame (pandas, polars, Arrow) or an array with text, with the rules of `load_units`. `called`
+    describes the data in messages."""
     table = frame_table(data, called) if is_frame(data) else array_table(data, columns, called)
     if table.names == ("",) and len(columns) == 1:
         table = replace(table, names=tuple(columns))
@@ -168,6 +171,7 @@ def _loaded(
     on_scan: OnScan | None,
     faults: list[CellFault] | None,
 ) -> TableData:
+    """Read the chosen columns of an opened table. Raises or collects faults, see `load_units`."""
     owner = unit_column or table.unit_column
     chosen, unit = _choose(path, table.names, columns, owner, lookups, missing, missing_tokens)
     found: list[CellFault] = []
@@ -188,7 +192,7 @@ def _loaded(
 def table_names(
     path: Path, unit_column: str | None = None, delimiter: str | None = None, encoding: str | None = None
 ) -> tuple[str, ...]:
-    """The columns of a file but the one of units, in its order, from its header."""
+    """Column names of a file without the unit column, in order, from its header."""
     with readable(path):
         table = open_table(path, None, unit_column, delimiter, encoding)
     owner = unit_column or table.unit_column
@@ -197,20 +201,31 @@ def table_names(
 
 @dataclass(frozen=True)
 class _Column:
+    """A column to read."""
+
     position: int
-    called: str  # in messages
+    called: str  # description in messages
     lookup: Lookup | None = None
-    optional: bool = False  # whether values may be missing
-    tokens: frozenset[str | float] = frozenset()  # what says so, beside empty cells and NaN
+    optional: bool = False  # whether there is a rule for missing values
+    tokens: frozenset[str | float] = frozenset()  # tokens for missing values, beside empty cells and NaN
 
     def numbers(self, cells: Cells, before: int, faults: list[CellFault]) -> Floats:
-        """The cells as numbers, or as indices of categories, NaN where they are missing or unfit (or `OTHER`); `before`
-        rows came before. Unfit cells are added to `faults`, the first of each kind."""
+        """Cells as numbers or category indices; NaN (or `OTHER`) where missing or unfit.
+
+        Parameters
+        ----------
+        cells : Cells
+            A batch of cells.
+        before : int
+            Number of earlier rows.
+        faults : list of CellFault
+            Receives the first unfit cell of each kind.
+        """
         values = _numbers(cells) if self.lookup is None else _encode(cells, self.lookup)
         if self.lookup is None and self.tokens:
             values[np.isin(values, [each for each in self.tokens if isinstance(each, float)])] = np.nan
         unfit = np.flatnonzero(~np.isfinite(values))
-        values[unfit] = np.nan  # infinite ones too
+        values[unfit] = np.nan  # infinite values become NaN too
         known = {fault.kind for fault in faults if fault.column == self.called}
         for at, gone in zip(unfit.tolist(), self._missing(cells, unfit), strict=True):
             kind: FaultKind = "missing" if gone else "unreadable" if self.lookup is None else "other"
@@ -222,6 +237,7 @@ class _Column:
         return values
 
     def _sentence(self, kind: FaultKind) -> str:
+        """Message for a kind of fault."""
         match kind:
             case "missing":
                 return refusal(self.called)
@@ -230,12 +246,12 @@ class _Column:
         return f"{self.called} is not a finite number in some row; `missing_tokens` may name words for missing values"
 
     def _missing(self, cells: Cells, which: NDArray[np.intp]) -> list[bool]:
-        """Whether these cells say that a value is missing."""
+        """Whether each of these cells is a missing value."""
         some = cells[which].tolist() if isinstance(cells, np.ndarray) else [cells[at].strip() for at in which]
         return [_nothing(cell) or cell in self.tokens or number(cell) in self.tokens for cell in some]
 
     def labels(self, cells: Cells, before: int, seen: dict[Any, int]) -> list[int]:
-        """Each label's number in order of appearance."""
+        """Number of each label in order of first appearance, stored in `seen`. Raises `BadData` for an empty label."""
         codes = []
         for row, cell in enumerate(cells.tolist() if isinstance(cells, np.ndarray) else cells, before + 1):
             label = cell.strip() if isinstance(cell, str) else cell
@@ -254,7 +270,7 @@ def _choose(
     optional: Collection[str],
     tokens: Tokens,
 ) -> tuple[list[_Column], _Column | None]:
-    """The columns to read, and the one that says whose row it is."""
+    """Columns to read, and the unit column (or None). Raises for invalid requests."""
     if len(set(names)) < len(names):
         raise BadData(f"two columns of {path} have the same name")
     chosen = [name for name in names if name != unit] if columns is None else list(columns)
@@ -296,8 +312,10 @@ def _units(
     on_scan: OnScan | None,
     faults: list[CellFault],
 ) -> Units:
+    """Read all batches of a table."""
     positions = [column.position for column in columns]
     as_it_lies = unit is None and all(column.lookup is None and not column.tokens for column in columns)
+    # No copy: a memory-mapped array stays on disk.
     if table.array is not None and as_it_lies:
         whole = positions == list(range(table.array.shape[1]))
         return Units(table.array if whole else table.array[:, positions], table.offsets, table.runs)
@@ -306,7 +324,7 @@ def _units(
     seen: dict[Any, int] = {}
     before, nameless = 0, None
     for batch in table.batches([*positions, unit.position] if unit else positions):
-        for column, cells, part in zip(columns, batch, parts, strict=False):  # the labels come last
+        for column, cells, part in zip(columns, batch, parts, strict=False):  # the unit labels are last
             part.append(column.numbers(cells, before, faults))
         if unit and nameless is None:
             try:
@@ -316,7 +334,7 @@ def _units(
         before += len(batch[0])
         if on_scan is not None and table.progress is not None:
             on_scan(*table.progress())
-    if nameless is not None:  # rows without an owner cannot be grouped by unit
+    if nameless is not None:  # rows without an owner cannot be assigned to a unit
         raise_faults(faults, nameless)
     if before == 0:
         raise BadData(f"{path} has no rows")
@@ -325,7 +343,8 @@ def _units(
 
 
 def raise_faults(faults: Sequence[CellFault], last: BadData | None = None) -> None:
-    """Raise one error that has the first fault of every column, and last the one of the unit column."""
+    """Raise one `BadData` with the first fault of every column, and with `last`, the fault of the unit column. No
+    effect without faults."""
     firsts = {fault.column: fault for fault in reversed(faults)}
     first_faults = [fault for fault in faults if firsts[fault.column] is fault]
     if len(first_faults) == 1 and last is None:
@@ -340,10 +359,11 @@ def raise_faults(faults: Sequence[CellFault], last: BadData | None = None) -> No
 
 
 def _numbers(cells: Cells) -> Floats:
-    """The numbers that cells say, none of them finite for a cell that says none."""
+    """Numbers in cells; not finite for a cell without a number."""
     if isinstance(cells, np.ndarray):
         with np.errstate(over="ignore", invalid="ignore"):
             return cells.astype(np.float64)
+    # Fast path for a batch of plain numbers. NumPy accepts underscores in numbers, `number` does not.
     if "_" not in "".join(cells):
         with suppress(ValueError):
             return np.array(cells, dtype=np.float64)
@@ -351,22 +371,23 @@ def _numbers(cells: Cells) -> Floats:
 
 
 def token_set(given: Sequence[str | float]) -> frozenset[str | float]:
-    """What a cell may say when a value is missing: as text, and as a number where it is one."""
+    """Tokens for missing values as text, and as numbers where they are numbers."""
     words = [each.strip() if isinstance(each, str) else float(each) for each in given]
     numbers = [number(each) for each in words]
     return frozenset([*words, *(each for each in numbers if np.isfinite(each))])
 
 
 def _nothing(cell: str | float) -> bool:
+    """Whether a cell is empty or NaN. NaN is the only value that is not equal to itself."""
     return cell == "" or cell != cell or (isinstance(cell, str) and cell.lower() == "nan")
 
 
 def _lookups(categories: Categories | None, labels: Labels | None, *, strict: bool = True) -> dict[str, Lookup]:
-    """The cells that stand for each category: the declared ones, and the file's own labels. A label for a category that
-    is not declared is an error, or (not `strict`) skipped."""
+    """Cell contents to category index, by column: declared categories, and the file's own labels. A label for an
+    undeclared category is an error, or skipped if not `strict`."""
     lookups = {name: dict(_lookup(name, declared)) for name, declared in (categories or {}).items()}
     for name, meant in (labels or {}).items():
-        if name not in lookups:  # a site's file serves many studies
+        if name not in lookups:  # A site's labels serve many studies, which need not read the column.
             continue
         known = dict(lookups[name])
         for label, category in meant.items():
@@ -376,7 +397,7 @@ def _lookups(categories: Categories | None, labels: Labels | None, *, strict: bo
             if index is None:
                 raise BadParameter(f"a label of column {name!r} stands for a category that was not declared")
             if known.get(label.strip(), index) != index:
-                if not strict:  # the plan itself names this label as another category: the plan's meaning holds
+                if not strict:  # The plan declares this label as another category; the plan's meaning applies.
                     continue
                 raise BadParameter(f"a label of column {name!r} is itself another declared category")
             lookups[name][label.strip()] = index
@@ -386,6 +407,7 @@ def _lookups(categories: Categories | None, labels: Labels | None, *, strict: bo
 
 
 def _lookup(column: str, declared: Sequence[Category]) -> Lookup:
+    """Cell contents to category index, for one column. Raises `BadParameter` for ambiguous categories."""
     lookup: dict[str | float, int] = {}
     for index, category in enumerate(declared):
         keys: set[str | float] = set() if np.isnan(number(category)) else {number(category)}
@@ -400,7 +422,7 @@ def _lookup(column: str, declared: Sequence[Category]) -> Lookup:
 
 
 def _encode(cells: Cells, lookup: Lookup) -> Floats:
-    """The index of each cell's category, or NaN: text is compared as text, then as a number."""
+    """Index of each cell's category, or NaN. Text is compared as text first, then as a number."""
     if isinstance(cells, np.ndarray):
         return np.array([lookup.get(cell, np.nan) for cell in cells.tolist()], dtype=np.float64)
     texts = (cell.strip() for cell in cells)

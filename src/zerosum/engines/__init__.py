@@ -1,1 +1,3 @@
-"""Who carries messages. An engine has one method; the coordinator and the sites are the same code in all of them."""
+"""Engines carry messages. An engine has one method; the coordinator and the sites are the same code
+with all of them.
+"""

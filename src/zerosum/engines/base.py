@@ -1,4 +1,4 @@
-"""The seam: one method between the coordinator and whatever carries its frames."""
+"""The interface between the coordinator and a carrier of frames: one method."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ class Engine(Protocol):
     """Carries frames to named sites and brings back replies and losses as they arrive."""
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
-        """For each site its reply, or None where there was none, in any order."""
+        """For each site its reply, or None if there was none, in any order."""
         ...

@@ -1,4 +1,4 @@
-"""An engine that counts what passes through another one, for monitors and benchmarks.
+"""An engine that counts the traffic of another one, for monitoring and benchmarks.
 
 Tested in tests/study/test_status.py.
 """
@@ -15,7 +15,7 @@ from zerosum.protocol.codec import Frame
 
 @dataclass
 class Traffic:
-    """What went to and from sites so far; `losses` are exchanges in which a site did not answer."""
+    """Traffic to and from sites so far; `losses` counts exchanges in which a site did not answer."""
 
     exchanges: int = 0
     bytes_out: int = 0

@@ -16,14 +16,14 @@ Loses = Callable[[str, Message], bool]
 
 
 class InProcess:
-    """Sites held in memory. `loses(site, message)` says which messages never arrive, for tests and rehearsals."""
+    """Sites held in memory. `loses(site, message)` selects messages that never arrive, for tests and rehearsals."""
 
     def __init__(self, sites: Iterable[Site], loses: Loses | None = None) -> None:
         self._sites = {site.name: site for site in sites}
         self._loses = loses
 
     def close(self) -> None:
-        """The study is over: sites let go of their ledgers."""
+        """The study is over: sites close their ledgers."""
         for site in self._sites.values():
             site.close()
 

@@ -1,7 +1,7 @@
-"""Sites that are processes of their own, each behind a Unix socket: on this machine, or at the end of a tunnel.
+"""Sites as processes of their own, each behind a Unix socket: on this machine, or at the end of a tunnel.
 
-A site that cannot be reached, hangs up or says nothing within the time-out is lost for that exchange, and tried again
-at the next. All sites are asked at once, and a reply is passed on as it arrives.
+A site that cannot be reached, closes the connection or sends nothing within the time-out is lost for that exchange, and
+tried again in the next one. All sites receive their frames in parallel, and a reply is passed on as it arrives.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Sockets:
         self._open.clear()
 
     def present(self, seconds: float = 5.0) -> list[str]:
-        """The sites that answer at all, whatever they think of the study."""
+        """The sites that answer at all, whatever their decision about the study."""
         there = self._pool.map(lambda path: alive(path, seconds), self._paths.values())
         return [name for name, answers in zip(self._paths, there, strict=True) if answers]
 
@@ -46,7 +46,9 @@ class Sockets:
             yield asked.pop(done), done.result()
 
     def _carry(self, name: str, frame: bytes) -> Frame | None:
-        """The reply of one site. A connection that was idle may be one to a process that is gone: then once more."""
+        """The reply of one site. An idle connection may lead to a process that has ended: then the frame is sent once
+        more.
+        """
         if name not in self._paths:
             return None
         idle = name in self._open

@@ -1,1 +1,3 @@
-"""What is released and what it costs: pure mathematics, no input or output."""
+"""Mathematics of releases: noise schemes, the adversary's view, accounting, plans and bounded statistics. No input or
+output.
+"""

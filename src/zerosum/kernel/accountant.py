@@ -1,13 +1,14 @@
-"""What a Gaussian release costs: composition, (epsilon, delta), calibration.
+"""Accounting of Gaussian releases: composition, conversion to (epsilon, delta), and calibration.
 
 A release that shifts by at most D in L2 norm and carries Gaussian noise of standard deviation sigma is exactly
-mu-Gaussian-DP with mu = D / sigma (Dong, Roth, Su 2022). Everything here is a function of mu:
+mu-Gaussian-DP with mu = D / sigma (Dong, Roth, Su 2022). Every function of plain releases is a function of mu:
 
     compose          mu_total^2 = sum of mu^2
     delta, epsilon   delta(eps) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), and its inverse in eps
     mu_for           its inverse in mu, rounded to the private side
 
-Sub-sampled releases (`zerosum.kernel.events`) are composed by their privacy loss distributions.
+Phi is the distribution function of the standard normal. Sub-sampled releases (`zerosum.kernel.events.Subsampled`) are
+composed by their privacy loss distributions, with dp_accounting.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def compose(mus: Iterable[float]) -> float:
-    """The mu of several releases together; adaptively chosen ones included.
+    """The mu of several releases together: the root of the sum of squares. It holds for adaptively chosen releases as
+    well.
 
     >>> compose([3.0, 4.0])
     5.0
@@ -36,19 +38,21 @@ def compose(mus: Iterable[float]) -> float:
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
-    """log delta(epsilon), accurate from tiny to huge mu.
+    """log delta(epsilon), accurate from very small to very large mu.
 
-    With a = mu/2 - eps/mu and b = -mu/2 - eps/mu one has phi(a) = e^eps phi(b), so with the Mills ratio
-    M(x) = Phi(-x)/phi(x) the difference of two nearly equal terms becomes phi(a) (M(-a) - M(-b)): no exponent
-    of epsilon is left to cancel.
+    With a = mu/2 - eps/mu and b = -mu/2 - eps/mu one has phi(a) = e^eps phi(b), where phi is the density of the
+    standard normal. With the Mills ratio M(x) = Phi(-x)/phi(x), the difference of two nearly equal terms becomes phi(a)
+    (M(-a) - M(-b)). This form contains no e^eps, so that it neither overflows nor cancels.
     """
     from scipy.special import erfcx, ndtr
 
     a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     log_phi_a = -0.5 * a * a - _LOG_SQRT_2PI
+    # M(x) = sqrt(pi/2) erfcx(x/sqrt(2)). For a < 0 both arguments are positive, where erfcx is bounded and decreasing.
     if a < 0:
         mills = math.sqrt(math.pi / 2) * (erfcx(-a / math.sqrt(2)) - erfcx(-b / math.sqrt(2)))
         return log_phi_a + math.log(mills) if mills > 0 else -math.inf
+    # For a >= 0 erfcx(-a/sqrt(2)) would overflow at large a. Phi(a) is at least 1/2 there and is used directly.
     second = math.exp(log_phi_a) * math.sqrt(math.pi / 2) * float(erfcx(-b / math.sqrt(2)))
     gap = float(ndtr(a)) - second
     return math.log(gap) if gap > 0 else -math.inf
@@ -71,7 +75,7 @@ def delta(mu: float, epsilon: float) -> float:
 
 
 def renyi_bound(mu: float, delta: float) -> float:
-    """An epsilon that is enough for this delta, by Renyi accounting at its best order."""
+    """An upper bound on epsilon(mu, delta): Renyi accounting at its best order, mu^2/2 + mu sqrt(2 ln(1/delta))."""
     return mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
 
 
@@ -87,9 +91,11 @@ def epsilon(mu: float, delta: float) -> float:
         return 0.0
     if mu > 1e6:  # the bound below is within 1e-5 of the root, which doubles no longer resolve
         return renyi_bound(mu, delta)
+    # Solve in log delta, since delta itself may be far below the resolution of a difference of probabilities.
     target = math.log(delta)
     if _log_delta(mu, 0.0) <= target:
         return 0.0
+    # The Renyi bound is an upper bound on the root, and delta(0) > delta was checked, so the bracket contains the root.
     upper = renyi_bound(mu, delta)
     from scipy.optimize import brentq
 
@@ -98,7 +104,7 @@ def epsilon(mu: float, delta: float) -> float:
 
 
 def mu_for(epsilon: float, delta: float) -> float:
-    """The largest mu that keeps a view (epsilon, delta)-DP: calibration, rounded to the private side.
+    """The largest mu that keeps a view (epsilon, delta)-DP, rounded to the private side: used for calibration.
 
     >>> round(mu_for(1.0, 1e-5), 4)
     0.2681
@@ -106,6 +112,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     check_epsilon(epsilon)
     check_delta(delta)
     target = math.log(delta)
+    # delta(epsilon) increases with mu. Double and halve until the bracket contains the root.
     upper = 1.0
     while _log_delta(upper, epsilon) < target:
         upper *= 2
@@ -121,7 +128,10 @@ def mu_for(epsilon: float, delta: float) -> float:
 
 
 def _nudge(root: float, private: Callable[[float], bool], *, upward: bool) -> float:
-    """Move a root by a few units in the last place until the private side's inequality holds."""
+    """Move a root by a few units in the last place until `private` holds.
+
+    `upward` is the private direction: up for an epsilon that is reported, down for a mu that noise is calibrated to.
+    """
     step = 2.0**-52
     while not private(root):
         root *= 1 + step if upward else 1 - step
@@ -130,14 +140,18 @@ def _nudge(root: float, private: Callable[[float], bool], *, upward: bool) -> fl
 
 
 def with_distance(epsilon_at: Callable[[float], float], distance: float, delta: float) -> float:
-    """eps when delta also pays (1 + e^eps) `distance`, the price of drawing from nearly the right law.
+    """The eps at `delta` if delta also pays (1 + e^eps) `distance`, the cost of noise that is drawn within `distance`
+    (total variation) of the accounted distribution.
 
-    `epsilon_at(delta)` is the eps of the right law. Infinite where more than a hundredth of delta would go that way.
+    `epsilon_at(delta)` is the eps of the accounted distribution. The result is infinite if this cost exceeds a
+    hundredth of delta.
 
     >>> with_distance(lambda d: epsilon(1.0, d), 1e-12, 1e-5) >= epsilon(1.0, 1e-5)
     True
     """
     eps = epsilon_at(delta)
+    # Fixed point iteration: the cost depends on eps and lowers the delta that is left, which raises eps. The cost is at
+    # most a hundredth of delta, so that each iteration changes eps much less than the one before.
     for _ in range(20 if distance > 0 else 0):
         extra = (1 + math.exp(min(eps, 700.0))) * distance
         if extra > delta / 100:
@@ -150,18 +164,18 @@ def with_distance(epsilon_at: Callable[[float], float], distance: float, delta: 
 
 
 def mixed_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> float:
-    """eps of plain releases of total loss `mu` together with sub-sampled ones, one unit replaced.
+    """The eps of plain releases of total loss `mu` together with sub-sampled ones, for one replaced unit.
 
-    By the privacy loss distributions of dp-accounting, pessimistic: its replaced unit contributes +c and -c, as far
-    apart as a norm bound c allows. Add/remove accounting would be smaller and untrue for a replaced unit (1.83 instead
-    of 2.84 at mu 1, rate 0.01, 1000 steps).
+    Computed by the privacy loss distributions of dp-accounting, pessimistic: its replaced unit contributes +c and -c,
+    as far apart as a norm bound c allows. Add/remove accounting would be smaller and untrue for a replaced unit (1.83
+    instead of 2.84 at mu 1, rate 0.01, 1000 steps).
     """
     check_delta(delta)
     return mixed_curve(mu, sampled)(delta)
 
 
 def mixed_curve(mu: float, sampled: Iterable[Subsampled]) -> Callable[[float], float]:
-    """`mixed_epsilon` as a function of delta alone: one composition serves every delta."""
+    """`mixed_epsilon` as a function of delta alone: one composition is used for every delta."""
     check_mu(mu)
     if not (rest := _merged(sampled)):
         return lambda delta: epsilon(mu, delta)
@@ -170,8 +184,9 @@ def mixed_curve(mu: float, sampled: Iterable[Subsampled]) -> Callable[[float], f
 
 
 def trial_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> float:
-    """`mixed_epsilon` of a trial of a search: its loss distributions are not kept, since no other call needs them and
-    they would push out those of ledgers."""
+    """`mixed_epsilon` for one evaluation of a search. Its loss distributions are not cached, since no other call needs
+    them and they would displace those of ledgers.
+    """
     check_mu(mu)
     check_delta(delta)
     rest = _merged(sampled)
@@ -179,11 +194,12 @@ def trial_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> flo
 
 
 def best_guess(mu: float, sampled: Iterable[Subsampled] = (), distance: float = 0.0) -> float:
-    """How often the best test between two equally likely neighbours is right, for releases as in `mixed_epsilon`.
+    """Probability that the best test between two equally likely neighbours is right, for releases as in
+    `mixed_epsilon`.
 
-    That is (1 + delta(0)) / 2, since delta(0) is the total variation between what is seen of the one and of the other;
-    Phi(mu / 2) where nothing is sub-sampled. Noise that is drawn from within `distance` of its law moves each of the
-    two by that much.
+    It is (1 + delta(0)) / 2, since delta(0) is the total variation between the views of the two neighbours; Phi(mu / 2)
+    without sub-sampling. Noise that is drawn within `distance` of its accounted distribution moves each of the two
+    views by that much.
 
     >>> round(best_guess(0.2681), 4), best_guess(0.0)
     (0.5533, 0.5)
@@ -194,7 +210,9 @@ def best_guess(mu: float, sampled: Iterable[Subsampled] = (), distance: float = 
 
 
 def _merged(sampled: Iterable[Subsampled]) -> tuple[Subsampled, ...]:
-    """Phases in one order, those of the same mu and rate as one: a composition costs by the phase, not by the step."""
+    """The phases in one order, those of equal mu and rate merged: the time of a composition depends on the number of
+    phases, not of steps.
+    """
     steps: Counter[tuple[float, float]] = Counter()
     for event in sampled:
         if event.mu > 0:
@@ -203,24 +221,33 @@ def _merged(sampled: Iterable[Subsampled]) -> tuple[Subsampled, ...]:
 
 
 def _mixed(mu: float, sampled: tuple[Subsampled, ...]) -> Any:
+    """An accountant with the sub-sampled phases and a plain release of total loss `mu`. The cached accountant is
+    copied, not changed.
+    """
     return _with_plain(copy.deepcopy(_sampled(sampled)), mu)
 
 
 def _with_plain(accountant: Any, mu: float) -> Any:
+    """Compose a plain release of loss `mu` into an accountant."""
     import dp_accounting
 
-    if mu > 0:  # exact for a plain release: +c and -c are its mu apart
+    if mu > 0:  # exact: under REPLACE_ONE the sensitivity is 2, so noise of 2/mu gives loss mu
         accountant.compose(dp_accounting.GaussianDpEvent(2 / mu))
     return accountant
 
 
 @computed_once(maxsize=64)
 def _sampled(events: tuple[Subsampled, ...]) -> Any:
-    """An accountant that has seen these: they cost seconds, and a ledger asks again with every later spend."""
+    """An accountant with these phases. It takes seconds to compute, and a ledger needs it again with
+    every later spend.
+    """
     return _compose(events)
 
 
 def _compose(events: tuple[Subsampled, ...]) -> Any:
+    """A new accountant with these phases. For the REPLACE_ONE relation a unit contributes +1 or -1 where it is in the
+    sample.
+    """
     import dp_accounting
     from dp_accounting import pld
 

@@ -1,4 +1,4 @@
-"""Which amounts are taken at all: finite, positive, and such that their squares stay well inside double precision."""
+"""Checks of amounts: finite, positive, and such that their squares stay well inside double precision."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 
 from zerosum.errors import BadParameter
 
-SMALLEST, LARGEST = 1e-100, 1e100  # amounts whose squares, and these times noise, stay well inside double precision
-MOST = 10**12  # of anything counted
+SMALLEST, LARGEST = 1e-100, 1e100  # so that squares, and squares times noise, stay well inside double precision
+MOST = 10**12  # largest count of any kind
 
 
 def check_epsilon(epsilon: float) -> None:
@@ -17,7 +17,7 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def check_amount(what: str, value: float) -> None:
-    """Refuse NaN, infinities, zero, negative numbers, and numbers that nobody means and arithmetic cannot hold."""
+    """Refuse NaN, infinities, zero, negative numbers, and numbers whose squares would leave double precision."""
     if not SMALLEST <= value <= LARGEST:
         raise BadParameter(f"{what} must lie between {SMALLEST:g} and {LARGEST:g}, got {_shown(value)}")
 
@@ -30,7 +30,7 @@ def check_count(what: str, value: int, least: int = 1) -> None:
 def _shown(value: float) -> str:
     try:
         return f"{value:g}"
-    except OverflowError:  # a whole number beyond double precision
+    except OverflowError:  # an integer beyond double precision
         return "one with hundreds of digits"
 
 

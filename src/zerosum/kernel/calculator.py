@@ -1,4 +1,4 @@
-"""The calculator behind `zerosum account`: a scheme among equal sites, from noise to epsilon or back."""
+"""The calculator behind `zerosum account`: one release of a scheme among equal sites, from noise to epsilon or back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from zerosum.kernel.view import Coalition, calibrate, worst_mu
 
 @dataclass(frozen=True)
 class Cost:
-    """What a scheme costs and yields. `published_*` is what the papers' theorem claims, None where there is none."""
+    """Cost and noise of one release.
+
+    `mu` and `epsilon` are exact, against the worst coalition. `noise` has the standard deviations by their names in the
+    papers, and `noise_std` is the standard deviation of the released sum. `variance_ratio` is the variance of the
+    release over that of a pooled release of the same mu. `published_*` is the claim of the papers' theorem, None where
+    there is none.
+    """
 
     scheme: str
     sites: int
@@ -43,10 +49,26 @@ def account(
     tau: float | None = None,
     epsilon: float | None = None,
 ) -> Cost:
-    """The exact cost of one release, given its noise, or its noise, given the exact epsilon.
+    """The exact cost of one release given its noise, or its noise given the exact epsilon.
 
-    `tau` is the papers' tau for the two cape forms, a site's own noise (sigma_g) for local, secure-sum, zero-sum and
-    pairwise, and the noise of the sum for pooled.
+    Parameters
+    ----------
+    scheme:
+        The noise scheme; all sites are equal.
+    sites:
+        Number of sites.
+    coalition:
+        Colluders and lost sites.
+    sensitivity:
+        L2 sensitivity of the sum over units.
+    delta:
+        The delta at which epsilon is reported.
+    tau:
+        Standard deviation of the noise: the papers' tau for the two cape schemes, a site's own noise (sigma_g) for
+        local, secure-sum,
+        zero-sum and pairwise, and the noise of the sum for pooled. Give either `tau` or `epsilon`.
+    epsilon:
+        The exact epsilon of one release.
 
     >>> cost = account(Scheme("cape-published"), sites=4, coalition=Coalition(1), sensitivity=1, delta=1e-5, tau=1)
     >>> round(cost.mu_squared, 6), round(cost.published_mu_squared, 6)
@@ -71,6 +93,7 @@ def account(
     noise = _noise(scheme, law, honest)
     claimed = published.claimed_mu_squared(scheme.name, sites, coalition.colluders)
     theirs = None
+    # The papers' theorems do not cover lost sites.
     if claimed is not None and not coalition.dropouts:
         theirs = claimed * (sensitivity / noise["tau"]) ** 2
     return Cost(
@@ -92,6 +115,7 @@ def account(
 
 
 def _noise(scheme: Scheme, law: NoiseLaw, honest: int) -> dict[str, float]:
+    """The standard deviations of a law by their names in the papers."""
     match scheme.name:
         case "pooled":
             return {"tau": law.central}

@@ -62,6 +62,7 @@ class ComputedOnce(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         key = _key(args, kwargs)
+        # The lock covers the tables only, never the computation: another value is computed at the same time.
         with self._mutex:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -85,6 +86,7 @@ class ComputedOnce(Generic[P, R]):
             if len(self._values) > self._maxsize:
                 self._values.popitem(last=False)
             del self._coming[key]
+        # After the value is in the table, so that a thread that arrives now finds it there and does not compute again.
         mine.set_result(value)
         return value
 

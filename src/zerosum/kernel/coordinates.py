@@ -1,8 +1,9 @@
 """Isometric coordinates of symmetric arrays: the distinct entries, each scaled by the root of its multiplicity.
 
-Their L2 norm is the Frobenius norm of the array, so a sensitivity in Frobenius norm carries over unchanged, and
-each off-diagonal entry receives sqrt(2) (sqrt(3), sqrt(6) at third order) times less noise than by perturbing
-the distinct entries plainly.
+For a symmetric matrix X of p columns the coordinates are X_jj and sqrt(2) X_jk for j < k, p (p + 1)/2 numbers. The L2
+norm of the coordinates is the Frobenius norm of the array, so that a sensitivity in Frobenius norm carries over
+unchanged. Each off-diagonal entry receives sqrt(2) (sqrt(3), sqrt(6) at third order) times less noise than by
+perturbing the distinct entries without scaling.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from numpy.typing import NDArray
 from zerosum.arrays import Array, Floats
 from zerosum.kernel.devices import like, on_host
 
-_LARGE = 500  # columns beyond which a matrix is gone through row by row: an index takes three times its coordinates
+# columns beyond which a matrix is processed row by row, since an index array takes three times the memory of its
+# coordinates. Chosen by hand; no benchmark recorded
+_LARGE = 500
 
 
 def size(columns: int, order: int = 2) -> int:
-    """How many distinct entries a symmetric array has.
+    """Number of distinct entries of a symmetric array of `columns` columns and this order.
 
     >>> size(50, 3)
     22100
@@ -34,10 +37,15 @@ def size(columns: int, order: int = 2) -> int:
 
 @lru_cache(maxsize=8)
 def _layout(columns: int, order: int) -> tuple[NDArray[np.intp], Floats]:
+    """Return the positions of the distinct entries, shape (order, size), and the root of each entry's multiplicity,
+    shape (size,).
+    """
     if order == 2:
         rows, cols = np.triu_indices(columns)
         return np.vstack([rows, cols]), np.where(rows == cols, 1.0, math.sqrt(2))
     index = np.array(list(combinations_with_replacement(range(columns), order)), dtype=np.intp).T
+    # The multiplicity of an entry is the number of permutations of its index: order! / product of k! over repeated
+    # indices.
     roots = [
         math.sqrt(math.factorial(order) / math.prod(math.factorial(k) for k in Counter(entry).values()))
         for entry in index.T.tolist()
@@ -46,7 +54,7 @@ def _layout(columns: int, order: int) -> tuple[NDArray[np.intp], Floats]:
 
 
 def pack(symmetric: Floats) -> Floats:
-    """A symmetric array of any order as its coordinate vector.
+    """Return the coordinate vector of a symmetric array of any order, shape (size,).
 
     >>> pack(np.array([[1.0, 2.0], [2.0, 3.0]])).round(4).tolist()
     [1.0, 2.8284, 3.0]
@@ -58,7 +66,7 @@ def pack(symmetric: Floats) -> Floats:
 
 
 def triangle(matrix: Floats) -> Floats:
-    """The upper triangle of a matrix, row by row.
+    """Return the upper triangle of a matrix, row by row, as a vector of length columns (columns + 1)/2.
 
     >>> triangle(np.array([[1.0, 2.0], [2.0, 3.0]])).tolist()
     [1.0, 2.0, 3.0]
@@ -67,12 +75,22 @@ def triangle(matrix: Floats) -> Floats:
 
 
 def scaled(triangle: Floats, columns: int, worth: float = 1.0) -> Floats:
-    """The coordinates, in place of the upper triangle of a matrix of so many columns, divided by `worth`.
+    """Turn the upper triangle of a matrix into coordinates, in place, divided by `worth`.
+
+    Parameters
+    ----------
+    triangle:
+        The upper triangle row by row, shape (columns (columns + 1)/2,); it is overwritten.
+    columns:
+        Number of columns of the matrix.
+    worth:
+        Divisor of all entries: the value of one unit of the triangle's integers.
 
     >>> scaled(np.array([4.0, 8.0, 12.0]), 2, worth=4.0).round(4).tolist()
     [1.0, 2.8284, 3.0]
     """
     rows = np.arange(columns)
+    # Position of entry (j, j) in the row by row order: j p - j (j - 1)/2.
     diagonal = rows * (2 * columns + 1 - rows) // 2
     own = triangle[diagonal] / worth
     triangle *= math.sqrt(2) / worth
@@ -81,7 +99,7 @@ def scaled(triangle: Floats, columns: int, worth: float = 1.0) -> Floats:
 
 
 def roots(columns: int, order: int) -> Floats:
-    """The root of each distinct entry's multiplicity, by which it is scaled.
+    """Return the root of each distinct entry's multiplicity, by which the entry is scaled; shape (size,).
 
     >>> roots(2, 2).round(4).tolist()
     [1.0, 1.4142, 1.0]
@@ -90,7 +108,7 @@ def roots(columns: int, order: int) -> Floats:
 
 
 def packed(symmetric: Array) -> Array:
-    """The same for a matrix of any namespace, on the device where it lies.
+    """`pack` for a matrix of any array namespace, on the device of the matrix.
 
     >>> import array_api_strict
     >>> packed(array_api_strict.asarray([[1.0, 2.0], [2.0, 3.0]]))[1] == math.sqrt(2) * 2.0
@@ -105,7 +123,8 @@ def packed(symmetric: Array) -> Array:
 
 
 def powers(rows: Array, order: int) -> Array:
-    """For every row x the coordinates of its symmetric power, x times x times x and so on.
+    """Return for every row x the coordinates of its symmetric power (outer product of x with itself), shape (rows,
+    size).
 
     >>> powers(np.array([[1.0, 2.0]]), 2).round(4).tolist()
     [[1.0, 2.8284, 4.0]]
@@ -124,7 +143,7 @@ def powers(rows: Array, order: int) -> Array:
 
 
 def unpack(coordinates: Floats, columns: int, order: int = 2) -> Floats:
-    """The symmetric array of a coordinate vector.
+    """Return the symmetric array of a coordinate vector: the inverse of `pack`.
 
     >>> unpack(pack(np.eye(3)), 3).tolist() == np.eye(3).tolist()
     True

@@ -1,7 +1,7 @@
-"""Where rows live: on the host, or on a device with memory of its own (PyTorch's or CuPy's GPU).
+"""Devices: rows on the host, or on a device with memory of its own (a GPU of PyTorch or CuPy).
 
-Rows say where sums over them are computed. Public parameters move there once a release, the sum comes back once, and
-blocks are as long as the device's memory allows. Nothing here looks at values.
+Sums over rows are computed where the rows are. Public parameters move there once per release, the sum comes back once,
+and the length of blocks depends on the device's memory. No function here depends on values.
 
 Tested in tests/statistics/test_gpu.py.
 """
@@ -30,25 +30,30 @@ NAMES = r"^(cpu|cuda(:(0|[1-9][0-9]{0,2}))?)$"
 
 _moved: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
 _terms: ContextVar[int | None] = ContextVar("_terms", default=None)
-_sound: set[str] = set()  # devices that multiply whole numbers exactly
-_NUMBERS = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")  # that PyTorch knows
-_AT_ONCE = 1 << 28  # bytes of a table that go to a device together
-_PINNED = 1 << 20  # bytes from which a copy goes by way of memory that the device reads itself
+_sound: set[str] = set()  # devices that passed `check_products`
+# types that PyTorch has
+_NUMBERS = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+_AT_ONCE = 1 << 28  # bytes of a table that are copied to a device at a time
+_PINNED = 1 << 20  # least bytes for a copy through pinned memory
 
 
 def on_host(rows: Array) -> bool:
-    """Whether these are NumPy's: they are taken in pieces that stay in a processor's cache, others in batches."""
+    """Whether an array is NumPy's. Such arrays are processed in pieces that stay in a processor's cache, others in
+    batches.
+    """
     return bool(is_numpy_array(rows))
 
 
 def is_gpu(rows: Array) -> bool:
-    """Whether rows lie in the memory of a GPU."""
+    """Whether rows are in the memory of a GPU."""
     return bool((is_torch_array(rows) and rows.device.type == "cuda") or is_cupy_array(rows))
 
 
 @contextmanager
 def release(terms: int) -> Iterator[None]:
-    """As long as this lasts, what `like` moves is moved once, and so many rows may be added up in any order."""
+    """Scope of one release: inside it `like` moves each constant once, and up to `terms` rows may be added up in any
+    order.
+    """
     moved, allowed = _moved.set({}), _terms.set(terms)
     try:
         yield
@@ -58,7 +63,7 @@ def release(terms: int) -> Iterator[None]:
 
 
 def terms() -> int | None:
-    """How many rows may be added up in any order in this release; None outside of one."""
+    """Number of rows that may be added up in any order in this release; None outside of a release."""
     return _terms.get()
 
 
@@ -71,28 +76,29 @@ def like(constant: Any, rows: Array) -> Array:
         return found[1]
     moved = beside(constant, rows)
     if kept is not None:
-        kept[id(constant)] = constant, moved  # with the constant itself, so that nothing else gets its id
+        # the reference keeps the constant alive, so that no other object gets its id
+        kept[id(constant)] = constant, moved
     return moved
 
 
 def beside(array: Any, rows: Array) -> Array:
-    """A NumPy array in the namespace of the rows and on their device; not for constants, and not kept."""
+    """A NumPy array in the namespace of the rows and on their device. Not for constants; the copy is not kept."""
     if on_host(rows):
         return np.asarray(array)
-    if is_torch_array(rows) and rows.device.type == "cuda":  # else whoever asks waits for the device
+    if is_torch_array(rows) and rows.device.type == "cuda":  # a plain copy would block until the device is idle
         return _pinned(array).to(rows.device, non_blocking=True)
     return array_namespace(rows).asarray(array, device=device_of(rows))
 
 
 def to_numpy(vector: Array) -> Floats:
-    """An array of any namespace as NumPy float64, copied from the device where it lives."""
+    """An array of any namespace as NumPy float64, copied from its device."""
     if is_numpy_array(vector):
         return np.asarray(vector, dtype=np.float64)
     return np.asarray(to_host(vector), dtype=np.float64)
 
 
 def to_host(array: Array) -> Any:
-    """An array of any namespace as NumPy's, of the type it has."""
+    """An array of any namespace as a NumPy array of the same type."""
     if is_numpy_array(array):
         return np.asarray(array)
     if is_torch_array(array):
@@ -100,7 +106,7 @@ def to_host(array: Array) -> Any:
     if is_cupy_array(array):
         return array.get()
     xp = array_namespace(array)
-    if hasattr(xp, "Device"):  # array-api-strict: its second device says no to NumPy
+    if hasattr(xp, "Device"):  # array-api-strict: its second device does not convert to NumPy
         array = xp.asarray(array, device=xp.Device("CPU_DEVICE"))
     return np.from_dlpack(array)
 
@@ -113,7 +119,7 @@ def _from_torch(tensor: Any) -> Any:
 
 
 def check_device(name: str) -> str:
-    """Refuse a device that is not here, does not work, or rounds where it must not; return its name in full."""
+    """Return the full name of a device; refuse one that is not there, does not work, or rounds where it must not."""
     if not isinstance(name, str) or not re.fullmatch(NAMES, name):
         raise BadParameter(f"device must be 'cpu', 'cuda' or 'cuda:1' and so on, got {name!r}")
     if name == HOST:
@@ -123,14 +129,16 @@ def check_device(name: str) -> str:
         raise BadParameter(f"the device is {name!r}, but PyTorch finds no such device here")
     try:
         check_products(torch.zeros(1, device=f"cuda:{number}"))
-    except RuntimeError as error:  # in use by somebody else alone, full, or of another driver
+    except RuntimeError as error:  # reserved by another process, full, or of another driver
         raise BadParameter(f"the device {name!r} does not work", detail=str(error)) from error
     return f"cuda:{number}"
 
 
 def check_products(rows: Array) -> None:
-    """Refuse the GPU that rows lie on if products of whole numbers round there, as they do where a library emulates
-    double precision: decisions rest on them (`zerosum.statistics.rows`). Tried once, on public numbers."""
+    """Refuse the GPU of these rows if products of whole numbers round there, as where a library emulates double
+    precision. Decisions rest on such products (`zerosum.statistics.rows`). The test uses public numbers and runs once
+    per device.
+    """
     if not is_gpu(rows):
         return
     where = f"{array_namespace(rows).__name__} {device_of(rows)}"
@@ -144,7 +152,9 @@ def check_products(rows: Array) -> None:
 
 
 def exact(rows: Array) -> bool:
-    """Whether the device of the rows multiplies whole numbers of norm 2^26 as the host does, where nothing rounds."""
+    """Whether the device of the rows multiplies whole numbers of norm 2^26 as the host does, where the
+    products are exact.
+    """
     numbers = np.random.default_rng(0).integers(-(2**21), 2**21, (1024, 1024), endpoint=True).astype(np.float64)
     there = beside(numbers, rows)
     xp = array_namespace(there)
@@ -152,8 +162,9 @@ def exact(rows: Array) -> bool:
 
 
 def to_device(rows: Any, device: Any) -> Array:
-    """Rows of the host as a tensor on a device, some at a time by way of memory that the device can read while others
-    compute: a table that is mapped from a file is never held whole."""
+    """Copy rows from the host to a device, in parts through pinned memory, so that other work continues. A table that
+    is mapped from a file is never in memory as a whole.
+    """
     torch = _torch()
     where = torch.device(device)
     if where.type != "cuda":
@@ -166,20 +177,23 @@ def to_device(rows: Any, device: Any) -> Array:
             part = rows[start : start + at_once]
             moved[start : start + at_once].copy_(_pinned(part), non_blocking=True)
     stream.synchronize()
+    # The memory was allocated on the copy stream; PyTorch must not reuse it while the default stream still reads it.
     moved.record_stream(torch.cuda.default_stream(where))
     return moved
 
 
 @cache
 def _copying(device: str) -> Any:
-    """The stream of copies to a device: PyTorch keeps memory by stream, so that with one for each block none would be
-    used again."""
+    """The stream for copies to a device. PyTorch keeps memory per stream: with one stream per block no memory would be
+    reused.
+    """
     return _torch().cuda.Stream(device)
 
 
 def _tensor(table: Any) -> Any:
-    """A NumPy array as PyTorch's, in this machine's order of bytes and in one piece; of doubles where PyTorch does not
-    compute with what it holds. What cannot be written to (a mapped file) is copied: PyTorch would warn of it."""
+    """A NumPy array as a tensor, contiguous, in native byte order; as doubles if PyTorch does not have its type. A
+    read-only array (a mapped file) is copied, since PyTorch would warn.
+    """
     table = np.asarray(table)
     if table.dtype.kind not in "biuf":
         raise BadData("rows on a device must hold real numbers")
@@ -188,14 +202,17 @@ def _tensor(table: Any) -> Any:
 
 
 def _pinned(table: Any) -> Any:
-    """A copy in memory that the device reads itself."""
+    """A copy in pinned memory, which the device reads without the processor."""
     given = _tensor(table)
     return _torch().empty(given.shape, dtype=given.dtype, pin_memory=True).copy_(given)
 
 
 def room(rows: Array | str, wanted: float = math.inf) -> int | None:
-    """How many bytes a pass over rows may take beside them on their device (rows, or its name), or more than are
-    `wanted`; None on the host."""
+    """Bytes that a pass over rows may take on their device (given by the rows or by name) beside the rows; None on the
+    host.
+
+    With `wanted`, memory that PyTorch holds in reserve is counted only if the free memory is less than that.
+    """
     if isinstance(rows, str):
         return None if rows == HOST else _cuda_room(_torch().device(rows), wanted)
     if is_torch_array(rows) and rows.device.type == "cuda":
@@ -210,12 +227,12 @@ def _cuda_room(device: Any, wanted: float) -> int:
     cuda = _torch().cuda
     free = int(cuda.mem_get_info(device)[0])
     if free * 2 // 3 < wanted:
-        free += cuda.memory_reserved(device) - cuda.memory_allocated(device)  # kept by PyTorch for whatever comes next
+        free += cuda.memory_reserved(device) - cuda.memory_allocated(device)  # held in reserve by PyTorch
     return free * 2 // 3
 
 
 def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
-    """The same, each read while the one before is computed with."""
+    """The same blocks; each is read in a thread while the one before is processed."""
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(next, blocks, None)
         while (block := coming.result()) is not None:
@@ -224,14 +241,16 @@ def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
 
 
 def no_memory(error: BaseException) -> bool:
-    """Whether an error says that a device's memory is full, which is no unit's fault; some say so in words only."""
+    """Whether an error means that memory is full, including errors that are recognisable only by their message."""
     if isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "OutOfMemory"):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error) for word in ("out of memory", "ALLOC_FAILED"))
 
 
 def works(rows: Array) -> bool:
-    """Whether the device of the rows still computes: one that failed fails for everybody after."""
+    """Whether the device of the rows still computes. After a CUDA failure every later call fails, so
+    the device is probed.
+    """
     if not is_gpu(rows):
         return True
     try:

@@ -1,7 +1,8 @@
-"""What a release is to the accountant, one type per mechanism.
+"""Events of the accountant, one type per mechanism.
 
-A `Sum` over the sites and a `Publication` of one site's units are Gaussian mechanisms of some mu: they compose by
-adding squares. `Subsampled` sums compose by their privacy loss distributions.
+Two data sets are neighbours if they differ in one unit of one site. A `Sum` over the sites and a `Publication` of one
+site's units are Gaussian mechanisms with some mu; they compose by adding squares. `Subsampled` sums compose by their
+privacy loss distributions. `Sampling` describes the sampling of a phase before its noise is known.
 
 Tested in tests/kernel/test_accountant.py.
 """
@@ -16,7 +17,13 @@ from zerosum.kernel.amounts import check_mu
 
 @dataclass(frozen=True)
 class Sum:
-    """One noisy sum over the sites; `mu` is what it costs the units of one site."""
+    """A Gaussian mechanism on a sum over the units of all sites.
+
+    For bounded contributions x_i in R^d of the units, it releases sum_i x_i + z, where z is the noise of the scheme
+    (`zerosum.kernel.schemes`). For the units of one site the view of the worst coalition is mu-Gaussian-DP: mu = D /
+    sigma, with D the largest L2 distance between the sums of neighbours and sigma the effective noise against that
+    coalition. A phase of k steps without sub-sampling is one `Sum` with sqrt(k) times the mu of a step.
+    """
 
     mu: float
 
@@ -26,7 +33,12 @@ class Sum:
 
 @dataclass(frozen=True)
 class Publication:
-    """One noisy vector for every unit of a site; `mu` is what it costs each of them."""
+    """A Gaussian mechanism on every unit of a site, one by one.
+
+    For the vector x_i in R^d of each unit, it releases x_i + z_i with z_i ~ N(0, sigma^2 I) independent between units.
+    Neighbours differ in one row, so the cost of the whole table is the cost of one row: mu = D / sigma, with D the
+    largest distance between two possible rows.
+    """
 
     mu: float
 
@@ -36,9 +48,10 @@ class Publication:
 
 @dataclass(frozen=True)
 class Sampling:
-    """A phase of `steps` sums, each over a Poisson sample of the units: everyone takes part with probability `rate`.
+    """Poisson sampling of a phase of `steps` sums: in each step, each unit takes part with probability `rate`,
+    independently.
 
-    At rate 1 everybody is in every step: nothing is sampled, and the steps are Gaussian releases like any others.
+    At rate 1 every unit takes part in every step. The steps are then Gaussian releases without sub-sampling.
     """
 
     rate: float
@@ -52,17 +65,19 @@ class Sampling:
 
     @property
     def full(self) -> bool:
-        """Whether everybody takes part in every step."""
+        """Whether every unit takes part in every step."""
         return self.rate == 1
 
 
 @dataclass(frozen=True)
 class Subsampled:
-    """`steps` releases, each over a Poisson sample of the units at `rate`.
+    """`steps` Gaussian sums, each over a fresh Poisson sample of the units at `rate`.
 
-    `mu` is one step's loss for a unit that is present or absent: the bound on its contribution's norm over the
-    effective noise. A replaced unit's own sensitivity is not enough here: it may be smaller than twice that bound, and
-    the sampled mechanism's loss is not a function of it.
+    In each step a unit is in the sample with probability `rate`, independently of all else, and the release is the sum
+    over the sample plus Gaussian noise of effective standard deviation sigma. `mu` is one step's loss for a unit that
+    is present or absent: C / sigma, with C the bound on the L2 norm of its contribution. The sensitivity D of a
+    replaced unit is not sufficient here: D may be smaller than 2 C, and the loss of the sampled mechanism is not a
+    function of D.
     """
 
     mu: float

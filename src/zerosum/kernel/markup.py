@@ -1,7 +1,7 @@
-"""HTML in which nothing that came from elsewhere is markup: elements, and the tables of notebooks.
+"""HTML with all foreign text escaped: elements, and the tables of notebooks.
 
-Text becomes part of a page through `element` alone, which escapes whatever is not an element itself and writes out
-characters that do not show, such as those that turn the direction of writing.
+Text enters a page through `element` only, which escapes every child that is not an element. Invisible characters, such
+as those that reverse the direction of writing, are written out.
 
 Tested in tests/report/test_html.py.
 """
@@ -35,8 +35,8 @@ def text(child: object) -> Html:
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element. Children that are not elements are text. Of attributes, None and False are left out, True is bare,
-    and `class_` is `class`.
+    """An element. Children that are not elements are text. Attributes that are None or False are left out, True gives a
+    bare attribute, and `class_` is `class`.
 
     >>> element("p", "a < b", element("b", "c"), class_="x", hidden=True)
     '<p class="x" hidden>a &lt; b<b>c</b></p>'
@@ -51,7 +51,7 @@ def element(name: str, /, *children: object, **attributes: object) -> Html:
 
 
 def table(headings: Sequence[str], lines: Iterable[Sequence[Any]], title: str = "") -> Html:
-    """A table; everything in it is text, whatever it looks like.
+    """A table; every cell is text, even if it looks like markup.
 
     >>> table(["a"], [["<b>"]])
     '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'

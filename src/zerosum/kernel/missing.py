@@ -1,6 +1,6 @@
-"""Missing values: the rules that a question may have for a column, in words that are public.
+"""Missing values: the public rules that a question may have for a column.
 
-Inside a site a missing value is NaN. Without a rule for its column it is refused.
+Inside a site a missing value is NaN. A missing value in a column without a rule is refused.
 
 Tested in tests/kernel/test_missing.py.
 """
@@ -46,5 +46,5 @@ def is_number(rule: Rule) -> bool:
 
 
 def refusal(column: str) -> str:
-    """What is said of a missing value that no rule covers."""
+    """The message for a missing value that no rule covers."""
     return f"{column} has missing values and no rule for them: where an algorithm has rules, `missing` may be {RULES}"

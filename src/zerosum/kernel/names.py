@@ -1,4 +1,4 @@
-"""Names that people read: of studies, sites, populations. They come from others, and terminals obey some characters."""
+"""Names of studies, sites and populations. They come from other parties, and terminals obey some control characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, formatting (such as text th
 
 
 def check_name(what: str, name: str) -> None:
-    """Refuse an empty name, an endless one, and one with characters that do not show.
+    """Refuse an empty name, one of more than MOST characters, and one with invisible characters.
 
     >>> check_name("a site", "Saint Mary's, ward 7")
     """
@@ -31,7 +31,7 @@ def check_identity(what: str, identity: str) -> None:
 
 
 def visible(text: str) -> str:
-    """The text with every character that does not show written out, for what was recorded before names were checked.
+    """The text with every invisible character written out, for records made before names were checked.
 
     >>> visible("a\\x1b[2J")
     'a\\\\x1b[2J'
@@ -43,7 +43,7 @@ def visible(text: str) -> str:
 
 
 def counted(number: int, what: str, many: str = "") -> str:
-    """So many of something.
+    """A number with its noun in singular or plural.
 
     >>> counted(1, "entry", "entries"), counted(0, "entry", "entries"), counted(2, "round")
     ('1 entry', '0 entries', '2 rounds')

@@ -1,4 +1,9 @@
-"""Phases of sub-sampled sums: the noise of a step, so that the phase costs what its share of the budget allows."""
+"""Calibration of sub-sampled phases: the largest mu of a step at which the phase costs its share of the budget.
+
+A phase of k steps at sampling rate q has no closed form. Its epsilon at a given delta is computed from the privacy loss
+distribution (`zerosum.kernel.accountant.trial_epsilon`), which takes from milliseconds to seconds. The search below
+evaluates it as rarely as possible.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +14,27 @@ from zerosum.kernel.accountant import epsilon, trial_epsilon
 from zerosum.kernel.computed_once import computed_once
 from zerosum.kernel.events import Sampling, Subsampled
 
-_PRECISION = 1e-3  # of a step's mu: noise that is so much larger than it must be
-_WITHIN = _PRECISION / 4  # the interpolation stops at a bracket this narrow: bisection rarely has a probe inside it
-_MOST_PROBES = 12  # of the interpolation; typically 4 to 6, and bisection does the rest
-MOST_MU = 2.0  # of a step: with less noise than half a unit's bound, sampling hides nobody who is in the sample
+_PRECISION = 1e-3  # relative precision of a step's mu; the noise is larger than necessary by at most this factor
+# relative width of the bracket at which interpolation stops; bisection then rarely needs another evaluation
+_WITHIN = _PRECISION / 4
+_MOST_PROBES = 12  # most evaluations of the interpolation; typically 4 to 6 are used, and bisection follows
+# largest mu of a step: with noise below half of a unit's bound, sampling does not hide a unit that is in the sample
+MOST_MU = 2.0
 
 
 @computed_once(maxsize=256)
 def step_mu(mu: float, sampling: Sampling, delta: float) -> float:
-    """The largest mu of a step at which the phase alone costs no more, at this delta, than one sum of this mu.
+    """The largest mu of a step at which the phase alone costs no more, at this delta, than one sum of mu `mu`.
 
-    Without sampling, steps of mu/(2 sqrt(steps)) would: a replaced unit is there with one value or the other, twice its
-    bound apart. Sampling only hides it better, so that this is where the search begins.
+    Without sampling, steps of mu/(2 sqrt(steps)) would cost as much: a replaced unit is present with one value or the
+    other, which are at most twice its bound apart. Sampling only lowers the cost, so the search starts at this value.
 
     >>> step_mu(1.0, Sampling(1.0, 4), 1e-5) >= 0.25 * (1 - 1e-3)
     True
     """
     target = epsilon(mu, delta)
-    floor = mu / (2 * math.sqrt(sampling.steps)) * (1 - _PRECISION)  # what PLDs round up is less than that
+    # the discretisation of privacy loss distributions rounds costs up by less than that
+    floor = mu / (2 * math.sqrt(sampling.steps)) * (1 - _PRECISION)
     fits = _Threshold(lambda m: trial_epsilon(0.0, (Subsampled(m, sampling.rate, sampling.steps),), delta), target)
     fits.narrow(floor)
     return _largest(floor, fits)
@@ -36,12 +44,24 @@ def step_mu(mu: float, sampling: Sampling, delta: float) -> float:
 def step_mus(
     mu: float, plain: float, phases: tuple[tuple[float, Sampling], ...], eps: float, delta: float
 ) -> tuple[float, ...]:
-    """The mu of a step of each phase: `phases` are shares and samplings, `plain` the mu of all other releases, and `mu`
-    that of the whole study.
+    """The mu of a step of each phase, such that the whole study costs at most (eps, delta).
 
-    This takes seconds, most of them in Python code, which keeps every other thread of the process from running: so one
-    plan is calibrated at a time. Plans without sub-sampled phases are not calibrated here and never wait for it.
+    Parameters
+    ----------
+    mu:
+        The mu of the whole study.
+    plain:
+        The mu of all releases that are not sub-sampled, together.
+    phases:
+        Share of the budget and sampling of each phase.
+    eps, delta:
+        The budget of the whole study.
+
+    The computation takes seconds, most of them in Python code that blocks the other threads of the process. Therefore
+    one plan is calibrated at a time. Plans without sub-sampled phases are not calibrated here and never wait.
     """
+    # First each phase alone at its share; then one common factor, since the losses of different mechanisms do not
+    # compose by adding squares.
     alone = [step_mu(mu * math.sqrt(share), sampling, delta) for share, sampling in phases]
 
     def cost(factor: float) -> float:
@@ -56,13 +76,16 @@ def step_mus(
 
 
 class _Threshold:
-    """Whether a cost stays within a limit. The cost grows with its argument, so an argument below one that fits, or
-    above one that does not, is answered without another evaluation."""
+    """Whether a cost stays within a limit, with the results of earlier evaluations kept.
+
+    The cost grows with its argument. An argument below one that fits, or above one that does not fit, is answered
+    without another evaluation.
+    """
 
     def __init__(self, cost: Callable[[float], float], limit: float) -> None:
         self._cost, self._limit = cost, limit
-        self._low, self._low_cost = 0.0, 0.0  # the largest argument known to fit
-        self._high, self._high_cost = math.inf, math.inf  # the smallest known not to
+        self._low, self._low_cost = 0.0, 0.0  # largest argument known to fit, and its cost
+        self._high, self._high_cost = math.inf, math.inf  # smallest argument known not to fit, and its cost
 
     def __call__(self, argument: float) -> bool:
         if argument <= self._low:
@@ -77,10 +100,10 @@ class _Threshold:
         return False
 
     def narrow(self, start: float) -> None:
-        """Bracket the limit closely, by interpolating log cost against log argument, which is nearly a line.
+        """Narrow the bracket by interpolating log cost against log argument, which is nearly linear.
 
-        Costs far above the limit are not evaluated on the way: privacy loss distributions with so little noise take
-        gigabytes.
+        Costs far above the limit are not evaluated: privacy loss distributions with so little noise take gigabytes of
+        memory.
         """
         guess = start
         for _ in range(_MOST_PROBES):
@@ -90,27 +113,30 @@ class _Threshold:
             guess = self._guess()
 
     def _guess(self) -> float:
-        """The next argument to evaluate, strictly between the two that are known."""
+        """The next argument to evaluate, strictly between the two ends of the bracket."""
         low, high = self._low, self._high
         if math.isinf(high):
-            if self._low_cost == 0:  # delta alone covers a rate this small, often at any noise
+            if self._low_cost == 0:  # delta alone covers a rate this small, often at any noise level
                 return MOST_MU
-            # A cost grows at least in proportion: the limit lies at this ratio or below it.
+            # The cost grows at least in proportion to its argument: the root lies at this ratio or below it.
             return low * min(max(self._limit / self._low_cost, 1 + _WITHIN), 8.0)
-        if low == 0:  # the same from above
+        if low == 0:  # the same bound from above
             return high * min(max(self._limit / self._high_cost, 1 / 8), 1 - _WITHIN)
         if self._low_cost > 0 and math.isfinite(self._high_cost):
             slope = math.log(high / low) / math.log(self._high_cost / self._low_cost)
             root = low * math.pow(self._limit / self._low_cost, slope)
         else:
             root = math.sqrt(low * high)
-        # A little to the side that is further away, so that the bracket closes from both sides.
+        # A small step to the side that is further away, so that the bracket closes from both sides.
         side = 1 + _WITHIN / 3 if high / root > root / low else 1 - _WITHIN / 3
         return min(max(root * side, low * (1 + _WITHIN / 3)), high * (1 - _WITHIN / 3))
 
 
 def _largest(low: float, fits: Callable[[float], bool]) -> float:
-    """The largest number, up to `MOST_MU`, at which something still holds that holds for small ones, from below."""
+    """The largest number up to `MOST_MU` at which `fits` holds, to a relative precision of `_PRECISION`, rounded down.
+
+    `fits` must hold for small numbers and must not hold again above the first number at which it fails.
+    """
     while not fits(low):
         low /= 2
     if fits(MOST_MU):

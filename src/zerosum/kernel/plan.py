@@ -1,7 +1,12 @@
-"""The plan: what a study will release, at what noise and cost, before any data is read.
+"""The plan of a study: its releases, their noise and their cost, computed before any data is read.
 
-A plan is public and frozen. The coordinator proposes it, every site computes its own cost from it, and whatever
-is not in it is not released. The noise a site draws is `Plan.law(round)`, and so is the noise that is accounted.
+A plan is public and frozen. The coordinator proposes it, and every site computes its own cost from it. A release that
+is not in the plan is not made. The noise that a site draws in a round is `Plan.law(round)`, and the accounting uses the
+same object.
+
+Terms. A release is one entry of `Plan.releases`: one sum, one publication, or one phase of many steps. A round is one
+exchange with the sites: one for every release, and one for every step of a phase. Rounds are numbered from 0 over the
+whole study.
 """
 
 from __future__ import annotations
@@ -33,10 +38,14 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PRIVATE_SIDE, STRICT, PlannedRelease, Terms, computable
 from zerosum.kernel.view import Coalition, dealer_mu, worst_mu
 
-MOST_PUBLISHED = (1 << 25) - (1 << 17)  # numbers of one site: a message of a quarter of a gigabyte, its head included
-MOST_ROUNDS = 100_000  # a secure sum makes keys for each before it begins
-MOST_PHASES = 4  # different sub-sampled ones: every site spends about a second of accounting on each
+# most numbers that one site publishes: a message of 2^28 bytes, its header included
+MOST_PUBLISHED = (1 << 25) - (1 << 17)
+# most rounds and attempts: secure aggregation makes keys for each of them before the first round. Chosen by hand; no
+# benchmark recorded
+MOST_ROUNDS = 100_000
+MOST_PHASES = 4  # most different sub-sampled phases: every site spends about a second of accounting on each
 
+# Requests to each site in one round, by mechanism; `Plan.exchanges` adds the round of signatures.
 EXCHANGES = {
     NoiseMechanism.NONE: 1,
     NoiseMechanism.TRUSTED: 1,
@@ -49,7 +58,19 @@ EXCHANGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Terms):
-    """Everything public about a study: its terms, its name, and all that it will release.
+    """All public facts of a study: its terms, its name, its releases, and the question in words.
+
+    Parameters
+    ----------
+    study, algorithm:
+        Names, without control characters.
+    releases:
+        The releases in their order; their shares of the budget add up to at most 1.
+    question:
+        The parameters in readable form. No cost depends on it.
+
+    Further parameters are those of `Terms`. A plan whose shares, sizes or finite arithmetic exceed the limits is
+    refused.
 
     >>> from zerosum.kernel.schemes import Scheme
     >>> from zerosum.kernel.terms import PlannedSite
@@ -85,8 +106,11 @@ class Plan(Terms):
                 f"a plan may have {MOST_PHASES} different sub-sampled phases at most, got {self.phases}: give some "
                 "of them the same share, rate and number of steps"
             )
+        # The tolerance allows for shares such as 1/3 that do not add up to 1 in floating point; `_targets` stays below
+        # the whole budget by PRIVATE_SIDE.
         if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
             raise BadParameter("the releases' shares of the budget add up to more than 1")
+        # The accounting reserves `extra_delta` out of delta. More than a hundredth would make the noise visibly larger.
         if self.extra_delta > self.delta / 100:
             raise BadParameter(
                 f"finite arithmetic would add {self.extra_delta:.2g} to delta, more than a hundredth of "
@@ -94,6 +118,7 @@ class Plan(Terms):
             )
 
     def _check(self, release: PlannedRelease) -> None:
+        """Refuse a release that these terms cannot account for."""
         check_name("a statistic", release.statistic)
         if release.kind == "sum" and release.sampling is None:
             return
@@ -125,17 +150,22 @@ class Plan(Terms):
         releases: tuple[PlannedRelease, ...],
         question: Question | None = None,
     ) -> Plan:
-        """What a study on these terms releases."""
+        """Build the plan of a study on these terms."""
         shared = {each.name: getattr(terms, each.name) for each in fields(Terms)}
         return cls(study=study, algorithm=algorithm, releases=releases, question=question or Question(), **shared)
 
     def without(self, names: Collection[str]) -> Plan:
-        """The same study without these sites, as far as the plan allows that: the others' noise makes up for theirs at
-        the same cost, and it tolerates as many losses as before, or as fewer sites can."""
+        """Return the plan without these sites, within the number of absences that the plan allows.
+
+        The remaining sites draw more noise, so that the cost per site is the same. The new plan tolerates as many
+        losses as before, or as many as the smaller number of sites can.
+        """
         if not names or len(set(names)) > self.absences or not set(names) <= {site.name for site in self.sites}:
             raise BadParameter(f"this plan allows {self.absences} of its sites to be left out, not {', '.join(names)}")
         sites = tuple(site for site in self.sites if site.name not in names)
         colluders, most = self.coalition.colluders, len(sites) - self.coalition.colluders - 1
+        # Secure aggregation needs colluders + 2 dropouts < sites (checked in `Terms`); other schemes need one honest
+        # site.
         losses = min(self.coalition.dropouts, most // 2 if self.scheme.facts.secure else most)
         left = self.absences - len(set(names))
         return replace(self, sites=sites, coalition=Coalition(colluders, losses), absences=left)
@@ -144,28 +174,29 @@ class Plan(Terms):
 
     @cached_property
     def _firsts(self) -> tuple[int, ...]:
-        """The first round of every release, and how many rounds there are."""
+        """The first round of every release, and as the last entry the number of rounds."""
         return tuple(accumulate((release.steps for release in self.releases), initial=0))
 
     @property
     def rounds(self) -> int:
-        """How many rounds there are: one for every release, and for every step of a phase."""
+        """Number of rounds: one for every release, and for every step of a phase."""
         return self._firsts[-1]
 
     @cached_property
     def phases(self) -> int:
-        """How many different sub-sampled phases there are, by what their accounting depends on."""
+        """Number of different sub-sampled phases. Phases with equal share, rate and steps share one calibration."""
         return len({(release.share, release.sampled) for release in self.releases if release.sampled is not None})
 
     def position(self, round: int) -> int:
-        """Which release a round belongs to."""
+        """Index of the release that a round belongs to."""
         return bisect_right(self._firsts, round) - 1
 
     def first_round(self, release: int) -> int:
+        """The first round of a release."""
         return self._firsts[release]
 
     def release(self, round: int) -> PlannedRelease:
-        """What a round releases."""
+        """The release that a round belongs to."""
         return self.releases[self.position(round)]
 
     def law(self, round: int) -> NoiseLaw:
@@ -173,7 +204,7 @@ class Plan(Terms):
         return self._laws[self.position(round)]
 
     def mus(self, round: int) -> Floats:
-        """What one round costs each site, against its own worst coalition."""
+        """Cost mu of one round for each site, against the site's own worst coalition; shape (S,)."""
         return self._costs[self.position(round)]
 
     def distance(self, round: int) -> float:
@@ -184,15 +215,20 @@ class Plan(Terms):
 
     @kept_property
     def _targets(self) -> tuple[float, ...]:
-        """The mu of a round of every release: in proportion to the root of its share, or by its phase's accounting.
+        """The target mu of one round of every release.
 
-        Where rounds may be tried again, what is not sub-sampled leaves room for its dearest round that many times more.
+        For releases without sub-sampling mu^2 is additive, so a release with share w of the budget and k steps has
+        mu_round^2 = w/k mu_study^2. Sub-sampled phases are calibrated by their accounting (`zerosum.kernel.phases`).
+        Where rounds may be tried again, releases without sub-sampling leave room for their most expensive round, once
+        for each attempt.
         """
         whole = self.whole_mu(self.extra_delta)
         shares = [min(release.share, 1.0) for release in self.releases]
         plain = [r for r, release in enumerate(self.releases) if release.sampled is None]
         rounds = {r: shares[r] / self.releases[r].steps for r in plain}
         bought = math.fsum(shares[r] for r in plain)
+        # sum of w + attempts * max(w/k), times `room`, equals the sum of w: every attempt may be used on the most
+        # expensive round.
         room = bought / (bought + self.attempts * max(rounds.values())) if plain else 1.0
         targets = {r: whole * math.sqrt(share * room) * PRIVATE_SIDE for r, share in rounds.items()}
         phases = [(r, sampling) for r, release in enumerate(self.releases) if (sampling := release.sampled) is not None]
@@ -204,7 +240,9 @@ class Plan(Terms):
         return tuple(targets[r] for r in range(len(self.releases)))
 
     def _plain_mu(self, mus: Mapping[int, float]) -> float:
-        """The mu of what is not sub-sampled, by that of a round of each release, every attempt used on the dearest."""
+        """The mu of all releases that are not sub-sampled, given the mu of one round of each, with every attempt used
+        on the most expensive round.
+        """
         squares = [self.releases[r].steps * mu**2 for r, mu in mus.items()]
         again = [max(mus.values(), default=0.0) ** 2] * self.attempts
         return math.sqrt(math.fsum(squares + again))
@@ -212,13 +250,15 @@ class Plan(Terms):
     def _with_attempts(self, sampling: Sampling) -> Sampling:
         """A sub-sampled phase with every attempt used on it.
 
-        Losses that are not Gaussian have no dearest place: attempts spread over two kinds of releases can cost more
-        than all of them on either. So where a study has several kinds, each is accounted with every attempt.
+        Losses that are not Gaussian have no most expensive place: attempts spread over two kinds of releases can cost
+        more than all of them on either. So where a study has several kinds, each is accounted with every attempt.
         """
         return Sampling(sampling.rate, sampling.steps + self.attempts)
 
     @kept_property
     def _laws(self) -> tuple[NoiseLaw, ...]:
+        """The calibrated noise of every release."""
+        # Equal releases with equal targets share one law: a study of many equal rounds is calibrated once.
         known: dict[tuple[PlannedRelease, float], NoiseLaw] = {}
         asked = list(zip(self.releases, self._targets, strict=True))
         for release, mu in asked:
@@ -228,6 +268,9 @@ class Plan(Terms):
 
     @kept_property
     def _costs(self) -> tuple[Floats, ...]:
+        """The cost mu of one round of every release for each site. It is computed from the calibrated law, not copied
+        from the target.
+        """
         known: dict[tuple[PlannedRelease, float], Floats] = {}
         for release, mu, law in zip(self.releases, self._targets, self._laws, strict=True):
             if (release, mu) not in known:
@@ -237,74 +280,89 @@ class Plan(Terms):
 
     @cached_property
     def _distance(self) -> float:
+        """Total variation between the whole study as drawn and as accounted, every attempt included."""
         rounds = [self.distance_of(release) for release in self.releases]
         again = self.attempts * max(rounds)
         return math.fsum([*(each * r.steps for each, r in zip(rounds, self.releases, strict=True)), again])
 
     @property
     def extra_delta(self) -> float:
-        """What finite arithmetic adds to delta, over the whole study."""
+        """The part of delta that pays for finite arithmetic, over the whole study."""
         return self.paid_for(self._distance)
 
     def event(self, release: int, site: int) -> Event:
-        """What a release, all its steps, is to one site's accountant."""
+        """The event of one release, all its steps included, for the accountant of one site (`site` is its index)."""
         planned, mu = self.releases[release], float(self._costs[release][site])
         if (sampling := planned.sampled) is not None:
             return Subsampled(mu, sampling.rate, sampling.steps)
+        # k steps without sub-sampling compose to sqrt(k) mu.
         return Publication(mu) if planned.kind == "publication" else Sum(mu * math.sqrt(planned.steps))
 
     def site_epsilon(self, site: int) -> float:
-        """The epsilon of a whole study for one site's units, at the study's delta: exact, and with attempts the most
-        that they can make of it."""
+        """The epsilon of the whole study for the units of one site, at the study's delta: exact, and with attempts the
+        largest value that they can lead to.
+        """
         if site not in self._site_epsilons:
             self._site_epsilons[site] = self._epsilon(self._costs, site)
         return self._site_epsilons[site]
 
     @cached_property
     def _site_epsilons(self) -> dict[int, float]:
-        """Those that were asked for: with sub-sampled phases each may take a second."""
+        """Values of `site_epsilon` by site. They are computed on demand, since with sub-sampled phases each may take a
+        second.
+        """
         return {}
 
     @kept_property
     def worst_epsilon(self) -> float:
-        """The largest `site_epsilon`. A site that no release costs more than another site is not accounted."""
-        costs = np.array(self._costs).T  # sites x releases
+        """The largest `site_epsilon`. A site for which no release costs more than for another site is not accounted
+        separately.
+        """
+        costs = np.array(self._costs).T  # shape (sites, releases)
         dearest: list[int] = []
+        # epsilon increases with the mu of every release, so a site that another site dominates in every release cannot
+        # be the worst.
         for site in np.argsort(-costs.sum(axis=1), kind="stable").tolist():
             if not any(bool(np.all(costs[site] <= costs[other])) for other in dearest):
                 dearest.append(site)
         return max(self.site_epsilon(site) for site in dearest)
 
     def coordinator_epsilon(self, site: int) -> float:
-        """What the coordinator could reach with everything it holds; see `coordinator_mus`."""
+        """The epsilon of one site against a coordinator that uses all its knowledge; see `coordinator_mus`."""
         return self._epsilon(self._dealer_costs, site)
 
     def best_guess(self, site: int) -> float:
-        """How often whoever has to tell one of this site's units from another is right, at most, having tossed a coin
-        between the two; see `accountant.best_guess`."""
+        """Probability that the best test between two neighbours is right, for a unit of this site; see
+        `accountant.best_guess`.
+        """
         return accountant.best_guess(*self._loss(self._costs, site), self._distance)
 
     def _epsilon(self, costs: tuple[Floats, ...], site: int) -> float:
+        """The epsilon of one site for given costs, with the distance of finite arithmetic included."""
         plain, sampled = self._loss(costs, site)
         return accountant.with_distance(accountant.mixed_curve(plain, sampled), self._distance, self.delta)
 
     def _loss(self, costs: tuple[Floats, ...], site: int) -> tuple[float, tuple[Subsampled, ...]]:
-        """The mu of all plain releases, and the sub-sampled phases."""
+        """The mu of all releases without sub-sampling, and the sub-sampled phases, for one site."""
         mus = {r: float(each[site]) for r, each in enumerate(costs)}
         plain = self._plain_mu({r: mu for r, mu in mus.items() if self.releases[r].sampled is None})
         phases = {r: self._with_attempts(s) for r, release in enumerate(self.releases) if (s := release.sampled)}
         return plain, tuple(Subsampled(mus[r], each.rate, each.steps) for r, each in phases.items())
 
     def site_mus(self) -> Floats:
-        """What the whole study costs each site; with sub-sampled phases, the mu of one sum of the same epsilon."""
+        """Cost mu of the whole study for each site, shape (S,). With sub-sampled phases, the mu of one sum that has the
+        same epsilon.
+        """
         return self._total(self._costs)
 
     def coordinator_mus(self) -> Floats:
-        """What the whole study costs each site if the coordinator uses the noise it dealt: more than planned where it
-        is the helper, and the same everywhere else."""
+        """Cost mu of the whole study for each site if the coordinator uses the noise that it dealt. Larger than
+        `site_mus` where the coordinator is the helper, and equal to `site_mus` for every other scheme.
+        """
         return self._total(self._dealer_costs)
 
     def _total(self, costs: tuple[Floats, ...]) -> Floats:
+        """Total mu of every site for given costs of one round of each release."""
         if all(release.sampled is None for release in self.releases):
             squares = [release.steps * mus**2 for release, mus in zip(self.releases, costs, strict=True)]
             squares += [np.max(costs, axis=0) ** 2] * self.attempts
@@ -314,13 +372,16 @@ class Plan(Terms):
 
     @kept_property
     def _dealer_costs(self) -> tuple[Floats, ...]:
+        """The costs against a coordinator that uses the noise that it dealt."""
         if not self.scheme.facts.deals_noise:
             return self._costs
         rounds = zip(self._laws, self.releases, strict=True)
         return tuple(dealer_mu(law, release.accounted, self.coalition) for law, release in rounds)
 
     def claimed_mus(self) -> Floats | None:
-        """What the papers' theorems would claim for the same noise, where they have one and it applies."""
+        """The mu that the papers' theorems would claim for the same noise, shape (S,); None where they have no theorem
+        or it does not apply.
+        """
         S = len(self.sites)
         claimed = published.claimed_mu_squared(self.scheme.name, S, self.coalition.colluders)
         usual = all(release.kind == "sum" and release.sampling is None for release in self.releases)
@@ -333,32 +394,39 @@ class Plan(Terms):
         return np.sqrt(total)
 
     def effective_units(self, names: tuple[str, ...], units: dict[str, int]) -> float:
-        """What a released sum over these sites is to be divided by for a (weighted) mean over units."""
+        """Divisor that turns a released sum over these sites into a (weighted) mean over units: the
+        sum of p_s c_s n_s.
+        """
         law = self._shape
         index = {site.name: s for s, site in enumerate(self.sites)}
         return math.fsum(law.weight[index[n]] * law.factor[index[n]] * units[n] for n in names)
 
     @property
     def exchanges(self) -> int:
-        """Messages to and from each site in a round."""
+        """Number of exchanges with each site in a round."""
         signatures = 1 if self.scheme.facts.secure and self.coalition.dropouts else 0
         return EXCHANGES[self.scheme.facts.mechanism] + signatures
 
     @property
     def bytes_per_site(self) -> int:
-        """What a site sends and receives over the whole study, in bytes; headers left out."""
+        """Bytes that a site sends and receives over the whole study, without headers. An estimate for planning."""
         units = max(site.units or 1 for site in self.sites)
         numbers = sum(
             release.size * (units if release.kind == "publication" else release.steps) for release in self.releases
         )
         back = numbers if self.results_to_sites else 0
+        # Vectors of `size` numbers that travel in a round: these two mechanisms exchange noise as well as the
+        # contribution.
         vectors = {NoiseMechanism.BROADCAST: 3, NoiseMechanism.HELPER: 3}.get(self.scheme.facts.mechanism, 1)
         return 8 * (vectors * numbers + back) + self._key_bytes
 
     @property
     def _key_bytes(self) -> int:
-        """Keys, shares and signatures: everybody's keys and two shares for and from everybody for each release, then
-        a share or a signature of everybody in each round (less where many sites have few neighbours)."""
+        """Bytes of keys, shares and signatures of secure aggregation, or of the public keys of pairwise streams.
+
+        For each release: the keys of all sites, and two shares for and from every site. In each round: a share or a
+        signature of every site. Where many sites have few neighbours the true number is smaller.
+        """
         S, R = len(self.sites), self.rounds + self.attempts
         if self.scheme.facts.mechanism is NoiseMechanism.PAIRWISE:
             return 32 * S * R
@@ -368,7 +436,7 @@ class Plan(Terms):
         return S * 32 * (R + 1) + 2 * S * 2 * 33 * R + opening * R
 
     def _repr_html_(self) -> str:
-        """For notebooks: what will be released, and what that costs each site."""
+        """HTML for notebooks: the releases, and the cost of each site."""
         releases = [
             (
                 each.statistic,
@@ -393,23 +461,26 @@ class Plan(Terms):
     # ---- as text -----------------------------------------------------------------------------------------------
 
     def to_json(self) -> bytes:
+        """The plan as canonical JSON; `digest` is computed from these bytes."""
         return _ADAPTER.dump_json(self, exclude=self._unsaid)
 
     @property
     def _unsaid(self) -> set[str]:
-        """What a plan does not say where it is as ever: plans without any of these keep their digests."""
+        """Fields left out of the JSON when they have default values, so that digests of older plans do not change."""
         return {name for name in ("attempts", "absences", "coordinator") if not getattr(self, name)}
 
     @staticmethod
     def from_json(text: bytes) -> Plan:
-        """A plan that came from somewhere; whatever is wrong with it is one sentence."""
+        """Read a plan from JSON. An invalid plan raises `BadParameter` with one sentence."""
         try:
             return _ADAPTER.validate_json(text)
         except ValidationError as error:
             raise BadParameter(f"the plan: {first_fault(error)}") from None
 
     def digest(self) -> str:
-        """SHA-256 of the plan, its roster's keys and the study's random name included: what a site agrees to."""
+        """SHA-256 of the plan, with the sites' public keys and the study's random name: a site
+        consents to this digest.
+        """
         return self._digest
 
     @cached_property
@@ -418,16 +489,19 @@ class Plan(Terms):
 
     @cached_property
     def proposal_digest(self) -> str:
-        """SHA-256 of the plan without anybody's keys: the digest of the file that was approved, whoever runs it."""
-        keyless = copy.copy(self)  # as it was checked, and not built again
+        """SHA-256 of the plan without any public key: the digest of the file that was approved, the same for every
+        coordinator that runs it.
+        """
+        keyless = copy.copy(self)  # a copy, since `replace` would validate and calibrate the plan again
         keyless.__dict__["coordinator"] = None
         keyless.__dict__["sites"] = tuple(replace(site, identity=None) for site in self.sites)
         return hashlib.sha256(keyless.to_json()).hexdigest()
 
     @cached_property
     def public_digest(self) -> str:
-        """SHA-256 of what is public about the study: the same whenever the same is asked of the same sites on the same
-        terms, whatever the run is called and whichever keys they hold."""
+        """SHA-256 of the public facts of the study. Two runs have the same digest if they ask the same of the same
+        sites on the same terms, whatever the run is called and whichever keys the sites hold.
+        """
         record = _ADAPTER.dump_python(self, mode="json", exclude=self._unsaid | {"coordinator"})
         del record["study"]
         for site in record["sites"]:

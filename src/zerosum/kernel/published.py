@@ -1,6 +1,7 @@
-"""The accountants that the papers and their peers use, for comparison: what they would report for the same mu.
+"""Accountants of the papers and of related work, for comparison: the epsilon that each would report for the same mu.
 
-At every setting the exact epsilon (`zerosum.kernel.accountant`) is the smallest of them.
+At every setting the exact epsilon (`zerosum.kernel.accountant`) is the smallest of them. No plan with exact calibration
+uses this module.
 
 Tested in tests/kernel/test_accountant.py.
 """
@@ -15,7 +16,7 @@ from zerosum.kernel.amounts import check_delta
 
 
 def rdp_published(mu: float, delta: float) -> float:
-    """Renyi accounting with the conversion the papers use (capeDJICA, propositions 3 to 5), best order.
+    """Renyi accounting with the conversion that the papers use (capeDJICA, propositions 3 to 5), at the best order.
 
     >>> round(rdp_published(1.0, 1e-5), 4)
     5.2985
@@ -25,7 +26,7 @@ def rdp_published(mu: float, delta: float) -> float:
 
 
 def rdp(mu: float, delta: float) -> float:
-    """Renyi accounting at its best: the tighter conversion of Canonne, Kamath, Steinke 2020, best order.
+    """Renyi accounting with the tighter conversion of Canonne, Kamath, Steinke 2020, at the best order.
 
     >>> epsilon(1.0, 1e-5) < rdp(1.0, 1e-5) < rdp_published(1.0, 1e-5)
     True
@@ -39,6 +40,7 @@ def rdp(mu: float, delta: float) -> float:
         converted = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
         return mu * mu * order / 2 + converted
 
+    # log(order - 1) at the optimum of the plain conversion; the search covers a factor of e^5 on either side.
     best = 0.5 * math.log(2 * math.log(1 / delta)) - math.log(mu)
     from scipy.optimize import minimize_scalar
 
@@ -49,8 +51,8 @@ def rdp(mu: float, delta: float) -> float:
 def moments(mu: float, delta: float, orders: int = 64) -> float:
     """The moments accountant of Abadi et al. 2016 over integer orders up to `orders`.
 
-    With a continuous order it equals `rdp_published`: delta = min_t exp(mu^2 (t + t^2)/2 - t eps) at
-    t = eps/mu^2 - 1/2. The quadratic printed for capeDJICA (section IV-B) has -eps where this gives -eps/2.
+    With a continuous order it equals `rdp_published`: delta = min_t exp(mu^2 (t + t^2)/2 - t eps) at t = eps/mu^2 -
+    1/2. The quadratic printed for capeDJICA (section IV-B) has -eps where this gives -eps/2.
 
     >>> moments(1.0, 1e-5) >= rdp_published(1.0, 1e-5)
     True
@@ -62,7 +64,8 @@ def moments(mu: float, delta: float, orders: int = 64) -> float:
 def strong_composition(mus: Iterable[float], delta: float) -> float:
     """Strong composition (Dwork, Rothblum, Vadhan 2010) of single releases, each converted exactly.
 
-    Half of delta pays for the composition unless another split is better; the best of nine is taken.
+    A part of delta, `slack`, pays for the composition, and the rest is divided over the releases. The best of nine
+    splits is taken.
 
     >>> strong_composition([0.1] * 100, 1e-5) > epsilon(1.0, 1e-5)
     True
@@ -76,6 +79,7 @@ def strong_composition(mus: Iterable[float], delta: float) -> float:
         each = {mu: epsilon(mu, delta * (1 - slack) / len(releases)) for mu in set(releases)}
         singles = [each[mu] for mu in releases]
         spread = math.sqrt(2 * math.log(1 / (slack * delta)) * math.fsum(e * e for e in singles))
+        # expm1 overflows in double precision beyond 709.
         drift = math.fsum(e * math.expm1(e) if e < 700 else math.inf for e in singles)
         return min(math.fsum(singles), spread + drift)
 
@@ -95,7 +99,7 @@ def gaussian_mechanism(sensitivity: float, tau: float, delta: float) -> float:
 def theorem_1(sites: int, colluders: int) -> float | None:
     """mu^2 at D = tau = 1 as claimed by Theorem 1 of capeDJICA and capeFM, or None outside its assumptions.
 
-    It leaves out that colluders know their own draws; the exact figure is up to 2.5 times larger.
+    The theorem omits that colluders know their own draws; the exact figure is up to 2.5 times larger.
 
     >>> theorem_1(3, 0)
     1.25
@@ -122,9 +126,9 @@ def theorem_1_epsilon(claimed_mu_squared: float, delta: float) -> float:
 
 
 def claimed_mu_squared(scheme: str, sites: int, colluders: int) -> float | None:
-    """mu^2 at D = tau = 1 as the papers claim it for a scheme of theirs, None where they have no formula.
+    """mu^2 at D = tau = 1 as the papers claim it for one of their schemes, None where they have no formula.
 
-    capeDJICA and capeFM have Theorem 1; capePCA takes each message's marginal variance, tau^2, at face value.
+    capeDJICA and capeFM have Theorem 1. capePCA uses the marginal variance tau^2 of each message.
     """
     if scheme == "cape-published":
         return theorem_1(sites, colluders)
@@ -132,7 +136,7 @@ def claimed_mu_squared(scheme: str, sites: int, colluders: int) -> float | None:
 
 
 def claimed_epsilon(scheme: str, mu_squared: float, delta: float) -> float:
-    """The eps the papers would read off their claimed mu^2, by their own formulas."""
+    """The eps that the papers would compute from their claimed mu^2, by their own formulas."""
     if scheme == "cape-published":
         return theorem_1_epsilon(mu_squared, delta)
     return gaussian_mechanism(math.sqrt(mu_squared), 1.0, delta)

@@ -1,4 +1,4 @@
-"""Estimates as quantities: a value, its noise where that is known, names along its axes, and what it is."""
+"""Typed estimates: a value, the standard deviation of its noise where known, labels along its axes, and its kind."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 
 Kind = Literal[
-    "number",  # nothing in particular
-    "mean",  # a value for every column, in the units of the data
+    "number",  # no special kind
+    "mean",  # one value per column, in the units of the data
     "count",
     "share",
-    "component",  # a direction among the columns
-    "map",  # a component that is a picture where columns are places
-    "filter",  # what rows are multiplied by
+    "component",  # a direction in the space of the columns
+    "map",  # a component that can be drawn as an image where columns are positions
+    "filter",  # a vector that rows are multiplied by
     "coefficient",
     "covariance",
-    "center",  # of a cluster
-    "scale",  # what columns are divided by
+    "center",  # centre of a cluster
+    "scale",  # divisor of each column
     "eigenvalue",
-    "diagnostic",  # how far a result can be trusted
+    "diagnostic",  # a measure of the reliability of a result
 ]
-PICTURES = frozenset({"mean", "component", "map"})  # kinds that are pictures where columns are places
+PICTURES = frozenset({"mean", "component", "map"})  # kinds that can be drawn as images where columns are positions
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a quantity: what runs along it, the name of each place, and what it is measured in where that is
-    known ("" where a place has no unit)."""
+    """One axis of a quantity: its name, the label of each position, and the unit of measurement of each position where
+    known ("" for a position without a unit).
+    """
 
     name: str
     labels: tuple[str, ...]
@@ -42,7 +43,7 @@ class Axis:
 
     @classmethod
     def numbered(cls, name: str, count: int) -> Axis:
-        """Places without names of their own.
+        """Axis with positions labelled 1, 2, and so on.
 
         >>> Axis.numbered("component", 2).labels
         ('1', '2')
@@ -50,18 +51,21 @@ class Axis:
         return cls(name, tuple(str(at + 1) for at in range(count)))
 
     def as_record(self) -> dict[str, Any]:
+        """The axis as JSON values."""
         measured = {"units": list(self.units)} if self.units else {}
         return {"name": self.name, "labels": list(self.labels)} | measured
 
 
 def columns_axis(columns: Sequence[str]) -> Axis:
-    """The axis along which the columns of the data run."""
+    """The axis of the columns of the data."""
     return Axis("column", tuple(columns))
 
 
 @dataclass(frozen=True, eq=False)
 class Quantity(NDArrayOperatorsMixin):
-    """An estimate. It computes like the array it holds.
+    """An estimate. Arithmetic on it is arithmetic on the array `value`.
+
+    `axes` has one entry per dimension of `value`, or is empty.
 
     >>> mean = Quantity(np.array([1.0, 2.0]), "mean", (columns_axis(["age", "bmi"]),), np.array([0.1, 0.2]))
     >>> mean.labelled()
@@ -73,7 +77,8 @@ class Quantity(NDArrayOperatorsMixin):
     value: Floats
     kind: Kind = "number"
     axes: tuple[Axis, ...] = ()
-    std: Floats | float | None = None  # the standard deviation that privacy adds, in every place
+    # standard deviation of the privacy noise in each entry, same shape as value; None if unknown
+    std: Floats | float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", np.asarray(self.value, dtype=np.float64))
@@ -87,13 +92,13 @@ class Quantity(NDArrayOperatorsMixin):
         return self.value.shape
 
     def labelled(self) -> Any:
-        """The value by the names along its axes, nested where there are several."""
+        """The value as a dictionary by the labels of its axes, nested where there are several."""
         if not self.axes:
             return {"value": self.value.tolist()}
         return _labelled(self.value, self.axes)
 
     def as_record(self) -> dict[str, Any]:
-        """What is known of it beside its value."""
+        """The metadata without the value, as JSON values."""
         return {
             "kind": self.kind,
             "axes": [axis.as_record() for axis in self.axes],
@@ -102,7 +107,7 @@ class Quantity(NDArrayOperatorsMixin):
 
     @classmethod
     def of_record(cls, value: Floats, record: dict[str, Any]) -> Quantity:
-        """Back from what `as_record` says, and the value."""
+        """The quantity from a value and the metadata of `as_record`."""
         axes = tuple(Axis(each["name"], tuple(each["labels"]), tuple(each.get("units", ()))) for each in record["axes"])
         return cls(value, record["kind"], axes, None if record["std"] is None else np.array(record["std"], dtype=float))
 
@@ -112,6 +117,7 @@ class Quantity(NDArrayOperatorsMixin):
         return np.array(self.value, dtype=dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
+        # Arithmetic returns plain arrays: after an operation `std` would no longer be the noise of the result.
         plain = [each.value if isinstance(each, Quantity) else each for each in inputs]
         return getattr(ufunc, method)(*plain, **named)
 

@@ -1,4 +1,4 @@
-"""What a study asks, in public words: what a steward reads, and what a plan's digest covers beside its numbers."""
+"""The question of a study in public words: the part of a plan that a data steward reads and that its digest covers."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from pydantic import JsonValue
 
 from zerosum.errors import BadParameter
 
-_LISTED = 1000  # names or numbers; longer lists are named by their digest
+# names or numbers in one list; longer lists are represented by their digest. Chosen by hand; no benchmark recorded
+_LISTED = 1000
 
 
 @dataclass(frozen=True)
 class Question:
-    """An algorithm's parameters, the columns in their order, what is done to data first, and the public files it reads.
+    """An algorithm's parameters, the columns in their order, the preprocessing, and the public files that the study
+    reads.
 
-    Nothing here is used to compute a cost: that is what releases are for. Plans of 0.1 have an empty one.
+    No cost is computed from a question; costs follow from the releases. Plans of version 0.1 have an empty question.
     """
 
-    columns: tuple[str, ...] = ()  # where there are many: the first and the last
+    columns: tuple[str, ...] = ()  # beyond 1000 columns only the first and the last
     n_columns: int = 0
     columns_digest: str = ""
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     preprocessing: Mapping[str, JsonValue] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)  # what a file is for, and its SHA-256
+    files: Mapping[str, str] = field(default_factory=dict)  # purpose of a file -> its SHA-256
 
     @property
     def missing(self) -> bool:
-        """Whether there is a rule for missing values, of whatever column."""
+        """Whether there is a rule for missing values, for any column."""
         return self.parameters.get("missing") is not None
 
     @classmethod
@@ -44,7 +46,8 @@ class Question:
         preprocessing: Mapping[str, Any] | None = None,
         files: Mapping[str, str] | None = None,
     ) -> Question:
-        """
+        """The question with its values in JSON form.
+
         >>> Question.of(["age", "bmi"], {"clip": 1.0, "lower": np.zeros(2)}).parameters["lower"]
         [0.0, 0.0]
         """
@@ -60,15 +63,16 @@ class Question:
 
 
 def columns_digest(columns: Sequence[str]) -> str:
-    """SHA-256 of the names of columns in their order, by which plans name very many of them."""
+    """SHA-256 of the column names in their order. It represents the columns where there are too many to list."""
     return _sha256(json.dumps(list(columns)).encode())
 
 
 def plain(value: Any) -> JsonValue:
-    """A public parameter as JSON; a large array by its shape and digest."""
+    """A public parameter in JSON form; a large array by its shape and digest."""
     if isinstance(value, np.ndarray):
         if value.size <= _LISTED:
             return plain(value.tolist())
+        # Little-endian doubles in row order, so that the digest is the same on every machine.
         raw = np.ascontiguousarray(value, dtype="<f8").tobytes()
         return {"shape": list(value.shape), "sha256": _sha256(raw)}
     if isinstance(value, Mapping):

@@ -1,16 +1,18 @@
-"""The noise schemes: who draws what, who sees what.
+"""Noise schemes: the noise that each party draws, and the noise that a coalition observes.
 
-Every scheme is one linear Gaussian law over S sites. Site s multiplies its sum by a public factor c_s and sends
+Every scheme is one linear Gaussian mechanism over S sites. Let f_s be the sum of site s over its units (a vector; the
+noise is independent in each coordinate). Site s multiplies f_s by a public factor c_s and sends
 
     m_s = c_s f_s + e_s + g_s        the release is  sum of p_s m_s,  with  sum of p_s e_s = 0
 
-where g_s (standard deviation `own`) stays with the site and e_s (from draws of standard deviation `cancelling`)
-vanishes from the release. The schemes differ in the four vectors and in how e_s comes about (`Mixing`):
+The site keeps its own noise g_s (standard deviation `own`) secret. The cancelling noise e_s is made from draws of
+standard deviation `cancelling`, and its weighted sum over the sites is zero, so the release does not contain it. The
+schemes differ in four vectors (c, p, `own`, `cancelling`) and in how e_s is made (`NoiseMechanism`):
 
-| scheme           | c_s      | p_s         | own          | cancelling | mixing    |
+| scheme           | c_s      | p_s         | own          | cancelling | mechanism |
 |------------------|----------|-------------|--------------|------------|-----------|
 | non-private      | 1        | 1           | 0            | 0          | NONE      |
-| pooled           | 1        | 1           | 0, central 1 | 0          | TRUSTED   |
+| pooled           | a_s      | 1           | 0, central 1 | 0          | TRUSTED   |
 | local            | a_s      | 1           | 1            | 0          | NONE      |
 | cape-published   | a_s      | 1           | 1/sqrt(S)    | 1          | BROADCAST |
 | cape-helper      | a_s      | 1           | 1/sqrt(S)    | 1          | HELPER    |
@@ -18,9 +20,10 @@ vanishes from the release. The schemes differ in the four vectors and in how e_s
 | pairwise         | a_s      | 1           | 1            | ratio/sqrt(H) a pair | PAIRWISE |
 | secure-sum       | a_s      | 1           | 1            | infinite   | MASKED    |
 
-all times one scale that calibration chooses. a_s in (0, 1] is what a site asks for that wants a stronger guarantee:
-its units enjoy a_s mu. The two cape forms can also combine their sites as the papers do (`Combine`): means of
-unequal sites with noise that grows as they shrink, c_s = 1/n_s.
+All standard deviations are multiplied by one scale, which calibration chooses (`zerosum.kernel.view.calibrate`). H is
+the number of honest sites in the worst case. A site that asks for a stronger guarantee has a_s in (0, 1]: its units
+have the guarantee a_s mu instead of mu. The two cape schemes can also combine sites as the papers do (`Combine`): means
+of unequal sites, c_s = 1/n_s, with noise that grows as n_s, the number of units, shrinks.
 """
 
 from __future__ import annotations
@@ -41,28 +44,39 @@ MAX_RATIO = 1e100  # beyond it variances overflow
 
 
 class NoiseMechanism(Enum):
-    """How the cancelling noise comes about, and so what a coalition learns of it."""
+    """How the cancelling noise e_s is made. This decides what a coalition knows of e_s (`zerosum.kernel.view.view`)."""
 
-    NONE = "none"  # no cancelling noise: each message stands alone
-    TRUSTED = "trusted"  # the coordinator sees the data and adds the noise itself
-    BROADCAST = "broadcast"  # e_s = r_s - B/(p_s S); the sum B of p_s r_s is public, r_s is the site's own
+    NONE = "none"  # e_s = 0; the coordinator reads each message m_s separately
+    TRUSTED = "trusted"  # the coordinator reads the data f_s and adds the noise (`NoiseLaw.central`)
+    BROADCAST = "broadcast"  # e_s = r_s - B/(p_s S); only site s knows r_s; the sum B of all p_s r_s is public
     HELPER = "helper"  # a trusted helper deals e_s to site s, the coordinator deals f_s and subtracts it
-    PAIRWISE = "pairwise"  # two sites expand the same stream; one adds it, one subtracts it
-    MASKED = "masked"  # uniform masks in a ring: only the sum is readable
+    PAIRWISE = "pairwise"  # each pair of sites expands one shared stream; one site adds it, the other subtracts it
+    # secure aggregation with uniform masks in the ring of integers mod 2^64: only the sum is readable
+    MASKED = "masked"
 
 
 class Combine(Enum):
-    """How unequal sites are put together."""
+    """How the messages of sites with unequal numbers of units n_s are combined."""
 
-    SUMS = "sums"  # ours: sums are added, so a unit weighs the same wherever it lives
-    MEANS = "means"  # capeDJICA and capeFM, Algorithm 2: the plain average of the sites' means
-    WEIGHTED = "weighted"  # capeDJICA section III-C, capePCA section III-A: weighted means, solved variances
+    SUMS = "sums"  # default: c_s = a_s, p_s = 1; every unit has the same weight at every site with a_s = 1
+    MEANS = "means"  # capeDJICA and capeFM, Algorithm 2: the unweighted average of the sites' means
+    # capeDJICA section III-C, capePCA section III-A: weighted means; the variances solve a linear system
+    WEIGHTED = "weighted"
 
 
 @dataclass(frozen=True)
 class SiteShape:
-    """What is public about a site: its number of units (None: not declared), the guarantee it asks for, and the weight
-    of its mean (papers' weighted combination only; None: in proportion to its units)."""
+    """Public facts about one site.
+
+    Parameters
+    ----------
+    units:
+        Number of units n_s; None if it is not declared.
+    scale:
+        a_s in (0, 1]: the factor on mu that the site asks for. 1 is the study's guarantee.
+    weight:
+        Weight p_s of the site's mean, for `Combine.WEIGHTED` only; None: n_s over the sum of all n_t.
+    """
 
     units: int | None = None
     scale: float = 1.0
@@ -79,61 +93,82 @@ class SiteShape:
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """The noise of one release: drawn by the sites and accounted by `zerosum.kernel.view`, from this object."""
+    """The noise of one release. Sites draw their noise from this object, and `zerosum.kernel.view` accounts for the
+    same object.
+
+    With S sites, the release is sum over s of p_s (c_s f_s + e_s + g_s), plus N(0, central^2 I) under TRUSTED. Here g_s
+    ~ N(0, own_s^2 I), independent between sites, and e_s is made from draws of standard deviation `cancelling` by
+    `mechanism`. All arrays have shape (S,). With `step` > 0 values and noise are integer multiples of `step` and the
+    noise is discrete Gaussian (`zerosum.kernel.grid`).
+    """
 
     mechanism: NoiseMechanism
     factor: Floats  # c_s
     weight: Floats  # p_s
-    own: Floats  # standard deviation of g_s
-    cancelling: Floats  # standard deviation of r_s (of e_s where dealt in turn; of a pair's stream)
-    central: float = 0.0  # standard deviation of a trusted coordinator's noise
-    step: float = 0.0  # of the grid that values and noise live on; 0: double precision
-    rounding: float = 0.0  # what rounding adds to how far a unit moves its site's message
+    own: Floats  # standard deviation of g_s, in the units of f_s
+    # standard deviation of r_s (HELPER with a last site of infinite variance: of e_s; PAIRWISE: of one pair's stream)
+    cancelling: Floats
+    central: float = 0.0  # standard deviation of the noise that a trusted coordinator adds
+    step: float = 0.0  # spacing of the grid of values and noise, a power of two; 0: values and noise are doubles
+    # what finite arithmetic adds to the L2 sensitivity of a site's message (`zerosum.kernel.grid.place`)
+    rounding: float = 0.0
 
     def site_sensitivity(self, sensitivity: float, site: int) -> float:
-        """How far one unit moves its site's message, in L2 norm."""
+        """Largest L2 distance by which one unit moves the message of its site: c_s D + rounding, for a sum of
+        sensitivity D.
+        """
         return float(sensitivity * self.factor[site]) + self.rounding
 
     @property
     def own_variance(self) -> Floats:
-        """Of the normal that a site's own noise is accounted as."""
+        """Variance of the continuous normal that accounting uses for g_s, shape (S,): own^2 - step^2/12.
+
+        A discrete Gaussian of variance own^2 on the grid is close, in total variation, to a rounded normal of this
+        smaller variance (`zerosum.kernel.grid`). The smaller variance gives the larger mu.
+        """
         return np.maximum(self.own**2 - self.step**2 / 12, 0.0)
 
     @property
     def central_variance(self) -> float:
+        """The same for the noise of a trusted coordinator."""
         return max(self.central**2 - self.step**2 / 12, 0.0)
 
     @property
     def sites(self) -> int:
+        """Number of sites S."""
         return len(self.factor)
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of each coordinate of the release."""
+        """Standard deviation of the noise in each coordinate of the release. The cancelling noise is not part of it."""
         return math.sqrt(float(np.sum((self.weight * self.own) ** 2)) + self.central**2)
 
     def scaled(self, by: float) -> NoiseLaw:
-        """The same law with all its noise multiplied; mu is divided by as much."""
+        """Return the law with all its noise multiplied by a factor. Without a grid, mu is divided by that factor."""
         return replace(self, own=self.own * by, cancelling=self.cancelling * by, central=self.central * by)
 
 
 def draw_step(law: NoiseLaw) -> float:
-    """The grid on which BROADCAST sums its draws: fine enough to be no part of the noise, coarse enough not to wrap."""
+    """Step of the grid on which BROADCAST adds up its draws p_s r_s, a power of two.
+
+    The step is between 2^-45 and 2^-44 of the largest standard deviation: small enough that its rounding is not part of
+    the noise, and large enough that the sum over the sites does not wrap around in 64 bits.
+    """
     return 2.0 ** (math.ceil(math.log2(float(np.max(law.cancelling * law.weight)))) - 45)
 
 
 @dataclass(frozen=True)
 class SchemeFacts:
-    """What is so of a scheme by its name alone. Whoever must know asks here."""
+    """Static properties of a scheme. Code that depends on a property of a scheme reads it here."""
 
     mechanism: NoiseMechanism
     noisy: bool = True
-    sees_data: bool = False  # whether the coordinator is trusted with the data themselves
-    deals_noise: bool = False  # whether the coordinator deals noise that it is trusted not to use
-    secure: bool = False  # whether a secure sum runs underneath: of contributions, or of draws that make noise cancel
-    ratio: bool = False  # whether `Scheme.ratio` is a setting of it
+    sees_data: bool = False  # whether the coordinator reads the data and is trusted with them
+    deals_noise: bool = False  # whether the coordinator deals noise and is trusted not to use it against the sites
+    secure: bool = False  # whether the scheme uses secure aggregation: of the contributions, or of the draws p_s r_s
+    ratio: bool = False  # whether the scheme uses `Scheme.ratio`
     combines: tuple[Combine, ...] = (Combine.SUMS,)
-    published: bool = False  # whether the papers have a calibration for it
+    published: bool = False  # whether the papers have a calibration for this scheme
     tolerates_losses: bool = True
 
 
@@ -158,7 +193,17 @@ DEFAULT_SCHEME = "secure-sum"
 
 @dataclass(frozen=True)
 class Scheme:
-    """A named scheme and its few settings; `law` makes it concrete for given sites."""
+    """A scheme by name, with its settings. `law` gives its noise for given sites.
+
+    Parameters
+    ----------
+    name:
+        A key of `SCHEMES`.
+    ratio:
+        sigma_e/sigma_g, the cancelling noise over the own noise, for zero-sum and pairwise. Other schemes ignore it.
+    combine:
+        How unequal sites are combined; only the cape schemes have a choice.
+    """
 
     name: str
     ratio: float = 100.0  # sigma_e / sigma_g of zero-sum and pairwise
@@ -176,13 +221,26 @@ class Scheme:
 
     @property
     def facts(self) -> SchemeFacts:
-        """What is so of this scheme by its name alone."""
+        """The static properties of this scheme."""
         return SCHEMES[self.name]
 
     def law(self, shapes: Sequence[SiteShape], honest: int) -> NoiseLaw:
-        """The law at unit scale; `honest` sites are left in the worst case, which pairwise streams are sized for."""
+        """Return the noise at unit scale, before calibration and without a grid.
+
+        Parameters
+        ----------
+        shapes:
+            The public facts of the S sites, in the order of the plan.
+        honest:
+            H, the number of sites that neither collude nor are lost in the worst case. The variance of the pairwise
+            streams is divided by
+            H, so that the cancelling noise at a site has variance of about ratio^2, since only streams between honest
+            sites protect it.
+        """
         S = len(shapes)
         ones, zeros = np.ones(S), np.zeros(S)
+        # a_s multiplies the data and not the noise: then the units of site s have a_s times the mu of the others (see
+        # the module).
         asked = np.array([shape.scale for shape in shapes])
         match self.name:
             case "non-private":
@@ -197,6 +255,8 @@ class Scheme:
                 return NoiseLaw(NoiseMechanism.PAIRWISE, asked, ones, ones, self.ratio / math.sqrt(honest) * ones)
             case "secure-sum":
                 return NoiseLaw(NoiseMechanism.MASKED, asked, ones, ones, np.full(S, math.inf))
+        # Only the two cape schemes are left here: sigma_g = sigma_e / sqrt(S), so that the sum over S sites has the
+        # noise of one site.
         mechanism = self.facts.mechanism
         if self.combine is Combine.SUMS:
             return NoiseLaw(mechanism, asked, ones, ones / math.sqrt(S), ones)
@@ -206,6 +266,7 @@ class Scheme:
         return _weighted_means(mechanism, units, asked, _weights(shapes, units))
 
     def as_record(self) -> dict[str, Any]:
+        """Return the settings that apply to this scheme, for the record of a run."""
         record: dict[str, Any] = {"name": self.name}
         if self.facts.ratio:
             record["ratio"] = self.ratio
@@ -215,12 +276,14 @@ class Scheme:
 
 
 def _units(shapes: Sequence[SiteShape]) -> Floats:
+    """Return n_s for every site as an array of shape (S,), or refuse if one is not declared."""
     if any(shape.units is None for shape in shapes):
         raise BadParameter("combining means needs every site's number of units, declared in the study")
     return np.array([float(shape.units or 0) for shape in shapes])
 
 
 def _weights(shapes: Sequence[SiteShape], units: Floats) -> Floats:
+    """Return p_s for every site, shape (S,), with sum 1."""
     given = [shape.weight for shape in shapes if shape.weight is not None]
     if not given:
         return units / np.sum(units)
@@ -233,7 +296,7 @@ def _weights(shapes: Sequence[SiteShape], units: Floats) -> Floats:
 def _average_of_means(mechanism: NoiseMechanism, units: Floats, asked: Floats) -> NoiseLaw:
     """Algorithm 2 of capeDJICA and capeFM with unequal sites: site s adds noise tau_s = 1/(n_s a_s) to its mean.
 
-    Scaled by N, so that the release still estimates a sum over units.
+    The weights N/S rescale the average of means by N, so that the release still estimates a sum over units.
     """
     S, N = len(units), float(np.sum(units))
     tau = 1 / (units * asked)
@@ -241,11 +304,14 @@ def _average_of_means(mechanism: NoiseMechanism, units: Floats, asked: Floats) -
 
 
 def _weighted_means(mechanism: NoiseMechanism, units: Floats, asked: Floats, p: Floats) -> NoiseLaw:
-    """Weighted means whose variances are solved for, so that the release meets the pooled noise tau_c = 1/N."""
+    """Weighted means with weights p_s. The variances are solved for, so that the release has the pooled noise tau_c =
+    1/N.
+    """
     N = float(np.sum(units))
     tau2 = 1 / (units * asked) ** 2
     solve = _variances_capedjica if mechanism is NoiseMechanism.BROADCAST else _variances_capepca
     cancelling2, own2 = solve(p, tau2, 1 / N**2)
+    # `~(x >= 0)` and not `x < 0`: NaN, which marks a system without a solution, must be refused as well.
     if np.any(~(cancelling2 >= 0)) or np.any(~(own2 >= 0)):
         raise BadParameter(
             "the papers' equations for unequal sites have no solution here (a variance would be negative); "
@@ -260,6 +326,8 @@ def _variances_capedjica(p: Floats, tau2: Floats, pooled2: float) -> tuple[Float
     In the unknowns y_s = p_s^2 var(r_s) the paper's matrix is (1 - 2/S) I + 11'/S^2, inverted here by hand. (The last
     entry of its printed right-hand side divides by S^2; its own derivation gives S.)
     """
+    # Right-hand side in y_s = p_s^2 var(r_s). The matrix has the eigenvalue 1 - 1/S on the constant vector and 1 - 2/S
+    # on vectors of mean zero, so the mean of the right-hand side and the deviations from it are divided separately.
     S = len(p)
     own2 = pooled2 / (p * p * S)
     right = p * p * (tau2 - own2)
@@ -267,16 +335,19 @@ def _variances_capedjica(p: Floats, tau2: Floats, pooled2: float) -> tuple[Float
     apart = right - mean
     if S > 2:
         apart = apart / (1 - 2 / S)
+    # With S = 2 the second eigenvalue is 0. The tolerance is relative rounding; it was chosen by hand, no benchmark
+    # recorded.
     elif np.max(np.abs(apart)) > 1e-12 * abs(mean):
-        return np.full(S, math.nan), own2  # two sites cannot differ
+        return np.full(S, math.nan), own2  # no solution unless both sites have the same right-hand side
     return (mean / (1 - 1 / S) + apart) / (p * p), own2
 
 
 def _variances_capepca(p: Floats, tau2: Floats, pooled2: float) -> tuple[Floats, Floats]:
-    """capePCA, section III-A: e_s independent for s < S, the last one takes what is left over.
+    """capePCA, section III-A: e_s is independent for s < S, and the last site takes the remainder, so that the weighted
+    sum is zero.
 
-    The last entry of the cancelling variance is infinite here: e_S has no draw of its own. With equal requirements the
-    paper's var(g_S) is (3 - S)/2 tau^2: negative, so no solution, from four sites on.
+    The last entry of the returned cancelling variance is infinite: e_S has no draw of its own. With equal requirements
+    the paper's var(g_S) is (3 - S)/2 tau^2, which is negative from four sites on, so that there is no solution.
     """
     S = len(p)
     rest = pooled2 - float(np.sum(p[:-1] ** 2 * tau2[:-1]))

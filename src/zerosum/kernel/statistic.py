@@ -1,8 +1,8 @@
-"""Bounded statistics: a map of one unit to a vector, how far one unit can move the sum, and nothing else.
+"""Bounded statistics: a map of one unit to a vector, and a bound on how far one unit can move the sum.
 
-A statistic is a frozen record of public parameters. `size` and `sensitivity` follow from these alone, before any data
-is read; `sum_block` adds up the bounded contributions of some units. Each subclass proves its sensitivity in its
-docstring; tests search for worse neighbours numerically.
+A statistic is a frozen record of public parameters. `size` and `sensitivity` follow from the parameters alone, before
+any data is read. `sum_block` adds up the bounded contributions of some units. Each subclass proves its sensitivity in
+its docstring; tests search numerically for worse neighbours.
 
 Tested in tests/statistics/test_sensitivity.py.
 """
@@ -29,19 +29,20 @@ from zerosum.kernel.threads import side_by_side, threads
 from zerosum.kernel.units import Units, rows_at_once
 
 _log = logging.getLogger(__name__)  # stays at the site
-_PIECE = 1 << 13  # numbers of a sum at a time
-_WORTH_A_THREAD = 1 << 21  # bytes that are worked on at a time, below which threads wait for the interpreter
-_HELD = 1 << 29  # bytes that blocks hold which are computed at the same time
+_PIECE = 1 << 13  # numbers of a sum that are added at a time, so that they stay in the processor's cache
+_WORTH_A_THREAD = 1 << 21  # least bytes of one block for threads to pay: below it they wait for the interpreter
+_HELD = 1 << 29  # most bytes of working memory of all blocks that are computed at the same time
 
 
 class Adjacency(Enum):
-    """Which data sets are neighbours: one unit replaced (counts are public), or one added or removed."""
+    """The neighbouring relation: one unit replaced (counts are public), or one unit added or removed."""
 
     REPLACE_ONE = "replace-one"
     ADD_REMOVE = "add-remove"
 
 
-SMALLEST, LARGEST = 1e-100, 1e100  # of public parameters: their squares and ratios neither over- nor underflow
+# limits of public parameters, so that their squares and ratios neither overflow nor underflow
+SMALLEST, LARGEST = 1e-100, 1e100
 
 
 def _as_floats(value: Any) -> Floats:
@@ -49,7 +50,7 @@ def _as_floats(value: Any) -> Floats:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, OverflowError):
         raise ValueError("must hold numbers only") from None
-    if not np.all(np.abs(array) <= LARGEST):  # fails on what is not a number
+    if not np.all(np.abs(array) <= LARGEST):  # also false for NaN
         raise ValueError(f"must hold finite numbers of at most {LARGEST:g} only")
     return array
 
@@ -59,14 +60,15 @@ Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST)]
 
 
 class BoundedStatistic(BaseModel, ABC):
-    """A per-unit map with a bound. Fields are its public parameters; unknown ones are refused."""
+    """A map of each unit to a vector with a bound. The fields are its public parameters; unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str]
     takes_sparse: ClassVar[bool] = False  # whether `sum_block` takes sparse rows as they are
-    adds_in_pieces: ClassVar[bool] = False  # whether it adds up by `rows.added`, `products` and so on alone
-    adds_units: ClassVar[bool] = False  # whether it adds up one vector for each unit, whatever number of rows that has
-    in_threads: ClassVar[bool] = True  # whether several may run `sum_block` at a time
+    # whether all sums go through `zerosum.statistics.rows`, which limits the rounding of long blocks
+    adds_in_pieces: ClassVar[bool] = False
+    adds_units: ClassVar[bool] = False  # whether each unit enters the sum as one vector, whatever its number of rows
+    in_threads: ClassVar[bool] = True  # whether `sum_block` may run in several threads at a time
 
     columns: int
 
@@ -83,18 +85,21 @@ class BoundedStatistic(BaseModel, ABC):
 
     @abstractmethod
     def sensitivity(self, adjacency: Adjacency) -> float:
-        """The largest L2 distance between the sums of two neighbours."""
+        """The largest L2 distance between the sums of two neighbours. Under ADD_REMOVE this is the largest norm of one
+        contribution.
+        """
 
     @abstractmethod
     def sum_block(self, block: Units) -> Array:
-        """The sum of the bounded contributions of some units; one that is not finite counts as that of a row of zeros.
+        """The sum of the bounded contributions of some units, shape (size,). A unit whose contribution is not finite
+        counts as a row of zeros.
 
-        What is computed for a unit up to the last decision about it must be the same whoever else is in the block
-        (`zerosum.statistics.rows`).
+        The values that are computed for a unit, up to the last decision about it, must not depend on the other units of
+        the block (`zerosum.statistics.rows`).
         """
 
     def adds_exactly(self, units: Units) -> bool:
-        """Whether `exact_block` adds these up without rounding: then they may be cut into blocks in any way."""
+        """Whether `exact_block` adds up these units without rounding. If so, they may be cut into blocks in any way."""
         return False
 
     def exact_block(self, block: Units) -> Array:
@@ -102,41 +107,46 @@ class BoundedStatistic(BaseModel, ABC):
         return self.sum_block(block)
 
     def exact_bytes(self, units: Units) -> int:
-        """Working memory that `exact_block` needs for each of these, who own a row each."""
+        """Working memory of `exact_block` per unit, in bytes, for units of one row each."""
         return 8 * units.columns
 
     def finished(self, total: Floats) -> Floats:
-        """That last step, for the sum over all units; it may overwrite it."""
+        """The last step of an exact sum, applied to the sum over all units. It may overwrite its argument."""
         return total
 
     def entering(self, units: Units) -> Units:
-        """What `sum_block` gets blocks of: the units themselves, unless a statistic makes something of them first that
-        many rounds share (`Units.made`). It must not fail, and make of each unit what it would make of it alone."""
+        """The units that `sum_block` receives in blocks: the units themselves, or a table derived from them that many
+        rounds share (`Units.made`). It must not fail, and the result for a unit must not depend on other units.
+        """
         return units
 
     def parameters(self) -> dict[str, Any]:
-        """The public parameters by name: what travels, with the statistic's name."""
+        """The public parameters by name. They are sent together with the statistic's name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def check(self, units: Units) -> None:
-        """Refuse data of another shape, before the site consents to a study. Values are not looked at: parameters come
-        from the coordinator, and with one refusal after another it could search for them."""
+        """Refuse data of another shape, before the site consents to a study. Values are not examined: the parameters
+        come from the coordinator, which could search for values by one refusal after another.
+        """
         if units.columns != self.columns:
             raise BadData(f"the data do not have the {self.columns} columns of the study")
 
     @classmethod
     def ready_for(cls, parameters: Mapping[str, Any]) -> None:
-        """Refuse a question whose parameters name what is not there at this site (a library, a module), before the
-        site consents and anybody pays."""
+        """Refuse a question whose parameters need a library or module that this site does not have, before the site
+        consents and a release is charged.
+        """
 
     def check_values(self, units: Units) -> None:
-        """Tell the owner of the data, and nobody else, what would count nowhere."""
+        """Warn the owner of the data about values that would not count. The warning does not leave the site."""
 
     @np.errstate(all="ignore")
     def total(self, units: Units) -> Floats:
-        """The sum over all units, block by block, as a NumPy vector. Whatever a unit holds, this does not fail.
+        """The sum over all units, block by block, as a NumPy vector of shape (size,). It does not fail for any values
+        of a unit.
 
-        Blocks are added up in double precision where their rows are, and what comes back from a device is the sum."""
+        Blocks are added up in double precision on the device of their rows. Only the sum is copied back from a device.
+        """
         with release(rows_allowed(len(units))):
             entering = self.entering(units)
             workers, exact = self._workers(entering), self.adds_exactly(entering)
@@ -152,14 +162,16 @@ class BoundedStatistic(BaseModel, ABC):
         return self.finished(running.total()) if exact else running.total()
 
     def _workers(self, units: Units) -> int:
-        """How many blocks of units on the host are computed at once: none of their bits depends on it. One where there
-        is little to do or much to hold, and where a device computes."""
+        """Number of blocks on the host that are computed at the same time. No bit of the result depends on it. It is 1
+        for small sums, for sums with much working memory, and where a device computes.
+        """
         if not self.in_threads or units.device is not None or not (units.is_sparse or on_host(units.rows)):
             return 1
         exact, every = self.adds_exactly(units), int(units.rows.shape[0])
         rows = rows_at_once(self.row_bytes, by_units=self.adds_units or exact)
         blocks = units.even_blocks(threads(), self.exact_bytes(units)) if exact else -(-every // rows)
-        together = rows if units.offsets is None else min(rows, every // max(1, len(units)))  # people come one by one
+        # a block of persons may hold a single one
+        together = rows if units.offsets is None else min(rows, every // max(1, len(units)))
         together = min(together, every // blocks) if exact and blocks else together
         if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:
             return 1
@@ -170,8 +182,11 @@ class BoundedStatistic(BaseModel, ABC):
         return self._part(add, block if self.takes_sparse else block.dense())
 
     def _part(self, add: Callable[[Units], Array], block: Units) -> Array:
-        """The sum over a block. Where it fails or is not finite, over its halves, down to the unit that is at fault and
-        counts as one of zeros: once a site has consented, an error would tell the coordinator about a unit."""
+        """The sum over a block.
+
+        If the computation fails or is not finite, the block is halved, down to the unit at fault, which counts as a
+        unit of zeros. After a site has consented, an error would disclose something about a unit to the coordinator.
+        """
         try:
             part = add(block)
             xp = array_namespace(part)
@@ -186,7 +201,9 @@ class BoundedStatistic(BaseModel, ABC):
         return one + other if on_host(one) == on_host(other) else to_numpy(one) + to_numpy(other)
 
     def _blame(self, error: Exception, block: Units) -> None:
-        """Raise what is not any unit's fault, unless the device is full and half a block may fit; else log it."""
+        """Raise errors that no unit has caused, except a full device where half of the block may fit. Log all other
+        errors.
+        """
         full = no_memory(error)
         if full and len(block) == 1 and not isinstance(error, MemoryError):
             raise MemoryError("there is no memory left for one unit") from error
@@ -197,8 +214,10 @@ class BoundedStatistic(BaseModel, ABC):
             _log.warning(text, self.name, exc_info=error)
 
     def _nobody(self, add: Callable[[Units], Array]) -> Floats:
-        """What a unit counts as that fails: a unit with one row of zeros. It contributes like any other, so that every
-        bound on how far two units are apart holds for it too; a vector of zeros would be no contribution at all."""
+        """The contribution used for a unit whose computation fails: that of one row of zeros. It is a contribution like
+        any other, so that every bound on the distance between two units holds for it. A vector of zeros would be no
+        contribution.
+        """
         try:
             part = to_numpy(add(self.entering(Units(np.zeros((1, self.columns))))))
         except Exception:
@@ -207,26 +226,26 @@ class BoundedStatistic(BaseModel, ABC):
 
     @property
     def row_bytes(self) -> int:
-        """Working memory a row needs in `sum_block`; blocks are cut accordingly."""
+        """Working memory of `sum_block` per row, in bytes; it decides the length of blocks."""
         return 8 * (2 * self.columns + self.size)
 
     @property
     def block_bytes(self) -> int:
-        """Working memory `sum_block` needs however few the rows are; fewer blocks are computed at once accordingly."""
+        """Working memory of `sum_block` that does not depend on the number of rows, in bytes."""
         return 16 * self.size
 
 
 class BoundedMap(BoundedStatistic):
-    """A statistic whose contributions can be published one by one, since each is bounded by itself."""
+    """A statistic whose contributions can be published one by one, since each of them is bounded."""
 
     @property
     def every_unit(self) -> bool:
-        """Whether there is a row for every unit. A publication needs that: how many units a part has is data."""
+        """Whether there is a row for every unit. A publication requires it: the number of units in a part is data."""
         return True
 
     @abstractmethod
     def map_block(self, block: Units) -> Array:
-        """The bounded contributions of some units, one a row; one that is not finite is zero."""
+        """The bounded contributions of some units, shape (units, size); a contribution that is not finite is zero."""
 
     def sum_block(self, block: Units) -> Array:
         rows = self.map_block(block)
@@ -234,7 +253,7 @@ class BoundedMap(BoundedStatistic):
 
     @np.errstate(all="ignore")
     def rows(self, units: Units) -> Floats:
-        """One row for every unit, as a NumPy table. Whatever a unit holds, this does not fail."""
+        """One row for every unit, shape (units, size). It does not fail for any values of a unit."""
         with release(rows_allowed(len(units))):
             entering = self.entering(units)
             with side_by_side(self._workers(entering)) as each:
@@ -245,7 +264,7 @@ class BoundedMap(BoundedStatistic):
         return self._rows(block.dense())
 
     def _rows(self, block: Units) -> Floats:
-        """As `_part` does: a unit that fails is left out, and no other."""
+        """The rows of a block. As in `_part`, a unit that fails does not affect others; its row is zero."""
         try:
             rows = to_numpy(self.map_block(block))
             if rows.shape == (len(block), self.size) and np.all(np.isfinite(rows)):
@@ -260,14 +279,15 @@ class BoundedMap(BoundedStatistic):
 
 
 class Running:
-    """A sum of vectors with compensation: what is rounded away is added with the next one, unless nothing is (`exact`).
-    It is kept where the vectors are, on the host or on a device."""
+    """A compensated sum of vectors (Kahan): the rounding error of one addition is added with the next vector, unless
+    the sum is `exact`. The sum stays where the vectors are, on the host or on a device.
+    """
 
     def __init__(self, size: int, *, exact: bool = False) -> None:
         self._size, self._exact = size, exact
         self._here: Floats | None = None
-        self._lost: Floats | None = None  # what the total on the host has lost; nothing, while it is of one vector
-        self._there: tuple[Array, Array] | None = None  # the same on a device
+        self._lost: Floats | None = None  # rounding error of the total on the host; None for a single vector
+        self._there: tuple[Array, Array] | None = None  # total and rounding error on a device
 
     def add(self, part: Array) -> None:
         if not on_host(part):
@@ -287,20 +307,22 @@ class Running:
 
 
 def _add_up(total: Floats, lost: Floats, part: Floats) -> None:
-    """`compensated` in place, a piece at a time that stays in a processor's cache."""
+    """`compensated` in place, in pieces that stay in the processor's cache."""
     added, raised = np.empty(_PIECE), np.empty(_PIECE)
     for start in range(0, len(total), _PIECE):
         here = slice(start, min(start + _PIECE, len(total)))
         more, higher = added[: here.stop - start], raised[: here.stop - start]
         np.add(part[here], lost[here], out=more)
         np.add(total[here], more, out=higher)
+        # The part of `more` that reached the total; what is missing of it is the rounding error, which the next line
+        # keeps.
         np.subtract(higher, total[here], out=lost[here])
         np.subtract(more, lost[here], out=lost[here])
         total[here] = higher
 
 
 def compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:
-    """A total with one more part, and what that lost by rounding, to be added with the next."""
+    """Return the total with one more part, and the rounding error of this addition, to be added with the next part."""
     added = part + lost
     raised = total + added
     return raised, added - (raised - total)

@@ -1,4 +1,4 @@
-"""The terms of a study: who takes part, what is protected, at what privacy, against whom.
+"""The terms of a study: its sites, the protected unit, the privacy budget, the noise scheme and the threat model.
 
 Tested in tests/kernel/test_plan.py.
 """
@@ -25,17 +25,21 @@ from zerosum.kernel.view import Coalition, calibrate
 
 Calibration = Literal["exact", "published"]
 
+# Largest sigma_e/sigma_g that can be run: beyond it the rounding of the cancelling noise would be visible in the sum.
+# MOST_ATTEMPTS limits repeated rounds of one study. Both were chosen by hand; no benchmark recorded.
 RUNNABLE_RATIO = 1e10
 MOST_ATTEMPTS = 1000
-PRIVATE_SIDE = 1 - 1e-14  # so that shares, added up again, do not pass the whole by a rounding
+# factor on every target mu, so that rounding cannot make the sum of the shares exceed the whole budget
+PRIVATE_SIDE = 1 - 1e-14
 
 
-STRICT = ConfigDict(extra="forbid")  # a plan with entries that mean nothing here is refused
+# a plan with an unknown field is refused, so that no version ignores a condition that another version states
+STRICT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True)
 class PlannedSite:
-    """A site on the roster, and what is public about it (see `SiteShape`)."""
+    """A site on the roster with its public facts (see `SiteShape`)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
@@ -43,22 +47,42 @@ class PlannedSite:
     units: int | None = None
     scale: float = 1.0
     weight: float | None = None
-    identity: str | None = None  # the public half of its signing key, in hex, pinned
+    identity: str | None = None  # public signing key in hex; a site with another key is not this site
 
     def __post_init__(self) -> None:
-        _ = self.shape  # refuses what makes no sense
+        _ = self.shape  # validates the values
         if self.identity is not None:
             check_identity("a site's identity", self.identity)
 
     @property
     def shape(self) -> SiteShape:
+        """The facts that the noise depends on."""
         return SiteShape(self.units, self.scale, self.weight)
 
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """One release, or one phase of many steps: its statistic, L2 sensitivity, share of the study's budget, how
-    many numbers it has (of a publication: for each unit), and the bound on the norm of one unit's contribution."""
+    """One release: one sum, one publication, or one phase of many steps.
+
+    Parameters
+    ----------
+    statistic:
+        Name of the statistic.
+    sensitivity:
+        D, the largest L2 distance between the sums (publication: the rows) of two neighbours.
+    share:
+        Share of the study's budget, in mu^2; a phase has one share for all its steps.
+    size:
+        How many numbers the release has; for a publication, how many numbers each unit has.
+    bound:
+        C, the largest L2 norm of one unit's contribution.
+    columns:
+        How many columns the data must have; None in plans of version 0.1.
+    kind:
+        A sum over units, or a publication of one row per unit.
+    sampling:
+        Poisson sampling rate and number of steps; None for a single round over all units.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
@@ -67,23 +91,25 @@ class PlannedRelease:
     share: float
     size: int
     bound: float
-    columns: int | None = None  # that data must have; plans of 0.1 do not say
+    columns: int | None = None  # absent in plans of version 0.1
     kind: Literal["sum", "publication"] = "sum"
     sampling: Sampling | None = None
 
     @property
     def steps(self) -> int:
-        """How many rounds it takes."""
+        """Number of rounds."""
         return 1 if self.sampling is None else self.sampling.steps
 
     @property
     def sampled(self) -> Sampling | None:
-        """How its units are sampled; None where everybody takes part in every step."""
+        """The Poisson sampling; None where every unit takes part in every step."""
         return None if self.sampling is None or self.sampling.full else self.sampling
 
     @property
     def accounted(self) -> float:
-        """What mu is this over the noise: under sampling a unit is there or not, which moves a sum by its bound."""
+        """The distance that mu divides by the noise. Without sampling it is D. Under sampling a unit is present or
+        absent, which moves a sum by at most its bound C (`zerosum.kernel.events.Subsampled`).
+        """
         return self.sensitivity if self.sampled is None else self.bound
 
     def __post_init__(self) -> None:
@@ -100,7 +126,35 @@ _WHOLE = PlannedRelease("everything", sensitivity=1.0, share=1.0, size=1, bound=
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """On what terms a study is held, whatever it asks. A plan is its terms and what it will release."""
+    """The terms of a study, independent of the question. A plan consists of its terms and its releases.
+
+    Parameters
+    ----------
+    sites:
+        The roster.
+    epsilon, delta:
+        The guarantee for the units of every site with scale 1, over the whole study.
+    scheme:
+        The noise scheme.
+    coalition:
+        How many sites may collude with the coordinator, and how many may be lost in a round.
+    unit:
+        The protected unit: "person" (may own many rows) or "record" (one row).
+    adjacency:
+        The neighbouring relation.
+    results_to_sites:
+        Whether the sites receive the releases.
+    calibration:
+        "exact" is the accounting of this package. "published" is the papers' formula, for comparison.
+    seed:
+        A seed for reproducible noise. A run with a seed protects no unit.
+    attempts:
+        How many rounds, in total, may be repeated; the budget pays for them whether they are used or not.
+    absences:
+        How many sites may be left out before the first release; the remaining sites draw more noise.
+    coordinator:
+        Public signing key of the coordinator in hex, which signs reports; None if it is not pinned.
+    """
 
     sites: tuple[PlannedSite, ...]
     epsilon: float
@@ -112,9 +166,9 @@ class Terms:
     results_to_sites: bool = True
     calibration: Calibration = "exact"
     seed: int | None = None
-    attempts: int = 0  # how many rounds, in all, may be tried once more; paid for, whether used or not
-    absences: int = 0  # how many sites may be left out before anything is released; those that stay bear the noise
-    coordinator: str | None = None  # the public half of the key that reports are signed with, in hex, pinned
+    attempts: int = 0  # part of the cost in any case
+    absences: int = 0  # before the first release only
+    coordinator: str | None = None  # pinned public key
 
     def __post_init__(self) -> None:
         if self.coordinator is not None:
@@ -127,6 +181,8 @@ class Terms:
             check_name("a site", name)
         if len(set(names)) < len(names):
             raise BadParameter("two sites have the same name")
+        # A site that receives the result knows its own noise g_s and can subtract it, so it has the knowledge of one
+        # colluder.
         if self.results_to_sites and self.coalition.colluders == 0 and not self.scheme.facts.sees_data:
             raise BadParameter(
                 "results go back to the sites, and any of them can subtract its own noise from a result: "
@@ -149,39 +205,48 @@ class Terms:
         if self.calibration == "published" and not self.scheme.facts.published:
             raise BadParameter(f"the papers have no calibration for the scheme {self.scheme.name!r}")
         S, C, L = len(self.sites), self.coalition.colluders, self.coalition.dropouts
+        # The threshold of secret shares must exceed what colluders hold and must be reachable after L losses, for both
+        # of a site's secrets (`zerosum.secagg.graph`).
         if self.scheme.facts.secure and C + 2 * L >= S:
             raise BadParameter(
                 f"{C} colluders and {L} dropouts are too many for a secure sum over {S} sites: "
                 "colluders + 2 dropouts must be less than the number of sites"
             )
+        # Under add-remove neighbours the number of units differs between neighbours, so a declared count would disclose
+        # it.
         counted = self.scheme.combine is not Combine.SUMS or any(site.units is not None for site in self.sites)
         if self.adjacency is Adjacency.ADD_REMOVE and counted:
             raise BadParameter("under add-remove counts are data: declare no units and combine sums")
 
     @property
     def private(self) -> bool:
-        """Whether a run on these terms protects anybody: not without noise, and not with noise from a seed."""
+        """Whether a run on these terms protects the units: not without noise, and not with noise from a known seed."""
         return self.scheme.facts.noisy and self.seed is None
 
     @cached_property
     def _shape(self) -> NoiseLaw:
+        """The noise of a sum at unit scale."""
         return self._shape_of(self.scheme)
 
     def _shape_of(self, scheme: Scheme) -> NoiseLaw:
+        """The noise of a scheme at unit scale, for these sites and this coalition."""
         return scheme.law([site.shape for site in self.sites], self.coalition.honest(len(self.sites)))
 
     def shape(self, release: PlannedRelease) -> NoiseLaw:
-        """The noise of a release at unit scale. What is published one by one has noise that nobody else shares."""
+        """The noise of a release at unit scale. A publication has local noise: no noise of other sites protects a
+        single row.
+        """
         if release.kind == "publication" and self.scheme.facts.noisy:
             return self._local_shape
         return self._shape
 
     @cached_property
     def _local_shape(self) -> NoiseLaw:
+        """The noise of a publication at unit scale."""
         return self._shape_of(Scheme("local"))
 
     def whole_mu(self, extra_delta: float) -> float:
-        """The mu of the whole study; `extra_delta` is left to finite arithmetic."""
+        """The mu of the whole study, at the delta that finite arithmetic leaves: delta - `extra_delta`."""
         if not extra_delta <= self.delta / 100:
             raise BadParameter(
                 f"finite arithmetic would add more than a hundredth to a delta of {self.delta:g}: ask for a smaller "
@@ -191,54 +256,65 @@ class Terms:
             return accountant.mu_for(self.epsilon, self.delta - extra_delta)
 
     def law_for(self, release: PlannedRelease, mu: float) -> NoiseLaw:
-        """The noise with which a release costs no site more than this."""
+        """Return the noise with which one round of a release costs no site more than `mu`."""
         shape, moved = self.shape(release), release.accounted
         with computable():
             if not self.scheme.facts.noisy:
                 return shape
             if self.calibration == "published":
-                # basic composition and the textbook formula, as in the papers
+                # Basic composition and the textbook formula of the Gaussian mechanism, as in the papers.
                 eps, delta = self.epsilon * release.share, self.delta * release.share
                 law = shape.scaled(published.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
                 return grid.drawable(self._placed(law, release))
+            # Calibrate twice: the grid's step depends on the noise, and the grid then adds `rounding` to the
+            # sensitivity and takes step^2/12 from the variance. The second calibration covers both.
             law = calibrate(shape, moved, self.coalition, mu)
             if not self.gridded(release):
                 return law
             return grid.drawable(calibrate(self._placed(law, release), moved, self.coalition, mu))
 
     def _placed(self, law: NoiseLaw, release: PlannedRelease) -> NoiseLaw:
+        """Put a law on its grid, if the release has one."""
         if not self.gridded(release):
             return law
         return grid.place(law, release.accounted, release.bound, release.size, self._steps_of(release))
 
     def gridded(self, release: PlannedRelease) -> bool:
-        """Whether values and noise live on an integer grid, or are doubles (the zero-sum forms, for comparison)."""
+        """Whether values and noise are integers on a grid. If not, they are doubles (schemes with cancelling noise, for
+        comparison).
+        """
         return self.scheme.facts.noisy and self.shape(release).mechanism in grid.GRIDDED
 
     def distance_of(self, release: PlannedRelease) -> float:
         """Total variation between one round of a release as drawn and as accounted."""
         if not self.gridded(release):
             return 0.0
-        drawing = 1 if release.kind == "publication" else len(self.sites)  # a row's noise is its own site's
+        # in a publication only the site of the row draws noise for it
+        drawing = 1 if release.kind == "publication" else len(self.sites)
         return grid.worst_distance(release.size, drawing, self._steps_of(release))
 
     def _steps_of(self, release: PlannedRelease) -> float:
+        """Number of grid steps in a standard deviation, for all steps of a release together."""
         return grid.steps_for(release.size * release.steps, self.paid_for(1.0) / self.delta)
 
     def paid_for(self, distance: float) -> float:
-        """What a distance adds to delta."""
+        """The delta that a total variation distance costs: (1 + e^eps) distance.
+
+        If P' and Q' are within t of P and Q, and P(A) <= e^eps Q(A) + delta, then P'(A) <= e^eps Q'(A) + delta + (1 +
+        e^eps) t. The exponent is limited to 700 to avoid overflow in double precision.
+        """
         return (1 + math.exp(min(self.epsilon, 700.0))) * distance
 
     @property
     def noise_of_everything(self) -> float:
-        """The noise that a sum of sensitivity 1 would have if the whole budget went into it."""
+        """Standard deviation of the noise of a sum of sensitivity 1 if it had the whole budget."""
         mu = self.whole_mu(self.paid_for(self.distance_of(_WHOLE)))
         return self.law_for(_WHOLE, mu * PRIVATE_SIDE).noise_std
 
 
 @contextmanager
 def computable() -> Iterator[None]:
-    """Numbers that are each sound can still be beyond double precision together."""
+    """Turn an arithmetic error into `BadParameter`: values that are each valid can exceed double precision together."""
     try:
         with np.errstate(over="ignore", under="ignore"):
             yield

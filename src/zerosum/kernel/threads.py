@@ -1,9 +1,9 @@
-"""Several blocks at once: one thread for each that BLAS has, and BLAS itself on one thread meanwhile.
+"""Blocks in several threads: as many as BLAS has, with BLAS itself on one thread meanwhile.
 
-NumPy computes elementwise operations on one core, and a product over one block of rows is too small for many. So blocks
-are computed side by side. How many at a time is BLAS's own number of threads, which whoever runs the process sets as
-ever (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, threadpoolctl). Results come in the order of the blocks, and a block is
-computed as on one thread: no bit depends on the number.
+NumPy computes elementwise operations on one core, and a product over one block of rows is too small for many cores. So
+blocks are computed in parallel. Their number is BLAS's own number of threads, which the user sets as usual
+(OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, threadpoolctl). Results are returned in the order of the blocks, and a block is
+computed as on one thread: no bit depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Mapping(Protocol):
-    """`map` of one iterable."""
+    """Type of `map` for one iterable."""
 
     def __call__(self, work: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]: ...
 
@@ -36,8 +36,11 @@ def _libraries() -> list[Any]:
 
 
 class _Limit:
-    """BLAS on one thread as long as anybody wants that. The number belongs to the whole process with some libraries and
-    to a thread with others. So everybody sets it, the first one notes what it was, and the last one puts that back."""
+    """Holds BLAS at one thread while at least one caller needs it.
+
+    The number of threads belongs to the process with some libraries and to a thread with others. So every caller sets
+    it, the first one stores the old number, and the last one restores it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,8 +74,9 @@ def _set(numbers: list[int]) -> None:
 
 
 def _anybody_may_set() -> None:
-    """Newer versions of threadpoolctl heed only the thread that was first to set OpenBLAS's number, as long as it
-    lives; whoever comes last here may be another."""
+    """Newer versions of threadpoolctl obey only the thread that first set OpenBLAS's number, as long as it lives. The
+    last caller here may be another thread.
+    """
     for library in _libraries():
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread(force=True)
@@ -82,7 +86,7 @@ _limit = _Limit()
 
 
 def threads() -> int:
-    """How many threads BLAS has where nothing here limits it; 1 where no library is known.
+    """Number of threads of BLAS outside of `one_thread`; 1 if no library is known.
 
     >>> with one_thread():
     ...     inside = threads()
@@ -94,7 +98,9 @@ def threads() -> int:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """BLAS on one thread: a product of one shape for each unit then rounds the same on every machine's settings."""
+    """Scope in which BLAS uses one thread. A product of one shape per unit then rounds equally, whatever the settings
+    of the machine.
+    """
     _limit.set()
     try:
         yield
@@ -104,9 +110,10 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def side_by_side(workers: int) -> Iterator[Mapping]:
-    """`map`, or the same on so many threads, which end with this. What was begun and not yet taken is at most one item
-    more than there are threads. An error comes out where its item's result would have. Where no thread can be had, or
-    none any more, whoever asks computes.
+    """`map`, or the same on `workers` threads, which end with the scope.
+
+    At most one item more than there are threads is started and not yet returned. An error is raised where the item's
+    result would be returned. If no thread can be started, the caller computes.
 
     >>> with side_by_side(2) as each:
     ...     list(each(abs, [-1, 2, -3]))
@@ -124,7 +131,7 @@ def side_by_side(workers: int) -> Iterator[Mapping]:
 
 
 def at_once(*work: Callable[[], Any]) -> list[Any]:
-    """What each of these finds, computed side by side.
+    """The results of several functions, computed in parallel.
 
     >>> at_once(lambda: 1, lambda: 2)
     [1, 2]

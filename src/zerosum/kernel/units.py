@@ -1,4 +1,8 @@
-"""Units: what is protected. A unit is a person (who may own many rows) or a single record."""
+"""Units: the protected unit is a person (who may own many rows) or a single record.
+
+N is the number of rows of a site, n its number of units. Functions here decide how rows are cut into blocks; they use
+shapes only.
+"""
 
 from __future__ import annotations
 
@@ -33,29 +37,36 @@ from zerosum.kernel.devices import (
 from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
 from zerosum.kernel.missing import refusal
 
-_KEPT = 2  # tables made of a site's own, at a time
-_BLOCK_BYTES = 1 << 25  # a pass over the data holds no more than this beside the data themselves
-_LONG = 1 << 11  # rows that are worth a block, where few are made
-_HOST_BYTES = 1 << 31  # the same on the host for rows that lie on a device, where blocks are long
+_KEPT = 2  # derived tables that are kept with the units
+_BLOCK_BYTES = 1 << 25  # working memory of a pass over the data, in bytes
+_LONG = 1 << 11  # least rows of a block of `Units.evenly`
+_HOST_BYTES = 1 << 31  # working memory on the host, in bytes, for rows on a device, where blocks are long
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Recordings: where each begins in the rows (and, last, where they end), and the seconds between its rows."""
+    """Recordings: `offsets` (recordings + 1,) has the first row of each and, last, the number of rows; `seconds`
+    (recordings,) is the time between two rows.
+    """
 
     offsets: NDArray[np.int64]
     seconds: NDArray[np.float64]
 
     def within(self, first: int, last: int) -> Runs:
-        """The recordings in rows `first` to `last`, which begin and end with one; counted from `first`."""
+        """The recordings in rows `first` to `last`, which begin and end with a recording; offsets are counted from
+        `first`.
+        """
         a, b = np.searchsorted(self.offsets, [first, last])
         return Runs(self.offsets[a : b + 1] - first, self.seconds[a:b])
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Units of one shape: which, how many rows each has and where these begin, and where the recordings in them begin
-    and, last, end, with the seconds between their rows where these are known."""
+    """Units of one shape.
+
+    `units` are their indices, `length` the number of rows of each, `begins` the first row of each. `runs` are the
+    offsets of the recordings within a unit, the end included, and `seconds` the time between their rows where known.
+    """
 
     units: NDArray[np.int64]
     length: int
@@ -67,7 +78,9 @@ class Batch:
         return len(self.units)
 
     def of(self, values: Array) -> Array:
-        """Their part of `values` (one row per row of data), units x rows x columns; a view if they adjoin."""
+        """Their part of `values` (one row per row of data), shape (units, rows, columns); a view if the units are
+        adjacent.
+        """
         xp, begin = array_namespace(values), int(self.begins[0])
         shape = (len(self), self.length, *values.shape[1:])
         if np.array_equal(self.begins, begin + self.length * np.arange(len(self))):
@@ -178,13 +191,14 @@ class Units:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether a GPU computes with them, and the processor is free meanwhile."""
+        """Whether a GPU computes with these units, so that the processor is idle meanwhile."""
         return self.device is not None or is_gpu(self.rows)
 
     def on(self, device: str) -> Units:
-        """The same units, to be computed with on a device ("cuda", "cuda:1"; "cpu": where they are). Rows move there if
-        they take no more than half of its memory; else each block of them does when its turn comes, read from the
-        host's memory or from a file that is mapped into it while the block before is computed with.
+        """The same units, to be computed with on a device ("cuda", "cuda:1"; "cpu": no change).
+
+        Rows move to the device if they fit in half of its memory. Otherwise each block is copied when it is needed,
+        from memory or from a mapped file, while the block before is processed.
         """
         device = check_device(device)
         if device == HOST or self.is_sparse or not on_host(self.rows):
@@ -194,10 +208,19 @@ class Units:
         return Units(self.rows, self.offsets, self.runs, device)
 
     def blocks(self, row_bytes: int | None = None, *, longer: bool = False, by_units: bool = False) -> Iterator[Units]:
-        """The units in order, in blocks whose working memory (`row_bytes` a row) stays bounded: by a processor's cache,
-        or by the memory of the device. There, blocks are no longer than what may be added up in any order
-        (`grid.rows_allowed`), unless whoever asks takes care of that. On the host that is a number of rows, or of
-        units, where whoever asks adds up one vector for each (`by_units`)."""
+        """The units in order, in blocks of bounded working memory.
+
+        Parameters
+        ----------
+        row_bytes:
+            Working memory per row, in bytes; None: the row itself.
+        longer:
+            On a device, whether blocks may exceed the number of rows that may be added up in any order
+            (`grid.rows_allowed`); the caller
+            then bounds the rounding itself.
+        by_units:
+            On the host, whether the limit counts units instead of rows: for statistics that add up one vector per unit.
+        """
         size = row_bytes or 8 * self.columns
         wanted = self.rows.shape[0] * (size + 16 * self.columns)
         where = room(self.rows if self.device is None else self.device, wanted)
@@ -205,7 +228,7 @@ class Units:
             at_most = rows_at_once(size, by_units=by_units)
         else:
             at_most = max(1, where // (size + 16 * self.columns))
-            if not longer:  # some of these statistics compute on the host after all
+            if not longer:  # some of these statistics compute on the host
                 at_most = min(rows_allowed(len(self)), at_most, max(BLOCK_ROWS, _HOST_BYTES // size))
         cut = self._cut(at_most, BLOCK_ROWS if where is None else at_most)
         if self.device is None:
@@ -214,13 +237,12 @@ class Units:
         return ahead(Units(to_device(block.rows, device), block.offsets, block.runs) for block in cut)
 
     def even_blocks(self, workers: int, row_bytes: int) -> int:
-        """How many blocks `evenly` makes: a multiple of the workers where each is long enough."""
+        """Number of blocks of `evenly`: a multiple of the workers if each block is long enough."""
         fewest = max(1, -(-len(self) * row_bytes // _BLOCK_BYTES))
         return max(fewest, min(-(-fewest // workers) * workers, len(self) // _LONG))
 
     def evenly(self, workers: int, row_bytes: int) -> Iterator[Units]:
-        """Single records on the host in few blocks of about one length, none of which takes more memory than a pass
-        over the data may: for whoever adds up without rounding.
+        """Single records on the host in few blocks of about equal length and bounded memory, for exact sums.
 
         >>> [len(block) for block in Units(np.zeros((8195, 2))).evenly(4, 16)]
         [2049, 2049, 2049, 2048]
@@ -265,12 +287,12 @@ class Units:
         return array_namespace(self.rows).take(self.rows, beside(places, self.rows), axis=0)
 
     def own_draws(self, *, twins: Literal["together", "apart"] = "together") -> NDArray[np.float64]:
-        """A number in [0, 1) for every unit, by a hash of its own rows: the same whenever and with whomever it takes
-        part.
+        """A number in [0, 1) for every unit, from a hash of its own rows. It does not depend on other units or on the
+        time.
 
-        Units with equal rows draw the same or, apart, each another: the hash then counts them, too. That is still no
-        unit's business but its own: as equal ones cannot be told apart, with one more or less of them one number more
-        or less is drawn, and all others stay.
+        Units with equal rows have equal numbers or, with twins="apart", different ones: the hash then includes a
+        running count of equal units. This keeps the draw a function of the unit alone: equal units are
+        indistinguishable, so one more or one less of them adds or removes one number, and all others stay.
 
         >>> Units(np.array([[1.0], [2.0], [1.0]])).own_draws(twins="apart").round(3).tolist()
         [0.458, 0.425, 0.61]
@@ -286,11 +308,13 @@ class Units:
             drawn.append(int.from_bytes(hashlib.blake2b(own + seen[own].to_bytes(8, "little"), digest_size=8).digest()))
             if twins == "apart":
                 seen[own] += 1
+        # The upper 53 bits: exactly representable in a double, so that the result is uniform on a grid and below 1.
         return np.array([number >> 11 for number in drawn], dtype=np.float64) / 2.0**53
 
     def made(self, what: str, make: Callable[[], Units]) -> Units:
-        """What was made of these units before under this name, or is made now. The last two are kept with the units,
-        for rounds that begin with the same work."""
+        """The derived table of this name, computed once. The last two are kept with the units, for rounds that begin
+        with the same work.
+        """
         if what not in self._made:
             made = make()
             while len(self._made) >= _KEPT:
@@ -334,8 +358,9 @@ class Units:
         return xp.take(xp.concat(parts), beside(np.argsort(np.concatenate(order)), values), axis=0)
 
     def batches(self) -> Iterator[Batch]:
-        """Units whose recordings are as long and as fast as each other's, together: where they stand among others is
-        all that a batch depends on, and it is looked at with public shapes only."""
+        """Batches of units whose recordings have equal lengths and sampling intervals. A batch depends on shapes only,
+        not on values.
+        """
         ends = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
         if self.runs is None and len(ends) > 1 and np.all(np.diff(ends) == ends[1]):
             yield Batch(np.arange(len(ends) - 1), int(ends[1]), ends[:-1], ends[:2], None)
@@ -411,7 +436,10 @@ class Units:
 
 
 def fold(values: Array) -> Array:
-    """The sum along axis 1, by adding the second half to the first until a few are left. Overwrites its argument.
+    """The sum along axis 1, by adding the second half to the first until at most 8 are left. It overwrites its
+    argument.
+
+    The order of the additions depends on the length only, so that the result for a unit is the same in every batch.
 
     >>> fold(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).tolist()
     [6.0, 15.0]
@@ -428,7 +456,7 @@ def fold(values: Array) -> Array:
 
 
 def pieces(length: int, most: int) -> Iterator[slice]:
-    """So many places from the first to the last, `most` at a time.
+    """Slices that cover `length` positions, `most` at a time.
 
     >>> list(pieces(5, 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -437,8 +465,8 @@ def pieces(length: int, most: int) -> Iterator[slice]:
 
 
 def rows_at_once(row_bytes: int, *, by_units: bool = False) -> int:
-    """How many rows a pass over data holds, if each takes so much working memory; as they are added up in any order,
-    there are not too many, unless it is units that are counted.
+    """Number of rows that a block may hold, given the working memory per row in bytes. Rows may be added up in any
+    order, so their number is also limited by BLOCK_ROWS, unless units are counted.
 
     >>> rows_at_once(1), rows_at_once(1 << 20), rows_at_once(1 << 40)
     (2048, 32, 1)
@@ -448,15 +476,18 @@ def rows_at_once(row_bytes: int, *, by_units: bool = False) -> int:
 
 
 def doubled(rows: Any) -> csr_array:
-    """A copy of sparse rows of any format as doubles, before entries that stand twice are added up: a sum of short
-    integers could wrap round. What is no number is refused."""
+    """A copy of sparse rows of any format as doubles. Duplicate entries are added up afterwards, since a sum of short
+    integers could wrap around. Rows that are not numbers are refused.
+    """
     if rows.dtype.kind not in "biuf":
         raise BadData("sparse rows must hold real numbers")
     return csr_array(rows.astype(np.float64), copy=True)
 
 
 def _check_places(rows: csr_array) -> None:
-    """Refuse sparse rows whose entries lie elsewhere than in them: written out, they would be other units' numbers."""
+    """Refuse sparse rows with an entry outside of the table: in dense form it would overwrite numbers
+    of other units.
+    """
     try:
         rows.check_format(full_check=True)
     except ValueError:
@@ -464,14 +495,14 @@ def _check_places(rows: csr_array) -> None:
 
 
 def _by_rows(rows: Array) -> Array:
-    """The same rows, on the host one after another in memory.
+    """The same rows, on the host contiguous in row order.
 
-    NumPy adds up along the memory, and so in another order where columns lie together (Fortran's order): how a mean
-    over the rows of one unit rounds would depend on it. Rows that lie in this order already are not copied.
+    NumPy adds up along the memory, and so in another order for column order (Fortran): the rounding of a mean over the
+    rows of one unit would depend on the layout. Rows that have this order already are not copied.
     """
     return np.ascontiguousarray(rows) if isinstance(rows, np.ndarray) else rows
 
 
 def _ends(sizes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where parts of these sizes begin and, last, end."""
+    """Cumulative sums of sizes, with a leading 0: where parts begin and, last, end."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

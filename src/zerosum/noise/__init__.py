@@ -1,1 +1,1 @@
-"""Where noise comes from: a cipher keyed by the operating system. Sites and the coordinator draw from it."""
+"""Sources of noise: a cipher that is keyed by the operating system. Sites and the coordinator draw from it."""

@@ -1,8 +1,9 @@
-"""Where noise comes from: a cipher's key stream, keyed by the operating system.
+"""The source of noise: a cipher's key stream, keyed by the operating system.
 
-On the grid it is an exact discrete Gaussian (`discrete_gaussian`). The zero-sum forms, kept for comparison, use normals
-in double precision: the inverse distribution function at the centre of one of 2^52 equal cells of (0, 1), whose tails
-end at 8.2 standard deviations and whose values are not equidistant (`docs/limitations.md`).
+On the grid the noise is an exact discrete Gaussian (`discrete_gaussian`). The schemes with cancelling noise, which
+exist for comparison, use normals in double precision: the inverse distribution function at the centre of one of 2^52
+equal cells of (0, 1), whose tails end at 8.2 standard deviations and whose values are not equidistant
+(`docs/limitations.md`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from zerosum.arrays import Floats
 from zerosum.noise import discrete_gaussian
 
-_BLOCK = 1 << 17  # numbers made at a time
+_BLOCK = 1 << 17  # numbers per block
 
 
 class Sampler:
@@ -34,22 +35,25 @@ class Sampler:
         self._start(key)
 
     def _start(self, key: bytes) -> None:
+        """Start a key stream. The counter starts at zero, so that a key must never be used for two streams."""
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._pid = os.getpid()
 
     @classmethod
     def system(cls) -> Sampler:
-        """Keyed by the operating system; a forked child draws its own key."""
+        """Keyed by the operating system. A forked child draws a new key, so that it does not repeat
+        its parent's noise.
+        """
         return cls(os.urandom(32), rekey_after_fork=True)
 
     @classmethod
     def seeded(cls, seed: bytes) -> Sampler:
-        """A reproducible stream: whoever knows the seed can take the noise away again."""
+        """A reproducible stream. A party that knows the seed can subtract the noise."""
         return cls(derive(seed, b"seeded sampler"), rekey_after_fork=False)
 
     @classmethod
     def shared(cls, key: bytes) -> Sampler:
-        """The stream that two sites expand from the key they share."""
+        """The stream that two sites expand from their shared key."""
         return cls(key, rekey_after_fork=False)
 
     def words(self, count: int) -> NDArray[np.uint64]:
@@ -59,11 +63,11 @@ class Sampler:
         return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8")
 
     def bernoulli(self, size: int, rate: float) -> NDArray[np.bool_]:
-        """Independent coins that fall on true with probability `rate`, less at most 2^-53."""
+        """Independent coins that are true with probability `rate`, less at most 2^-53."""
         return np.asarray((self.words(size) >> np.uint64(11)) < np.uint64(math.floor(rate * 2.0**53)))
 
     def steps(self, size: int, std: float) -> NDArray[np.int64]:
-        """Independent discrete Gaussians of standard parameter `std`, in steps of the grid."""
+        """Independent discrete Gaussians of standard parameter `std`, both in steps of the grid."""
         return discrete_gaussian.draw(size, std, self.words)
 
     def normal(self, size: int, std: float) -> Floats:
@@ -76,7 +80,7 @@ class Sampler:
         for start in range(0, size, _BLOCK):
             part = out[start : start + _BLOCK]
             words = self.words(len(part))
-            np.add(words >> np.uint64(12), 0.5, out=part)  # 53 bits: exact
+            np.add(words >> np.uint64(12), 0.5, out=part)  # 53 bits: exact in a double
             np.multiply(part, 2.0**-52, out=part)
             ndtri(part, out=part)
         return np.multiply(out, std, out=out)

@@ -1,1 +1,1 @@
-"""The papers' methods as published, and their figures and tables. No default imports this."""
+"""Published methods of the papers, and their figures and tables, for comparison. No default imports this package."""

@@ -1,4 +1,4 @@
-"""The frozen messages between coordinator and site. `codec` makes bytes of them.
+"""The messages between coordinator and site, as frozen records. `codec` converts them to bytes.
 
 Tested in tests/protocol/test_codec.py.
 """
@@ -17,15 +17,16 @@ from zerosum.errors import ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Request
 
-Steps = NDArray[np.int64]  # of a grid
+Steps = NDArray[np.int64]  # integers in steps of a grid
 
 # ---- coordinator to site ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Propose:
-    """The whole plan; asked before any data is used. A site that has agreed to it goes on with the secrets it has if it
-    is to `keep` them, and makes new ones otherwise."""
+    """The whole plan, sent before any data is used. With `keep`, a site that has consented to it continues with its
+    secrets; otherwise it makes new ones.
+    """
 
     plan: Plan
     keep: bool = False
@@ -33,7 +34,7 @@ class Propose:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Draw this site's part of the noise that will cancel."""
+    """Draw this site's part of the cancelling noise."""
 
     round: int
     attempt: int
@@ -41,7 +42,7 @@ class Prepare:
 
 @dataclass(frozen=True, eq=False)
 class Secure:
-    """A message of the secure sum itself: set-up, a list to sign, a list to open."""
+    """A message of secure aggregation: set-up, a list to sign, a list to open."""
 
     step: Literal["advertise", "share", "receive", "sign", "open"]
     attempt: int = 0
@@ -50,7 +51,7 @@ class Secure:
 
 @dataclass(frozen=True, eq=False)
 class DrawSum:
-    """The sum of all sites' draws, and of how many sites."""
+    """The sum of the draws of all participating sites, and the number of these sites."""
 
     total: Steps
     sites: int
@@ -58,14 +59,14 @@ class DrawSum:
 
 @dataclass(frozen=True, eq=False)
 class PublicKeys:
-    """The fresh keys of the sites, by their places on the roster."""
+    """The fresh public keys of the sites, by their index on the roster."""
 
     keys: Mapping[int, bytes]
 
 
 @dataclass(frozen=True, eq=False)
 class DealtNoise:
-    """What a trusted helper and the coordinator deal to one site."""
+    """The noise that a trusted helper and the coordinator deal to one site."""
 
     from_helper: Floats
     from_coordinator: Floats
@@ -76,7 +77,9 @@ NoiseInput = DrawSum | PublicKeys | DealtNoise | None
 
 @dataclass(frozen=True, eq=False)
 class Contribute:
-    """Send what is asked for, under noise. `noise_input` is what the others' part of the cancelling noise came to."""
+    """Request for a noisy contribution. `noise_input` is what the site needs from other parties to make its cancelling
+    noise.
+    """
 
     round: int
     attempt: int
@@ -86,7 +89,7 @@ class Contribute:
 
 @dataclass(frozen=True)
 class Dismiss:
-    """Nothing more will be asked under the plan that was agreed to: the study is over, or did not begin."""
+    """No more requests follow under the plan: the study is over, or did not begin."""
 
 
 Message = Propose | Prepare | Secure | Contribute | Dismiss
@@ -113,7 +116,7 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class Secured:
-    """A site's answer within the secure sum."""
+    """A site's reply in secure aggregation."""
 
     site: str
     data: bytes
@@ -121,8 +124,9 @@ class Secured:
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """Numbers, steps of the grid, or a masked vector as bytes (once it was read, a view of its frame); of a
-    publication one row a unit."""
+    """Numbers, grid steps, or a masked vector as bytes (after decoding, a view of its frame); for a publication one row
+    per unit.
+    """
 
     site: str
     payload: Floats | Steps | bytes | bytearray | memoryview
@@ -130,14 +134,14 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Dismissed:
-    """The site holds nothing back for the study any more."""
+    """The site holds no reservation for the study any more."""
 
     site: str
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """The site says no, in one sentence that names no value of its data."""
+    """The site refuses, with one sentence that contains no value of its data."""
 
     site: str
     error: ZerosumError
@@ -145,7 +149,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Lost:
-    """No reply from this site, or one that comes to the same; made by an engine or the coordinator, never sent."""
+    """No reply from this site, or an unusable one; created by an engine or the coordinator, never sent."""
 
     site: str
     why: str = ""

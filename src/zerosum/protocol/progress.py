@@ -1,4 +1,4 @@
-"""How far a study is: one typed event for whoever listens, a terminal, a page or a log.
+"""Progress of a study: one typed event for an observer such as a terminal, a web page or a log.
 
 Tested in tests/study/test_imaging_study.py.
 """
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["loading", "resumed", "consent", "set-up", "round", "writing"]  # resumed: after so many rounds
+Stage = Literal["loading", "resumed", "consent", "set-up", "round", "writing"]  # resumed: `done` rounds were known
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Of one stage of a study, how much is done of how much, and by whom where it is one site's work."""
+    """The progress of one stage: units of work done and planned, and the site where it is one site's work."""
 
     stage: Stage
     done: int
@@ -26,4 +26,4 @@ Observer = Callable[[Progress], None]
 
 
 def nobody(progress: Progress) -> None:
-    """Nobody listens."""
+    """The observer that ignores every event."""

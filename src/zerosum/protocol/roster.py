@@ -1,4 +1,4 @@
-"""What both sides derive from a plan for the secure sum: whom it is between, and what each vector is about.
+"""Values that both sides derive from a plan for secure aggregation: its parties, and the context of each vector.
 
 Tested in tests/secagg/secure_study.py.
 """
@@ -12,8 +12,9 @@ from zerosum.secagg.session import Roster
 
 
 def roster(plan: Plan) -> Roster:
-    """Whom the secure sum of a plan is between: the pinned identities, keys for every round and for every attempt
-    beyond the first."""
+    """The parties of a plan's secure aggregation: the pinned identities, with keys for every round and for every
+    attempt beyond the first.
+    """
     pinned = [site.identity for site in plan.sites]
     if None in pinned:
         raise OutsidePlan("the plan pins no identity for some of its sites")
@@ -24,13 +25,14 @@ def roster(plan: Plan) -> Roster:
 
 
 def slot(plan: Plan, round: int, attempt: int) -> int:
-    """Which keys of the secure sum serve a round. Attempts beyond the first are numbered through the whole study, so
-    no two share keys."""
+    """The index of the keys of secure aggregation for a round. Attempts beyond the first are numbered through the whole
+    study, so that no two share keys.
+    """
     return round if attempt == 0 else plan.rounds + attempt - 1
 
 
 def mask_context(plan: Plan, round: int, request: Request | None) -> bytes:
-    """What a masked vector is about; sites that were asked different things do not cancel."""
+    """The context of a masked vector; masks of sites with different requests do not cancel."""
     law = plan.law(round)
     asked = "draws" if request is None else request.digest()
     return f"{plan.digest()} {round} {asked} {law.own.tolist()} {law.step}".encode()

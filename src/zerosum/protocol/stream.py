@@ -1,10 +1,10 @@
-"""Frames on a socket: how long, of which study, and the frame. Replies go back the same way.
+"""Frames on a socket: length, study and the frame. Replies have the same form.
 
-    8 bytes     length of the frame
-    32 bytes    digest of the plan it belongs to; zeros: of none
+    8 bytes     length of the frame, big-endian
+    32 bytes    digest of the plan it belongs to; zeros: none
     ...         the frame
 
-An empty frame of no study asks whether somebody is there, and is answered by another one.
+An empty frame without a study tests whether a server is present; the reply is an empty frame.
 
 Tested in tests/site/test_server.py.
 """
@@ -26,7 +26,7 @@ NO_STUDY = bytes(32)
 
 _HEAD = struct.Struct(">Q32s")
 _CHUNK = 1 << 20
-_LONGEST_PATH = 100  # bytes that every system takes as the name of a socket
+_LONGEST_PATH = 100  # longest name of a socket, in bytes, that every system accepts
 
 
 def write(stream: socket.socket, study: bytes, frame: Frame) -> None:
@@ -36,10 +36,10 @@ def write(stream: socket.socket, study: bytes, frame: Frame) -> None:
 
 
 def read(stream: socket.socket, most: int, seconds: float | None = None) -> tuple[bytes, Frame] | None:
-    """The study and the frame that come next, or None where the other side has gone away.
+    """The next study and frame; None if the other side has closed the connection.
 
-    Memory is taken as bytes arrive, not as they are announced, and a frame that is announced too large is not read.
-    Once it has begun, a frame must be there in so many `seconds`, however it trickles.
+    Memory is allocated as bytes arrive, not as they are announced, and a frame that is announced too large is not read.
+    After its first byte a frame must be complete within `seconds`, even if it arrives byte by byte.
     """
     first = _exactly(stream, 1, None)
     end = None if seconds is None else time.monotonic() + seconds
@@ -67,7 +67,7 @@ def _exactly(stream: socket.socket, length: int, end: float | None) -> bytearray
 
 
 def connect(path: Path, seconds: float) -> socket.socket:
-    """A connection to whoever listens there; raises OSError if nobody does."""
+    """A connection to the server at this path; raises OSError if there is none."""
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         stream.settimeout(seconds)
@@ -80,7 +80,7 @@ def connect(path: Path, seconds: float) -> socket.socket:
 
 
 def alive(path: Path, seconds: float) -> bool:
-    """Whether somebody listens there and answers."""
+    """Whether a server at this path answers."""
     try:
         with connect(path, seconds) as stream:
             write(stream, NO_STUDY, b"")
@@ -91,7 +91,7 @@ def alive(path: Path, seconds: float) -> bool:
 
 @contextmanager
 def short(path: Path) -> Iterator[str]:
-    """A name for the same place that is short enough for a socket: names of sockets are, paths need not be."""
+    """A name of the same file that is short enough for a socket, whose names are limited where paths are not."""
     name = str(path.absolute())
     if len(os.fsencode(name)) <= _LONGEST_PATH:
         yield name

@@ -1,1 +1,1 @@
-"""What is written down of a study: results, privacy reports, maps."""
+"""Output of a study: results, privacy reports, brain maps, signed report pages."""

@@ -1,7 +1,7 @@
-"""Warnings that cost nothing: what a release and its known noise say about the question that was asked.
+"""Warnings about a result, derived from its releases and their known noise, at no privacy cost.
 
-Nothing here looks at data. Each sentence follows from numbers that were released anyway, and is said only where noise
-does not explain it (two standard deviations).
+No data are read. Each warning follows from released numbers, and is given only if noise does not explain the finding
+(two standard deviations). All thresholds were chosen by hand; no benchmark recorded.
 """
 
 from __future__ import annotations
@@ -16,17 +16,28 @@ from zerosum.arrays import Floats
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
 
-_EDGE = 0.05  # a mean so near to an end of its range (as a share of it) has most values within twice that of it
-_SURE = 2.0  # standard deviations
-_INTERVAL = 2 * 1.959964  # the width of a 95 % interval
-_UNSTABLE = 0.5  # a component whose correlation with what it would be without noise is expected below that is a guess
-_LISTED = 5  # columns that a sentence names
+# Distance of a mean from an end of its range, as a share of the range, below which the range may be wrong. By Markov's
+# inequality at least half of the values then lie within twice that distance of the end.
+_EDGE = 0.05
+_SURE = 2.0  # noise allowance, in standard deviations
+_INTERVAL = 2 * 1.959964  # width of a 95 % interval, in standard deviations
+_UNSTABLE = 0.5  # expected correlation of a component with its noise-free version, below which it is called unstable
+_LISTED = 5  # largest number of columns named in a sentence
 
 
 def cautions(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, ...]:
-    """What a reader of the estimate has to be warned of."""
+    """Warnings for the reader of an estimate.
+
+    Parameters
+    ----------
+    estimate : mapping of str to Quantity
+        The result of the study.
+    plan : Plan
+        Its public question gives ranges, clips and edges.
+    """
     parameters = plan.question.parameters
     lower, upper, clip = (parameters.get(name) for name in ("lower", "upper", "clip"))
+    # Ranges and clips are alternatives: an algorithm has public ranges or a bound on norms.
     found = list(_components(estimate))
     if isinstance(lower, list) and isinstance(upper, list):
         low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
@@ -41,7 +52,7 @@ def cautions(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, ...]:
 
 
 def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
-    """Fewer components above the noise than were asked for."""
+    """Warn if fewer components than requested are above the noise, or are stable."""
     if "above_noise" not in estimate or "eigenvalues" not in estimate:
         return
     above, asked = int(estimate["above_noise"][0]), len(estimate["eigenvalues"])
@@ -63,6 +74,7 @@ def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
 
 
 def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> Iterator[str]:
+    """Warn about means near the ends of their ranges, and about intervals wider than the range."""
     mean = estimate.get("mean")
     if mean is None or mean.kind != "mean" or mean.shape != lower.shape or not mean.axes or np.any(upper <= lower):
         return
@@ -86,13 +98,15 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
         moment = estimate.get("moment_noise_std")
         noise = np.zeros(len(lower)) if moment is None else np.diag(moment.value)
         half = width / 2
+        # Mean squared distance from the middle of the range, in half ranges: variance plus squared distance of the
+        # mean, less the noise allowance. It is near 1 only if most values lie at the ends.
         second = (variance + (mean.value - (lower + upper) / 2) ** 2 - _SURE * noise) / half**2
         if np.any(ends := second > (1 - _EDGE) ** 2):
             yield f"the values of {_named(names, ends)} lie mostly at the ends of the range or beyond: too narrow?"
 
 
 def _described(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -> Iterator[str]:
-    """Of a description: means and quantiles of everybody, who come before the groups."""
+    """The same for descriptive tables: means and quantiles of all units, which precede the groups."""
     quantity = estimate.get("mean", estimate.get("quantile"))
     if quantity is None or len(quantity.axes) < 2 or not set(names := quantity.axes[1].labels) <= set(ranges):
         return
@@ -109,14 +123,17 @@ def _described(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -> I
 
 
 def _clipped(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:
-    """The mean of clipped rows is as long as the clip only if most rows are, and so is their second moment."""
+    """Warn if most rows are clipped. The mean square norm of clipped rows reaches the square of the clip only if most
+    rows do."""
     mean = estimate.get("mean")
     if mean is None or mean.kind != "mean" or mean.value.ndim != 1:
         return
     spread = 0.0 if mean.std is None else float(np.max(np.asarray(mean.std)))
-    squares = float(mean.value @ mean.value) - len(mean.value) * spread**2  # less what noise adds
+    # minus the expected squared norm of the noise
+    squares = float(mean.value @ mean.value) - len(mean.value) * spread**2
     if "covariance" in estimate:
         squares += float(np.trace(estimate["covariance"].value))
+    # A mean of norm up to `clip` changes its squared norm by 2 clip std, to first order.
     slack = _SURE * 2 * clip * spread
     if "moment_noise_std" in estimate:
         slack += _SURE * float(np.linalg.norm(np.diag(estimate["moment_noise_std"].value)))
@@ -127,12 +144,14 @@ def _clipped(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:
 
 
 def _end_bins(estimate: Mapping[str, Quantity]) -> Iterator[str]:
+    """Warn if more than half of the units are in the first or last bin, or if all counts are within the noise."""
     counts = estimate.get("counts")
     if counts is None or counts.value.ndim != 1 or len(counts.value) < 3:
         return
     std = 0.0 if counts.std is None else float(np.max(np.asarray(counts.std)))
     total = float(np.sum(counts.value))
     for at, end in ((0, "first"), (-1, "last")):
+        # The noise of a bin is `std`, that of half the total std sqrt(bins) / 2.
         if counts.value[at] - _SURE * std * (1 + np.sqrt(len(counts.value)) / 2) > total / 2 > 0:
             yield f"more than half of everybody is in the {end} bin, which also counts what lies beyond the edges"
     if std > 0 and total < _SURE * std * np.sqrt(len(counts.value)):
@@ -140,6 +159,7 @@ def _end_bins(estimate: Mapping[str, Quantity]) -> Iterator[str]:
 
 
 def _named(names: Sequence[str], which: NDArray[np.bool_]) -> str:
+    """The names of the selected columns, for a sentence."""
     chosen = [name for name, is_it in zip(names, which, strict=True) if is_it]
     more = f" and {len(chosen) - _LISTED} more" if len(chosen) > _LISTED else ""
     return ("column " if len(chosen) == 1 else "columns ") + ", ".join(map(repr, chosen[:_LISTED])) + more

@@ -1,4 +1,4 @@
-"""The table of a regression's coefficients: estimates, two kinds of errors, and what the budget leaves open.
+"""Table of regression coefficients: estimates, intervals for pooled data and population, identifiability.
 
 Tested in tests/estimators/test_regression_estimators.py.
 """
@@ -17,8 +17,11 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One line. The pooled kind of error is about what the pooled data would give: privacy's noise alone. The
-    population kind is about the people the data are a sample of: sampling and privacy."""
+    """One coefficient.
+
+    The pooled errors refer to the fit on the pooled data and contain the privacy noise only. The population errors
+    refer to the population and contain sampling error and privacy noise.
+    """
 
     name: str
     estimate: float
@@ -29,11 +32,11 @@ class Coefficient:
     population_90: Interval
     population_95: Interval
     identified: bool
-    unit: str = ""  # what it is measured in, where that was declared: "per year", "mmHg per year"
+    unit: str = ""  # unit of measurement, if declared: "per year", "mmHg per year"
 
     @property
     def called(self) -> str:
-        """The name, with what it is measured in."""
+        """The name with the unit of measurement."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
@@ -41,16 +44,17 @@ class Coefficient:
 class CoefficientTable:
     """All coefficients in order, the intercept last.
 
-    `str(table)` is the table in 80 columns; `as_record()` has every number.
+    `str(table)` is a text table; `as_record()` has every number.
     """
 
     rows: tuple[Coefficient, ...]
 
     @classmethod
     def of(cls, estimate: Mapping[str, Quantity]) -> CoefficientTable:
-        """From the result of a linear, logistic or Poisson regression."""
+        """Table of the result of a linear, logistic or Poisson regression. Raises `BadInput` for other results."""
         if "pooled_std" not in estimate:
             raise BadInput("this result has no standard errors of coefficients")
+        # The intercept is last, as on the axis of the errors.
         values = [*estimate["coefficients"].tolist(), *estimate["intercept"].tolist()]
         axis = estimate["pooled_std"].axes[0]
         units = axis.units or ("",) * len(axis.labels)
@@ -76,10 +80,11 @@ class CoefficientTable:
         return cls(tuple(rows))
 
     def as_record(self) -> list[dict[str, Any]]:
+        """JSON-compatible form."""
         return [asdict(row) for row in self.rows]
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
-        """Name, estimate, the 95 % interval for the pooled data and for the population, and a remark."""
+        """Rows of text: name, estimate, 95 % interval for the pooled data, for the population, and a remark."""
         return [
             (
                 row.called,
@@ -92,8 +97,10 @@ class CoefficientTable:
         ]
 
     def __str__(self) -> str:
+        """Aligned text table."""
         heading = ("coefficient", "estimate", "95 % pooled data", "95 % population", "")
         table = [heading, *self.lines()]
+        # The last column, the remark, is not padded.
         widths = [max(len(line[column]) for line in table) for column in range(4)]
         return "\n".join(
             "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[4]]).rstrip()
@@ -102,4 +109,5 @@ class CoefficientTable:
 
 
 def _shown(interval: Interval) -> str:
+    """An interval as text."""
     return f"{interval[0]:.4g} to {interval[1]:.4g}"

@@ -1,7 +1,7 @@
-"""From a result to its report: a document, then a signed page and its JSON.
+"""Composes the report of a result: a document, then a signed HTML page and its JSON.
 
-A report says what whoever asked may know: the plan and what was released. Nothing of a site's own affairs is in it,
-such as what is left under its cap; a site adds that to a copy of its own (`at_site`), which its own key signs.
+A report contains the plan and the releases, which the analyst may see. It contains nothing private to a site, such as
+what is left under its cap. A site adds that to its own copy (`at_site`), which is signed with the site's key.
 """
 
 from __future__ import annotations
@@ -28,23 +28,37 @@ from zerosum.report.signature import coordinator_key, sign
 from zerosum.report.words import name_of, promise, question, short, summary
 from zerosum.secagg.keys import Identity
 
+# File names of the page and of its JSON.
 PAGE, TEXT = "report.html", "report.json"
+# Files of a result whose digests the report contains.
 _RESULT = ("result.json", "estimate.npz", "plan.json")
 FILES = (*_RESULT, PAGE, TEXT)
-_TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)  # the budgets that a reader is shown
-_FEW = (0.5, 1.0, 2.0)  # of sub-sampled phases, whose accounting takes seconds
+_TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of epsilon in the table of other budgets
+_FEW = (0.5, 1.0, 2.0)  # the same for subsampled phases, whose accounting takes seconds
+# 97.5 % quantile of the standard normal distribution.
 _Z95 = 1.959963984540054
-_RELEASES = 14  # bars; of more, those of one statistic are put together
-_SHOWN = 4  # columns of what other budgets would give
+_RELEASES = 14  # largest number of bars; with more releases, those of one statistic are summed
+_SHOWN = 4  # largest number of columns in the table of other budgets
 
 
 def write_report(
     folder: Path, space: Masker | None = None, result: Result | None = None, key: Identity | None = None
 ) -> Path:
-    """Write report.html and report.json beside a result that was written to this folder, and return the page's place.
+    """Write report.html and report.json beside a written result. Returns the path of the page.
 
-    They are signed with the key of whoever asked (`coordinator_key`, unless another is given), and name the digests of
-    the result's files. A JSON without its page, of a process that was killed in between, is written again.
+    Both files are signed and contain the digests of the result's files. A JSON file without a page, left by a killed
+    process, is replaced.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder with the written result.
+    space : Masker, optional
+        Public grid, for maps.
+    result : Result, optional
+        By default read from the folder.
+    key : Identity, optional
+        Signing key; by default the coordinator's (`coordinator_key`).
     """
     if (folder / PAGE).exists():
         raise BadInput(f"{folder / PAGE} exists already; choose another place")
@@ -52,6 +66,7 @@ def write_report(
     identity = key or coordinator_key(result.plan)
     files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in _RESULT}
     page, text = sealed(compose(result, files, identity.public.hex(), space), identity)
+    # The page is written last: a folder with a page has a complete report.
     (folder / TEXT).unlink(missing_ok=True)
     write_whole(folder / TEXT, text)
     write_whole(folder / PAGE, page)
@@ -59,19 +74,32 @@ def write_report(
 
 
 def sealed(document: Document, identity: Identity) -> tuple[bytes, bytes]:
-    """The page and the JSON of a document, signed."""
+    """Signed page and signed JSON of a document. The page contains the digest of the JSON."""
     text = sign(document.to_json().removesuffix(b"\n}"), "json", identity)
     page = render(document, hashlib.sha256(text).hexdigest())
     return sign(page, "html", identity), text
 
 
 def opened(content: bytes) -> Document:
-    """The document that was signed as JSON."""
+    """Document from the signed content of a JSON report."""
+    # `sealed` removes the last brace before signing, because the signature is the last entry of the object.
     return Document.from_json(content + b"\n}")
 
 
 def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | None = None) -> Document:
-    """The report of a result."""
+    """Document of a result.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    files : mapping of str to str
+        SHA-256 of the result's files.
+    key : str
+        Public signing key, hexadecimal.
+    space : Masker, optional
+        Public grid, for maps.
+    """
     plan, report = result.plan, result.report
     warned = (Text(result.warnings, "warning"),) if result.warnings else ()
     sections = (
@@ -102,7 +130,7 @@ def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | 
 
 
 def _found(result: Result, space: Masker | None) -> list[Block]:
-    """What was found; where a picture cannot be drawn, the result is not lost with it."""
+    """Blocks of the result. If a picture fails, a note replaces them, so that the report is still written."""
     try:
         return findings(result.estimate, result.plan.question, space)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -113,7 +141,19 @@ def _found(result: Result, space: Masker | None) -> list[Block]:
 
 
 def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any]) -> Document:
-    """A site's own copy: what its ledger has spent and what its cap leaves, for its steward only."""
+    """Copy of a report for a site's own steward, with a section on the site's ledger.
+
+    Parameters
+    ----------
+    document : Document
+        The coordinator's report.
+    site : str
+        Name of the site.
+    key : str
+        Public key of the site, hexadecimal.
+    statement : mapping
+        Statement of the site's ledger: cap, spent and remaining epsilon, studies.
+    """
     cap, spent = statement["cap"], float(statement["epsilon"])
     mine = next((each for each in statement["studies"] if each["study"] == document.study), None)
     cost = "nothing" if mine is None else f"epsilon {rounded_up(float(mine['epsilon']))}"
@@ -127,6 +167,7 @@ def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any
     if cap is not None:
         rows += [
             ("the cap", f"epsilon {shown(float(cap['epsilon']), 5)} at delta {cap['delta']:g}"),
+            # Rounded down, so that the stated epsilon is always available.
             ("what one more study may cost", f"epsilon {math.floor(1e4 * float(statement['left'])) / 1e4:g}"),
         ]
         left = max(float(cap["epsilon"]) - spent, 0.0)
@@ -134,6 +175,7 @@ def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any
         blocks.append(Bars("Under the cap", about, ("spent", "not spent"), (known(spent), known(left))))
     blocks.append(Table("The ledger", ("what", "how much"), tuple(rows)))
     own = Section("at-this-site", f"At {site}", tuple(blocks))
+    # The section about the site follows the guarantee.
     before = [section for section in document.sections if section.name in ("question", "result", "guarantee")]
     after = [section for section in document.sections if section not in before]
     return replace(document, site=site, coordinator=key, sections=(*before, own, *after))
@@ -143,6 +185,7 @@ def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any
 
 
 def _per_site(report: PrivacyReport) -> Iterator[Block]:
+    """Table of the exact cost at each site."""
     if not report.private:
         return
     dealt = any(line.helper_epsilon is not None for line in report.per_site)
@@ -155,6 +198,7 @@ def _per_site(report: PrivacyReport) -> Iterator[Block]:
 
 
 def _budget(result: Result) -> Iterator[Block]:
+    """Share of the budget, table of releases, and noise at other budgets."""
     report = result.report
     if result.plan.scheme.facts.noisy:
         yield from _releases(report)
@@ -175,6 +219,7 @@ def _budget(result: Result) -> Iterator[Block]:
 
 
 def _releases(report: PrivacyReport) -> Iterator[Block]:
+    """Bars with the share of the budget of each release."""
     names, shares = [line.statistic for line in report.releases], [line.share for line in report.releases]
     if len(names) > _RELEASES:
         totals: dict[str, float] = {}
@@ -182,6 +227,7 @@ def _releases(report: PrivacyReport) -> Iterator[Block]:
             totals[name] = totals.get(name, 0.0) + share
         labels, values = tuple(totals), tuple(totals.values())
     else:
+        # A statistic that is released several times gets its number.
         often = {name: names.count(name) for name in names}
         labels = tuple(f"{at + 1}. {name}" if often[name] > 1 else name for at, name in enumerate(names))
         values = tuple(shares)
@@ -191,17 +237,18 @@ def _releases(report: PrivacyReport) -> Iterator[Block]:
 
 
 def what_if(result: Result) -> Iterator[Block]:
-    """What the same releases would carry of noise at other budgets, by the law that the plan draws from."""
+    """Noise of the same releases at other budgets, from the noise law of the plan."""
     plan = result.plan
     if not plan.scheme.facts.noisy:
         return
     columns = _scaled(result)
     rows, points = [], []
+    # Accounting of subsampled phases takes seconds for each epsilon.
     sampled = any(release.sampled is not None for release in plan.releases)
     for times in _FEW if sampled else _TIMES:
         try:
             ratio = _noise_at(plan, times * plan.epsilon)
-        except BadParameter:  # beyond what can be planned
+        except BadParameter:  # no plan exists for this epsilon
             continue
         cells = [f"± {shown(ratio * half, 3)}" for _, half in columns]
         this = " (this study)" if times == 1 else ""
@@ -222,8 +269,8 @@ def what_if(result: Result) -> Iterator[Block]:
 
 
 def _noise_at(plan: Plan, epsilon: float) -> float:
-    """How much noise the releases would have, times today's: all of them alike, but for sub-sampled phases, of which
-    the largest is told."""
+    """Ratio of the noise at another epsilon to that of the plan. It is equal for all releases, except subsampled
+    phases, of which the largest ratio is given."""
     if epsilon == plan.epsilon:
         return 1.0
     other = replace(plan, epsilon=epsilon)
@@ -232,27 +279,31 @@ def _noise_at(plan: Plan, epsilon: float) -> float:
 
 
 def _deviation(plan: Plan, round: int) -> float:
+    """Standard deviation of one released number."""
     law = plan.law(round)
     return float(np.max(law.own / law.factor)) if plan.release(round).kind == "publication" else law.noise_std
 
 
 def _scaled(result: Result) -> list[tuple[str, float]]:
-    """Estimates that are released sums but for constants, so that their noise scales with the sums'."""
+    """(label, half width of the 95 % interval) of estimates that are released sums up to constants, whose noise scales
+    with that of the sums."""
     for name, kinds in (("mean", ("mean",)), ("counts", ("count",))):
         found = result.estimate.get(name)
         if found is None or found.kind not in kinds or found.std is None or not found.axes:
             continue
         labels, std = found.axes[-1].labels, np.asarray(found.std)
+        # The first row is that of all units, before groups.
         std = std.reshape(-1, std.shape[-1])[0]
         pairs = list(zip(labels, _Z95 * std, strict=True))
         return [(label, float(half)) for label, half in pairs[:_SHOWN] if math.isfinite(half)]
     return []
 
 
-# ---- who and what --------------------------------------------------------------------------------------------------
+# ---- participants and provenance -----------------------------------------------------------------------------------
 
 
 def _participants(result: Result) -> Iterator[Block]:
+    """Numbers of rounds, and the attendance of each site."""
     plan, rounds = result.plan, result.participants
     released = [names for names in rounds if names]
     rows, lost = [], 0
@@ -269,6 +320,7 @@ def _participants(result: Result) -> Iterator[Block]:
 
 
 def _provenance(result: Result, files: Mapping[str, str]) -> Iterator[Block]:
+    """Digests, keys and versions."""
     plan = result.plan
     pinned = plan.coordinator or "none: whoever verifies has to know the key by another way"
     rows = [

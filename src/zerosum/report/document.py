@@ -1,6 +1,6 @@
-"""What a report says, before it is a page: sections of blocks, each a text, a table or the numbers of a picture.
+"""Document model of a report: sections of blocks (text, table, or data of a plot), stored as report.json.
 
-`report.json` is a document as JSON, and the page is drawn from it and from nothing else.
+The HTML page is rendered from the document only.
 
 Tested in tests/report/test_compose.py.
 """
@@ -16,8 +16,10 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from zerosum.errors import BadInput, first_fault
 
-Number = Annotated[float, Field(allow_inf_nan=False)] | None  # None: not known
+Number = Annotated[float, Field(allow_inf_nan=False)] | None  # None: unknown
+# Version of the format.
 FORMAT = "zerosum report 1"
+# Unknown fields of a block are errors.
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -33,7 +35,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """So many columns at the left name their line. A folded one is opened by whoever wants the numbers."""
+    """Table whose first `names` columns are row headings. A folded table is collapsed on the page."""
 
     title: str
     heading: tuple[str, ...]
@@ -46,7 +48,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate between two ends, and between two more where there is a second kind of error, on an axis."""
+    """An estimate with an inner interval (low, high) and an optional outer one (wide_low, wide_high), on an axis from
+    start to end."""
 
     label: str
     value: Number
@@ -61,7 +64,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Estimates below each other, all on one axis (`shared`), or each on its own."""
+    """Estimates in rows, all on one axis (`shared`) or each on its own."""
 
     title: str
     about: str
@@ -73,7 +76,7 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar for each label, with the 95 % of its noise where that is known; `small` ones stand side by side."""
+    """Bar chart, with 95 % intervals of the noise if known. Small charts are placed side by side."""
 
     title: str
     about: str
@@ -84,13 +87,15 @@ class Bars:
     upright: bool = False
     percent: bool = False
     small: bool = False
-    whole: Number = None  # what a bar of full length stands for, at least
+    whole: Number = None  # smallest value at the end of the axis
     kind: Literal["bars"] = "bars"
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
 
 @dataclass(frozen=True)
 class Series:
+    """One curve, with an optional band (low, high)."""
+
     label: str
     x: tuple[Number, ...]
     y: tuple[Number, ...]
@@ -102,6 +107,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Curves:
+    """Line plot of several series."""
+
     title: str
     about: str
     x_label: str
@@ -114,7 +121,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Grid:
-    """Numbers by row and column, the largest the strongest in colour."""
+    """Heat map with row and column labels. The colour depends on the magnitude."""
 
     title: str
     about: str
@@ -127,7 +134,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Cloud:
-    """A cluster: its centre, its share of everybody, and how far it reaches along both axes."""
+    """One cluster: centre, share of all units, and extent along both axes."""
 
     label: str
     x: Number
@@ -140,6 +147,8 @@ class Cloud:
 
 @dataclass(frozen=True)
 class Clouds:
+    """Scatter plot of clusters."""
+
     title: str
     about: str
     x_label: str
@@ -153,17 +162,17 @@ class Clouds:
 
 @dataclass(frozen=True)
 class Plane:
-    """A cut through a brain: cells from the top line down, from -5 to 5, None outside."""
+    """Slice through a brain. Cells in lines from the top, with levels -5 to 5, None outside."""
 
     name: str
     cells: tuple[tuple[int | None, ...], ...]
-    stretch: Number = 1.0  # how high a cell is for its width
+    stretch: Number = 1.0  # height of a cell divided by its width
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
 
 @dataclass(frozen=True)
 class Slices:
-    """One map: cuts through its strongest place."""
+    """One brain map: slices through its strongest region."""
 
     title: str
     about: str
@@ -178,7 +187,9 @@ Block = Annotated[Text | Table | Picture, Field(discriminator="kind")]
 
 @dataclass(frozen=True)
 class Section:
-    name: str  # its address in the page
+    """Section of a report."""
+
+    name: str  # HTML id
     heading: str
     blocks: tuple[Block, ...]
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -186,32 +197,34 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A report: what programs look for by name, and what people read in order."""
+    """A report: fields for programs, and sections for readers."""
 
     study: str
     algorithm: str
     written: str
     title: str
     summary: str
-    coordinator: str  # the key it is signed with
+    coordinator: str  # public signing key, hexadecimal
     plan_digest: str
     proposal_digest: str
     public_digest: str
-    files: Mapping[str, str]  # of the same result, and their SHA-256
-    privacy: Mapping[str, JsonValue]  # the keys of `zerosum plan`
+    files: Mapping[str, str]  # files of the result to their SHA-256
+    privacy: Mapping[str, JsonValue]  # record of the privacy report, as `zerosum plan` prints it
     participants: tuple[tuple[str, ...], ...]
     versions: Mapping[str, str]
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
-    site: str = ""  # whose copy it is, with what only that site may read
+    site: str = ""  # site of a private copy; empty for the coordinator's report
     format: Literal["zerosum report 1"] = field(default="zerosum report 1")
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     def to_json(self) -> bytes:
+        """JSON text, unsigned."""
         return _ADAPTER.dump_json(self, indent=1)
 
     @staticmethod
     def from_json(text: bytes) -> Document:
+        """Parse JSON. Raises `BadInput`."""
         try:
             return _ADAPTER.validate_json(text)
         except ValidationError as error:
@@ -222,10 +235,12 @@ _ADAPTER = TypeAdapter(Document)
 
 
 def known(value: Any) -> float | None:
-    """A number as a document holds it: what is not finite is not known."""
+    """A finite number, or None."""
+    # JSON has no infinities or NaN.
     number = float(value)
     return number if math.isfinite(number) else None
 
 
 def all_known(values: Iterable[Any]) -> tuple[float | None, ...]:
+    """Finite numbers, or None for each other value."""
     return tuple(known(value) for value in values)

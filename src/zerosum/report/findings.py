@@ -1,7 +1,8 @@
-"""The result of a study as tables and pictures that fit it.
+"""Tables and plots of a result, chosen by the quantities it contains.
 
-Everything here was released: pictures are made of the estimate, its known noise and the public question. What is in an
-estimate decides how it is shown, so algorithms of which this module has never heard are shown too.
+Only released quantities, their known noise and the public question are used. Results of unknown algorithms are shown
+too, since the choice depends on the names of quantities and not on the algorithm. Size limits were chosen by hand; no
+benchmark recorded.
 """
 
 from __future__ import annotations
@@ -35,16 +36,28 @@ from zerosum.report.sheets import sheets_of
 from zerosum.report.slices import slices
 
 Estimate = Mapping[str, Quantity]
+# 97.5 % quantile of the standard normal distribution.
 _Z95 = 1.959963984540054
-_ROWS = 40  # lines of a picture; what has more stands in a table or in a file
-_FOLDED = 16  # lines of a table, beside a picture of the same
-_CELLS = 14  # columns of a grid
+_ROWS = 40  # largest number of rows of a plot; larger results are in a table or file
+_FOLDED = 16  # rows from which a table beside a plot is folded
+_CELLS = 14  # largest number of columns of a heat map
+# Largest number of components or topics that are drawn.
 _MAPS = 12
-_WORDS = 8  # of a topic
+_WORDS = 8  # words shown per topic
 
 
 def findings(estimate: Estimate, question: Question, space: Masker | None = None) -> list[Block]:
-    """What was found, in pictures where one fits, then in tables, then what else is in the files."""
+    """Blocks of a result: plots where one fits, then tables, then a list of all quantities.
+
+    Parameters
+    ----------
+    estimate : mapping of str to Quantity
+        The result.
+    question : Question
+        Public question, for ranges and column names.
+    space : Masker, optional
+        Public grid, for brain maps.
+    """
     blocks: list[Block] = []
     for fits, show in _KINDS:
         if fits <= estimate.keys():
@@ -57,6 +70,7 @@ def findings(estimate: Estimate, question: Question, space: Masker | None = None
 
 
 def _means(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Means with intervals on their public ranges."""
     mean = estimate["mean"]
     if len(mean.axes) != 1 or mean.std is None or (space is not None and mean.axes[0].name == "column"):
         return
@@ -76,6 +90,7 @@ def _means(estimate: Estimate, question: Question, space: Masker | None) -> Iter
 
 
 def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Counts by bin."""
     counts = estimate["counts"]
     if len(counts.axes) != 1 or counts.axes[0].name == "cluster":
         return
@@ -96,7 +111,7 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
 
 
 def _described(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
-    """Pictures of descriptions, then their tables."""
+    """Plots and tables of descriptive statistics, quantiles and survival curves."""
     if "mean_population_interval" in estimate:
         yield from _grouped(estimate, "mean", "Means")
     if "proportion_population_interval" in estimate:
@@ -111,6 +126,7 @@ def _described(estimate: Estimate, question: Question, space: Masker | None) -> 
         yield Table(sheet.title, sheet.heading, sheet.rows, sheet.names, folded=len(sheet.rows) > _FOLDED)
 
 
+# Caption of plots with two kinds of intervals.
 _ABOUT = (
     "The thick bar is the 95 % interval for these data (privacy's noise), the thin one for the population they are a "
     "sample of (sampling too)."
@@ -118,11 +134,12 @@ _ABOUT = (
 
 
 def _grouped(estimate: Estimate, name: str, title: str) -> Iterator[Block]:
-    """Estimates by group and column: one axis for the groups of a column."""
+    """Intervals by column and group. The groups of one column share an axis."""
     value, pooled, wide = (estimate[f"{name}{end}"].value for end in ("", "_interval", "_population_interval"))
     groups, columns = estimate[name].axes
     rows = []
     for j, column in enumerate(_labels(columns)):
+        # The axis of differences includes 0.
         held = [*wide[:, j].ravel(), *([0.0] if name == "difference" else [])]
         low, high = np.nanmin(held), np.nanmax(held)
         room = 0.1 * (high - low)
@@ -136,6 +153,7 @@ def _grouped(estimate: Estimate, name: str, title: str) -> Iterator[Block]:
 
 
 def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
+    """Lowest, middle and highest requested quantile of each column and group."""
     value, ends = estimate["quantile"].value, estimate["quantile_interval"].value
     groups, columns, asked = estimate["quantile"].axes
     if len(asked.labels) < 2 or len(columns.labels) * len(groups.labels) > _ROWS:
@@ -144,6 +162,7 @@ def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
     rows = []
     for j, column in enumerate(columns.labels):
         given = ranges.get(column) if isinstance(ranges, Mapping) else None
+        # Without a public range the axis covers the intervals.
         start, end = given if isinstance(given, list) else (ends[:, j].min(), ends[:, j].max())
         for g, group in enumerate(groups.labels):
             label = _labels(columns)[j] if len(groups.labels) == 1 else f"{column}, {group}"
@@ -159,6 +178,7 @@ def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
 
 
 def _survival(estimate: Estimate, question: Question) -> Iterator[Block]:
+    """Survival curves of up to six groups."""
     groups, times = estimate["survival"].axes
     try:
         places = [float(label) for label in times.labels]
@@ -167,6 +187,7 @@ def _survival(estimate: Estimate, question: Question) -> Iterator[Block]:
     names, series = (*question.columns, "", "", "")[:3], []
     for g, group in enumerate(groups.labels[:6]):
         ends = estimate["survival_population_interval"].value[g]
+        # Survival is 1 at time 0.
         curve = [1.0, *estimate["survival"].value[g]], [1.0, *ends[:, 0]], [1.0, *ends[:, 1]]
         y, low, high = map(all_known, curve)
         label = f"{names[2]} = {group}" if names[2] and len(groups.labels) > 1 else group
@@ -176,8 +197,10 @@ def _survival(estimate: Estimate, question: Question) -> Iterator[Block]:
 
 
 def _covariance(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Heat map of correlations."""
     found = estimate["correlation"]
     labels = found.axes[0].labels if found.axes else ()
+    # Cells of larger matrices would be too small to read.
     if 1 < len(labels) <= _CELLS:
         about = "From -1 to 1; blue columns rise together, orange ones against each other."
         yield Grid("Correlations", about, labels, labels, tuple(all_known(row) for row in found.value))
@@ -187,6 +210,7 @@ def _covariance(estimate: Estimate, question: Question, space: Masker | None) ->
 
 
 def _coefficients(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Coefficients of a regression, each on an axis that includes 0."""
     table = CoefficientTable.of(estimate)
     rows = []
     for each in table.rows:
@@ -204,12 +228,14 @@ def _coefficients(estimate: Estimate, question: Question, space: Masker | None) 
 
 
 def _residuals(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Histogram of residuals."""
     yield _bars(
         estimate["residuals"], "Residuals", "How many people are how far from their prediction; 95 % intervals."
     )
 
 
 def _scores(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Histogram of predicted scores by class."""
     found = estimate["scores"]
     if len(found.axes) != 2:
         return
@@ -224,6 +250,7 @@ def _scores(estimate: Estimate, question: Question, space: Masker | None) -> Ite
 
 
 def _quality(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Accuracy, confusion matrix and calibration curve of a classifier."""
     right, (low, high) = float(estimate["accuracy"][0]), estimate["accuracy_interval_95"].value
     held = question.parameters.get("hold_out")
     apart = isinstance(held, int | float) and held > 0
@@ -237,10 +264,11 @@ def _quality(estimate: Estimate, question: Question, space: Masker | None) -> It
     everybody, hits = estimate["calibration"].value
     std = estimate["calibration"].std
     noise = np.zeros(2) if std is None else np.asarray(std)[:, 0]
-    clear = everybody > 4 * noise[0]  # where the noise leaves something of the share
+    clear = everybody > 4 * noise[0]  # bins well above the noise
     middle = (np.arange(len(everybody)) + 0.5) / len(everybody)
     if np.any(clear):
         share = np.clip(hits[clear] / everybody[clear], 0, 1)
+        # Delta method for the ratio hits / total with independent noise in both.
         half = _Z95 * np.hypot(noise[1], share * noise[0]) / everybody[clear]
         ends = all_known(np.clip(share - half, 0, 1)), all_known(np.clip(share + half, 0, 1))
         series = (
@@ -252,6 +280,7 @@ def _quality(estimate: Estimate, question: Question, space: Masker | None) -> It
 
 
 def _model(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Weights of a classifier."""
     if "accuracy" not in estimate:
         yield Text(("How often it is right was not released, so no report can say it.",))
     weights = estimate["weights"]
@@ -265,9 +294,11 @@ def _model(estimate: Estimate, question: Question, space: Masker | None) -> Iter
 
 
 def _energy(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Eigenvalues, and their shares of the total."""
     values = estimate["eigenvalues"]
     labels = values.axes[0].labels if values.axes else tuple(str(at + 1) for at in range(len(values)))
     edge = float(estimate["noise_edge"][0]) if "noise_edge" in estimate else None
+    # 95 % intervals of the noise, if known.
     half = np.zeros(len(values)) if values.std is None else _Z95 * np.asarray(values.std)
     said = "" if edge is None else f" What is below {shown(edge, 3)} cannot be told from noise."
     ends = (all_known(values.value - half), all_known(values.value + half)) if values.std is not None else ((), ())
@@ -283,6 +314,7 @@ def _energy(estimate: Estimate, question: Question, space: Masker | None) -> Ite
 
 
 def _components(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Components as brain slices, a heat map, or the largest weights."""
     found = estimate["components"] if "components" in estimate else estimate["maps"]
     axis, columns = found.axes
     if space is not None and len(columns.labels) == len(space.columns):
@@ -300,6 +332,7 @@ def _components(estimate: Estimate, question: Question, space: Masker | None) ->
 
 
 def _stability(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Stability of components."""
     found = estimate["stability"]
     names = tuple(f"component {at + 1}" for at in range(len(found)))
     about = "How much of each component would be found again under new noise; 1 is all of it."
@@ -308,11 +341,13 @@ def _stability(estimate: Estimate, question: Question, space: Masker | None) -> 
 
 
 def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Cluster centres and shares."""
     centres = estimate["centers"] if "centers" in estimate else estimate["means"]
     axis, columns = centres.axes
     share, reach = None, np.full((len(axis.labels), len(columns.labels)), np.nan)
     if "weights" in estimate:
         share = estimate["weights"].value
+        # Two standard deviations: in two dimensions this ellipse holds 1 - exp(-2) = 86 % of a normal cluster.
         reach = 2 * np.sqrt(np.maximum(estimate["variances"].value, 0))[:, None] * estimate["scale"].value
     elif float(np.sum(np.maximum(estimate["counts"].value, 0))) > 0:
         counts = np.maximum(estimate["counts"].value, 0)
@@ -340,11 +375,13 @@ def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> I
 
 
 def _topics(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Words of each topic."""
     found = estimate["topics"]
     axis, words = found.axes
     order = estimate["relevance"].value if "relevance" in estimate else found.value
     weights = estimate["weights"].value if "weights" in estimate else None
     for k, label in list(enumerate(axis.labels))[:_MAPS]:
+        # Words are ranked by relevance where the result has it, else by probability.
         best = np.argsort(-order[k])[:_WORDS]
         share = "" if weights is None else f": {percent(float(weights[k]))} of all words"
         about = "The words that mark it most, and how often they come in it."
@@ -353,14 +390,16 @@ def _topics(estimate: Estimate, question: Question, space: Masker | None) -> Ite
 
 
 def _largest(row: Floats, labels: tuple[str, ...], title: str, about: str) -> Bars:
+    """Bars with the largest weights of one component."""
     best = np.argsort(-np.abs(row))[:_WORDS]
     return Bars(title, about, tuple(labels[at] for at in best), all_known(row[best]), small=True)
 
 
-# ---- whatever else there is ----------------------------------------------------------------------------------------
+# ---- other quantities ----------------------------------------------------------------------------------------------
 
 
 def _bars(found: Quantity, title: str, about: str) -> Bars:
+    """Bars of a one-dimensional quantity with 95 % intervals."""
     labels = _labels(found.axes[0])
     half = np.zeros(len(labels)) if found.std is None else _Z95 * np.asarray(found.std)
     ends = all_known(found.value - half), all_known(found.value + half)
@@ -368,7 +407,7 @@ def _bars(found: Quantity, title: str, about: str) -> Bars:
 
 
 def _listed(estimate: Estimate) -> Iterator[Block]:
-    """Where nothing here fits, such as a statistic of the sites' own: every short list of numbers as it is."""
+    """Fallback: a table for every short one-dimensional quantity."""
     for name, each in estimate.items():
         if each.value.ndim != 1 or not 1 < each.value.size <= _ROWS:
             continue
@@ -384,7 +423,7 @@ def _listed(estimate: Estimate) -> Iterator[Block]:
 
 
 def _numbers(estimate: Estimate) -> Iterator[Block]:
-    """Single numbers by name."""
+    """Table of single numbers."""
     rows = []
     for name, each in estimate.items():
         if each.value.size == 1:
@@ -396,6 +435,7 @@ def _numbers(estimate: Estimate) -> Iterator[Block]:
 
 
 def _rest(estimate: Estimate) -> Iterator[Block]:
+    """Folded table of all quantities with shape, axes and kind."""
     rows = []
     for name, each in estimate.items():
         along = " by ".join(axis.name for axis in each.axes)
@@ -409,13 +449,13 @@ def _rest(estimate: Estimate) -> Iterator[Block]:
 
 
 def _labels(axis: Axis) -> tuple[str, ...]:
-    """The places of an axis, with what they are measured in."""
+    """Labels of an axis with units of measurement."""
     units = axis.units or ("",) * len(axis.labels)
     return tuple(f"{label} ({unit})" if unit else label for label, unit in zip(axis.labels, units, strict=True))
 
 
 def _ends(question: Question, count: int) -> tuple[Floats, Floats] | tuple[None, None]:
-    """The public ranges, where there is one for each of so many columns."""
+    """Public lower and upper bounds, if there is one for each of `count` columns."""
     lower, upper = question.parameters.get("lower"), question.parameters.get("upper")
     if isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == count:
         return np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
@@ -423,11 +463,13 @@ def _ends(question: Question, count: int) -> tuple[Floats, Floats] | tuple[None,
 
 
 def _noise_of(found: Quantity) -> str:
+    """Clause about the noise of a quantity."""
     return "" if found.std is None else f", each with noise of {shown(float(np.max(np.asarray(found.std))), 3)}"
 
 
+# (estimate, public question, public grid or None) to blocks of the report.
 _Show = Callable[[Estimate, Question, Masker | None], Iterator[Block]]
-#: What an estimate must hold to be shown so; every one that fits is used, in this order.
+# Required quantities and the function that shows them. All that match are used, in this order.
 _KINDS: tuple[tuple[set[str], _Show], ...] = (
     ({"mean", "noise_std"}, _means),
     ({"mean", "correlation"}, _means),

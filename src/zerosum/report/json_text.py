@@ -1,4 +1,4 @@
-"""Records as JSON that people read: a line for each entry, and no number that JSON does not have.
+"""JSON text for readers: one line per entry, tables of numbers in one line, no infinities or NaN.
 
 Tested in tests/report/test_json_text.py.
 """
@@ -15,11 +15,12 @@ from pydantic_core import to_json
 
 
 def finite(value: Any) -> Any:
-    """The same record with None where JSON has no number: infinities and NaN."""
-    if isinstance(value, float):  # nearly everything is
+    """The record with None for infinities and NaN, which JSON does not have."""
+    if isinstance(value, float):  # the most frequent case first
         return value if math.isfinite(value) else None
     if isinstance(value, list | tuple):
-        with suppress(TypeError, OverflowError):  # not a row of numbers
+        with suppress(TypeError, OverflowError):  # not a list of numbers
+            # Lists of finite numbers, the usual case, are copied without a call per element.
             if all(map(math.isfinite, value)):
                 return list(value)
         return [finite(item) for item in value]
@@ -29,7 +30,7 @@ def finite(value: Any) -> Any:
 
 
 def readable(value: Any, indent: str = "") -> str:
-    """A record as JSON with a line for each of its entries, and tables of numbers in one line each.
+    """JSON text with one line for each entry, and each table of numbers in one line.
 
     >>> print(readable({"mean": [1.0, 2.0], "sites": [{"name": "a"}]}))
     {
@@ -48,12 +49,12 @@ def readable(value: Any, indent: str = "") -> str:
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         return "[\n" + ",\n".join(inner + readable(item, inner) for item in value) + f"\n{indent}]"
     if _table(value):
-        return to_json(value).decode().replace(",", ", ")  # ten times as fast as `dumps`
+        return to_json(value).decode().replace(",", ", ")  # about ten times as fast as `json.dumps`
     return json.dumps(value)
 
 
 def _table(value: Any) -> bool:
-    """Whether these are numbers in rows, or rows of such rows."""
+    """Whether a value is a list of floats, or a nested list of such lists."""
     if not isinstance(value, list):
         return False
     return all(type(item) is float for item in value) or all(_table(item) for item in value)

@@ -1,4 +1,4 @@
-"""Results on the brain: maps written as NIfTI, and drawn."""
+"""Brain maps of a result: NIfTI files, BIDS sidecars and PNG drawings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ from zerosum.data.nifti import is_nifti, nibabel
 from zerosum.errors import BadInput, BadParameter
 from zerosum.version import VERSION
 
-PLANES = ((0, "x"), (1, "y"), (2, "z"))  # the axis a slice is cut across, by what it is called
-_MOST_ROWS = 10  # components below each other in a picture; more stand beside them
+PLANES = ((0, "x"), (1, "y"), (2, "z"))  # axis perpendicular to a slice, and its name
+_MOST_ROWS = 10  # largest number of components in one column of a drawing
 
 
 def write_maps(maps: ArrayLike, space: Masker, path: Path) -> None:
-    """Write maps (R, columns) as one 4D image of float32 on the study's grid; it appears whole or not at all.
+    """Write maps as one 4D float32 image on the study's grid, atomically. Equal maps give equal bytes.
 
-    Of an atlas, every voxel of a region gets the region's value. The same maps give the same bytes.
+    Parameters
+    ----------
+    maps : array of shape (R, columns)
+        Finite values.
+    space : Masker
+        Public grid. With an atlas every voxel of a region gets the region's value.
+    path : Path
+        A .nii or .nii.gz file.
     """
     library = nibabel()
     if not is_nifti(path.name):
@@ -37,7 +44,15 @@ def write_maps(maps: ArrayLike, space: Masker, path: Path) -> None:
 
 
 def write_sidecars(images: Sequence[Path], told: Mapping[str, Any]) -> list[Path]:
-    """Beside every image a JSON file that says what it is, and in their folder the description of a BIDS derivative."""
+    """Write a JSON sidecar for every image, and the dataset_description.json of a BIDS derivative. Returns their paths.
+
+    Parameters
+    ----------
+    images : sequence of Path
+        The image files, at least one.
+    told : mapping
+        Content of the sidecars. It must have the key "Study".
+    """
     written = [path.with_name(path.name.removesuffix(".nii.gz") + ".json") for path in images]
     for path in written:
         what = {"Description": f"{path.stem} of a joint study under differential privacy, one a volume"}
@@ -54,9 +69,20 @@ def write_sidecars(images: Sequence[Path], told: Mapping[str, Any]) -> list[Path
 
 
 def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[str] | None = None) -> None:
-    """Draw maps (R, columns) as a picture: of each three cuts through its strongest region, over the grid's outline.
+    """Draw maps as a PNG file: for each, three slices through its strongest region with the outline of the grid.
 
-    The right of the body is on the right. Colours go from minus to plus the largest magnitude, map by map.
+    The right side of the body is on the right. The colour scale of each map is symmetric about 0.
+
+    Parameters
+    ----------
+    maps : array of shape (R, columns)
+        Finite values.
+    space : Masker
+        Public grid.
+    path : Path
+        A .png file.
+    labels : sequence of str, optional
+        Label of each map; by default its number.
     """
     from matplotlib.figure import Figure
 
@@ -73,7 +99,7 @@ def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[st
     figure = Figure(figsize=(5.4 * blocks, 1.7 * rows), facecolor="white")
     for at, name in enumerate(names):
         block, row = divmod(at, rows)
-        # of each block's width, an eighth for the label and the rest for the slices
+        # Fractions of a block's width: 0.12 for the label, the rest for three slices.
         axes = [
             figure.add_axes(((block + 0.12 + 0.29 * cut) / blocks, 1 - (row + 0.95) / rows, 0.27 / blocks, 0.8 / rows))
             for cut in range(3)
@@ -81,10 +107,12 @@ def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[st
         _draw(axes, volumes[..., at], inside, affine, zooms)
         figure.text((block + 0.06) / blocks, 1 - (row + 0.55) / rows, name, fontsize=8, ha="center", va="center")
     with _atomically(path) as partial:
+        # Without software metadata, equal maps give equal bytes.
         figure.savefig(partial, format="png", dpi=120, metadata={"Software": None})
 
 
 def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats) -> None:
+    """Draw three slices of one volume. `zooms` are voxel sizes, mm."""
     peak, middle = strongest(np.where(inside, volume, 0))
     largest = float(np.abs(volume[peak])) or 1.0
     place = affine @ [*middle, 1]
@@ -95,7 +123,7 @@ def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats)
         axis.imshow(
             shown, origin="lower", cmap="RdBu_r", vmin=-largest, vmax=largest, aspect=up / across, interpolation="none"
         )
-        framed = np.pad(within.astype(float), 1)  # so that the outline closes where the brain meets the border
+        framed = np.pad(within.astype(float), 1)  # padding closes the outline where the mask meets the border
         ticks = [np.arange(-1, length + 1) for length in within.shape]
         axis.contour(ticks[1], ticks[0], framed, levels=[0.5], colors="0.5", linewidths=0.7)
         axis.set_axis_off()
@@ -103,9 +131,21 @@ def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats)
 
 
 def strongest(volume: Floats) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The place of the largest magnitude, and the middle of the region around it that has its sign and half its size.
+    """Find the strongest region of a volume.
 
-    Peaks lie at the border of the brain as often as not, where a cut shows next to nothing of it.
+    Slices go through its centre: peaks are often at the border of the brain, where a slice shows little of the region.
+
+    Parameters
+    ----------
+    volume : array of shape (x, y, z)
+        Values, 0 outside the grid.
+
+    Returns
+    -------
+    peak : tuple of int
+        Index of the largest magnitude.
+    middle : tuple of int
+        Voxel nearest to the centre of the region around the peak with the same sign and at least half the magnitude.
     """
     from scipy import ndimage
 
@@ -117,14 +157,16 @@ def strongest(volume: Floats) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def upright(volumes: Floats, space: Masker) -> tuple[Floats, Any, Floats]:
-    """Turned so that the axes point right, to the front and up, as nearly as the grid allows."""
+    """Volumes, mask and affine in the closest canonical orientation (axes to the right, front and top)."""
     library = nibabel()
     image = library.as_closest_canonical(library.Nifti1Image(volumes, space.affine))
+    # The mask is reoriented in the same way as the maps.
     mask = library.as_closest_canonical(library.Nifti1Image(space.inside.astype(np.uint8), space.affine))
     return image.get_fdata(), np.asarray(mask.dataobj) > 0, image.affine
 
 
 def _finite(maps: ArrayLike) -> Floats:
+    """Maps as a finite 2D array. Raises `BadParameter`."""
     values = np.atleast_2d(np.asarray(maps, dtype=np.float64))
     if values.size == 0 or not np.isfinite(values).all():
         raise BadParameter("there are no maps, or some of their values are not finite")
@@ -133,7 +175,7 @@ def _finite(maps: ArrayLike) -> Floats:
 
 @contextmanager
 def _atomically(path: Path) -> Iterator[Path]:
-    """A place to write to; only what is complete gets the name."""
+    """Yield a temporary path that is renamed to `path` when the block ends without an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:

@@ -1,4 +1,4 @@
-"""A document as one HTML file: no script, nothing fetched, and nothing in it is markup that came from elsewhere."""
+"""Renders a document as one HTML file without scripts or external resources. All text is escaped."""
 
 from __future__ import annotations
 
@@ -10,13 +10,28 @@ from zerosum.report.document import Bars, Block, Document, Section, Table, Text
 from zerosum.report.pictures import draw
 from zerosum.report.style import CSS
 
-_ONE_LINE = 20  # characters
+_ONE_LINE = 20  # characters; longer cells may be wrapped
+# Small numbers and percentages, which must not be wrapped.
 _UNBROKEN = re.compile(r"(\d[\d.]*(?:e-\d+| %))")
+# Content Security Policy: no scripts, no external resources.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def render(document: Document, json_digest: str) -> bytes:
-    """The page up to where its signature goes; `json_digest` is the SHA-256 of the JSON it was drawn from."""
+    """Render a document as HTML, up to the place of its signature.
+
+    Parameters
+    ----------
+    document : Document
+        The report.
+    json_digest : str
+        SHA-256 of the JSON file that the page belongs to; it is printed in the footer.
+
+    Returns
+    -------
+    bytes
+        UTF-8 text without the closing tags, which are part of the seal (`zerosum.report.signature`).
+    """
     sections = [_section(section) for section in document.sections]
     links = [element("li", element("a", each.heading, href=f"#{each.name}")) for each in document.sections]
     body = [
@@ -47,6 +62,7 @@ def render(document: Document, json_digest: str) -> bytes:
 
 
 def _footer(document: Document, json_digest: str) -> Html:
+    """Signature key, digest of the JSON, and how to verify."""
     whose = f"site {document.site}" if document.site else "coordinator"
     return element(
         "footer",
@@ -58,8 +74,10 @@ def _footer(document: Document, json_digest: str) -> Html:
 
 
 def _section(section: Section) -> Html:
+    """One section. Consecutive small charts are placed side by side."""
     parts: list[Html] = []
     numbered = list(enumerate(section.blocks))
+    # groupby combines neighbouring blocks only, so the order of blocks is kept.
     for small, group in groupby(numbered, lambda each: isinstance(each[1], Bars) and each[1].small):
         drawn = [_block(block, f"{section.name}-{at}") for at, block in group]
         parts += [element("div", *drawn, class_="side")] if small else drawn
@@ -68,6 +86,7 @@ def _section(section: Section) -> Html:
 
 
 def _block(block: Block, name: str) -> Html:
+    """One text, table or plot."""
     if isinstance(block, Text):
         return _text(block)
     if isinstance(block, Table):
@@ -80,6 +99,7 @@ def _block(block: Block, name: str) -> Html:
 
 
 def _text(text: Text) -> Html:
+    """Paragraphs or a list."""
     if text.tone == "points":
         return element("ul", *(element("li", *_whole(each)) for each in text.sentences))
     said = [element("p", *_whole(each)) for each in text.sentences]
@@ -87,7 +107,7 @@ def _text(text: Text) -> Html:
 
 
 def _whole(sentence: str) -> list[str | Html]:
-    """A sentence whose small numbers and percentages no line ends within.
+    """The parts of a sentence, with small numbers and percentages in spans that are not wrapped.
 
     >>> "".join(_whole("at delta 1e-05"))
     'at delta <span class="whole">1e-05</span>'
@@ -97,7 +117,7 @@ def _whole(sentence: str) -> list[str | Html]:
 
 
 def _table(table: Table, title: str) -> Html:
-    """Under its title, in a frame of its own that scrolls where it is too wide, by the keyboard too."""
+    """A table in a region that scrolls horizontally, also by keyboard."""
     numbers = {
         at
         for at in range(table.names, len(table.heading))
@@ -126,16 +146,17 @@ def _table(table: Table, title: str) -> Html:
 
 
 def _long(cell: str) -> str | None:
-    """Text without a place to break it, such as a digest, is broken anywhere."""
+    """CSS class of text without spaces, such as a digest, which may be wrapped anywhere."""
     return "long" if max(map(len, cell.split()), default=0) > 24 else None
 
 
 def _short(cell: str) -> str | None:
-    """What is short enough stays on one line."""
+    """CSS class of text that stays on one line."""
     return "short" if len(cell) <= _ONE_LINE else None
 
 
 def _is_number(cell: str) -> bool:
+    """Whether a cell is a number, a percentage or a dash."""
     try:
         float(cell.removesuffix(" %").replace("–", "0").replace("±", ""))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Pictures of a report: scalable, drawn from a document's numbers, coloured by the page's style sheet.
+"""SVG plots of a report, drawn from a document's numbers and coloured by the page's style sheet.
 
-Every picture has a title and a sentence for those who do not see it. Labels that are too long for their place are cut;
-the table below a picture has them whole.
+Every plot has a title and a description for screen readers. Labels that are too long are cut; the table below a plot
+has them in full. Lengths are in units of the view box, and were chosen by hand.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from zerosum.kernel.markup import Html, element
 from zerosum.report.document import Bars, Clouds, Curves, Grid, Interval, Intervals, Picture, Plane, Slices
 from zerosum.report.scales import Scale, percent, shown, spread, ticks
 
+# Width of the view box.
 WIDTH = 400.0
-COLOURS = 6  # of series
-_CHARACTER = 7.2  # the width of one, about, in a wide font
+COLOURS = 6  # number of series colours in the style sheet
+_CHARACTER = 7.2  # approximate width of a character in a wide font
+# Height of one row of intervals.
 _ROW = 30.0
-_APART = 20.0  # how far slanted labels stand from each other, at least
+_APART = 20.0  # smallest distance of slanted labels
 
 
 def draw(picture: Picture, name: str) -> Html:
-    """A picture as an SVG element; `name` is the beginning of its ids, of which a page has each once."""
+    """A plot as an SVG element. `name` is the prefix of its ids, which must be unique on a page."""
     height, parts = drawn(picture)
     title = element("title", picture.title, id=f"{name}-title")
     about = element("desc", picture.about, id=f"{name}-about")
@@ -41,12 +43,13 @@ def draw(picture: Picture, name: str) -> Html:
 
 
 def _wide(picture: Picture) -> float:
+    """Width of the view box of a plot."""
     return 250.0 if isinstance(picture, Bars) and picture.small else WIDTH
 
 
 @singledispatch
 def drawn(picture: Picture) -> tuple[float, list[Html]]:
-    """How high a picture is, and what it is made of."""
+    """Height and elements of a plot."""
     raise TypeError(f"{type(picture).__name__} is no picture")
 
 
@@ -55,6 +58,7 @@ def drawn(picture: Picture) -> tuple[float, list[Html]]:
 
 @drawn.register
 def _(picture: Intervals) -> tuple[float, list[Html]]:
+    """Intervals in rows."""
     left = _label_width([row.label for row in picture.rows], 168.0)
     start, end, parts = left + 12, WIDTH - 62, []
     common = None
@@ -88,6 +92,7 @@ def _(picture: Intervals) -> tuple[float, list[Html]]:
 
 
 def _ends(row: Interval) -> Sequence[float | None]:
+    """Ends of the inner and outer interval."""
     return row.low, row.high, row.wide_low, row.wide_high
 
 
@@ -96,14 +101,17 @@ def _ends(row: Interval) -> Sequence[float | None]:
 
 @drawn.register
 def _(picture: Bars) -> tuple[float, list[Html]]:
+    """Bars, vertical or horizontal."""
     return _upright(picture) if picture.upright else _across(picture)
 
 
 def _said(picture: Bars, value: float | None) -> str:
+    """Value of a bar as text."""
     return percent(value) if picture.percent else shown(value, 3)
 
 
 def _across(picture: Bars) -> tuple[float, list[Html]]:
+    """Horizontal bars."""
     width = _wide(picture)
     row = 19.0 if picture.small else 24.0
     left = _label_width(picture.labels, width * 0.45)
@@ -113,6 +121,7 @@ def _across(picture: Bars) -> tuple[float, list[Html]]:
     for at, (label, value) in enumerate(zip(picture.labels, picture.values, strict=True)):
         y = 4 + row * at
         parts.append(_text(left, y + row / 2 + 4, _cut(label, left), "end"))
+        # Negative values have another colour.
         parts.append(_box(scale(0), y + 3, scale(value), y + row - 3, "minus" if (value or 0) < 0 else "bar"))
         if picture.low and picture.high:
             parts.append(_line(scale(picture.low[at]), y + row / 2, scale(picture.high[at]), y + row / 2, "error"))
@@ -123,11 +132,13 @@ def _across(picture: Bars) -> tuple[float, list[Html]]:
 
 
 def _upright(picture: Bars) -> tuple[float, list[Html]]:
+    """Vertical bars. Labels are slanted if they are too long, and thinned out if they are too dense."""
     count, top, bottom, start = max(len(picture.labels), 1), 10.0, 190.0, 48.0
     scale = Scale.over((*picture.values, *picture.high, *picture.low), bottom, top, zero=True)
     parts = list(_beside(scale, start, WIDTH - 6, picture.percent))
     wide = (WIDTH - 6 - start) / count
     slanted = max((len(label) for label in picture.labels), default=0) * _CHARACTER > wide - 4
+    # Labels are at least _APART apart; others are left out.
     every = max(1, math.ceil(_APART / wide)) if slanted else 1
     for at, (label, value) in enumerate(zip(picture.labels, picture.values, strict=True)):
         x = start + wide * at
@@ -141,6 +152,7 @@ def _upright(picture: Bars) -> tuple[float, list[Html]]:
 
 
 def _foot(x: float, y: float, label: str, slanted: bool) -> Html:
+    """Label below a vertical bar."""
     turn = f"rotate(-45 {x:g} {y:g})" if slanted else None
     side = "end" if slanted else "middle"
     return element("text", _cut(label, 90), x=f"{x:g}", y=f"{y:g}", text_anchor=side, transform=turn, class_="tick")
@@ -151,6 +163,7 @@ def _foot(x: float, y: float, label: str, slanted: bool) -> Html:
 
 @drawn.register
 def _(picture: Curves) -> tuple[float, list[Html]]:
+    """Line plot with bands and a legend."""
     top, bottom, start, end = 22.0, 210.0, 48.0, WIDTH - 10
     across = Scale.over([x for each in picture.series for x in each.x], start, end)
     places = [y for each in picture.series for y in (*each.y, *each.low, *each.high)]
@@ -184,10 +197,12 @@ def _(picture: Curves) -> tuple[float, list[Html]]:
 
 
 def _path(places: Sequence[tuple[float, float]], steps: bool, *, back: bool = False) -> str:
-    """Through these places; in steps, each keeps its height until the next one."""
+    """SVG path through these points. With `steps` each value holds until the next point; `back` draws the steps from
+    right to left."""
     words: list[str] = []
     for x, y in places:
         if words:
+            # In steps the horizontal part comes first; on the way back the order is reversed.
             words.append((f"V{y:g}H{x:g}" if back else f"H{x:g}V{y:g}") if steps else f"L{x:g} {y:g}")
         else:
             words.append(f"M{x:g} {y:g}")
@@ -199,11 +214,12 @@ def _path(places: Sequence[tuple[float, float]], steps: bool, *, back: bool = Fa
 
 @drawn.register
 def _(picture: Grid) -> tuple[float, list[Html]]:
+    """Heat map."""
     left, count = _label_width(picture.rows, 120.0), max(len(picture.columns), 1)
     wide = (WIDTH - left - 10) / count
     high = 28.0 if len(picture.rows) <= 12 else max(12.0, 336.0 / len(picture.rows))
     slanted = max((len(label) for label in picture.columns), default=0) * _CHARACTER > wide - 2
-    if slanted:  # room at the right for the last labels, which lean that way
+    if slanted:  # slanted labels need room to the right
         leans = [0.72 * _CHARACTER * len(_cut(label, 100)) for label in picture.columns]
         spill = max(lean - wide * (count - at - 0.5) for at, lean in enumerate(leans))
         wide -= max(spill, 0.0) / count
@@ -237,6 +253,7 @@ def _(picture: Grid) -> tuple[float, list[Html]]:
 
 @drawn.register
 def _(picture: Clouds) -> tuple[float, list[Html]]:
+    """Clusters as discs whose area grows with the share, with ellipses for their extent."""
     top, bottom, start, end = 22.0, 240.0, 48.0, WIDTH - 10
     across = Scale(*spread(picture.x_range), start, end)
     up = Scale(*spread(picture.y_range), bottom, top)
@@ -259,12 +276,13 @@ def _(picture: Clouds) -> tuple[float, list[Html]]:
         half = len(label) * _CHARACTER / 2
         centre = min(max(x, start + half), end - half)
         named.append(_text(centre, max(y - above - 5, top + 6), label, "middle", "over"))
-    parts += named  # above everybody's rings
+    parts += named  # labels are drawn last, above all ellipses
     return bottom + 40, parts
 
 
 @drawn.register
 def _(picture: Slices) -> tuple[float, list[Html]]:
+    """Brain slices side by side at a common scale."""
     wide = (WIDTH - 8.0 * (len(picture.planes) - 1)) / max(len(picture.planes), 1)
     sizes = [max((len(line) for line in plane.cells), default=1) or 1 for plane in picture.planes]
     cell = min((wide / size for size in sizes), default=1.0)
@@ -280,7 +298,7 @@ def _(picture: Slices) -> tuple[float, list[Html]]:
 
 
 def _levels(plane: Plane) -> Iterator[Html]:
-    """One path for each level, of runs along the lines; the head first, under the levels."""
+    """One path per level of a slice, made of horizontal runs. The background is first."""
     runs: dict[int, list[str]] = {}
     for y, line in enumerate(plane.cells):
         x = 0
@@ -290,30 +308,34 @@ def _levels(plane: Plane) -> Iterator[Html]:
                 x += 1
             if level is not None:
                 runs.setdefault(max(-5, min(level, 5)), []).append(f"M{first} {y}h{x - first}v1h-{x - first}z")
+    # Strong levels are drawn over weak ones.
     for level in sorted(runs, key=abs):
         kind = "head" if level == 0 else "plus" if level > 0 else "minus"
         opacity = None if level == 0 else f"{0.15 + 0.17 * abs(level):.2f}"
         yield element("path", d="".join(runs[level]), class_=kind, fill_opacity=opacity)
 
 
-# ---- what pictures are made of -----------------------------------------------------------------------------------
+# ---- drawing primitives ------------------------------------------------------------------------------------------
 
 
 def _text(x: float, y: float, words: str, side: str = "start", kind: str | None = None) -> Html:
+    """SVG text."""
     return element("text", words, x=f"{x:g}", y=f"{y:g}", text_anchor=side, class_=kind)
 
 
 def _line(x: float, y: float, to_x: float, to_y: float, kind: str) -> Html:
+    """SVG line."""
     return element("line", x1=f"{x:g}", y1=f"{y:g}", x2=f"{to_x:g}", y2=f"{to_y:g}", class_=kind)
 
 
 def _box(x: float, y: float, to_x: float, to_y: float, kind: str) -> Html:
+    """SVG rectangle between two corners in any order."""
     place = {"x": f"{min(x, to_x):g}", "y": f"{min(y, to_y):g}"}
     return element("rect", width=f"{abs(to_x - x):g}", height=f"{abs(to_y - y):g}", class_=kind, **place)
 
 
 def _below(scale: Scale, top: float, bottom: float, *, lines: bool = True) -> Iterator[Html]:
-    """The axis from left to right."""
+    """Horizontal axis with ticks."""
     yield _line(scale.start, bottom, scale.end, bottom, "axis")
     for value in ticks(scale.low, scale.high):
         if lines:
@@ -322,17 +344,18 @@ def _below(scale: Scale, top: float, bottom: float, *, lines: bool = True) -> It
 
 
 def _beside(scale: Scale, start: float, end: float, share: bool = False) -> Iterator[Html]:
-    """The axis from bottom to top, with a line for each tick."""
+    """Vertical axis with ticks and guide lines."""
     for value in ticks(scale.low, scale.high):
         yield _line(start, scale(value), end, scale(value), "guide")
         yield _text(start - 6, scale(value) + 4, percent(value) if share else shown(value, 3), "end", "tick")
 
 
 def _label_width(labels: Sequence[str], most: float) -> float:
+    """Width of the longest label, at most `most`."""
     return min(max((len(label) for label in labels), default=0) * _CHARACTER + 6, most)
 
 
 def _cut(label: str, width: float) -> str:
-    """As much of a label as fits."""
+    """The label, shortened to the width."""
     most = max(int(width / _CHARACTER), 2)
     return label if len(label) <= most else label[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""Results and privacy reports: frozen records, and how they are shown and written.
+"""Results and privacy reports: frozen records, text, JSON, and atomic writing to disk.
 
 Tested in tests/kernel/test_plan.py.
 """
@@ -32,14 +32,17 @@ from zerosum.kernel.schemes import SCHEMES, Combine
 from zerosum.report.json_text import finite, readable
 from zerosum.version import VERSION
 
-_SHOWN = 100  # numbers of an estimate that a notebook lists
+_SHOWN = 100  # largest number of values of an estimate shown in a notebook
 
 
 @dataclass(frozen=True)
 class SiteLine:
-    """What a study costs one site's units: exactly, as the papers would claim for the same noise, and where the
-    coordinator deals noise, exactly if it uses what it dealt. `best_guess` is how often somebody is right, at most, who
-    has to tell a unit from another one that was as likely."""
+    """Privacy cost of a study for the units of one site.
+
+    `mu` and `epsilon` are exact. The `published_` values are the papers' claims for the same noise. The `helper_`
+    values hold against a coordinator that uses the noise it dealt. `best_guess` is the largest probability of a correct
+    guess between two equally likely data sets that differ in one unit.
+    """
 
     site: str
     mu: float
@@ -53,7 +56,27 @@ class SiteLine:
 
 @dataclass(frozen=True)
 class ReleaseLine:
-    """One release: what it is, how much noise its sum carries, and what it costs the worst-off site."""
+    """One release.
+
+    Attributes
+    ----------
+    statistic : str
+        Name of the statistic.
+    size : int
+        Number of values; of a publication, per unit.
+    sensitivity : float
+        L2 sensitivity.
+    share : float
+        Share of mu squared of the study.
+    noise_std : float
+        Standard deviation of the noise of each released number.
+    mu : float
+        Cost at the site with the largest cost.
+    kind : str
+        "sum" or "publication".
+    rate, steps : float, int
+        Sampling rate and number of steps of a subsampled phase.
+    """
 
     statistic: str
     size: int
@@ -62,13 +85,37 @@ class ReleaseLine:
     noise_std: float
     mu: float
     kind: str = "sum"
-    rate: float | None = None  # of a phase of sub-sampled sums
+    rate: float | None = None  # sampling rate of a phase of subsampled sums
     steps: int = 1
 
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """Who is protected, against whom, how well: everything a data steward has to answer for."""
+    """Privacy guarantee of a study: unit, adversary, cost by site, releases.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Requested budget. The exact epsilon of each site is in `per_site`.
+    scheme : dict
+        Name and parameters of the noise scheme.
+    colluders, dropouts : int
+        Sites that may collude with the coordinator, and that may be lost in a round.
+    private : bool
+        False for runs without noise or with a seed.
+    rounds, exchanges : int
+        Rounds, and message exchanges per round.
+    bytes_per_site : int
+        Bytes to and from each site.
+    extra_delta : float
+        Part of delta that pays for finite arithmetic.
+    plan_digest, proposal_digest, public_digest : str
+        Digests of the plan with keys, without keys, and of the public question.
+    notes : tuple of str
+        Limitations of the guarantee.
+    attempts : int
+        Rounds that may be repeated.
+    """
 
     study: str
     algorithm: str
@@ -98,18 +145,21 @@ class PrivacyReport:
 
     @property
     def worst_epsilon(self) -> float:
+        """Largest epsilon of all sites."""
         return max(line.epsilon for line in self.per_site)
 
     @property
     def best_guess(self) -> float:
+        """Largest guessing probability of all sites."""
         return max(line.best_guess for line in self.per_site)
 
     def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
         record: dict[str, Any] = finite(asdict(self))
         return record
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """HTML for notebooks."""
         lines = [(line.site, line.mu, line.epsilon) for line in self.per_site]
         table = markup.table(
             ("site", "mu", f"epsilon at delta {self.delta:g}"), lines, f"{self.study} ({self.algorithm})"
@@ -117,7 +167,7 @@ class PrivacyReport:
         return table + markup.paragraphs(self.sentences())
 
     def sentences(self) -> list[str]:
-        """The guarantee in plain words."""
+        """The guarantee in sentences, followed by the notes."""
         change = "replaced by another" if self.adjacency == "replace-one" else "added or removed"
         if not self.private:
             return ["This run protects nobody: " + "; ".join(self.notes) + "."]
@@ -135,22 +185,36 @@ class PrivacyReport:
 
 
 def rounded_up(value: float) -> str:
-    """Four digits, rounded up: a stated epsilon is never below the true one."""
+    """Four significant digits, rounded up, so that a stated epsilon is never below the exact one."""
     if not np.isfinite(value) or value <= 0:
         return f"{value:g}"
     unit = 10.0 ** (np.floor(np.log10(value)) - 3)
+    # The factor 1 - 1e-12 prevents rounding errors of the division from raising a value that has four digits.
     return f"{np.ceil(value / unit * (1 - 1e-12)) * unit:.4g}"
 
 
 def _coalition(colluders: int) -> str:
+    """The adversary, for a sentence."""
     if colluders == 0:
         return "the coordinator"
     return f"the coordinator together with any {colluders} other site{'s' if colluders > 1 else ''}"
 
 
 def privacy_report(plan: Plan) -> PrivacyReport:
-    """The report of a plan, which is also the report of a run of it."""
+    """Privacy report of a plan. It applies to every run of the plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan, with or without pinned identities.
+
+    Returns
+    -------
+    PrivacyReport
+        Exact cost by site, releases, digests and notes.
+    """
     mus, claimed = plan.site_mus(), plan.claimed_mus()
+    # Only schemes with dealt noise have a second adversary.
     helper = plan.coordinator_mus() if plan.scheme.facts.deals_noise else None
     per_site = []
     for s, site in enumerate(plan.sites):
@@ -214,6 +278,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
 
 
 def _notes(plan: Plan) -> list[str]:
+    """Notes on limitations: no noise, seed, trusted coordinator, calibration, publications, attempts, weights."""
     notes = []
     if not plan.scheme.facts.noisy:
         notes.append("no noise was added")
@@ -247,7 +312,7 @@ def _notes(plan: Plan) -> list[str]:
 
 
 def _noise_std(plan: Plan, release: int) -> float:
-    """Of every released number: a sum's, or that of a row which is published by itself."""
+    """Standard deviation of the noise of each number of a release: of a sum, or of a published row."""
     law = plan.law(plan.first_round(release))
     if plan.releases[release].kind == "publication":
         return float(np.max(law.own / law.factor))
@@ -255,13 +320,14 @@ def _noise_std(plan: Plan, release: int) -> float:
 
 
 def _published(plan: Plan, release: int) -> str:
-    """What is out, and how much a private sum would have been worth instead, in numbers."""
+    """Note on a publication of records: its noise, and the noise of a private sum at the same cost."""
     planned, noise = plan.releases[release], _noise_std(plan, release)
     what = f"{counted(planned.size, 'number')} of {planned.statistic!r}"
     of = f"record of every {plan.unit} is published, {what}, and stays published"
     if not plan.scheme.facts.noisy:
         return f"a {of}"
     units = sum(site.units or 1 for site in plan.sites)
+    # Noise of one sum of all units at the same share of the budget.
     summed = plan.noise_of_everything * planned.sensitivity / math.sqrt(planned.share)
     return (
         f"a noisy {of}: each number has noise of {noise:.3g}, so that an average over all {units} has "
@@ -272,22 +338,38 @@ def _published(plan: Plan, release: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One study's result: the estimate, what it cost, and who took part."""
+    """Result of one study.
+
+    Attributes
+    ----------
+    estimate : mapping of str to Quantity
+        Estimated quantities by name.
+    plan : Plan
+        The plan that was run.
+    participants : tuple of tuple of str
+        Names of the sites in each round; empty for a round that was lost.
+    versions : mapping of str to str
+        Versions of Zerosum and of numerical libraries.
+    kept : str
+        Archive id (`zerosum results`).
+    warnings : tuple of str
+        Warnings derived from the releases (`zerosum.report.cautions`).
+    """
 
     estimate: Mapping[str, Quantity]
     plan: Plan
     participants: tuple[tuple[str, ...], ...]
     versions: Mapping[str, str]
-    kept: str = ""  # under which `zerosum results` has it; nothing where nothing was spent
-    warnings: tuple[str, ...] = ()  # what the releases themselves say about the question
+    kept: str = ""  # archive id (`zerosum results`); empty if nothing was spent
+    warnings: tuple[str, ...] = ()  # warnings derived from the releases
 
     @cached_property
     def report(self) -> PrivacyReport:
-        """What was promised to whom, and what it cost."""
+        """Privacy report of the plan."""
         return privacy_report(self.plan)
 
     def _repr_html_(self) -> str:
-        """For notebooks: every estimate by name, what the releases warn of, and what was promised."""
+        """HTML for notebooks: estimates, warnings and guarantee."""
         parts = []
         for name, quantity in self.estimate.items():
             if quantity.value.ndim <= 1 and quantity.value.size <= _SHOWN:
@@ -304,6 +386,7 @@ class Result:
         return "".join(parts) + markup.paragraphs([*said, f"public digest {self.report.public_digest}"])
 
     def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form, the content of result.json."""
         record: dict[str, Any] = finite(
             {
                 "study": self.report.study,
@@ -320,15 +403,21 @@ class Result:
         return record
 
     def write(self, folder: Path, *, private: bool = False) -> None:
-        """Write result.json, estimate.npz and plan.json; the folder appears whole and synced, or not at all. Others
-        may read it as the umask says, or not at all (`private`)."""
+        """Write result.json, estimate.npz and plan.json to a new folder, atomically and synced. `private` gives modes
+        0600 and 0700 instead of the umask's."""
         values = {key: quantity.value for key, quantity in self.estimate.items()}
         plan = {"plan.json": self.plan.to_json()}
         self.place(folder, {"result.json": self.as_record()}, {"estimate.npz": values}, plan, private=private)
 
     @classmethod
     def read(cls, folder: Path) -> Result:
-        """A result that was written to a folder."""
+        """Read a written result.
+
+        Raises
+        ------
+        BadInput
+            If a file is missing or damaged.
+        """
         estimate, plan = read_estimate(folder), read_plan(folder / "plan.json")
         try:
             told = json.loads((folder / "result.json").read_bytes())
@@ -346,9 +435,23 @@ class Result:
         *,
         private: bool = False,
     ) -> None:
-        """A new folder with these files, which appears whole and synced, or not at all. Modes are as the umask says, or
-        0600 in 0700 (`private`)."""
+        """Create a folder with these files, atomically and synced.
+
+        Parameters
+        ----------
+        folder : Path
+            The new folder; an empty one may exist.
+        records : mapping
+            File names to records, written as JSON.
+        arrays : mapping
+            File names to named arrays, written as .npz.
+        files : mapping, optional
+            File names to bytes.
+        private : bool
+            Modes 0600 and 0700 instead of the umask's.
+        """
         check_target(folder)
+        # All contents are computed before anything is written.
         written = {name: (readable(record) + "\n").encode() for name, record in records.items()}
         for name, values in arrays.items():
             buffer = io.BytesIO()
@@ -365,6 +468,7 @@ class Result:
                         file.flush()
                         os.fsync(file.fileno())
                 keep_folder(partial)
+                # An empty folder is replaced, since a rename onto an existing folder is not portable.
                 if folder.exists():
                     folder.rmdir()
                 partial.replace(folder)
@@ -376,7 +480,7 @@ class Result:
 
 
 def read_estimate(folder: Path) -> dict[str, Quantity]:
-    """The estimate of a result that was written to a folder."""
+    """Read the estimate of a written result."""
     try:
         known = json.loads((folder / "result.json").read_bytes())["quantities"]
         with np.load(folder / "estimate.npz", allow_pickle=False) as values:
@@ -386,7 +490,7 @@ def read_estimate(folder: Path) -> dict[str, Quantity]:
 
 
 def write_whole(path: Path, text: bytes, *, private: bool = False) -> None:
-    """Write a new file that appears whole or not at all; its mode is as the umask says, or 0600 (`private`)."""
+    """Write a new file atomically. Its mode follows the umask, or is 0600 (`private`)."""
     if path.exists():
         raise BadInput(f"{path} exists already; choose another place")
     try:
@@ -397,6 +501,7 @@ def write_whole(path: Path, text: bytes, *, private: bool = False) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
+            # A rename within a folder is atomic.
             fresh.replace(path)
         finally:
             fresh.unlink(missing_ok=True)
@@ -405,11 +510,12 @@ def write_whole(path: Path, text: bytes, *, private: bool = False) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A name in the same folder that nothing has. Not `tempfile`: its modes do not follow the umask."""
+    """An unused name in the same folder. Not from `tempfile`, whose modes do not follow the umask."""
     return path.with_name(f".{path.name[:64]}-{secrets.token_hex(8)}")
 
 
 def _make_parent(path: Path, *, private: bool) -> None:
+    """Create the parent folder."""
     if private:
         make_folder(path.parent)
     else:
@@ -417,7 +523,7 @@ def _make_parent(path: Path, *, private: bool) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan from its file."""
+    """Read a plan file. Raises `BadInput`."""
     try:
         return Plan.from_json(path.read_bytes())
     except OSError as error:
@@ -425,9 +531,10 @@ def read_plan(path: Path) -> Plan:
 
 
 def make_room(path: Path, size: int) -> None:
-    """Reserve this number of bytes in a file of that name with mode 0600, or raise the disk's `OSError`."""
+    """Reserve `size` bytes in a file of mode 0600. Raises OSError if the disk has no room."""
     path.unlink(missing_ok=True)
     with open_new(path, private=True) as file:
+        # posix_fallocate reserves blocks; a sparse file would not.
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
         else:
@@ -437,15 +544,24 @@ def make_room(path: Path, size: int) -> None:
 
 
 def keep_folder(folder: Path) -> None:
-    """What was made or renamed in a folder stays so, where this user may read it."""
+    """Sync a folder, so that new names in it survive a crash. Skipped where this user may not read it."""
     with suppress(PermissionError):
         sync_folder(folder)
 
 
 def try_target(folder: Path, size: int) -> None:
-    """Refuse, before anything is spent, a place that has no room for a result of so many bytes; by trying."""
+    """Raise `BadInput` if a result cannot be written to a folder. Tested by writing, before anything is spent.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the result; created for the test and removed again.
+    size : int
+        Bytes needed.
+    """
     check_target(folder)
     parents = [folder, *folder.absolute().parents]
+    # Folders that are created for the test are removed again.
     made = [parent for parent in parents if not parent.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -463,13 +579,16 @@ def try_target(folder: Path, size: int) -> None:
 
 
 def check_target(folder: Path) -> None:
-    """Refuse, before anything is spent, a place where a result cannot be written."""
+    """Raise `BadInput` if a folder is not empty or cannot be created, before anything is spent."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"{folder} exists already and is not an empty folder; choose another place for the result")
+    # The folder may not exist yet; the nearest existing parent decides.
     nearest = next(parent for parent in folder.absolute().parents if parent.exists())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
         raise BadInput(f"{nearest} cannot be written to; choose another place for the result")
 
 
 def versions() -> dict[str, str]:
+    """Versions of Zerosum and of the libraries that determine results."""
+    # Libraries that determine noise and numerical results.
     return {"zerosum": VERSION} | {name: version(name) for name in ("numpy", "scipy", "cryptography")}

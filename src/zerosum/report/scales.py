@@ -1,4 +1,4 @@
-"""Numbers and axes of pictures: ticks at round numbers, and how numbers are written.
+"""Axes and numbers of plots: ticks, scaling to coordinates, number formats.
 
 Tested in tests/report/test_pictures.py.
 """
@@ -9,17 +9,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_MOST = 1e150  # what is beyond, axes are not made for; it is drawn at their end
+_MOST = 1e150  # values beyond are drawn at the end of the axis; differences of larger values could overflow
 
 
 def shown(value: float | None, digits: int = 4) -> str:
-    """A number in so many digits, without an exponent where that can be.
+    """A number with `digits` significant digits, without exponent for ordinary magnitudes; a dash if unknown.
 
     >>> shown(123456.0), shown(0.00012345), shown(None), shown(-2.50)
     ('123456', '0.0001234', '–', '-2.5')
     """
     if value is None or not math.isfinite(value):
         return "–"
+    # Very small and very large numbers keep their exponent.
     if value and not 1e-5 <= abs(value) < 1e7:
         return f"{value:.{digits}g}"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
@@ -28,35 +29,36 @@ def shown(value: float | None, digits: int = 4) -> str:
 
 
 def percent(value: float | None) -> str:
+    """A share as a percentage; a dash if unknown."""
     return "–" if value is None or not math.isfinite(value) else f"{shown(100 * value, 3)} %"
 
 
 def spread(values: Iterable[float | None]) -> tuple[float, float]:
-    """The least and the largest of what is known; from 0 to 1 where nothing is."""
+    """Smallest and largest known value; (0, 1) if none is known."""
     found = [value for value in values if value is not None and abs(value) < _MOST]
     return (min(found), max(found)) if found else (0.0, 1.0)
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers between two ends, at most `most`, chosen by Matplotlib; none where the ends are no range.
+    """At most `most` round numbers between two ends; empty for an invalid range.
 
     >>> ticks(0.0, 10.0), [shown(at) for at in ticks(-0.3, 0.31)]
     ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], ['-0.2', '0', '0.2'])
     """
-    if not -1e300 <= low < high <= 1e300:  # beyond, the locator's step sizes overflow
+    if not -1e300 <= low < high <= 1e300:  # step sizes of the locator overflow beyond
         return []
-    from matplotlib.ticker import MaxNLocator  # slow to import, and only needed where there is a picture
+    from matplotlib.ticker import MaxNLocator  # slow import, needed for plots only
 
     found = MaxNLocator(nbins=most - 1, steps=[1, 2, 5, 10]).tick_values(low, high)
-    # The locator's ticks enclose the range, and computed multiples of the step miss round numbers by rounding errors:
-    # a tick at an end may lie just beyond it, and the one at zero beside it.
+    # The locator's ticks enclose the range, and its computed multiples have rounding errors. A tick at an end may lie
+    # just outside the range, and the tick at zero may be slightly off.
     slack = 1e-9 * (high - low)
     return [0.0 if abs(at) <= slack else float(at) for at in found if low - slack <= at <= high + slack]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From numbers to places on a picture."""
+    """Linear map from values [low, high] to coordinates [start, end]. `start` may exceed `end` (vertical axes)."""
 
     low: float
     high: float
@@ -65,7 +67,7 @@ class Scale:
 
     @classmethod
     def over(cls, values: Iterable[float | None], start: float, end: float, *, zero: bool = False) -> Scale:
-        """An axis that holds all of these, with a little room, and 0 where that is asked for."""
+        """Scale that includes all values with a margin of 4 %, and 0 if `zero`."""
         low, high = spread(values)
         if zero:
             low, high = min(low, 0.0), max(high, 0.0)
@@ -73,7 +75,7 @@ class Scale:
         return cls(low if zero and low == 0 else low - room, high if zero and high == 0 else high + room, start, end)
 
     def __call__(self, value: float | None) -> float:
-        """What lies beyond the axis is drawn at its end."""
+        """Coordinate of a value, limited to the axis."""
         if value is None or self.high == self.low:
             return self.start
         share = min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)

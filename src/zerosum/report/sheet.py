@@ -1,4 +1,4 @@
-"""Pictures below each other in one SVG file that needs nothing else: no style sheet, no font, no network."""
+"""Several plots in one standalone SVG file without style sheet, fonts or network access."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from zerosum.report.document import Picture
 from zerosum.report.pictures import WIDTH, drawn
 from zerosum.report.style import CSS, DARK, LIGHT
 
+# Lengths in units of the view box, chosen by hand.
 _MARGIN, _HEAD, _TITLE, _GAP = 16.0, 34.0, 24.0, 22.0
+# Selectors of the report's style sheet that concern plots.
 _DRAWN = re.compile(
     r"^(svg (?:text|\.[a-z]+)|(?:\.[a-z]+\.s\d|\.(?:axis|guide|zero|bar|minus|error|line|dashed|band)\b))"
 )
+# Rules for text in addition to those of the report.
 _OWN = "text{font:12px system-ui,sans-serif}.head{font-weight:600;font-size:15px}.title{font-weight:600}"
 
 
 def sheet(heading: str, about: str, pictures: Sequence[Picture]) -> bytes:
-    """The file, in the colours of the reader's scheme, light or dark."""
+    """Make one SVG file of several plots, with light and dark colours by the reader's preference.
+
+    Parameters
+    ----------
+    heading, about : str
+        Title, and description for screen readers.
+    pictures : sequence of Picture
+        Plots, from top to bottom.
+    """
     parts: list[Html] = []
     y = _MARGIN + _HEAD
     for picture in pictures:
@@ -48,7 +59,8 @@ def sheet(heading: str, about: str, pictures: Sequence[Picture]) -> bytes:
 
 
 def _rules(colours: dict[str, str]) -> list[str]:
-    """Of the page's style sheet what pictures need, with the colours written out: not every viewer knows variables."""
+    """Rules of the report's style sheet that plots need, with variables replaced by colours, since some viewers do not
+    support CSS variables."""
     found = [_OWN, f".page{{fill:{colours['page']}}}"]
     for selectors, rule in re.findall(r"([^{}\n][^{}]*)\{([^{}]*)\}", CSS.replace(",\n", ",")):
         kept = [each.strip() for each in selectors.split(",") if _DRAWN.match(each.strip())]

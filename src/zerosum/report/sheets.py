@@ -1,4 +1,4 @@
-"""Descriptions, quantiles and survival curves as tables that fit a terminal, and as records.
+"""Text tables and records of descriptive statistics, quantiles and survival curves.
 
 Tested in tests/report/test_sheets.py.
 """
@@ -14,33 +14,37 @@ import numpy as np
 from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import Quantity
 
+# Characters per line.
 WIDTH = 80
 Estimate = Mapping[str, Quantity]
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table with a title. `str(sheet)` is at most 80 columns wide: names that are too long for that are cut."""
+    """A table with a title. `str(sheet)` has at most 80 columns where possible: names that are too long are cut."""
 
     title: str
     heading: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    names: int = 1  # how many columns at the left hold names; these are cut, where need be
+    names: int = 1  # number of name columns at the left, which may be cut
 
     def __str__(self) -> str:
+        """Title and aligned rows."""
         widths, gap = self._widths()
         return "\n".join([self.title, *(self._line(line, widths, gap) for line in (self.heading, *self.rows))])
 
     @property
     def fits(self) -> bool:
+        """Whether the table has at most 80 columns."""
         widths, gap = self._widths()
         return sum(widths) + gap * (len(widths) - 1) <= WIDTH
 
     def _widths(self) -> tuple[list[int], int]:
-        """Of every column, and what lies between them: less, where that is not enough."""
+        """Width of every column and the gap between columns, which is reduced if the table is too wide."""
         table = [self.heading, *self.rows]
         widths = [max(len(line[at]) for line in table) for at in range(len(self.heading))]
         for gap in (2, 1):
+            # The widest name column is shortened first, down to 6 characters.
             while sum(widths) + gap * (len(widths) - 1) > WIDTH and max(widths[: self.names], default=0) > 6:
                 widths[int(np.argmax(widths[: self.names]))] -= 1
             if sum(widths) + gap * (len(widths) - 1) <= WIDTH:
@@ -48,6 +52,7 @@ class Sheet:
         return widths, gap
 
     def _line(self, line: tuple[str, ...], widths: Sequence[int], gap: int) -> str:
+        """One aligned row."""
         cells = []
         for at, (cell, width) in enumerate(zip(line, widths, strict=True)):
             short = cell if len(cell) <= width else cell[: width - 1] + "~"
@@ -56,7 +61,7 @@ class Sheet:
 
 
 def sheets_of(estimate: Estimate) -> list[Sheet]:
-    """The tables of a description, of quantiles or of survival curves; none of anything else."""
+    """Tables of descriptive statistics, quantiles or survival curves; empty for other results."""
     return [
         *_means(estimate),
         *_quantiles(estimate),
@@ -67,7 +72,7 @@ def sheets_of(estimate: Estimate) -> list[Sheet]:
 
 
 def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
-    """The same as records, one for each line, with every number."""
+    """The same content as records with all numbers, one for each row."""
     found: dict[str, list[dict[str, Any]]] = {}
     for name in ("mean", "quantile", "proportion", "difference", "proportion_difference", "survival"):
         if name in estimate and f"{name}_interval" in estimate:
@@ -75,6 +80,7 @@ def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+# Further quantities in the records of a quantity.
 _BESIDE = {
     "mean": ("observed", "sd", "mean_population_std"),
     "proportion": ("proportion_observed",),
@@ -83,6 +89,7 @@ _BESIDE = {
 
 
 def _records(estimate: Estimate, name: str) -> Iterator[dict[str, Any]]:
+    """Yield one record for each element of a quantity."""
     quantity = estimate[name]
     for at in np.ndindex(quantity.shape):
         where = {axis.name: axis.labels[place] for axis, place in zip(quantity.axes, at, strict=True)}
@@ -96,6 +103,7 @@ def _records(estimate: Estimate, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _means(estimate: Estimate) -> Iterator[Sheet]:
+    """Table of means and standard deviations."""
     if "mean_population_interval" not in estimate:
         return
     groups, columns = estimate["mean"].axes
@@ -117,9 +125,10 @@ def _means(estimate: Estimate) -> Iterator[Sheet]:
 
 
 def _quantiles(estimate: Estimate) -> Iterator[Sheet]:
+    """Tables of quantiles."""
     if "quantile" not in estimate:
         return
-    for together in (3, 2, 1):  # as many side by side as fit
+    for together in (3, 2, 1):  # as many quantiles side by side as fit
         sheets = list(_quantiles_by(estimate, together))
         if all(sheet.fits for sheet in sheets):
             break
@@ -127,6 +136,7 @@ def _quantiles(estimate: Estimate) -> Iterator[Sheet]:
 
 
 def _quantiles_by(estimate: Estimate, together: int) -> Iterator[Sheet]:
+    """Tables of quantiles, `together` per table."""
     groups, columns, quantiles = estimate["quantile"].axes
     count = len(quantiles.labels)
     for some in (range(first, min(first + together, count)) for first in range(0, count, together)):
@@ -144,6 +154,7 @@ def _quantiles_by(estimate: Estimate, together: int) -> Iterator[Sheet]:
 
 
 def _proportions(estimate: Estimate) -> Iterator[Sheet]:
+    """Tables of group sizes and of proportions."""
     if "units" in estimate:
         groups = estimate["units"].axes[0]
         std = np.asarray(estimate["units"].std)
@@ -172,6 +183,7 @@ def _proportions(estimate: Estimate) -> Iterator[Sheet]:
 
 
 def _differences(estimate: Estimate) -> Iterator[Sheet]:
+    """Tables of differences between groups."""
     for name, title, show, shows in (
         ("difference", "Differences of means", number, interval),
         ("proportion_difference", "Differences of proportions (percentage points)", percent, _percents),
@@ -195,6 +207,7 @@ def _differences(estimate: Estimate) -> Iterator[Sheet]:
 
 
 def _curves(estimate: Estimate) -> Iterator[Sheet]:
+    """Tables of survival, median time and the log-rank test."""
     if "survival" not in estimate:
         return
     groups, times = estimate["survival"].axes
@@ -223,46 +236,52 @@ def _curves(estimate: Estimate) -> Iterator[Sheet]:
     ]
     yield Sheet("Median time", ("group", "median", "95 % these data", "95 % population"), tuple(medians))
     if "log_rank_p" in estimate:
+        # The log-rank test of g groups has g - 1 degrees of freedom.
         degrees = len(groups.labels) - 1
         line = (f"{float(estimate['log_rank_statistic']):.3g}", f"{degrees}", f"{float(estimate['log_rank_p']):.3g}")
         yield Sheet("Log-rank test", ("chi-square", "degrees of freedom", "p"), (line,), 0)
 
 
 def _heading(groups: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the column of groups, where there are some: what they are groups by."""
+    """Heading of the group column, if there are groups."""
     return (visible(groups[1].partition(" = ")[0]),) if len(groups) > 1 else ()
 
 
 def _group(groups: tuple[str, ...], g: int) -> tuple[str, ...]:
-    """A group's name without what it is a group by."""
+    """Label of a group without the name of the grouping column."""
     return (visible(groups[g].partition(" = ")[2] or groups[g]),) if len(groups) > 1 else ()
 
 
 def _named(groups: tuple[str, ...]) -> int:
+    """Number of name columns."""
     return 2 if len(groups) > 1 else 1
 
 
 def number(value: float) -> str:
-    """Four digits; what is not known is a dash."""
+    """Four significant digits; a dash if unknown."""
     return f"{value:.4g}" if np.isfinite(value) else "-"
 
 
 def _spread(value: float, ends: Any) -> str:
-    """A standard deviation, or what it is below where noise leaves nothing of it."""
+    """A standard deviation, or its upper bound if the estimate is 0 because of noise."""
     return number(value) if value != 0 or ends[1] == 0 else f"< {number(ends[1])}"
 
 
 def interval(ends: Any) -> str:
+    """An interval as text."""
     return f"{number(ends[0])} to {number(ends[1])}"
 
 
 def percent(value: float) -> str:
+    """A share in percent, without the sign; a dash if unknown."""
     return f"{100 * value:.1f}" if np.isfinite(value) else "-"
 
 
 def _percents(ends: Any) -> str:
+    """An interval of shares in percent."""
     return f"{percent(ends[0])} to {percent(ends[1])}"
 
 
 def _with(value: float, ends: Any) -> str:
+    """A value with its interval."""
     return f"{number(value)} ({number(ends[0])}, {number(ends[1])})"

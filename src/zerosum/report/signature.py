@@ -1,9 +1,9 @@
-"""Reports that are signed: a changed byte anywhere is found.
+"""Ed25519 signatures of reports: every changed byte is detected.
 
-A file is its content and then a seal of one fixed form: for `report.json` the last entry of the object, for
-`report.html` the last element of the body. The signature (Ed25519) covers the kind of file and every byte before the
-seal; of the seal itself, each byte is fixed, a digit of the key or a digit of the signature, in lower case. So
-either file stands for itself, and the page names the JSON that it was drawn from by its digest.
+A file is its content followed by a seal of fixed form. In `report.json` the seal is the last entry of the object, in
+`report.html` the last element of the body. The signature covers the kind of file and every byte before the seal. Each
+byte of the seal is fixed, or a lower-case hexadecimal digit of the key or signature, so the seal cannot be changed
+unnoticed either. Each file can be verified alone. The page contains the digest of the JSON that it was rendered from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from zerosum.secagg.keys import Identity, check_signature
 from zerosum.site.identity import keep_identity
 from zerosum.site.policy import state_folder
 
+# Domain separation: signatures of reports are valid for no other purpose.
 _ABOUT = b"zerosum report signature 1\0"
+# Fixed parts of the seal: before the key, between key and signature, after the signature.
 _SEALS = {
     "json": (b',\n "signature": {"key": "', b'", "ed25519": "', b'"}\n}\n'),
     "html": (
@@ -31,26 +33,51 @@ _FORMS = {
     kind: re.compile(re.escape(a) + b"([0-9a-f]{64})" + re.escape(b) + b"([0-9a-f]{128})" + re.escape(c))
     for kind, (a, b, c) in _SEALS.items()
 }
+# Length of the seal in bytes: fixed parts, 64 digits of the key and 128 of the signature.
 _LENGTHS = {kind: sum(map(len, parts)) + 64 + 128 for kind, parts in _SEALS.items()}
 
 
 @dataclass(frozen=True)
 class Signed:
-    """A file whose signature holds: what was signed, and with which key. Whose key that is, is another question."""
+    """Content and key of a file with a valid signature. The owner of the key is not checked here."""
 
     content: bytes
     key: str
 
 
 def sign(content: bytes, kind: str, identity: Identity) -> bytes:
-    """The content with its seal. A JSON object is given without its last brace."""
+    """Append the seal to a content.
+
+    Parameters
+    ----------
+    content : bytes
+        The file without its seal. A JSON object is passed without its last brace.
+    kind : "json" or "html"
+        Form of the seal.
+    identity : Identity
+        Signing key.
+    """
     opening, middle, closing = _SEALS[kind]
     signature = identity.sign(_ABOUT + kind.encode() + b"\0" + content)
     return content + opening + identity.public.hex().encode() + middle + signature.hex().encode() + closing
 
 
 def check(sealed: bytes, kind: str) -> Signed:
-    """What a file holds, if not a byte of it was changed since it was signed."""
+    """Verify a signed file.
+
+    Parameters
+    ----------
+    sealed : bytes
+        The whole file.
+    kind : "json" or "html"
+        Form of the seal.
+
+    Raises
+    ------
+    CheckFailed
+        If any byte was changed, or the file is not a signed report.
+    """
+    # The seal has a fixed length, so that its position is not read from the file.
     content, seal = sealed[: -_LENGTHS[kind]], sealed[-_LENGTHS[kind] :]
     found = _FORMS[kind].fullmatch(seal)
     if found is None:
@@ -64,6 +91,7 @@ def check(sealed: bytes, kind: str) -> Signed:
 
 
 def kind_of(path: Path) -> str:
+    """ "html" or "json" from the file name. Raises `BadInput` for other suffixes."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _SEALS:
         raise BadInput(f"a report is a .html or a .json file, or the folder of both, not {path.name!r}")
@@ -71,19 +99,22 @@ def kind_of(path: Path) -> str:
 
 
 def key_place() -> Path:
+    """Path of the coordinator's signing key."""
     return state_folder() / "coordinator.key"
 
 
 def check_coordinator(plan: Plan) -> None:
-    """Refuse, before anything is spent, a key that could not sign this plan's report; none is made yet."""
+    """Raise `Refused` if this coordinator's key is not the one pinned in the plan, before anything is spent. No key is
+    created for a plan without a pinned key."""
     if key_place().exists() or plan.coordinator is not None:
         coordinator_key(plan)
 
 
 def coordinator_key(plan: Plan | None = None, path: Path | None = None) -> Identity:
-    """The key with which whoever asks signs reports, made once and kept in the user's state folder, or elsewhere.
-    Refused where the plan pins another one."""
+    """Signing key of the coordinator, created on first use in the user's state folder or at `path`. Raises `Refused` if
+    the plan pins another key."""
     identity = keep_identity(path or key_place())
+    # A report signed with another key could not be verified against the plan.
     if plan is not None and plan.coordinator not in (None, identity.public.hex()):
         raise Refused(
             "the plan pins the key of another coordinator than this one's: its report could not be verified; run it "

@@ -1,4 +1,4 @@
-"""Maps of the brain as cuts of a few levels, for a report's pictures.
+"""Brain maps as slices of a few levels, for the plots of a report.
 
 Tested in tests/report/test_findings.py.
 """
@@ -16,12 +16,22 @@ from zerosum.report.document import Plane, Slices
 from zerosum.report.maps import PLANES, strongest, upright
 from zerosum.report.scales import shown
 
-_LEVELS = 5  # on either side of 0
-_MOST = 44  # cells along a side; finer grids are averaged
+_LEVELS = 5  # levels on either side of 0
+_MOST = 44  # largest number of cells along a side; finer grids are averaged
 
 
 def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slices]:
-    """Of each map (R, columns) the cuts through its strongest region; the right of the body is on the right."""
+    """Yield, for each map, slices through its strongest region. The right side of the body is on the right.
+
+    Parameters
+    ----------
+    maps : array of shape (R, columns)
+        Maps; NaN counts as 0.
+    space : Masker
+        Public grid.
+    labels : sequence of str
+        Names of the maps.
+    """
     volumes, inside, affine = upright(space.inverse_transform(np.nan_to_num(maps)), space)
     zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
     for at, label in enumerate(labels[: len(maps)]):
@@ -42,8 +52,9 @@ def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slice
 
 
 def _cells(values: Floats, inside: NDArray[np.bool_]) -> tuple[tuple[int | None, ...], ...]:
-    """Levels by line, the uppermost first; cells of a fine grid are averages of what is inside."""
+    """Levels of a slice in lines from the top. Cells of a coarsened grid are means over the voxels inside."""
     every = max(1, -(-max(values.shape) // _MOST))
+    # Number of voxels inside per cell; the mean is over these.
     count = _pooled(inside.astype(np.float64), every)
     mean = _pooled(np.where(inside, values, 0.0), every) / np.maximum(count, 1)
     levels = np.clip(np.rint(_LEVELS * mean), -_LEVELS, _LEVELS).astype(int)
@@ -52,9 +63,10 @@ def _cells(values: Floats, inside: NDArray[np.bool_]) -> tuple[tuple[int | None,
 
 
 def _pooled(values: Floats, every: int) -> Floats:
-    """Sums over squares of so many cells."""
+    """Sums over squares of `every` x `every` cells."""
     if every == 1:
         return values
+    # Padded to a multiple of the cell size.
     wide, high = (-(-length // every) * every for length in values.shape)
     padded = np.pad(values, ((0, wide - values.shape[0]), (0, high - values.shape[1])))
     return np.asarray(padded.reshape(wide // every, every, high // every, every).sum(axis=(1, 3)))

@@ -1,10 +1,11 @@
-"""The style sheet of a report: light and dark, wide and narrow, and on paper. Nothing in it is fetched.
+"""Style sheet of a report: light, dark, narrow and print layouts, without external resources.
 
-Colours of text have a contrast of at least 4.5 to 1 with what they stand on, in either scheme.
+Text colours have a contrast ratio of at least 4.5 : 1 with their backgrounds in both schemes.
 
 Tested in tests/report/test_page.py.
 """
 
+# Colours by role. s0 to s5 are series of plots.
 LIGHT = {
     "page": "#ffffff",
     "panel": "#f3f6f8",
@@ -39,8 +40,8 @@ DARK = {
     "s4": "#f393bd",
     "s5": "#d9c45a",
 }
-TEXT = ("ink", "muted", "accent", "warm")  # colours that text has
-GROUND = ("page", "panel", "alert")  # what it stands on
+TEXT = ("ink", "muted", "accent", "warm")  # colours of text
+GROUND = ("page", "panel", "alert")  # backgrounds of text
 
 _RULES = """
 *{box-sizing:border-box}
@@ -125,10 +126,12 @@ details::details-content{content-visibility:visible;height:auto}summary{list-sty
 
 
 def _scheme(colours: dict[str, str]) -> str:
+    """CSS variables of a colour scheme."""
     return "".join(f"--{name}:{value};" for name, value in colours.items())
 
 
 def _series(count: int) -> str:
+    """CSS rules of the series colours."""
     return "".join(
         f".line.s{at}{{stroke:var(--s{at})}}.band.s{at},.point.s{at}{{fill:var(--s{at})}}"
         f".cloud.s{at}{{fill:var(--s{at});stroke:var(--s{at})}}\n"
@@ -136,6 +139,7 @@ def _series(count: int) -> str:
     )
 
 
+# The dark scheme applies on screens only; printed pages are light.
 CSS = (
     f":root{{color-scheme:light dark;{_scheme(LIGHT)}}}\n"
     f"@media screen and (prefers-color-scheme:dark){{:root{{{_scheme(DARK)}}}}}\n"

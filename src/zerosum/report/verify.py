@@ -1,4 +1,4 @@
-"""Whether a report is as it was signed, and by whom: the other half of `signature.py`."""
+"""Verification of signed reports: signatures, digests of files, keys pinned by plan or policy."""
 
 from __future__ import annotations
 
@@ -18,34 +18,52 @@ from zerosum.report.record import privacy_report
 from zerosum.report.signature import Signed, check, kind_of
 from zerosum.site.policy import Policy
 
+# Footer line of a page with the digest of its JSON.
 _NAMED = re.compile(rb"<p>SHA-256 of report\.json <code>([0-9a-f]{64})</code></p>")
 
 
 @dataclass(frozen=True)
 class Verified:
-    """Files that are as they were signed. Who vouches for the key, the `check_` functions say."""
+    """Files with valid signatures. The `check_` functions decide whether the key is trusted."""
 
     key: str
     files: tuple[str, ...]
-    absent: tuple[str, ...]  # files that the report names and that are not beside it
-    document: Document | None  # where the JSON is there
-    redrawn: bool | None  # whether the page is the one that this version draws from the JSON, where both are there
+    absent: tuple[str, ...]  # files named in the report that are missing
+    document: Document | None  # None without the JSON
+    redrawn: bool | None  # whether rendering the JSON gives the page; None unless both exist
 
     @property
     def site(self) -> str:
-        """Whose copy it is, where it is no coordinator's report but a site's own."""
+        """Site of a private copy; empty for a coordinator's report."""
         return "" if self.document is None else self.document.site
 
 
 def verify(path: Path) -> Verified:
-    """Look at every byte of a report: the page, its JSON, and what lies beside them of the result. Raises `CheckFailed`
-    where one was changed, or where they do not belong together."""
+    """Verify a report: page, JSON and the result's files beside them.
+
+    Parameters
+    ----------
+    path : Path
+        The page, the JSON, or their folder.
+
+    Returns
+    -------
+    Verified
+        Key, verified files, missing files, and the document.
+
+    Raises
+    ------
+    CheckFailed
+        If a byte was changed, or the files do not belong together.
+    """
     places = _places(path)
     signed = {kind: _checked(place) for kind, place in places.items()}
+    # Page and JSON must have the same signer.
     keys = {each.key for each in signed.values()}
     if len(keys) > 1:
         raise CheckFailed("the page and its JSON were signed with different keys")
     if len(signed) == 2:
+        # The last match is the footer; earlier ones could be text of the report.
         named = _NAMED.findall(signed["html"].content)
         if not named or named[-1].decode() != hashlib.sha256(_read(places["json"])).hexdigest():
             raise CheckFailed("the page was not drawn from the JSON beside it, or one of them was changed")
@@ -54,7 +72,7 @@ def verify(path: Path) -> Verified:
     document, redrawn = None, None
     if "json" in signed:
         document = opened(signed["json"].content)
-    else:  # the page names it
+    else:  # the page contains its digest
         absent.append(places["html"].with_suffix(".json").name)
     if document is not None:
         if document.coordinator != key:
@@ -73,17 +91,31 @@ def verify(path: Path) -> Verified:
 
 
 def _draws(document: Document, digest: str, page: bytes) -> bool:
-    """Whether a page says what its JSON does: whoever signs both could have written two stories."""
+    """Whether a page shows the content of its JSON. The signer of both files could have written different contents."""
     try:
         return render(document, digest) == page
-    except (ArithmeticError, LookupError, TypeError, ValueError):  # numbers that do not fit together
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # inconsistent numbers in the document
         return False
 
 
 def check_plan(found: Verified, plan: Plan) -> bool:
-    """Hold a report against a plan: that it is of this plan, promises what the plan does, and is signed with the key
-    that the plan pins, for the coordinator or for the site whose copy it is; whether the plan pins one."""
+    """Compare a report with a plan.
+
+    The report must be of the same plan, state the same guarantee, and be signed with the key pinned for the coordinator
+    or for the site of the copy.
+
+    Returns
+    -------
+    bool
+        Whether the plan pins a key.
+
+    Raises
+    ------
+    CheckFailed
+        If one of these conditions does not hold.
+    """
     document = _json(found, "a plan")
+    # The approved proposal has no site keys yet, so either digest identifies the plan.
     if document.plan_digest != plan.digest() and document.proposal_digest != plan.proposal_digest:
         raise CheckFailed("the report is of another plan")
     if not _agree(document.privacy, privacy_report(plan).as_record()):
@@ -95,7 +127,8 @@ def check_plan(found: Verified, plan: Plan) -> bool:
 
 
 def check_policy(found: Verified, policy: Policy) -> bool:
-    """Whether a policy pins a key of the coordinator, or of the site whose copy it is; raises where it pins another."""
+    """Whether a policy pins the key of the coordinator, or of the site of the copy. Raises `CheckFailed` if it pins
+    another one."""
     pins = policy.coordinators
     if found.site:
         known = (policy.roster or {}).get(found.site, ())
@@ -104,17 +137,19 @@ def check_policy(found: Verified, policy: Policy) -> bool:
 
 
 def check_key(found: Verified, key: str) -> None:
+    """Raise `CheckFailed` unless the report is signed with this key."""
     _pinned(found.key, (key,), "--key")
 
 
 def _pinned(key: str, pins: tuple[str, ...], whose: str) -> bool:
+    """Whether keys are pinned. Raises `CheckFailed` if the key is not among them."""
     if pins and key not in pins:
         raise CheckFailed(f"the report is signed with another key than {whose} says")
     return bool(pins)
 
 
 def _agree(told: Mapping[str, object], known: Mapping[str, object]) -> bool:
-    """Whether a report's promises are those of the plan: the costs, up to the last digits, and how they are counted."""
+    """Whether the guarantee in a report equals that of the plan; epsilon up to a relative error of 1e-6."""
     exact = (
         "epsilon",
         "delta",
@@ -135,6 +170,7 @@ def _agree(told: Mapping[str, object], known: Mapping[str, object]) -> bool:
     for mine, line in zip(ours, theirs, strict=True):
         if not isinstance(line, Mapping) or line.get("site") != mine["site"]:
             return False
+        # Versions of numerical libraries may change the last digits.
         said, true = line.get("epsilon"), mine["epsilon"]
         if said != true and not (
             isinstance(said, int | float) and isinstance(true, int | float) and math.isclose(said, true, rel_tol=1e-6)
@@ -144,13 +180,14 @@ def _agree(told: Mapping[str, object], known: Mapping[str, object]) -> bool:
 
 
 def _json(found: Verified, what: str) -> Document:
+    """The document. Raises `BadInput` without the JSON."""
     if found.document is None:
         raise BadInput(f"to hold a report against {what}, its {TEXT} must lie beside it")
     return found.document
 
 
 def _places(path: Path) -> dict[str, Path]:
-    """The page and the JSON of a report, as far as they are there, by either of them or by their folder."""
+    """Existing page and JSON, from either path or from their folder."""
     if path.is_dir():
         found = {kind_of(place): place for place in (path / PAGE, path / TEXT) if place.is_file()}
         if not found:
@@ -162,6 +199,7 @@ def _places(path: Path) -> dict[str, Path]:
 
 
 def _checked(path: Path) -> Signed:
+    """Verify one file. Errors contain its name."""
     try:
         return check(_read(path), kind_of(path))
     except CheckFailed as error:
@@ -169,6 +207,7 @@ def _checked(path: Path) -> Signed:
 
 
 def _read(path: Path) -> bytes:
+    """Read a file. Raises `BadInput`."""
     try:
         return path.read_bytes()
     except OSError as error:

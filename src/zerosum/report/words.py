@@ -1,4 +1,4 @@
-"""A study in plain words: what was asked, what is promised to whom, and what is not.
+"""Text of a report: the question, the guarantee, and its limits.
 
 Tested in tests/report/test_compose.py.
 """
@@ -18,6 +18,7 @@ from zerosum.report.document import Block, Table, Text
 from zerosum.report.record import PrivacyReport, rounded_up
 from zerosum.report.scales import shown
 
+# Name of an algorithm to a description of its result.
 _ASKED = {
     "mean": "the mean of every column",
     "histogram": "how many fall into each bin",
@@ -39,25 +40,27 @@ _ASKED = {
     "survival": "survival curves",
     "statistic": "the sum of a statistic of the sites' own",
 }
-_LARGE = 5.0  # an epsilon of which a reader is warned
-_LISTED = 60  # columns that have a line of their own
-_OWN = {"lower", "upper", "ranges", "levels", "missing", "measured_in"}  # parameters that stand beside their columns
+_LARGE = 5.0  # epsilon above which the reader is warned; chosen by hand
+_LISTED = 60  # largest number of columns listed singly
+_OWN = {"lower", "upper", "ranges", "levels", "missing", "measured_in"}  # parameters shown in the table of columns
 
 
 def asked(algorithm: str) -> str:
+    """Description of an algorithm's result."""
     return _ASKED.get(algorithm, algorithm)
 
 
 def name_of(study: str) -> str:
-    """A study's name without the random suffix of the run."""
+    """Name of a study without the random suffix of the plan."""
     return re.sub(" [0-9a-f]{16}$", "", study) or study
 
 
 def summary(plan: Plan, report: PrivacyReport) -> str:
-    """The report in two sentences."""
+    """Two sentences: what was computed, and its cost."""
     sites = f"{len(plan.sites)} sites computed {asked(plan.algorithm)} together"
     if not plan.private:
         return f"{sites}. The run protects nobody: its data must be public or made up."
+    # Published records leave the site one by one, even if noisy.
     if any(release.kind == "publication" for release in plan.releases):
         seen = f", from a noisy record of every {plan.unit} that each published"
     elif plan.scheme.facts.sees_data:
@@ -71,7 +74,15 @@ def summary(plan: Plan, report: PrivacyReport) -> str:
 
 
 def question(asked_for: Question, algorithm: str) -> tuple[Block, ...]:
-    """What was asked, in public words."""
+    """Blocks about the public question: columns, parameters, preprocessing, public files.
+
+    Parameters
+    ----------
+    asked_for : Question
+        The question of the plan.
+    algorithm : str
+        Name of the algorithm.
+    """
     columns = f"{asked_for.n_columns} column{'s' if asked_for.n_columns != 1 else ''}"
     blocks: list[Block] = [Text((f"What was asked for: {asked(algorithm)}, of {columns}.",))]
     if rows := _columns(asked_for):
@@ -102,6 +113,7 @@ def question(asked_for: Question, algorithm: str) -> tuple[Block, ...]:
 
 
 def _columns(asked_for: Question) -> list[tuple[str, str, str, str]]:
+    """Rows of the table of columns; empty if there are too many."""
     if asked_for.n_columns > _LISTED or len(asked_for.columns) != asked_for.n_columns:
         return []
     given = asked_for.parameters
@@ -114,6 +126,7 @@ def _columns(asked_for: Question) -> list[tuple[str, str, str, str]]:
 
 
 def _range_of(given: Mapping[str, Any], name: str, at: int) -> str:
+    """Public range or levels of a column as text."""
     lower, upper = given.get("lower"), given.get("upper")
     if isinstance(lower, list) and isinstance(upper, list) and at < min(len(lower), len(upper)):
         return f"{short(lower[at])} to {short(upper[at])}"
@@ -126,12 +139,14 @@ def _range_of(given: Mapping[str, Any], name: str, at: int) -> str:
 
 
 def _rule_of(rules: Any, name: str) -> str:
+    """Rule for missing values of a column as text."""
     rule = rules.get(name) if isinstance(rules, Mapping) else rules
     return "" if rule is None else short(rule)
 
 
 def short(value: Any, most: int = 12) -> str:
-    """A public parameter in a line."""
+    """A public parameter as one line, with at most `most` elements."""
+    # bool is a subclass of int and must be tested first.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
@@ -144,6 +159,7 @@ def short(value: Any, most: int = 12) -> str:
 
 
 def _more(values: Any, most: int) -> str:
+    """Clause about elements left out."""
     return f" and {len(values) - most} more" if len(values) > most else ""
 
 
@@ -151,11 +167,18 @@ def _more(values: Any, most: int) -> str:
 
 
 def promise(report: PrivacyReport) -> tuple[Block, ...]:
-    """The guarantee: to whom, against whom, how much; then what it does not cover."""
+    """The guarantee in words: unit, adversary, strength; then its limits.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+        Exact costs; the largest epsilon of all sites is stated.
+    """
     if not report.private:
         return (Text(tuple(report.sentences()), "warning"),)
     facts = SCHEMES[report.scheme["name"]]
     epsilon = report.worst_epsilon
+    # exp(700) is near the largest float64.
     times = math.exp(min(epsilon, 700.0))
     who = "whoever sees the result put" if facts.sees_data else f"{_who(report.colluders)} put"
     dealt = " but for the noise that the coordinator dealt itself" if facts.deals_noise else ""
@@ -189,16 +212,19 @@ def chance(delta: float) -> str:
     >>> chance(1e-5), chance(3e-7)
     ('one in 100,000', 'one in 3,333,333')
     """
+    # The tolerance of 1e-12 absorbs the rounding error of 1 / delta, so that 1e-5 gives 100,000.
     return f"one in {math.floor(1 / delta * (1 + 1e-12)):,}"
 
 
 def _who(colluders: int) -> str:
+    """The adversary, for a sentence."""
     if colluders == 0:
         return "the coordinator"
     return f"the coordinator and any {'one site' if colluders == 1 else f'{colluders} sites'}"
 
 
 def _limits(report: PrivacyReport, sees_data: bool) -> list[str]:
+    """Sentences about what the guarantee does not cover."""
     colluders = report.colluders
     found = [
         "What the result says about everybody, it says about each: that smokers fall ill more often is learned of a "

@@ -1,6 +1,7 @@
-"""The coordinator's half of the secure sum: routes the set-up, folds masked vectors into one sum, and unmasks it.
+"""The coordinator's half of secure aggregation: routes the set-up, adds masked vectors into one sum, and unmasks it.
 
-It holds one vector, whatever the number of sites. More losses than planned abandon the attempt before unmasking.
+It holds one vector, whatever the number of sites. If more sites are lost than planned, the attempt is abandoned before
+unmasking.
 
 Tested in tests/secagg/test_secagg_messages.py.
 """
@@ -20,7 +21,7 @@ from zerosum.secagg.wire import COORDINATOR, Kind
 
 @dataclass
 class _Sum:
-    """One attempt at one sum."""
+    """State of one attempt at one sum."""
 
     context: bytes
     total: Ring
@@ -31,7 +32,7 @@ class _Sum:
 
 
 class Collector:
-    """One study's sums, as the coordinator sees them."""
+    """The sums of one study at the coordinator."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
@@ -51,7 +52,7 @@ class Collector:
         self._raw[sender] = data
 
     def adverts(self) -> bytes:
-        """Everybody's keys, for everybody."""
+        """The keys of all sites, for all sites."""
         if len(self._raw) < self._roster.sites:
             raise OutOfTurn("not every site has advertised its keys")
         ordered = [self._raw[s] for s in range(self._roster.sites)]
@@ -59,8 +60,9 @@ class Collector:
         return self._say(Kind.ADVERTS, 0, wire.pack(ordered))
 
     def restore(self, adverts: bytes) -> list[int]:
-        """Go on under the keys of a set-up that every site completed: `adverts` as it was then. Returns the sites that
-        have advertised the same again: they have their half still."""
+        """Continue under the keys of a set-up that every site completed; `adverts` is the message of that set-up.
+        Returns the sites that have advertised the same keys again, and so still have their secrets.
+        """
         asked, self._raw = self._raw, {}
         for advert in wire.unpack(self._roster.take(adverts, Kind.ADVERTS, 0).body, self._roster.sites):
             self.take_advert(bytes(advert))
@@ -81,7 +83,7 @@ class Collector:
         self._shared.add(message.sender)
 
     def delivery(self, site: int) -> bytes:
-        """The shares sealed for one site, until it says that it has them."""
+        """The shares sealed for one site, until it confirms them."""
         if len(self._shared) < self._roster.sites or site not in self._mail:
             raise OutOfTurn("not every site has shared its secrets, or this one has its shares")
         peers = self._known().neighbours[site]
@@ -110,7 +112,7 @@ class Collector:
         self._sums[attempt] = _Sum(context, np.zeros(size, dtype=np.uint64))
 
     def take_masked(self, attempt: int, data: bytes | bytearray | memoryview) -> int:
-        """Fold one masked vector into the sum and forget it; returns whose it was."""
+        """Add one masked vector to the sum and return its sender. The vector is not kept."""
         state = self._sum(attempt)
         message = self._roster.take(data, Kind.MASKED, attempt)
         if state.listed is not None or message.sender in state.arrived:
@@ -122,7 +124,7 @@ class Collector:
         return message.sender
 
     def close_list(self, attempt: int) -> bytes:
-        """Close the list of whose vectors are in the sum, unless too many are missing."""
+        """Close the list of vectors in the sum, unless too many are missing."""
         state = self._sum(attempt)
         missing = self._roster.sites - len(state.arrived)
         if missing > self._roster.dropouts:
@@ -174,7 +176,7 @@ class Collector:
         return message.sender
 
     def result(self, attempt: int) -> Ring:
-        """The sum of the listed sites' vectors, in Z_2^64. Whatever comes of it, the attempt is over."""
+        """The sum of the listed sites' vectors, in Z_2^64. The attempt is over afterwards, whatever the result."""
         state, listed = self._sum(attempt), self.survivors(attempt)
         self.abandon(attempt)
         about = self._known().context(attempt, state.context)
@@ -189,7 +191,9 @@ class Collector:
         return state.total
 
     def _reconstructed(self, attempt: int, state: _Sum, listed: set[int], about: bytes) -> list[tuple[bytes, bool]]:
-        """The masks left in the sum: self-masks of the listed, and what the lost ones shared with the listed."""
+        """The masks left in the sum: self-masks of the listed sites, and the masks that lost sites
+        share with listed ones.
+        """
         known, size = self._known(), shamir.SHARE_BYTES
         threshold = self._roster.shape.threshold
         places = {holder: {u: n * size for n, u in enumerate(known.holders(holder))} for holder in state.openings}
@@ -210,13 +214,13 @@ class Collector:
                 raise Inconsistent("the shares of a lost site's key do not give that key")
             for peer in known.neighbours[site]:
                 if peer in listed:
-                    # peer subtracted this mask where the lost site stands before it, and added it otherwise
+                    # The peer subtracted this mask if the lost site comes before it, and added it otherwise.
                     key = pair_key(secret, known.masking[peer][attempt], (site, peer), about)
                     streams.append((key, site < peer))
         return streams
 
     def abandon(self, attempt: int) -> None:
-        """Give an attempt up; what was collected is forgotten."""
+        """Give up an attempt and delete what was collected."""
         self._sums.pop(attempt, None)
 
     def _sum(self, attempt: int) -> _Sum:

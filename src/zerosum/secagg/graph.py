@@ -1,15 +1,16 @@
-"""Who masks with whom: everybody with everybody for few sites, a sparse ring of neighbours for many.
+"""The graph of masks: every pair of sites for few sites, a sparse ring of neighbours for many.
 
-After Bell et al. 2020: sites stand on a circle in an order drawn from everybody's fresh keys, joined to the k/2 next
-ones on either side. These neighbours and itself hold a site's shares, c colluders and l lost sites among them. As for
-the whole roster a threshold t must satisfy c < t <= k + 1 - l and 2t > k + 1 + c.
+After Bell et al. 2020: sites stand on a circle in an order drawn from all sites' fresh keys, joined to the k/2 next
+ones on either side. These neighbours and the site itself hold its shares, c colluders and l lost sites among them. As
+for the whole roster a threshold t must satisfy c < t <= k + 1 - l and 2t > k + 1 + c.
 
-Honest survivors fall apart only if two gaps of k/2 places hold nobody but colluders, at most w in each, and sites
-declared lost. A coordinator that lies about losses may place those L as it likes, so either k - min(2w, C) > L, or
-t >= k/2 + 2 + w: then a site at the edge of a gap has too few holders left to be opened.
+Honest survivors fall apart only if two gaps of k/2 places hold only colluders, at most w in each, and sites declared
+lost. A coordinator that lies about losses may place those L as it likes, so either k - min(2w, C) > L, or t >= k/2 + 2
++ w: then a site at the edge of a gap has too few holders left to be opened.
 
 c, l and w are hypergeometric, and k is the smallest for which their bounds fail with probability at most 2^-80 in the
-whole study. That is so little because colluders may advertise last, and draw keys until the circle suits them.
+whole study. The probability is so small because colluders may advertise last, and draw keys until the circle suits
+them.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ import numpy as np
 from zerosum.errors import BadParameter
 
 FAILURE = 2.0**-80
-COMPLETE = 40  # up to so many sites everybody is everybody's neighbour
+COMPLETE = 40  # largest number of sites with a complete graph
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How many neighbours a site has, and how many shares open one of its secrets."""
+    """Number of neighbours of a site, and number of shares that open one of its secrets."""
 
     degree: int
     threshold: int
 
 
 def check(sites: int, colluders: int, dropouts: int) -> None:
-    """Refuse what no threshold can serve: a coordinator that lies about who dropped out would gain by it."""
+    """Refuse numbers for which no threshold is safe: a coordinator that lies about losses would gain by it.
+
+    A threshold t with 2t > S + C and t <= S - L exists only if C + 2L < S.
+    """
     if min(colluders, dropouts) < 0:
         raise BadParameter(f"colluders and dropouts must not be negative, got {colluders} and {dropouts}")
     if colluders + 2 * dropouts >= sites:
@@ -47,7 +51,7 @@ def check(sites: int, colluders: int, dropouts: int) -> None:
 
 @lru_cache(maxsize=32)
 def shape(sites: int, colluders: int, dropouts: int) -> Shape:
-    """The sparsest safe graph for so many sites.
+    """The sparsest safe graph for this number of sites.
 
     >>> shape(5, 1, 1)
     Shape(degree=4, threshold=4)
@@ -62,17 +66,20 @@ def shape(sites: int, colluders: int, dropouts: int) -> Shape:
 
 
 def _sparse_threshold(sites: int, colluders: int, dropouts: int, degree: int) -> int | None:
+    """The threshold for a ring of this degree; None if no threshold satisfies the conditions of the module's text."""
     beside = _most(sites, colluders, degree)
     threshold = (degree + 1 + beside) // 2 + 1
     in_a_gap = _most(sites, colluders, degree // 2)
     if degree - min(2 * in_a_gap, colluders) <= dropouts:
         threshold = max(threshold, degree // 2 + 2 + in_a_gap)
-    lost = 1 + _most(sites, dropouts - 1, degree) if dropouts else 0  # the site itself, and others
+    lost = 1 + _most(sites, dropouts - 1, degree) if dropouts else 0  # the site itself, and other holders
     return threshold if threshold <= degree + 1 - lost else None
 
 
 def _most(sites: int, marked: int, places: int) -> int:
-    """So many of the marked stand on so many places beside a site, but for a third of FAILURE in the whole circle."""
+    """A bound on how many of the marked sites stand on `places` places beside a site. It fails with probability at most
+    a third of FAILURE over the whole circle.
+    """
     from scipy.stats import hypergeom
 
     return int(np.argmax(hypergeom.sf(np.arange(places + 1), sites - 1, marked, places) <= FAILURE / 3 / sites))

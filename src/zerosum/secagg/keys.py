@@ -1,6 +1,6 @@
-"""Keys: identities that sign, keys for one attempt that agree, and what is derived from an agreement.
+"""Keys: identities that sign, keys that agree for one attempt, and keys derived from an agreement.
 
-Every derivation has a purpose and a context of its own, so no key serves twice.
+Every derivation has its own purpose and context, so that no key is used twice.
 
 Tested in tests/secagg/test_secagg_vectors.py.
 """
@@ -20,14 +20,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from zerosum.errors import Forged
 
 KEY_BYTES = 32
-_PRIME = 2**255 - 19  # of the field that X25519 computes in
-_PROBE = bytes(KEY_BYTES)  # a public scalar: clamped as RFC 7748, section 5 says, it is 2^254
+_PRIME = 2**255 - 19  # prime of the field of X25519
+_PROBE = bytes(KEY_BYTES)  # a public scalar; clamped by RFC 7748, section 5, it is 2^254
 SIGNATURE_BYTES = 64
 SEAL_BYTES = 16
 
 
 class Identity:
-    """A site's long-lived signing key; its public half is pinned in every roster."""
+    """A site's long-term signing key (Ed25519); its public key is pinned in every roster."""
 
     def __init__(self, key: Ed25519PrivateKey | None = None) -> None:
         self._key = key or Ed25519PrivateKey.generate()
@@ -66,22 +66,22 @@ def public_of(secret: bytes) -> bytes:
 
 
 def agree(secret: bytes, public: bytes) -> bytes:
-    """The Diffie-Hellman secret two sites share."""
+    """The Diffie-Hellman secret of two sites (X25519)."""
     try:
         return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise Forged("a public key is not one") from None
 
 
-@lru_cache(maxsize=1 << 14)  # of public keys only; sites in one process, as in rehearsals, see the same ones
+@lru_cache(maxsize=1 << 14)  # public keys only; sites of one process see the same ones
 def essence(public: bytes) -> bytes:
-    """The part of a public key that agreements depend on: two keys agree on the same secrets if theirs is equal.
+    """The part of a public key that agreements depend on: two keys agree on the same secrets if their essence is equal.
 
     X25519 ignores the top bit of an encoding and reduces the rest modulo 2^255 - 19, so that a key has several
-    encodings; `public_of` writes the least of them, and others are refused. And a clamped scalar is a multiple of 8,
-    which cancels any point of small order that was added to a key: the product with one public scalar cancels it too,
-    and is one-to-one on what remains, because 2^254 has an inverse modulo the order of the subgroup. A key that is
-    itself of small order is refused.
+    encodings. `public_of` writes the least of them, and others are refused. A clamped scalar is a multiple of 8, which
+    cancels any point of small order that was added to a key. The product with one public scalar cancels it too, and is
+    one-to-one on what remains, because 2^254 has an inverse modulo the order of the subgroup. A key that is itself of
+    small order is refused.
     """
     if len(public) != KEY_BYTES or int.from_bytes(public, "little") >= _PRIME:
         raise Forged("a public key is not in its canonical encoding")
@@ -95,7 +95,7 @@ def derive(secret: bytes, purpose: str, context: bytes) -> bytes:
 
 
 def seal(key: bytes, content: bytes, about: bytes) -> bytes:
-    """Encrypt and authenticate under a key that seals nothing else (so its nonce may be zero)."""
+    """Encrypt and authenticate under a key that seals nothing else, so that its nonce may be zero."""
     return ChaCha20Poly1305(key).encrypt(bytes(12), content, about)
 
 

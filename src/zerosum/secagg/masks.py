@@ -1,7 +1,7 @@
-"""Masks: a key's AES-256 stream read as numbers of Z_2^64 and added to a vector, in blocks that stay in the cache.
+"""Masks: a key's AES-256 stream, read as numbers of Z_2^64 and added to a vector in blocks that stay in the cache.
 
-A long vector is cut into parts that a few threads mask side by side, each from its own place in the streams. Only
-numbers under all their masks are written out.
+A long vector is cut into parts that a few threads mask in parallel, each from its own position in the streams. Only
+numbers under all their masks are written to memory that leaves this module.
 
 Tested in tests/secagg/test_secagg_vectors.py.
 """
@@ -21,11 +21,11 @@ from zerosum.errors import BadParameter
 
 Ring = NDArray[np.uint64]
 
-BLOCK = 1 << 14  # numbers a block
-PART = 8 * BLOCK  # numbers that a thread masks at a time
+BLOCK = 1 << 14  # numbers per block
+PART = 8 * BLOCK  # numbers per task of a thread
 THREADS = min(4, os.cpu_count() or 1)
-FEW = 4 * PART  # numbers up to which threads take longer to start than they save
-_ZEROS = bytes(8 * BLOCK)  # enciphered to the bare key stream
+FEW = 4 * PART  # largest length without threads: below it, starting threads costs more than it saves
+_ZEROS = bytes(8 * BLOCK)  # encrypted zeros are the key stream
 
 
 def add(
@@ -34,12 +34,20 @@ def add(
     out: Ring | None = None,
     done: Callable[[Ring], object] = lambda _part: None,
 ) -> None:
-    """Add each key's mask to the vector, or subtract it (the flag says which), wrapping around: into `out`, which may
-    lie anywhere in memory, or else in place.
+    """Add each key's mask to the vector, or subtract it, modulo 2^64.
 
-    `done` is called with every part of the outcome, in order, while others are still being masked.
+    Parameters
+    ----------
+    vector:
+        Shape (n,), uint64.
+    keys:
+        Pairs of a 32-byte key and a flag: True adds the mask, False subtracts it.
+    out:
+        Where the result is written; None: in place.
+    done:
+        Called with every part of the result, in order, while later parts are still being masked.
     """
-    if vector.ndim != 1 or vector.dtype != np.uint64:  # along a second axis a mask would serve twice
+    if vector.ndim != 1 or vector.dtype != np.uint64:  # along a second axis a mask would be used twice
         raise BadParameter(f"a plain vector of uint64 is masked, got {vector.ndim} axes of {vector.dtype}")
     out = vector if out is None else out
     if out.shape != vector.shape:
@@ -54,7 +62,9 @@ def add(
 
 
 def _add(vector: Ring, keys: list[tuple[bytes, bool]], out: Ring, first: int) -> Ring:
-    """The masks on one part of the vector, which starts at an even number: a block of the cipher holds two."""
+    """The masks on one part of the vector, which starts at an even position: a block of the cipher
+    holds two numbers.
+    """
     plain, masked = vector[first : first + PART], out[first : first + PART]
     counter = modes.CTR((first // 2).to_bytes(16))
     streams = [(Cipher(algorithms.AES(key), counter).encryptor(), plus) for key, plus in keys]

@@ -1,14 +1,14 @@
-"""A site's half of the secure sum: a state machine fed with messages and vectors. No input or output.
+"""A site's half of secure aggregation: a state machine of messages and vectors. No input or output.
 
-Set-up, once per study: advertise keys, share secrets, take the others' shares. Then, for each attempt, in this order
-and once: mask a vector; where losses are tolerated, sign the list of whose vectors arrived; open what the list opens.
+Set-up, once per study: advertise keys, share secrets, receive the others' shares. Then, for each attempt, in this order
+and once: mask a vector; where losses are tolerated, sign the list of vectors that arrived; open what the list opens.
 
     the same set-up message, list or warrant again    the same bytes again
     another one, or a second vector                   refused
 
-Secrets live in memory only and are dropped as soon as nothing rests on them: the sealing key with the set-up, the rest
-with their attempt. A site that restarts has none, so it can open nothing and masks nothing twice: it rejoins with a new
-set-up, whose keys enter every mask and signature, so that nothing said in the old one counts in it.
+Secrets exist in memory only and are deleted as soon as they are not needed: the sealing key with the set-up, the others
+with their attempt. A site that restarts has no secrets, so that it can open nothing and masks nothing twice. It rejoins
+with a new set-up, whose keys enter every mask and signature, so that no message of the old set-up is valid in it.
 
 Tested in tests/secagg/test_secagg_messages.py.
 """
@@ -31,7 +31,9 @@ from zerosum.secagg.wire import COORDINATOR, Kind, Message
 
 @dataclass(frozen=True)
 class Roster:
-    """Whom a study is between: pinned identities in order, how many attempts, and what must be withstood."""
+    """The parties of a study: pinned identities in order, the number of attempts, and the numbers of colluders and
+    losses to withstand.
+    """
 
     study: bytes
     identities: tuple[bytes, ...]
@@ -58,12 +60,12 @@ class Roster:
 
     @property
     def signatures(self) -> int:
-        """How many signatures a list needs, so that no two lists can have them: 2t > S + C."""
+        """Number of signatures that a list needs, so that no two lists can have them: 2t > S + C."""
         return (self.sites + self.colluders) // 2 + 1
 
     @property
     def share_bytes(self) -> int:
-        """What a site seals for one neighbour: two shares for each attempt, none where no loss is tolerated."""
+        """Bytes that a site seals for one neighbour: two shares for each attempt, none where no loss is tolerated."""
         return 2 * shamir.SHARE_BYTES * self.attempts if self.dropouts else 0
 
     @property
@@ -72,7 +74,7 @@ class Roster:
         return hashlib.sha256(wire.pack(parts)).digest()
 
     def take(self, data: bytes | bytearray | memoryview, kind: Kind, attempt: int) -> Message:
-        """A message of that kind and attempt of this study, its sender's signature checked."""
+        """A message of that kind and attempt of this study, with its sender's signature checked."""
         message = wire.decode(data)
         if message.study != self.study:
             raise Misdirected("the message belongs to another study")
@@ -92,7 +94,9 @@ class Roster:
 
 @dataclass
 class Adverts:
-    """Everybody's public keys, checked, and the graph that follows from them; the digest names this set-up."""
+    """The public keys of all sites, checked, and the graph that follows from them; the digest
+    identifies this set-up.
+    """
 
     digest: bytes
     sealing: list[bytes]
@@ -118,7 +122,7 @@ class Adverts:
 
     @staticmethod
     def keys_in(roster: Roster, advert: bytes) -> tuple[int, list[bytes]]:
-        """Whose advert it is, and the keys in it: one to seal with, then one for each attempt."""
+        """The sender of an advert and its keys: one for sealing, then one for each attempt."""
         message = roster.take(advert, Kind.ADVERT, 0)
         size = keys.KEY_BYTES
         if len(message.body) != size * (1 + roster.attempts):
@@ -126,20 +130,20 @@ class Adverts:
         return message.sender, [bytes(message.body[at : at + size]) for at in range(0, len(message.body), size)]
 
     def holders(self, site: int) -> list[int]:
-        """Who holds shares of a site's secrets: its neighbours and itself, in rising order."""
+        """The holders of shares of a site's secrets: its neighbours and itself, in rising order."""
         return sorted([*self.neighbours[site], site])
 
     def text(self, listed: Sequence[int]) -> bytes:
-        """What a site signs to say that it has seen this list, and no other, in this set-up."""
+        """The text that a site signs: it has seen this list, and no other, in this set-up."""
         return wire.pack_list(listed, len(self.sealing)) + self.digest
 
     def context(self, attempt: int, asked: bytes) -> bytes:
-        """What an attempt's masks are about; sites that were told different things do not cancel."""
+        """The context of an attempt's masks; masks of sites with different requests do not cancel."""
         return self.digest + attempt.to_bytes(4) + hashlib.sha256(asked).digest()
 
 
 def pair_key(secret: bytes, public: bytes, pair: tuple[int, int], context: bytes) -> bytes:
-    """The key of the mask two sites share in one attempt; `context` is what both were asked."""
+    """The key of the mask that two sites share in one attempt; `context` identifies the request of both."""
     about = b"%d %d " % (min(pair), max(pair)) + context
     return keys.derive(keys.agree(secret, public), "pair mask", about)
 
@@ -150,11 +154,12 @@ def self_key(seed: bytes, site: int, context: bytes) -> bytes:
 
 @dataclass
 class _Attempt:
-    """What a site knows and has said in one attempt."""
+    """Secrets, shares and replies of a site in one attempt."""
 
     secret: bytes | None
     seed: bytes | None
-    shares: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # whose: (masking secret, self-mask seed)
+    # site -> (share of its masking secret, share of its self-mask seed)
+    shares: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     masked: bool = False
     listed: tuple[int, ...] | None = None
     replies: dict[Kind, bytes] = field(default_factory=dict)
@@ -174,7 +179,7 @@ class SiteSession:
         self._sealing: bytes | None = keys.new_secret()
         self._attempts = [_Attempt(keys.new_secret(), os.urandom(32)) for _ in range(roster.attempts)]
         self._adverts: Adverts | None = None
-        self._setup: dict[Kind, tuple[bytes, bytes]] = {}  # what was asked in set-up, and answered
+        self._setup: dict[Kind, tuple[bytes, bytes]] = {}  # kind of set-up message -> (digest of the message, reply)
 
     # -- set-up --------------------------------------------------------------------------------------------------
 
@@ -191,6 +196,7 @@ class SiteSession:
 
         def sealed() -> bytes:
             known = Adverts.read(self._roster, wire.unpack(message.body, self._roster.sites))
+            # A coordinator that replaced this site's keys would learn the secrets that others share with it.
             if [known.sealing[self._me], *known.masking[self._me]] != self._publics():
                 raise Inconsistent("the adverts hold keys for this site that it never made")
             body = self._sealed_shares(known)
@@ -224,7 +230,7 @@ class SiteSession:
         return keys.derive(shared, "seal", b"%d to %d " % (sender, recipient) + known.digest)
 
     def receive(self, delivery: bytes) -> bytes:
-        """Take the shares sealed for this site; from then on it can mask."""
+        """Receive the shares sealed for this site; from then on it can mask."""
         message = self._roster.take(delivery, Kind.DELIVERY, 0)
 
         def opened() -> bytes:
@@ -248,7 +254,7 @@ class SiteSession:
         return self._adverts
 
     def _once(self, kind: Kind, asked: bytes, answer: Callable[[], bytes]) -> bytes:
-        """Answer a set-up message once; repeat the answer to the same one, refuse another."""
+        """Answer a set-up message once; repeat the reply to the same message, refuse another."""
         digest = hashlib.sha256(asked).digest()
         if kind in self._setup:
             before, reply = self._setup[kind]
@@ -262,7 +268,9 @@ class SiteSession:
     # -- an attempt ------------------------------------------------------------------------------------------------
 
     def mask(self, attempt: int, vector: Ring, context: bytes) -> bytes:
-        """The vector under its masks. `context` says what was asked; sites that were asked otherwise do not cancel."""
+        """The vector under its masks. `context` identifies the request; masks of sites with another
+        request do not cancel.
+        """
         state, secret, seed = self._unused(attempt)
         if not len(vector):
             raise BadParameter("an empty vector cannot be masked")
@@ -283,11 +291,11 @@ class SiteSession:
         state.masked = True
         state.secret = None
         if self._roster.dropouts:
-            state.seed = None  # from here on only shares of the two exist
+            state.seed = None  # from here on only shares of the two secrets exist
         return message
 
     def check(self, attempt: int) -> None:
-        """Refuse what `mask` would refuse, before anything is spent on a vector."""
+        """Refuse what `mask` would refuse, before a vector is computed and charged."""
         self._unused(attempt)
 
     def _unused(self, attempt: int) -> tuple[_Attempt, bytes, bytes]:
@@ -299,7 +307,7 @@ class SiteSession:
         return state, state.secret, state.seed
 
     def sign(self, attempt: int, data: bytes) -> bytes:
-        """Sign the list of whose vectors arrived, once."""
+        """Sign the list of vectors that arrived, once."""
         state, listed = self._listed(attempt, data, Kind.LIST)
         if Kind.SIGNED not in state.replies:
             state.listed = listed
@@ -307,7 +315,9 @@ class SiteSession:
         return state.replies[Kind.SIGNED]
 
     def open(self, attempt: int, data: bytes) -> bytes:
-        """Open what the list opens: for each neighbour on it a share of its self-mask, for each other of its key."""
+        """Open what the list opens: for each neighbour on the list a share of its self-mask, for each other one a share
+        of its key.
+        """
         state, listed = self._listed(attempt, data, Kind.WARRANT if self._roster.dropouts else Kind.LIST)
         if Kind.OPENING not in state.replies:
             if state.seed is None and not state.shares:
@@ -320,7 +330,7 @@ class SiteSession:
         return state.replies[Kind.OPENING]
 
     def abandon(self, attempt: int) -> None:
-        """Give an attempt up: its secrets are dropped, and nothing of it can be opened any more."""
+        """Give up an attempt: its secrets are deleted, and nothing of it can be opened any more."""
         if Kind.READY not in self._setup:
             raise OutOfTurn("the set-up is not complete")
         self._state(attempt).forget()
@@ -348,6 +358,7 @@ class SiteSession:
         return state, listed
 
     def _check_warrant(self, attempt: int, listed: tuple[int, ...], body: memoryview) -> None:
+        """Check the signatures under a list: enough of them, of different listed sites, each for this list."""
         size = 4 + keys.SIGNATURE_BYTES
         if len(body) != size * self._roster.signatures:
             raise Malformed(f"{self._roster.signatures} signatures must stand under a list, there is another number")

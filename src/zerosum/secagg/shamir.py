@@ -1,6 +1,7 @@
-"""Shamir's secret sharing of 256-bit secrets, whole, in the field of the prime 2^256 + 297.
+"""Shamir's secret sharing of 256-bit secrets, in the field of the prime 2^256 + 297.
 
-Any `threshold` shares give the secret back; fewer say nothing about it.
+The secret is the value at 0 of a random polynomial of degree `threshold` - 1, and a share its value at the holder's
+number. Any `threshold` shares give the secret; fewer are independent of it.
 
 Tested in tests/secagg/test_secagg_vectors.py.
 """
@@ -32,6 +33,7 @@ def split(secret: bytes, holders: Sequence[int], threshold: int) -> dict[int, by
 
 
 def _at(coefficients: Sequence[int], x: int) -> int:
+    """The polynomial at x, by Horner's scheme."""
     value = 0
     for coefficient in reversed(coefficients):
         value = (value * x + coefficient) % PRIME
@@ -39,7 +41,7 @@ def _at(coefficients: Sequence[int], x: int) -> int:
 
 
 def weights(holders: Sequence[int]) -> list[int]:
-    """Lagrange's weights at zero: the secret is the sum of weight times share. The same for every secret they hold."""
+    """Lagrange weights at zero: the secret is the sum of weight times share. They depend on the holders only."""
     result = []
     for mine in holders:
         top, bottom = 1, 1
@@ -52,12 +54,13 @@ def weights(holders: Sequence[int]) -> list[int]:
 
 
 def combine(shares: Mapping[int, bytes], known: Sequence[int] | None = None) -> bytes:
-    """The secret of as many shares as its threshold asks for; `known` are their weights where they are at hand."""
+    """The secret from as many shares as its threshold; `known` are their weights, if the caller has them."""
     values = [int.from_bytes(share) for share in shares.values()]
     if any(len(share) != SHARE_BYTES for share in shares.values()) or any(value >= PRIME for value in values):
         raise Inconsistent("a share is not an element of the field")
     factors = weights(list(shares)) if known is None else known
     secret = sum(weight * value for weight, value in zip(factors, values, strict=True)) % PRIME
+    # The field is slightly larger than the secrets: such a value shows that the shares are not of one secret.
     if secret >> 256:
         raise Inconsistent("the shares do not belong to one secret")
     return secret.to_bytes(32)

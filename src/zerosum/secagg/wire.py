@@ -2,8 +2,8 @@
 
     magic "ZS"  version  kind  study (16)  attempt (4)  sender (4)  length of the body (8)  body  signature (64)
 
-Sites sign every message they send; what the coordinator sends carries zeros there, since nothing rests on it. Every
-message has one form only: whatever is changed in it, it is refused or it is another message.
+Sites sign every message they send. Messages of the coordinator have zeros there, since no check depends on them. Every
+message has one encoding only: a message with any change is refused, or it is another message.
 
 Tested in tests/secagg/test_secagg_wire.py.
 """
@@ -29,13 +29,13 @@ _COUNT = struct.Struct(">I")
 
 
 class Kind(IntEnum):
-    """What a message is, in the order of the protocol."""
+    """The kind of a message, in the order of the protocol."""
 
     ADVERT = 1  # site: its public keys
-    ADVERTS = 2  # coordinator: everybody's
+    ADVERTS = 2  # coordinator: the public keys of all sites
     SHARES = 3  # site: sealed shares of its secrets
     DELIVERY = 4  # coordinator: the shares sealed for this site
-    READY = 5  # site: they are sound
+    READY = 5  # site: the shares are valid
     MASKED = 6  # site: its masked vector
     LIST = 7  # coordinator: whose vectors are in the sum
     SIGNED = 8  # site: it has seen this list and no other
@@ -45,7 +45,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Message:
-    """One message, taken apart; `body` is a view into the buffer it came in."""
+    """One parsed message; `body` is a view into the buffer of the message."""
 
     kind: Kind
     study: bytes
@@ -93,11 +93,11 @@ def encode_in_place(
     digest = fill(view[_HEADER.size : -SIGNATURE_BYTES])
     view[-SIGNATURE_BYTES:] = identity.sign(head + digest)
     del view
-    return message.getvalue()  # no copy, unless somebody kept a view of it
+    return message.getvalue()  # no copy, unless a view of it still exists
 
 
 def decode(data: bytes | bytearray | memoryview) -> Message:
-    """Take a message apart, or raise `Malformed` or `Unsupported`; nothing is trusted yet."""
+    """Parse a message, or raise `Malformed` or `Unsupported`; the signature is not checked yet."""
     view = memoryview(data)
     if len(view) < _HEADER.size + SIGNATURE_BYTES:
         raise Malformed(f"a message has at least {_HEADER.size + SIGNATURE_BYTES} bytes, got {len(view)}")
@@ -120,7 +120,7 @@ def pack(parts: Iterable[bytes]) -> bytes:
 
 
 def unpack(body: memoryview, count: int) -> list[memoryview]:
-    """The other way around; exactly `count` strings must be there."""
+    """The inverse of `pack`; exactly `count` strings must be there."""
     parts: list[memoryview] = []
     at = 0
     while at < len(body):

@@ -1,4 +1,4 @@
-"""What is written down in a ledger: the account, its cap, and what each release costs it.
+"""Records of a ledger: the account, its cap, and the cost of each release.
 
 Tested in tests/site/test_ledger.py.
 """
@@ -21,13 +21,17 @@ from zerosum.kernel.events import Subsampled
 from zerosum.kernel.statistic import Adjacency
 from zerosum.site.accounting import accounted
 
-_HOPELESS = 1e6  # a mu whose epsilon, about mu^2/2, is beyond any cap
+_HOPELESS = 1e6  # a mu whose epsilon, about mu^2/2, exceeds any cap
 
 
 @dataclass(frozen=True)
 class Spend:
-    """What a contribution costs by the public plan: `steps` releases of this `mu` each, sub-sampled if there is a
-    `rate`. A phase is one spend, charged whole at its first step."""
+    """The cost of a contribution by the public plan: `steps` releases of this `mu` each, sub-sampled if there is a
+    `rate`.
+
+    A phase is one spend, charged whole at its first step. `sensitivity` is in L2 norm. Without a rate the spend is a
+    Gaussian release of sqrt(steps) mu; with a rate it is `Subsampled(mu, rate, steps)`.
+    """
 
     study: str
     round: int
@@ -36,7 +40,7 @@ class Spend:
     statistic: str
     sensitivity: float
     mu: float
-    request: str  # hex digest of the request that is answered; empty as long as there is none
+    request: str  # hex digest of the request; empty in a spend that is only planned
     rate: float | None = None
     steps: int = 1
     kind: Literal["sum", "publication"] = "sum"
@@ -60,6 +64,7 @@ class Spend:
 
     @property
     def key(self) -> tuple[str, int, int]:
+        """What identifies a spend in a ledger: it is recorded once."""
         return self.study, self.round, self.attempt
 
     def __str__(self) -> str:
@@ -68,7 +73,7 @@ class Spend:
 
 @dataclass(frozen=True)
 class Cap:
-    """What a population may spend in its lifetime."""
+    """The largest epsilon, at this delta, that a population may spend in its lifetime."""
 
     epsilon: float
     delta: float
@@ -80,12 +85,12 @@ class Cap:
 
 @dataclass(frozen=True)
 class Account:
-    """Whom a ledger belongs to, what is protected, and under which neighbouring relation."""
+    """The owner of a ledger: the population, the protected unit, and the neighbouring relation."""
 
     population: str
     unit: str
     adjacency: str
-    rows_per_unit: int | None = None  # the most rows a person has: used when a spend is charged, not stored
+    rows_per_unit: int | None = None  # largest number of rows of a person; used when a spend is charged, not stored
 
     def __post_init__(self) -> None:
         _check_names(self.unit, population=self.population)
@@ -104,19 +109,20 @@ class Account:
                 f"{spend} samples by {spend.unit} and is accounted for replaced units, which cannot be"
                 f" charged to {self}: run it without sub-sampling"
             )
-        if spend.unit == self.unit or self.unit == "record":  # whoever hides a person hides each record
+        if spend.unit == self.unit or self.unit == "record":  # a guarantee for persons covers each record
             return spend.mu
         if self.rows_per_unit is None:
             raise LedgerRefused(
                 f"{spend} protects a record and cannot be charged to {self}: state rows_per_unit, the most"
                 " rows a person has, or protect persons"
             )
+        # Group privacy of Gaussian-DP: k rows of one person differ, so mu is multiplied by k (Dong, Roth, Su 2022).
         return spend.mu * self.rows_per_unit
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger; `charged_mu` is what the spend costs one of the account's units."""
+    """One row of the ledger. `charged_mu` is the mu that one step of the spend costs one of the account's units."""
 
     number: int
     recorded: str
@@ -124,16 +130,17 @@ class Entry:
     charged_mu: float
     previous: str
     digest: str
-    version: str | None = None  # of Zerosum, when it was charged; None: 0.1, which did not say
-    plan: str | None = None  # digest of the plan it was charged under; None: nobody said, and nobody can go on with it
-    asked: Mapping[str, Any] | None = None  # the study in public words, at the first entry of each
-    cap: Cap | None = None  # the population's, when it was charged; None: nobody said
+    version: str | None = None  # version of Zerosum; None: 0.1, which did not record it
+    plan: str | None = None  # digest of the plan; None: not recorded, so the study cannot be continued
+    asked: Mapping[str, Any] | None = None  # the study in public words, at its first entry only
+    cap: Cap | None = None  # the cap at that time; None: not recorded
 
     def doubt(self, adjacency: str) -> str | None:
-        """What is wrong with the guarantee an entry was charged under, where it is known that there is something.
+        """What is wrong with the guarantee that an entry was charged under, where a fault is known; else None.
 
-        Zerosum 0.1 charged too little for the sums of k-means, and for the second look of PCA where units are added or
-        removed; its entries do not say which look they were. They count as charged: nobody knows by how much more.
+        Zerosum 0.1 charged too little for the sums of k-means, and for the second release of PCA where units are added
+        or removed; its entries do not record which release of PCA they were. They count as charged: the true excess is
+        unknown.
         """
         if self.version is not None:
             return None
@@ -146,7 +153,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Draw:
-    """One more line of the ledger: a step of a phase that was paid for when the phase was reserved."""
+    """Ledger row for one step of a phase whose cost was charged when the phase began."""
 
     number: int
     recorded: str
@@ -154,27 +161,28 @@ class Draw:
     round: int
     attempt: int
     request: str
-    reservation: int  # the number of the entry that paid for it
+    reservation: int  # number of the entry that paid for it
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a study is, by a site's ledger. Its rounds go forward, and none is answered twice under one attempt.
+    """Progress of a study in a site's ledger. Rounds go forward, and none is answered twice under one attempt.
 
     Attempts beyond the first are numbered through the whole study, so that each is used once, whatever the round.
     """
 
     plan: str | None = None
-    round: int = -1  # the last that was answered
-    extra: int = 0  # the last attempt beyond the first
-    reservation: int = 0  # the number of the entry that steps are drawn from, and how many are left
+    round: int = -1  # last round that was answered
+    extra: int = 0  # last attempt beyond the first
+    reservation: int = 0  # entry that steps are drawn from
     left: int = 0
 
     def after(self, plan: str | None, round: int, attempt: int, reservation: int, left: int) -> Standing:
+        """The progress after one more row."""
         return Standing(plan, max(round, self.round), max(attempt, self.extra), reservation, left)
 
     def check(self, study: str, plan: str) -> None:
-        """Refuse another plan under the same name: what was paid for under one is not continued under another."""
+        """Refuse another plan under the same name: a study paid for under one plan is not continued under another."""
         if self.round >= 0 and self.plan != plan:
             raise LedgerRefused(
                 f"study {study!r} is in the ledger already, under another plan or with other keys: what was paid for "
@@ -182,6 +190,7 @@ class Standing:
             )
 
     def check_turn(self, round: int, attempt: int) -> None:
+        """Refuse a round or an attempt that is in the ledger already."""
         if round < self.round:
             raise LedgerRefused(f"round {round + 1} is over: a later one was answered")
         if attempt > 0 and attempt <= self.extra:
@@ -200,36 +209,39 @@ def _check_names(unit: str, **names: str) -> None:
 
 @dataclass(frozen=True)
 class Total:
-    """Everything charged so far, kept as exact sums so that one more entry costs the same whatever went before."""
+    """The total of all charges, as exact sums (fractions), so that it does not depend on order and one more entry costs
+    constant time.
+    """
 
-    squares: Fraction = Fraction(0)  # of the mu of plain releases
+    squares: Fraction = Fraction(0)  # sum of mu^2 of releases without sub-sampling
     distance: Fraction = Fraction(0)
     sampled: tuple[Subsampled, ...] = ()
 
     def plus(self, charges: Iterable[tuple[Spend, float]]) -> Total:
-        """With these spends, each at the mu that it is charged."""
+        """The total with these spends, each at its charged mu."""
         squares, distance = self.squares, self.distance
         steps = Counter({(event.mu, event.rate): event.steps for event in self.sampled})
         for spend, mu in charges:
             distance += Fraction(spend.distance)
             if spend.rate is None:
-                squares += spend.steps * Fraction(min(mu, 2 * _HOPELESS) ** 2)  # beyond that nothing is left to tell
+                # limited, since the epsilon is infinite beyond it
+                squares += spend.steps * Fraction(min(mu, 2 * _HOPELESS) ** 2)
             else:
                 steps[mu, spend.rate] += spend.steps
         return Total(squares, distance, tuple(Subsampled(*each, count) for each, count in steps.items()))
 
     @property
     def mu(self) -> float:
-        """Of the releases that were not sub-sampled."""
+        """The mu of the releases that were not sub-sampled."""
         return math.sqrt(self.squares)
 
     def epsilon(self, delta: float) -> float:
-        """eps of everything, finite arithmetic included: delta pays (1 + e^eps) times all the distances."""
+        """The eps of all charges, finite arithmetic included: delta pays (1 + e^eps) times all the distances."""
         if self.mu > _HOPELESS:
             return math.inf
         if not self.sampled:
             return _epsilon(self, delta)
-        # The order of the phases is that of their spends; the epsilon does not depend on it.
+        # Sorted, since the epsilon does not depend on the order of the phases and the cache key must not either.
         return accounted(_sampled_epsilon, replace(self, sampled=tuple(sorted(self.sampled, key=astuple))), delta)
 
 
@@ -237,19 +249,20 @@ def _epsilon(total: Total, delta: float) -> float:
     return with_distance(mixed_curve(total.mu, total.sampled), float(total.distance), delta)
 
 
-_sampled_epsilon = computed_once(maxsize=1024)(_epsilon)  # from 30 ms to seconds, by the number of phases
+# takes from 30 ms to seconds, depending on the number of phases
+_sampled_epsilon = computed_once(maxsize=1024)(_epsilon)
 
 
 def left_under(total: Total, cap: Cap) -> float:
-    """The most that one more study may cost at the cap's delta. Losses do not add up by their epsilons: what is left is
-    more than the difference.
+    """The largest epsilon that one more study may cost at the cap's delta. Losses do not compose by adding epsilons, so
+    the result is larger than the difference of cap and total.
 
     >>> spend = Spend("s", 0, 0, "person", "mean", 1.0, mu_for(1.0, 1e-5), "aa")
     >>> round(left_under(Total().plus([(spend, spend.mu)]), Cap(1.5, 1e-5)), 4)
     1.0467
     """
     low, high = 0.0, mu_for(cap.epsilon, cap.delta)
-    for _ in range(16 if total.sampled else 60):  # sub-sampled losses take their time; `low` is always allowed
+    for _ in range(16 if total.sampled else 60):  # sub-sampled losses are slow to compute; `low` is always allowed
         middle = (low + high) / 2
         with_more = Total(total.squares + Fraction(middle) ** 2, total.distance, total.sampled)
         low, high = (middle, high) if _epsilon(with_more, cap.delta) <= cap.epsilon else (low, middle)
@@ -257,5 +270,5 @@ def left_under(total: Total, cap: Cap) -> float:
 
 
 def rounded_up(value: float) -> str:
-    """Four decimals, rounded up: a figure above a cap must not read like the cap."""
+    """Four decimals, rounded up, so that a value above a cap does not read like the cap."""
     return f"{math.ceil(value * 1e4) / 1e4:.12g}" if value < 1e9 else f"{value:.3g}"

@@ -48,9 +48,9 @@ def accounted(function: ComputedOnce[P, R], *args: P.args, **kwargs: P.kwargs) -
 
 
 def decided(decide: Callable[[], R]) -> R:
-    """What `decide` returns, which takes its own locks and has no effect before the last value it asks for.
+    """The result of `decide`, which takes its own locks and has no effect before the last value it asks for.
 
-    Inside another `decided` the locks of the outer decision are held: then the outer one does the accounting.
+    Inside another `decided` the locks of the outer decision are held, so that the outer one does the accounting.
     """
     if _ONLY_KNOWN.get():
         return decide()

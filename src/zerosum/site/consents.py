@@ -1,12 +1,13 @@
-"""What a site's steward has decided, plan by plan, in files that another process may write: `zerosum site approve`.
+"""A steward's decisions, plan by plan, in files that another process may write: `zerosum site approve`.
 
-    proposals/DIGEST.json   a plan that waits for a decision, as it came
-    plans/DIGEST.json       the same, once it was decided about
-    decisions/DIGEST        "approved" or "refused", and when; on a second line why, where the steward said so
-    approved/STUDY.json     a plan that was approved and allows sites to be left out, by its study's name
-    withdrawn/IDENTITY      a key, of this site or of another, that takes part in nothing from now on
+    proposals/DIGEST.json   a plan that waits for a decision, as it arrived
+    plans/DIGEST.json       the same after a decision
+    decisions/DIGEST        "approved" or "refused", and the time; on a second line the reason, if there is one
+    approved/STUDY.json     an approved plan that allows sites to be left out, by the hash of its study's name
+    withdrawn/IDENTITY      a key, of this site or of another, that is refused in every study
 
-A decision is about one plan, whole. It outlives the process, and a refusal holds at once, in the middle of a study too.
+A decision is about one whole plan. It outlives the process, and a refusal takes effect at once, in the middle of a
+study too.
 
 Tested in tests/site/test_service.py.
 """
@@ -32,20 +33,22 @@ from zerosum.kernel.plan import Plan
 
 Decision = Literal["approved", "refused"]
 
-MOST_WAITING = 100  # plans nobody has decided about
-MOST_REASON = 300  # characters of why a plan was refused
+MOST_WAITING = 100  # most plans that wait for a decision. Chosen by hand; no benchmark recorded
+MOST_REASON = 300  # most characters of a reason
 
 
 class Consents:
-    """The decisions in a site's state folder. With `automatic`, plans that fit the policy need none."""
+    """The decisions in a site's state folder. With `automatic`, plans that fit the policy need no decision."""
 
     def __init__(self, folder: Path, *, automatic: bool = False) -> None:
         self.automatic = automatic
         self._proposals, self._plans, self._decisions = folder / "proposals", folder / "plans", folder / "decisions"
         self._withdrawn, self._approved = folder / "withdrawn", folder / "approved"
-        self._covered: dict[str, str] = {}  # plans that follow from another one, and from which: that does not change
+        # digest of a plan with sites left out -> digest of the approved plan; this relation never changes
+        self._covered: dict[str, str] = {}
 
     def decision(self, digest: str) -> Decision | None:
+        """The decision about a plan; None if there is none."""
         said = self._said(digest)
         if said is None:
             return None
@@ -53,15 +56,16 @@ class Consents:
             case ["approved", *_]:
                 return "approved"
             case _:
-                return "refused"  # whatever else stands there is no approval
+                return "refused"  # any other content is not an approval
 
     def reason(self, digest: str) -> str:
-        """Why a plan was refused, if the steward said so."""
+        """The reason of a refusal, if the steward gave one."""
         if self.decision(digest) != "refused":
             return ""
         return visible((self._said(digest) or "").partition("\n")[2].strip()[:MOST_REASON])
 
     def _said(self, digest: str) -> str | None:
+        """The content of the decision's file; None if there is none."""
         try:
             return (self._decisions / _checked(digest)).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -70,7 +74,9 @@ class Consents:
             raise Refused("this site cannot read what its steward decided", detail=str(error)) from error
 
     def decide(self, digest: str, decision: Decision, reason: str = "") -> None:
-        """Durable on return. The last decision holds. The coordinator is told the reason of a refusal."""
+        """Store a decision, durable on return. The last decision is valid. The coordinator receives the reason of a
+        refusal.
+        """
         reason = _one_line(reason)
         if reason and decision == "approved":
             raise BadParameter("a reason is for a refusal")
@@ -79,19 +85,21 @@ class Consents:
         if decision == "approved":
             with suppress(BadInput):  # it did not come yet
                 self.remember(self.proposal(digest))
-        with suppress(OSError):  # it did not come yet, or stays where it is: the decision is what counts
+        with suppress(OSError):  # the plan has not arrived yet, or cannot be moved: only the decision matters
             self._plans.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._proposals / f"{digest}.json").replace(self._plans / f"{digest}.json")
         (self._proposals / f"{digest}.json").unlink(missing_ok=True)
 
     def remember(self, plan: Plan) -> None:
-        """Keep a plan that was approved, if it covers others: the same study with sites left out."""
+        """Store an approved plan if it covers others: the same study with sites left out."""
         if plan.absences and not self.covers(plan):
             write_file(self._approved / f"{_hashed(plan.study)}.json", plan.to_json())
 
     def covers(self, plan: Plan) -> bool:
-        """Whether the steward approved a plan that is this one but for sites that it allows to be left out, and that
-        costs nobody less: without the site that noise was fixed by, it may cost others more than the steward read."""
+        """Whether the steward approved a plan that equals this one except for sites that it allows to be left out, and
+        under which no site pays less. Without the site that determined the noise, this plan may cost others more than
+        the steward read.
+        """
         digest = plan.digest()
         if digest not in self._covered:
             try:
@@ -106,7 +114,8 @@ class Consents:
 
     def approved(self, digest: str, study: str, sites: Sequence[str]) -> bool:
         """Whether the steward approved a plan of which only the digest, the study and the sites' names are known: this
-        one, or one that it follows from by leaving sites out."""
+        plan, or one that it follows from by leaving sites out.
+        """
         if self.decision(digest) == "approved":
             return True
         try:
@@ -123,6 +132,7 @@ class Consents:
         write_file(self._withdrawn / identity, f"{datetime.now(UTC).isoformat()}\n".encode())
 
     def withdrawn(self) -> frozenset[str]:
+        """All withdrawn keys."""
         try:
             return frozenset(path.name for path in self._withdrawn.iterdir())
         except FileNotFoundError:
@@ -131,7 +141,7 @@ class Consents:
             raise Refused("this site cannot read which keys were withdrawn", detail=str(error)) from error
 
     def keep(self, plan: Plan) -> bool:
-        """Keep a plan for the steward to read; whether it is a new one."""
+        """Store a plan for the steward; return whether it is a new one."""
         path = self._proposals / f"{plan.digest()}.json"
         if path.exists():
             return False
@@ -141,18 +151,18 @@ class Consents:
         return True
 
     def waiting(self) -> list[str]:
-        """The digests of plans nobody has decided about, the oldest first."""
+        """The digests of plans without a decision, the oldest first."""
         if not self._proposals.is_dir():
             return []
         found = [path for path in self._proposals.glob("*.json") if re.fullmatch("[0-9a-f]{64}", path.stem)]
         dated = []
         for path in found:
-            with suppress(FileNotFoundError):  # decided about meanwhile
+            with suppress(FileNotFoundError):  # a decision was made meanwhile
                 dated.append((path.stat().st_mtime_ns, path.stem))
         return [digest for _, digest in sorted(dated)]
 
     def find(self, beginning: str) -> str:
-        """The digest of a waiting plan by its first digits, eight at least; a whole digest may be of any plan."""
+        """The digest of a waiting plan by its first digits, eight at least. A complete digest may be of any plan."""
         if re.fullmatch("[0-9a-f]{64}", beginning):
             return beginning
         found = [digest for digest in self.waiting() if digest.startswith(beginning)]
@@ -161,14 +171,16 @@ class Consents:
         return found[0]
 
     def proposal(self, digest: str) -> Plan:
+        """A waiting plan."""
         try:
             return Plan.from_json((self._proposals / f"{_checked(digest)}.json").read_bytes())
         except OSError:
             raise BadInput("no such plan waits here") from None
 
     def plan(self, digest: str) -> Plan:
-        """A plan that waits, or that waited here until it was decided about."""
-        for folder in (self._proposals, self._plans, self._proposals):  # again: it may just have been decided about
+        """A waiting plan, or one about which a decision was made."""
+        # proposals twice: the file may move between the two reads
+        for folder in (self._proposals, self._plans, self._proposals):
             with suppress(OSError):
                 found = Plan.from_json((folder / f"{_checked(digest)}.json").read_bytes())
                 if found.digest() != digest:
@@ -178,7 +190,9 @@ class Consents:
 
 
 def _dearer(plan: Plan, whole: Plan) -> bool:
-    """Whether a release costs some site more under a plan than under the one with more sites that it follows from."""
+    """Whether a release costs some site more under `plan` than under `whole`, the plan with more sites that it follows
+    from.
+    """
     places = {site.name: at for at, site in enumerate(whole.sites)}
     same = [places[site.name] for site in plan.sites]
     firsts = [plan.first_round(release) for release in range(len(plan.releases))]
@@ -186,7 +200,7 @@ def _dearer(plan: Plan, whole: Plan) -> bool:
 
 
 def _one_line(reason: str) -> str:
-    """A reason as it is written down and told: one line that shows as it is."""
+    """A reason in the form that is stored and sent: one line without invisible characters."""
     line = " ".join(reason.split())
     if len(line) > MOST_REASON:
         raise BadParameter(f"a reason has {MOST_REASON} characters at most")
@@ -200,14 +214,14 @@ def _hashed(study: str) -> str:
 
 
 def _checked(digest: str) -> str:
-    """A digest becomes a file's name, so it is one."""
+    """A digest, checked before it becomes a file's name."""
     if not re.fullmatch("[0-9a-f]{64}", digest):
         raise BadInput("a plan's digest must be 64 digits in hex")
     return digest
 
 
 def write_file(path: Path, text: bytes) -> None:
-    """The file appears whole, is synced, and is its owner's alone."""
+    """Write a file atomically and durably, readable by its owner only."""
     try:
         make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)  # mode 0600

@@ -1,4 +1,4 @@
-"""What a plan costs a site, from the public plan alone.
+"""The cost of a plan for a site, computed from the public plan alone.
 
 Tested in tests/cli/test_checking.py.
 """
@@ -17,7 +17,7 @@ from zerosum.statistics import BUILTIN
 
 
 def spend_of(plan: Plan, position: int, round: int, attempt: int, request: str, steps: int) -> Spend:
-    """What so many rounds of a release cost the site at this position."""
+    """The spend of `steps` rounds of a release for the site at `position` on the roster."""
     planned = plan.release(round)
     mu = float(plan.mus(round)[position])
     if not math.isfinite(mu):
@@ -39,8 +39,9 @@ def spend_of(plan: Plan, position: int, round: int, attempt: int, request: str, 
 
 
 def unpaid(plan: Plan, position: int, standing: Standing) -> list[Spend]:
-    """What a plan still costs a site: releases that were not begun, and every attempt that is left on the dearest round
-    that may still be tried again, of sub-sampled phases on each (as the plan accounts for them)."""
+    """The spends that a plan still costs a site: releases that were not begun, and every remaining attempt on the most
+    expensive round that may still be repeated; for sub-sampled phases on each of them (as the plan accounts for them).
+    """
     left, begun = plan.attempts - standing.extra, plan.position(standing.round)
     if standing.round == plan.rounds - 1 and left < 1:
         raise LedgerRefused(
@@ -51,6 +52,7 @@ def unpaid(plan: Plan, position: int, standing: Standing) -> list[Spend]:
         for r in range(begun + 1, len(plan.releases))
     ]
     if left > 0:
+        # The release in progress may be repeated as well; earlier ones are over.
         again = {r: plan.first_round(r) for r in range(max(begun, 0), len(plan.releases))}
         plain = [round for r, round in again.items() if plan.releases[r].sampled is None]
         dearest = max(plain, key=lambda round: plan.mus(round)[position], default=None)
@@ -61,15 +63,18 @@ def unpaid(plan: Plan, position: int, standing: Standing) -> list[Spend]:
 
 
 def refusals(plan: Plan, policy: Policy) -> Iterator[PolicyRefused]:
-    """What a policy refuses, whatever the data; identities only where the plan pins them."""
+    """The refusals of a policy that do not depend on data. Identities are checked only if the plan pins them."""
     pinned = all(site.identity is not None for site in plan.sites)
     seen = policy if pinned else policy.model_copy(update={"roster": None})
     yield from seen.refusals(plan, None, BUILTIN)
 
 
 def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
-    """Refuse a plan that does not fit under the cap, as far as the ledger goes today; what one more study may cost
-    then. Reads the ledger if there is one, and makes none. None without noise, which costs what no ledger can say."""
+    """Refuse a plan that does not fit under the cap by today's ledger; return the epsilon that one more study may cost
+    afterwards.
+
+    Reads the ledger if there is one, and creates none. None for a plan without noise, whose cost no ledger can express.
+    """
     if not plan.scheme.facts.noisy:
         return None
     total = Total()

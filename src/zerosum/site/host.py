@@ -1,4 +1,4 @@
-"""A site on the wire: frames in, frames out. Whatever goes wrong inside is a refusal, never a traceback."""
+"""Conversion of frames: a frame with a message in, a frame with a reply out. Every internal error becomes a refusal."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def answer(site: Site, frame: bytes) -> bytes:
 
 
 def guarded(name: str, work: Callable[[], Reply], on_error: Callable[[ZerosumError], object] | None = None) -> Reply:
-    """What comes of some work, or a refusal; `on_error` hears what only this site may."""
+    """The result of `work`, or a refusal. `on_error` receives the full error, whose detail stays at this site."""
     try:
         return work()
     except ZerosumError as error:
         refused: ZerosumError = error
-    except Exception:  # what it says may quote data
+    except Exception:  # its message may contain data
         _log.exception("site %r met an internal error", name)
         refused = Refused("this site met an internal error")
     if on_error is not None:

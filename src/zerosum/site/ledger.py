@@ -1,26 +1,26 @@
-"""A site's ledger: what a population has spent, written down before anything leaves the site.
+"""A site's ledger: the spends of a population, recorded before a contribution leaves the site.
 
-The order is what makes it safe. For every contribution a site
+The order of steps makes it safe. For every contribution a site
 
     1. commits the spend to the ledger   SQLite, write-ahead log, synchronous=FULL: durable on return
-    2. advances the counter              a small file: how many entries there are, and the last one's digest
-    3. sends                             the caller, once `record` has returned
+    2. advances the counter              a small file: the number of entries, and the digest of the last one
+    3. sends                             the caller, after `record` has returned
 
-A crash before 1 leaves nothing recorded and nothing sent; a crash after it, a spend that may not have been
-sent. So the ledger can count too much, never too little. The counter never runs ahead of the ledger: a ledger
-with fewer entries, or with another digest at the counter's number, is an older copy and is refused; one with
-more is what a crash between 1 and 2 leaves, and the counter is brought up to it. It is written inside a write
-transaction only, and always to the newest entry, so that two processes cannot move it back. Rolling back both
-files goes unseen: where that matters, keep the counter on another disk.
+A crash before 1 leaves nothing recorded and nothing sent. A crash after 1 leaves a spend that may not have been sent.
+So the ledger can count too much, never too little. The counter never runs ahead of the ledger. A ledger with fewer
+entries, or with another digest at the counter's number, is an older copy and is refused. A ledger with more entries is
+the result of a crash between 1 and 2, and the counter is brought up to it. The counter is written inside a write
+transaction only, and always to the newest entry, so that two processes cannot move it back. Rolling back both files is
+not detected: where that matters, keep the counter on another disk.
 
-The ledger is one table of (number, body, digest). Row 0 says whose it is. Each digest is the SHA-256 of the
-digest before it and the body, which is JSON with floats in the shortest form that reads back exactly. A body's
-`version` is that of Zerosum when it was written (0.1 wrote none), its `plan` the digest of the plan. The file appears
-whole, by one link, so that a ledger without row 0 is a damaged one.
+The ledger is one table of (number, body, digest). Row 0 names the account. Each digest is the SHA-256 of the digest
+before it and the body, which is JSON with floats in the shortest form that reads back exactly. A body's `version` is
+that of Zerosum when it was written (0.1 wrote none), its `plan` the digest of the plan. The file is created whole, by
+one link, so that a ledger without row 0 is damaged.
 
 A phase of many steps is one entry, charged whole at its first step. Every later step is a row of its own, which costs
-nothing and takes the same way to the disk before the step leaves: so a site that restarts knows which steps were
-answered, and under which plan they were paid for.
+nothing and is durable before the step leaves. So a site that restarts knows which steps were answered, and under which
+plan they were paid for.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ from zerosum.site.ledger_file import (
 from zerosum.version import VERSION
 
 Asked = Callable[[], Mapping[str, Any]]
-_ROUNDING = 1e-12  # the shares of a cap, squared and added up again, may pass it by this fraction
+# relative tolerance of the cap: shares of a cap that are squared and added up again may exceed it by rounding
+_ROUNDING = 1e-12
 
 
 class Ledger:
@@ -80,14 +81,25 @@ class Ledger:
         called: Path | None = None,
         witness: tuple[int, str] | None = None,
     ) -> None:
-        """For `open` and `inspect`: connect to a file that exists; without an account, only to read, and of a copy in
-        passing, `called` by the original's name, once. The `witness` is what the counter said before it was copied."""
+        """Connect to an existing file; used by `open` and `inspect`.
+
+        Parameters
+        ----------
+        path, counter:
+            The ledger's file and its counter.
+        account:
+            The account that records; None: only to read.
+        called:
+            For a temporary copy, the original's path, which messages use.
+        witness:
+            For a temporary copy, the content of the counter before the copy was made.
+        """
         self.path, self.counter, self._opener, self._passing = called or path, counter, account, called is not None
         self._witness, self.unwitnessed = witness, called is not None and witness is None
         self._closed = False
         self._mutex, self._process = threading.RLock(), os.getpid()
         with refusing(path):
-            if path.stat().st_size == 0:  # SQLite would take it for a new database and drop its log
+            if path.stat().st_size == 0:  # SQLite would treat it as a new database and discard its log
                 raise self._damaged("the file is empty")
             self._connection = connect(path)
         try:
@@ -98,11 +110,14 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path, account: Account, *, counter: Path | None = None, create: bool = True) -> Self:
-        """The account's ledger, verified; a new one if there is none, unless its counter or log knows one."""
+        """The account's ledger, verified. A new one if there is none, unless its counter or log shows
+        that there was one.
+        """
         counter, log = counter or beside(path, ".counter"), beside(path, "-wal")
         with refusing(path):
-            # The file is there before its log, and the log before a counter above 0: looked at in reverse,
-            # another process at work is not mistaken for a loss.
+            # The file exists before its log, and the log before a counter above 0. They are checked in reverse order,
+            # so that
+            # another process that creates a ledger at this moment is not mistaken for a loss.
             known, logged, exists = read_counter(counter), log.exists(), path.exists()
             if not exists and (logged or (known and known[0])):
                 raise LedgerRefused(
@@ -119,10 +134,10 @@ class Ledger:
 
     @classmethod
     def inspect(cls, path: Path, *, counter: Path | None = None, copy: bool = False) -> Self:
-        """Any ledger, verified, to read: its account stands in the file, and the counter is left as it is.
+        """Any ledger, verified, to read. Its account is read from the file, and the counter is not changed.
 
-        A `copy`, as auditors have them, and whatever cannot be written is read from a copy of one's own; where its
-        counter is not with it, nobody can tell whether it is the newest, and the ledger is `unwitnessed`.
+        A `copy`, as auditors have, and a ledger that cannot be written are read from a temporary copy. If the counter
+        is missing there, it cannot be verified that the ledger is the newest one, and it is `unwitnessed`.
         """
         with refusing(path):
             if not path.is_file():
@@ -130,17 +145,17 @@ class Ledger:
             if not copy and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
                 return cls(path, counter or beside(path, ".counter"), None)
             counter = counter or beside(path, ".counter")
-            witness = read_counter(counter)  # before the copy, which can only be newer
+            witness = read_counter(counter)  # read before the copy is made, so that the copy can only be newer
             with tempfile.TemporaryDirectory(prefix="zerosum-ledger-") as folder:
                 own = Path(folder) / path.name
                 copy_file(path, own)
                 found = cls(own, counter, None, path, witness)
-                found.close()  # everything was read
+                found.close()  # all rows are in memory
             return found
 
     @property
     def usable(self) -> bool:
-        """Whether this object serves this process: it was not opened before a fork."""
+        """Whether this object may be used in this process: SQLite connections must not cross a fork."""
         return os.getpid() == self._process
 
     def close(self) -> None:
@@ -155,16 +170,27 @@ class Ledger:
         self.close()
 
     def record(self, spend: Spend, cap: Cap, plan: str | None = None, asked: Asked | None = None) -> Entry:
-        """Write a spend down durably, or refuse it. What it pays for may leave once this has returned.
+        """Record a spend durably, or refuse it. The contribution may leave after this has returned.
 
-        With the digest of a plan, the study's rounds go forward, all under that plan. What is `asked`, in public words,
-        is written down with a study's first entry, and only then put into words.
+        Parameters
+        ----------
+        spend:
+            The spend; it names the request.
+        cap:
+            The population's cap; the spend is refused if the total would exceed it.
+        plan:
+            Digest of the plan. With it, the rounds of the study must go forward, all under this plan.
+        asked:
+            Returns the study in public words; called and recorded with a study's first entry only.
         """
         if not spend.request:
             raise BadParameter(f"{spend} names no request: give its digest")
         return decided(lambda: self._record(spend, cap, plan, asked))
 
     def _record(self, spend: Spend, cap: Cap, plan: str | None, asked: Asked | None) -> Entry:
+        """The check against the cap and the insertion are in one write transaction, so that two processes cannot both
+        pass.
+        """
         with self._writing():
             self._in_turn(spend.study, spend.round, spend.attempt, plan)
             charged = self._fit([spend], cap)[0]
@@ -175,7 +201,7 @@ class Ledger:
         return next(entry for entry in reversed(self._entries) if entry.number == number)
 
     def draw(self, study: str, round: int, attempt: int, request: str, plan: str) -> Draw:
-        """Write down, durably, a step of the phase that this study reserved last. It costs nothing more."""
+        """Record durably a step of the phase that this study reserved last. It costs nothing more."""
         with self._writing():
             self._in_turn(study, round, attempt, plan)
             standing = self._standings.get(study, Standing())
@@ -187,16 +213,18 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """A write transaction for one row; afterwards it is read back and the counter advanced."""
+        """A write transaction for one row; afterwards the row is read back and the counter advanced."""
         if self._opener is None:
             raise LedgerRefused(f"the ledger {self.path} was opened to be read: use Ledger.open to record")
         with self._transaction("IMMEDIATE"):
             yield
             self._connection.execute("COMMIT")
-        with self._transaction("IMMEDIATE"):  # no other process moves the counter meanwhile
+        # a second write transaction, so that no other process moves the counter meanwhile
+        with self._transaction("IMMEDIATE"):
             self._advance()
 
     def _append(self, fields: dict[str, Any]) -> int:
+        """Insert one row with its digest in the chain."""
         number, recorded = len(self._digests), datetime.now(UTC).isoformat(timespec="milliseconds")
         body = as_json(fields | {"version": VERSION, "number": number, "recorded": recorded})
         row = number, body, chained(self._digests[-1], body)
@@ -204,20 +232,21 @@ class Ledger:
         return number
 
     def _in_turn(self, study: str, round: int, attempt: int, plan: str | None) -> None:
+        """Refuse a round that is over or an attempt that is used."""
         if plan is not None:
             standing = self._standings.get(study, Standing())
             standing.check(study, plan)
             standing.check_turn(round, attempt)
 
     def standing(self, study: str, plan: str) -> Standing:
-        """How far a study is; refused if it is in this ledger under another plan."""
+        """The progress of a study; refused if the study is in this ledger under another plan."""
         with self._transaction("DEFERRED"):
             standing = self._standings.get(study, Standing())
             standing.check(study, plan)
             return standing
 
     def check(self, spends: Iterable[Spend], cap: Cap, held: Iterable[Spend] = ()) -> None:
-        """Refuse unless all of these could be recorded now, and `held` beside them. Records nothing."""
+        """Refuse unless all of these could be recorded now, with `held` beside them. Nothing is recorded."""
         decided(partial(self._check, list(spends), cap, list(held)))
 
     def _check(self, spends: Sequence[Spend], cap: Cap, held: Sequence[Spend]) -> None:
@@ -226,12 +255,12 @@ class Ledger:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Nobody in this process records meanwhile."""
+        """Scope in which no other thread of this process records."""
         with self._mutex:
             yield
 
     def entries(self) -> list[Entry]:
-        """Everything that was charged."""
+        """All charged entries."""
         with self._transaction("DEFERRED"):
             return list(self._entries)
 
@@ -242,36 +271,36 @@ class Ledger:
 
     @property
     def mu(self) -> float:
-        """The total charged for releases that were not sub-sampled."""
+        """The total mu of releases that were not sub-sampled."""
         with self._transaction("DEFERRED"):
             return self._total.mu
 
     @property
     def total(self) -> Total:
-        """Everything that was charged, as it adds up."""
+        """The total of all charges."""
         with self._transaction("DEFERRED"):
             return self._total
 
     def doubts(self) -> list[str | None]:
-        """Of every entry in order, what is wrong with the guarantee it was charged under, or None."""
+        """For every entry in order, what is wrong with the guarantee it was charged under, or None."""
         return [entry.doubt(self.account.adjacency) for entry in self.entries()]
 
     def epsilon(self, delta: float) -> float:
-        """What one unit has spent so far, sub-sampled releases included."""
+        """The epsilon that one unit has spent so far, sub-sampled releases included."""
         return self.total.epsilon(delta)
 
     def _repr_html_(self) -> str:
-        """For notebooks: each study, what was asked, and what it cost."""
+        """HTML for notebooks: each study, its question, and its cost."""
         from zerosum.site.statement import shown
 
         return shown(self)
 
     def verify(self) -> int:
-        """Read everything again and return the number of rows; refuse a ledger with any fault."""
+        """Read all rows again and return their number; refuse a ledger with any fault."""
         if self._closed and self._passing:
             return len(self._digests) - 1
         with self._mutex:
-            self._digests: list[str] = []  # of row 0 and of every entry
+            self._digests: list[str] = []  # digests of row 0 and of every entry
             self._entries: list[Entry] = []
             self._draws: list[Draw] = []
             self._standings: dict[str, Standing] = {}
@@ -288,16 +317,16 @@ class Ledger:
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
-        """One consistent look at the ledger and its counter; what is not committed inside is undone."""
+        """One consistent view of the ledger and its counter. Changes that are not committed inside are rolled back."""
         if not self.usable:
             raise LedgerRefused(f"the ledger {self.path} was opened before a fork: open it in this process")
-        if self._passing and self._closed:  # it was read and verified whole, and cannot change
+        if self._passing and self._closed:  # a temporary copy was verified whole and cannot change
             yield
             return
         with self._mutex, refusing(self.path):
             self._connection.execute(f"BEGIN {kind}")
             try:
-                # before the first row, so the ledger can only be newer
+                # The counter is read before the first row, so that the ledger can only be newer.
                 known = self._witness if self._passing else read_counter(self.counter)
                 self._absorb()
                 self._compare(known)
@@ -317,6 +346,7 @@ class Ledger:
             previous = self._digests[expected - 1] if expected else START
             if number != expected or digest != chained(previous, body):
                 raise self._damaged(f"row {expected} does not match its digest")
+            # The last known row is read again: a file that was replaced meanwhile has another digest there.
             if expected < len(self._digests):
                 if digest != self._digests[expected]:
                     raise self._damaged(f"row {expected} was replaced")
@@ -339,9 +369,11 @@ class Ledger:
             self._digests.append(digest)
 
     def _take(self, entry: Entry) -> None:
+        """Add an entry to the totals and to its study's progress."""
         spend, before = entry.spend, self._standings.get(entry.spend.study, Standing())
         reserved = entry.number, spend.steps - 1
-        if spend.attempt > 0 and spend.steps == 1:  # once more, perhaps within a phase, which goes on
+        # an extra attempt at one step; the reservation of the phase continues
+        if spend.attempt > 0 and spend.steps == 1:
             reserved = before.reservation, before.left
         self._total = self._total.plus([(spend, entry.charged_mu)])
         self._known.add(spend.key)
@@ -349,6 +381,7 @@ class Ledger:
         self._standings[spend.study] = before.after(entry.plan, spend.round, spend.attempt, *reserved)
 
     def _take_draw(self, draw: Draw, plan: str) -> None:
+        """Add a drawn step to its study's progress."""
         before = self._standings[draw.study]
         if before.left < 1 or draw.reservation != before.reservation:
             raise ValueError("a step that nobody reserved")
@@ -357,6 +390,7 @@ class Ledger:
         self._standings[draw.study] = before.after(plan, draw.round, draw.attempt, before.reservation, before.left - 1)
 
     def _own(self, fields: dict[str, Any]) -> None:
+        """Check row 0: format and account."""
         if fields.pop("format") != 1:
             raise ValueError("written by another version")
         owner = Account(**fields)
@@ -367,6 +401,7 @@ class Ledger:
         self.account = self._opener or owner
 
     def _compare(self, known: tuple[int, str] | None) -> None:
+        """Refuse a ledger that is older than its counter, or that has lost its counter."""
         held = len(self._digests) - 1
         if known is None and held and not self.unwitnessed:
             raise LedgerRefused(
@@ -387,8 +422,9 @@ class Ledger:
         write_counter(self.counter, *head)
 
     def _fit(self, spends: Sequence[Spend], cap: Cap, held: Sequence[Spend] = ()) -> list[float]:
-        """What each of these is charged; refused if one is known already or if together, and with what is held back for
-        others, they pass the cap."""
+        """The mu that each spend is charged. Refused if a spend is known already, or if the total with these and with
+        `held` exceeds the cap.
+        """
         fresh: set[tuple[str, int, int]] = set()
         for spend in spends:
             if spend.key in self._known or spend.key in fresh:

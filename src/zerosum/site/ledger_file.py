@@ -1,4 +1,5 @@
-"""A ledger on the disk: its file, which appears whole, the counter beside it, and what disks have to say, in words.
+"""The files of a ledger: the database, which is created whole, the counter beside it, and readable messages for disk
+errors.
 
 Tested in tests/site/test_ledger_damage.py.
 """
@@ -37,7 +38,7 @@ _FAULTS = {
 
 @contextmanager
 def refusing(path: Path) -> Iterator[None]:
-    """Whatever the disk or SQLite has to say becomes one sentence."""
+    """Turn errors of the disk and of SQLite into `LedgerRefused` with one sentence."""
     try:
         yield
     except OSError as error:
@@ -50,10 +51,11 @@ def refusing(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Never creates a file. Threads are kept apart by the ledger's own lock."""
+    """Open an existing file; never creates one. The ledger's own lock keeps threads apart."""
     address = f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
     try:
+        # With a write-ahead log, FULL syncs the log at every commit: a commit is durable on return.
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA wal_autocheckpoint=100")
     except sqlite3.Error:
@@ -63,15 +65,16 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def create_file(path: Path, account: Account) -> None:
-    """Make the file under another name and link it into place: it appears whole, never over another one."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600, as its log will be
+    """Create the file under another name and link it into place: it appears whole and never replaces another one."""
+    # mode 0600; SQLite gives the same mode to the log
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
     fields = asdict(account) | {"format": 1}
     del fields["rows_per_unit"]
     body = as_json(fields)
     try:
         with closing(connect(Path(name))) as connection:
-            # nobody sees the file yet, and one that is not finished is of no use: it is synced once, whole
+            # The file is not visible yet, and an unfinished one is useless: it is synced once, at the end.
             connection.execute("PRAGMA synchronous=OFF")
             connection.execute("PRAGMA journal_mode=OFF")
             connection.execute("PRAGMA page_size=1024")
@@ -80,7 +83,7 @@ def create_file(path: Path, account: Account) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
         with Path(name).open("r+b") as file:
             os.fsync(file.fileno())
-        with suppress(FileExistsError):  # another process was faster
+        with suppress(FileExistsError):  # another process created the ledger first
             os.link(name, path)
     finally:
         for each in (name, f"{name}-wal", f"{name}-shm"):
@@ -89,12 +92,12 @@ def create_file(path: Path, account: Account) -> None:
 
 
 def copy_file(path: Path, own: Path) -> None:
-    """The file and its log, which may hold the newest entries, as they are at one moment."""
+    """Copy the file and its log, which may hold the newest entries, in one consistent state."""
     for _ in range(10):
-        with suppress(FileNotFoundError):  # the log was folded into the file meanwhile
+        with suppress(FileNotFoundError):  # a checkpoint removed the log meanwhile
             parts = [part for ending in ("", "-wal") if (part := beside(path, ending)).exists()]
             before = [_state(part) for part in parts]
-            beside(own, "-wal").unlink(missing_ok=True)  # of the time before: an older log undoes what came since
+            beside(own, "-wal").unlink(missing_ok=True)  # a log of an earlier attempt would undo newer changes
             for part in parts:
                 shutil.copyfile(part, own.with_name(part.name))
             if [_state(part) for part in parts] == before:
@@ -103,11 +106,13 @@ def copy_file(path: Path, own: Path) -> None:
 
 
 def _state(path: Path) -> tuple[int, int]:
+    """Modification time and size, to detect a change during a copy."""
     found = path.stat()
     return found.st_mtime_ns, found.st_size
 
 
 def read_counter(path: Path) -> tuple[int, str] | None:
+    """The number of entries and the digest of the last one; None if there is no counter."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -118,19 +123,22 @@ def read_counter(path: Path) -> tuple[int, str] | None:
 
 
 def beside(path: Path, ending: str) -> Path:
+    """The path with an ending appended."""
     return path.with_name(path.name + ending)
 
 
 def as_json(fields: dict[str, Any]) -> str:
+    """Canonical JSON: sorted keys, no spaces, no NaN."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def chained(previous: str, body: object) -> str:
+    """The digest of a row: SHA-256 of the previous digest, a newline and the body."""
     return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
 
 
 def write_counter(path: Path, entries: int, digest: str) -> None:
-    """Durable on return, and never half written."""
+    """Replace the counter atomically; durable on return."""
     fresh = beside(path, ".new")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(f"zerosum-counter 1 {entries} {digest}\n")

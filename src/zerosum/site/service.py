@@ -1,14 +1,19 @@
-"""A site that serves: several studies at once and one after the other, each found by its plan's digest.
+"""A serving site: several studies at once and one after the other, each identified by its plan's digest.
 
-It trusts nothing that arrives. A plan is compared with the policy, the declared schema of the data and the steward's
-decision, and whether the site agrees does not depend on a row of its data; a
-message of a plan that was not agreed to, or of another one, is refused; whatever is refused has a code and a sentence,
-and is in the audit log. Two studies never share a session, and all share one ledger.
+No message is trusted. A plan is compared with the policy, the declared schema of the data and the steward's decision;
+the decision does not depend on a row of the data. A message for a plan without consent, or for another plan, is
+refused. Every refusal has a code and a sentence and is written to the audit log. Two studies never share a session, and
+all share one ledger.
 
-Consent holds budget back: what a plan that was agreed to still costs counts against the cap when another is proposed,
-so a study that began is not refused in its middle because others spent. It is held until the study is through, its
-coordinator dismisses the site, the steward refuses it, or it was quiet for `hold` seconds, `settle` after its last
-round. It does not outlive the process, and neither do the secrets without which the study could not go on.
+Consent reserves budget. The remaining cost of a plan with consent counts against the cap when another plan is proposed,
+so that a study in progress is not refused because others spent. The reservation ends when the study is complete, when
+its coordinator dismisses the site, when the steward refuses the study, or after `hold` seconds without a message,
+`settle` seconds after its last round. It does not outlive the process, and neither do the secrets without which the
+study could not continue.
+
+Locks. `_Session.lock` orders the messages of one study. `_mutex` protects the table of sessions and the counters and is
+held briefly. `_reserving` orders decisions about the budget. `_reserving` is taken inside a session's lock, and
+`_mutex` inside both.
 """
 
 from __future__ import annotations
@@ -46,38 +51,56 @@ from zerosum.site.schema import DataSchema
 from zerosum.site.site import Site, own_position
 from zerosum.statistics import BUILTIN
 
-Load = Callable[[Plan], Units]  # a site's own data, by the public question of a plan
-Review = Callable[[Plan], None]  # refuses a plan by its public question and the schema of the data
+Load = Callable[[Plan], Units]  # reads the site's data for the public question of a plan
+Review = Callable[[Plan], None]  # refuses a plan by its public question and the schema
 
 
 def _no_question(plan: Plan) -> None:
-    """For data that are not read by a plan's question."""
+    """The review for data that do not depend on a plan's question: accepts every plan."""
 
 
 @dataclass
 class _Session:
-    """One study at this site."""
+    """The state of one study at this site."""
 
     plan: Plan
     lock: threading.Lock = field(default_factory=threading.Lock)
-    site: Site | None = None  # once its data are read
+    site: Site | None = None  # None until the data are read
     consented: bool = False
     released: set[tuple[int, int]] = field(default_factory=set)
     agreed: bool = False
-    lapsed: bool = False  # was quiet for so long that nothing is held back for it
+    lapsed: bool = False  # inactive for so long that its reservation has ended
     used: float = field(default_factory=time.monotonic)
 
     @property
     def over(self) -> bool:
+        """Whether the last round was answered."""
         return any(round == self.plan.rounds - 1 for round, _ in self.released)
 
 
 class Service:
-    """Answers frames. It takes part in `most_studies` at once: a new one takes the place of one that is through, or
-    waits. `former` keys are those of plans that pin them, until they are withdrawn.
+    """Answers frames of several studies.
 
-    `schema` is the public description of the data, `review` refuses a plan whose question does not fit it, and `load`
-    reads the units that a plan asks about. A cell of the data must not make `load` fail, whatever the plan says.
+    Parameters
+    ----------
+    name, policy, identity:
+        The site's name on rosters, its policy, and its signing key.
+    load:
+        Reads the units for a plan. No cell of the data may make it fail, whatever the plan contains.
+    consents, log:
+        The steward's decisions, and the audit log.
+    schema:
+        The public description of the data.
+    review:
+        Refuses a plan whose question does not fit the schema.
+    most_studies:
+        How many studies take part at once; a new one replaces a completed one, or is refused as busy.
+    hold, settle:
+        Seconds without a message after which a reservation ends, during a study and after its last round. The defaults
+        (two days, ten
+        minutes) were chosen by hand; no benchmark recorded.
+    former:
+        Former keys, used for plans that pin them, until they are withdrawn.
     """
 
     def __init__(
@@ -100,14 +123,14 @@ class Service:
         self.schema, self._review = schema, review
         self._load, self._consents, self._log, self._most, self._hold = load, consents, log, most_studies, hold
         self._settle = settle
-        self.counts: Counter[str] = Counter()  # for monitors: frames, bytes, what was answered and refused
+        self.counts: Counter[str] = Counter()  # for monitoring: frames, bytes, replies and refusals by kind
         self._ledger: Ledger = policy.open_ledger()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._mutex, self._reserving = threading.Lock(), threading.Lock()
 
     @property
     def studies(self) -> int:
-        """How many this site takes part in, those that are through not counted."""
+        """Number of studies that are not complete."""
         with self._mutex:
             return sum(not session.over for session in self._sessions.values())
 
@@ -115,7 +138,7 @@ class Service:
         self._ledger.close()
 
     def answer(self, study: bytes, frame: Frame) -> bytes:
-        """The reply to one frame, which came as one of a study."""
+        """The reply to one frame that arrived under the digest `study`."""
         digest = study.hex()
         reply = guarded(self.name, lambda: self._handle(digest, frame), lambda error: self.refuse(error, digest))
         answer = encode(reply)
@@ -125,11 +148,11 @@ class Service:
         return answer
 
     def refuse(self, error: ZerosumError, digest: str | None = None) -> None:
-        """Write down that something was refused."""
+        """Write a refusal to the audit log."""
         with self._mutex:
             session = self._sessions.get(digest or "")
             self.counts[f"refused {error.code}"] += 1
-        if not isinstance(error, AwaitingConsent):  # said once, when the plan came
+        if not isinstance(error, AwaitingConsent):  # logged once, when the plan arrived
             self._log.refused(error, None if session is None else session.plan)
 
     def _handle(self, digest: str, frame: Frame) -> Reply:
@@ -138,6 +161,8 @@ class Service:
             self._find(digest)
             self._drop(digest)
             return Dismissed(self.name)
+        # The decision is read again for every message: a refusal or a withdrawn key takes effect in the middle of a
+        # study.
         decision = self._consents.decision(digest)
         if decision == "refused":
             self._drop(digest)
@@ -149,9 +174,12 @@ class Service:
             self._drop(digest)
             raise PolicyRefused("the steward of this site no longer approves of this study")
         session = self._proposed(digest, plan, decision) if isinstance(message, Propose) else self._find(digest)
+        # One message of a study at a time. The data are read inside the lock, so that two messages do not read them
+        # twice.
         with session.lock:
             if session.site is None:
                 session.site = self._site(session.plan)
+            # A repeated request gets its old reply and costs nothing, so it needs no reservation.
             if isinstance(message, Contribute) and (message.round, message.attempt) not in session.released:
                 self._reserve(session)
             reply = self._agree(session, message) if isinstance(message, Propose) else session.site.handle(message)
@@ -159,22 +187,23 @@ class Service:
             return reply
 
     def _check_keys(self, plan: Plan) -> None:
-        """A key that was withdrawn takes part in nothing, wherever a study stands."""
+        """Refuse a plan that pins a withdrawn key, at any point of a study."""
         withdrawn = self._consents.withdrawn()
         if gone := [site.name for site in plan.sites if site.identity in withdrawn]:
             self._drop(plan.digest())
             raise PolicyRefused(f"the key that the plan pins for {', '.join(map(repr, gone))} was withdrawn")
 
     def _agree(self, session: _Session, message: Propose) -> Reply:
-        """Agree to a plan and hold back what it still costs, if that fits beside what others were promised."""
+        """Consent to a plan and reserve its remaining cost, if that fits beside the reservations of other studies."""
         plan, reply = session.plan, decided(lambda: self._promise(session, message))
-        with self._mutex:  # of one study, one plan
+        with self._mutex:  # one plan per study: the newest one with consent
             for digest, other in list(self._sessions.items()):
                 if other is not session and other.plan.study == plan.study:
                     del self._sessions[digest]
         return reply
 
     def _promise(self, session: _Session, message: Propose) -> Reply:
+        """Check the budget, consent and reserve, all under one lock: two plans never both pass where only one fits."""
         assert session.site is not None  # noqa: S101
         with self._reserving:
             self._fits(session)
@@ -187,22 +216,26 @@ class Service:
         return reply
 
     def _reserve(self, session: _Session) -> None:
-        """Hold back again what a study still costs that was quiet so long that others may have been promised it."""
+        """Renew the reservation of a study whose reservation ended, if its remaining cost still fits."""
         if session.lapsed:
             decided(lambda: self._hold_again(session))
 
     def _hold_again(self, session: _Session) -> None:
+        """Check the budget again and renew the reservation."""
         with self._reserving:
             self._fits(session)
             session.lapsed = False
 
     def _fits(self, session: _Session) -> None:
+        """Refuse if the remaining cost does not fit under the cap beside the ledger and all other reservations."""
         if session.plan.scheme.facts.noisy:
+            # No other thread records between the reading of the reservations and the check: a spend must not count
+            # twice or not at all.
             with self._ledger.still():
                 self._ledger.check(_unpaid(session), self.policy.cap, self._promised(session))
 
     def _promised(self, asking: _Session) -> list[Spend]:
-        """What other studies that were agreed to still cost."""
+        """The remaining cost of the other studies with consent."""
         with self._mutex:
             others = [each for each in self._sessions.values() if each.plan.study != asking.plan.study and each.agreed]
         held: list[Spend] = []
@@ -212,7 +245,7 @@ class Service:
         return held
 
     def _given_up(self, session: _Session) -> bool:
-        """Whether a study that was agreed to has no claim any more, though nobody told its coordinator yet."""
+        """Whether a study with consent has lost its reservation, though its coordinator was not informed yet."""
         if session.lapsed or self._quiet(session):
             return True
         keys = {site.identity for site in session.plan.sites}
@@ -221,14 +254,18 @@ class Service:
         return refused or bool(keys & self._consents.withdrawn())
 
     def _quiet(self, session: _Session) -> bool:
-        """Whether a study said nothing for so long that it has no claim; sooner after its last round, for attempts."""
+        """Whether a study was inactive for so long that its reservation ends; sooner after its last round, where only
+        attempts remain.
+        """
         return time.monotonic() - session.used > (self._settle if session.over else self._hold)
 
     def _drop(self, digest: str) -> None:
+        """Forget a session and its secrets."""
         with self._mutex:
             self._sessions.pop(digest, None)
 
     def _proposed(self, digest: str, plan: Plan, decision: Decision | None) -> _Session:
+        """The session of a proposed plan, after all checks that need no row of the data."""
         if plan.digest() != digest:
             raise Misdirected("a plan came under the digest of another one")
         position = own_position(plan, self.name, self._identity(plan))
@@ -241,7 +278,7 @@ class Service:
             if self._consents.keep(plan):
                 self._log.write("waiting", "a plan waits for the steward: zerosum site approve, or refuse", plan)
             raise AwaitingConsent("this site waits for its steward to decide")
-        plan.mus(0)  # calibrated, and kept by the kernel, before any lock is taken and before it takes a place
+        plan.mus(0)  # calibration may take seconds: it is done and cached before a lock is taken
         with self._mutex:
             if digest not in self._sessions:
                 self._make_room()
@@ -253,8 +290,8 @@ class Service:
         return self._consents.automatic or self._consents.covers(plan)
 
     def _make_room(self) -> None:
-        """Let go of studies that are through or were quiet too long, and of any that never came to an agreement."""
-        for digest, each in list(self._sessions.items()):  # the quietest first
+        """Remove sessions that are complete, that lost their reservation, or that never came to a consent."""
+        for digest, each in list(self._sessions.items()):  # least recently used first
             if len(self._sessions) < self._most:
                 return
             if each.over or self._given_up(each) or not (each.agreed or each.lock.locked()):
@@ -263,6 +300,7 @@ class Service:
             raise Busy("this site takes part in as many studies as it may at once")
 
     def _touch(self, digest: str) -> _Session:
+        """Mark a session as used. A reservation that ended meanwhile stays ended until `_reserve` renews it."""
         self._sessions.move_to_end(digest)
         session = self._sessions[digest]
         session.lapsed = session.lapsed or self._quiet(session)
@@ -270,19 +308,23 @@ class Service:
         return session
 
     def _find(self, digest: str) -> _Session:
+        """The session of a plan with consent."""
         with self._mutex:
             if digest not in self._sessions:
                 raise NotAgreed("this site has not agreed to that plan, or has restarted since")
             return self._touch(digest)
 
     def _identity(self, plan: Plan) -> Identity:
-        """The key that a plan pins for this site, where it has that one still; else the one in use."""
+        """The key that a plan pins for this site, if the site still has it; else the current key."""
         pinned = {site.identity for site in plan.sites if site.name == self.name}
         return next((key for key in self.former if key.public.hex() in pinned), self.identity)
 
     def _site(self, plan: Plan) -> Site:
-        """The site with the data that a plan asks for. The plan has passed `review`, so what fails here is a fault at
-        the site's desk: a file that was moved, or changed since the site was started. Details stay in its own log."""
+        """The site with the data for a plan.
+
+        The plan has passed `review`, so a failure here is a fault at the site: a file that was moved, or changed since
+        the start. Details stay in the site's own log.
+        """
         with _at_the_desk():
             units = self._load(plan)
             if self.schema.units not in (None, len(units)):
@@ -290,6 +332,7 @@ class Service:
         return Site(self.name, units, self.policy, self._identity(plan), self._ledger, self.schema)
 
     def _record(self, session: _Session, message: Message, reply: Reply) -> None:
+        """Write a consent or a release to the audit log."""
         plan = session.plan
         position = own_position(plan, self.name, self._identity(plan))
         if isinstance(reply, Consent):
@@ -309,7 +352,7 @@ class Service:
 
 @contextmanager
 def _at_the_desk() -> Iterator[None]:
-    """What is wrong with a site's data or files is for its own log; others learn that it cannot read them."""
+    """Replace errors about the site's data or files by a general sentence. Details go to the site's own log."""
     try:
         yield
     except BadData as error:
@@ -318,7 +361,9 @@ def _at_the_desk() -> Iterator[None]:
 
 
 def _unpaid(session: _Session) -> list[Spend]:
-    """What a study still costs; nothing, if the ledger has it whole or under another plan: the site says so itself."""
+    """The remaining cost of a study. Nothing if the ledger has it whole or under another plan: the site itself refuses
+    then.
+    """
     try:
         return [] if session.site is None else session.site.unpaid(session.plan)
     except LedgerRefused:

@@ -1,13 +1,13 @@
-"""A site: it agrees to a plan or refuses, and every contribution passes its policy and its ledger first.
+"""A site: it consents to a plan or refuses, and every contribution passes its policy and its ledger first.
 
-What it takes from the coordinator is the plan, whole: who takes part, how many of them may collude or be lost, what
-will be asked. It agrees to that once, as its policy allows. From there on it trusts no number: sensitivities come
-from its own registry, noise and cost from its own reading of the plan. The order for every contribution is: compute,
-charge the ledger durably, and only then let it leave. The same request again gets the same reply; anything else
+A site receives the whole plan from the coordinator: the sites, how many of them may collude or be lost, and every
+request. It consents once, as its policy allows. After that it uses no number of the coordinator: sensitivities come
+from its own registry of statistics, noise and cost from its own reading of the plan. The order for every contribution
+is: compute, charge the ledger durably, and only then send. The same request again gets the same reply; another request
 under the same attempt is refused.
 
-A site that restarts goes on with a plan that is proposed again, as far as its ledger says: rounds go forward, and those
-that were answered are not answered again, except under an attempt that the plan has bought and nobody has used.
+A site that restarts continues a plan that is proposed again, as far as its ledger allows. Rounds go forward. Rounds
+that were answered are not answered again, except under an attempt that the plan has paid for and that is unused.
 """
 
 from __future__ import annotations
@@ -58,11 +58,25 @@ from zerosum.statistics.rows import clip_rows
 
 
 class Site:
-    """One institution: a name on the roster, its data, its policy, and the identity it signs with.
+    """One institution: a name on the roster, its data, its policy, and its signing identity.
 
-    It opens its ledger when it first needs it, unless it is given one that serves several studies. Whether it agrees to
-    a plan follows from the plan, the policy, the ledger and the `schema`, the public description of its data; without
-    one the schema is made of the units, which is for sites in the process of the data's owner.
+    Parameters
+    ----------
+    name:
+        The site's name on the roster.
+    units:
+        The data.
+    policy:
+        What the site allows; it names the ledger.
+    identity:
+        The signing key; a new one if None.
+    ledger:
+        A ledger that several studies share. If None, the site opens its own when it first needs one.
+    schema:
+        The public description of the data. If None, it is derived from the units, which is for sites in the process of
+        the data's owner.
+
+    The decision about a plan depends on the plan, the policy, the ledger and the schema, not on rows.
     """
 
     def __init__(
@@ -79,14 +93,14 @@ class Site:
         self.policy = policy
         self.schema = schema or DataSchema.of(units, policy.adjacency)
         self.identity = identity or Identity()
-        self.consent: Consented | None = None  # how the plan was agreed to, where somebody is asked
+        self.consent: Consented | None = None  # how the plan was approved (by a steward or automatically)
         self._plan: Plan | None = None
         self._ledger = ledger
         self._session: SiteSession | None = None
         self._shares: dict[tuple[int, int], NoiseShare] = {}
         self._answered: dict[tuple[type, int, int], str] = {}
         self._last: tuple[str, Reply] | None = None
-        self._masked_in: int | None = None  # the last slot of the secure sum
+        self._masked_in: int | None = None  # the last slot in which a vector was masked
 
     @singledispatchmethod
     def handle(self, message: Message) -> Reply:
@@ -97,7 +111,8 @@ class Site:
     def _(self, message: Propose) -> Reply:
         plan = message.plan
         before = None if self._plan is None or self._session is None else self._plan.digest()
-        if message.keep and before == plan.digest():  # each round is held against the cap as it comes
+        # the plan is known; each round is checked against the cap when it is charged
+        if message.keep and before == plan.digest():
             self._review(plan)
         else:
             self.review(plan)
@@ -105,7 +120,7 @@ class Site:
         return Consent(self.name, self.schema.units if plan.adjacency is Adjacency.REPLACE_ONE else None)
 
     def _begin(self, plan: Plan) -> None:
-        """New secrets for a plan, and nothing answered under them."""
+        """New secrets for a plan, and no replies under them yet."""
         secure = plan.scheme.facts.secure
         self._session = SiteSession(roster(plan), self._position(plan), self.identity) if secure else None
         self._plan, self._shares, self._answered, self._last = plan, {}, {}, None
@@ -151,9 +166,10 @@ class Site:
             return again
         self._fits(plan, round, message.request)
         hidden = plan.law(round).mechanism is NoiseMechanism.MASKED
-        if hidden:  # a message out of turn is refused before it costs anything
+        if hidden:  # a message out of turn is refused before the ledger is charged
             self._secure().check(slot(plan, round, attempt))
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
+        # A GPU adds up the units, so the processor is free to draw the noise at the same time.
         if self.units.elsewhere:
             share.begin()
         values = self._charged_values(plan, round, attempt, message.request)
@@ -165,9 +181,11 @@ class Site:
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
 
     def _charged_values(self, plan: Plan, round: int, attempt: int, request: Request) -> Floats:
-        """The values of a release. A failure is charged like the release: no unit makes a statistic fail, but memory
-        may run out, which depends on how many rows there are, and a failure that costs nothing could be asked for again
-        and again."""
+        """The values of a release. A failure is charged like the release.
+
+        No unit makes a statistic fail, but memory may run out, which depends on the number of rows. A failure without
+        charge could be requested again and again.
+        """
         try:
             return self._values(plan, round, attempt, request)
         except Exception:
@@ -175,16 +193,21 @@ class Site:
             raise
 
     def _noisy(self, share: NoiseShare, values: Floats, noise_input: NoiseInput) -> Floats | Steps:
+        """The noisy values in the shape of the values."""
         return share.noisy(values.ravel(), noise_input).reshape(values.shape)
 
     def _charge(self, plan: Plan, round: int, attempt: int, asked: str) -> None:
-        """Record the spend, durably, before anything leaves: a phase of many rounds at its first one, whole, and its
-        later rounds as drawn from that. Another attempt is charged again, whatever came of those before."""
+        """Record the spend durably before a reply leaves the site.
+
+        A phase of many rounds is charged whole at its first round; its later rounds are recorded as draws from that
+        reservation. An attempt beyond the first is charged again, whatever the result of the attempts before.
+        """
         if not plan.scheme.facts.noisy:
             return
         books, release = self._books(), plan.position(round)
         steps = plan.releases[release].steps
-        if steps > 1 and plan.position(books.standing(plan.study, plan.digest()).round) == release:  # it is reserved
+        # this phase was reserved at its first round
+        if steps > 1 and plan.position(books.standing(plan.study, plan.digest()).round) == release:
             if attempt == 0:
                 books.draw(plan.study, round, attempt, asked, plan.digest())
                 return
@@ -193,48 +216,56 @@ class Site:
         books.record(spend, self.policy.cap, plan.digest(), partial(in_words, plan, self.consent))
 
     def unpaid(self, plan: Plan) -> list[Spend]:
-        """What a plan still costs this site."""
+        """The spends that a plan still costs this site."""
         standing = self._books().standing(plan.study, plan.digest())
         return unpaid(plan, self._position(plan), standing)
 
     def _books(self) -> Ledger:
-        """The ledger, verified when it is opened and kept open: a round costs the same, however many there were."""
+        """The ledger, verified when it is opened and kept open: the cost of a round does not grow with the number of
+        rounds.
+        """
         if self._ledger is None or not self._ledger.usable:
             self._ledger = self.policy.open_ledger()
         return self._ledger
 
     def close(self) -> None:
-        """Let go of the ledger. A site that is asked again opens it again."""
+        """Close the ledger. The next request opens it again."""
         if self._ledger is not None and self._ledger.usable:
             self._ledger.close()
         self._ledger = None
 
     def _values(self, plan: Plan, round: int, attempt: int, request: Request) -> Floats:
-        """What is asked of the units here: their sum, the sum of a sample of them, or a row for each."""
+        """The requested values: the sum over units, the sum over a sample of units, or one row per unit."""
         bound = plan.release(round).bound
         if isinstance(request, PrivatePublication):
-            rows = np.asarray(clip_rows(request.statistic.rows(self.units), bound))  # a second line, as below
-            if len(rows) != len(self.units):  # a map that leaves units out: the message must not tell how many
+            # a second check of the bound, as in `_total`
+            rows = np.asarray(clip_rows(request.statistic.rows(self.units), bound))
+            if len(rows) != len(self.units):  # a map that omits units: the message must not disclose how many
                 rows = np.zeros((len(self.units), request.statistic.size))
             return rows[self._order(plan, round, attempt)]
         units = self.units
         if request.sampling is not None and not request.sampling.full:
+            # Each step and attempt has a fresh secret sample: the accounting of a phase assumes independent samples.
             sampler = self._sampler(plan, round, f"sample {attempt}" if attempt else "sample")
             units = units.chosen(sampler.bernoulli(len(units), request.sampling.rate))
         return self._total(units, request.statistic, bound)
 
     def _order(self, plan: Plan, round: int, attempt: int) -> NDArray[np.intp]:
-        """A secret order of the units, in which they are published: data are often sorted by what they hold, and then a
-        row's place would tell what its noise hides."""
+        """A secret order of the units for a publication. Data are often sorted by their values, and then the position
+        of a row would disclose what its noise hides.
+        """
         words = self._sampler(plan, round, f"order {attempt}").words(len(self.units))
         return np.argsort(words, kind="stable")
 
     def _total(self, units: Units, statistic: BoundedStatistic, bound: float) -> Floats:
-        """The sum over units. A second line, should a statistic break its own bound: a sum longer than all the units'
-        bounds together is scaled to that, and one that is not finite is zero. A refusal would speak of data."""
+        """The sum over units, with a second check in case a statistic breaks its own bound.
+
+        A sum longer than all the units' bounds together is scaled to that length, and a sum that is not finite is
+        replaced by zero. A refusal would disclose something about the data.
+        """
         total = statistic.total(units)
-        share = total / (bound * max(len(units), 1))  # divided first: squares overflow
-        # Not `norm`: it wakes BLAS's threads, which then spin for a while on cores that the next sum needs.
+        share = total / (bound * max(len(units), 1))  # divided before squaring, since squares may overflow
+        # Not `norm`: it starts BLAS's threads, which then occupy cores that the next sum needs.
         with np.errstate(over="ignore"):
             excess = math.sqrt(np.sum(np.square(share, out=share)))
         if not math.isfinite(excess):
@@ -242,9 +273,11 @@ class Site:
         return total / excess if excess > 1 else total
 
     def _masked(self, plan: Plan, round: int, attempt: int, vector: Ring, request: Request | None) -> bytes:
-        """The vector under its masks; whatever was masked before is over by now, opened or abandoned, and its secrets
-        go."""
+        """The vector under its masks. The slot masked before is finished by now, opened or abandoned, and its secrets
+        are deleted.
+        """
         session, mine = self._secure(), slot(plan, round, attempt)
+        # The secrets of the previous slot are deleted before the next vector is masked.
         if self._masked_in is not None and self._masked_in != mine:
             session.abandon(self._masked_in)
         masked = session.mask(mine, vector, mask_context(plan, round, request))
@@ -252,7 +285,10 @@ class Site:
         return masked
 
     def _again(self, kind: type, round: int, attempt: int, asked: str) -> Reply | None:
-        """The reply given before to the same request, while it is at hand."""
+        """The earlier reply to the same request, if it is still available; None for a new request.
+
+        A second computation would draw fresh noise, and the coordinator could average it.
+        """
         before = self._answered.get((kind, round, attempt))
         if before is None:
             return None
@@ -263,26 +299,30 @@ class Site:
         return self._last[1]
 
     def _remember(self, kind: type, round: int, attempt: int, asked: str, reply: Reply) -> Reply:
+        """Store a reply, so that the same request gets the same bytes."""
         self._answered[kind, round, attempt] = asked
         self._last = (f"{kind.__name__} {round} {attempt}", reply)
         return reply
 
     def review(self, plan: Plan) -> None:
-        """Refuse whatever can be refused, before any row is used; nothing is spent."""
+        """Refuse a plan by all checks that need no row, the budget included. Nothing is spent."""
         self._review(plan)
         if plan.scheme.facts.noisy:
             self._books().check(self.unpaid(plan), self.policy.cap)
 
     def check_data(self) -> None:
-        """Raise `PolicyRefused` if there are fewer units than the policy asks for. For the owner of the data, in the
-        owner's own process: under add-remove the number of units is data, and must not reach a coordinator."""
+        """Raise `PolicyRefused` if there are fewer units than the policy requires.
+
+        For the owner of the data, in the owner's own process: under add-remove the number of units is data and must not
+        reach a coordinator.
+        """
         if len(self.units) < self.policy.minimum_units:
             raise PolicyRefused(
                 f"this site's policy asks for at least {self.policy.minimum_units} units, its data hold fewer"
             )
 
     def _review(self, plan: Plan) -> None:
-        """Refuse by the plan, the policy and the schema; nothing here depends on a row."""
+        """Refuse by the plan, the policy and the schema. No check here depends on a row."""
         position = own_position(plan, self.name, self.identity)
         self.policy.review(plan, self.schema.units, BUILTIN)
         for refusal in self.schema.refusals(plan, position):
@@ -296,8 +336,10 @@ class Site:
                 raise BadData(f"the data do not have the {release.columns} columns of the study")
 
     def _fits(self, plan: Plan, round: int, request: Request) -> None:
-        """Hold a request, whose statistic came from this site's own registry, against what was planned."""
+        """Compare a request, whose statistic comes from this site's own registry, with the planned release."""
         planned, statistic = plan.release(round), request.statistic
+        # Computed here from the public parameters: the noise was calibrated to the planned values, so larger ones are
+        # refused.
         sensitivity, bound = statistic.sensitivity(plan.adjacency), statistic.sensitivity(Adjacency.ADD_REMOVE)
         if (statistic.name, statistic.size) != (planned.statistic, planned.size):
             raise OutsidePlan(
@@ -308,7 +350,7 @@ class Site:
         kind = "sum" if isinstance(request, PrivateSum) else "publication"
         if (kind, sampling) != (planned.kind, planned.sampling):
             raise OutsidePlan(f"release {round + 1} was planned as another kind of request")
-        allowed = 1 + 1e-15  # a rounding
+        allowed = 1 + 1e-15  # tolerance for rounding of a sensitivity that was written to JSON
         if sensitivity > planned.sensitivity * allowed or bound > planned.bound * allowed:
             raise OutsidePlan(
                 f"release {round + 1} was planned with sensitivity {planned.sensitivity:g} and bound "
@@ -317,10 +359,11 @@ class Site:
         statistic.check(self.units)
 
     def _spend(self, plan: Plan, round: int, attempt: int, request: str, steps: int) -> Spend:
-        """What so many rounds of a release cost this site, computed from the public plan."""
+        """The spend of `steps` rounds of a release for this site, computed from the public plan."""
         return spend_of(plan, self._position(plan), round, attempt, request, steps)
 
     def _agreed(self, round: int, attempt: int) -> Plan:
+        """The plan, if this round and attempt belong to it."""
         if self._plan is None:
             raise NotAgreed("this site has not agreed to a plan")
         if not (isinstance(round, int) and 0 <= round < self._plan.rounds and 0 <= attempt <= self._plan.attempts):
@@ -328,12 +371,16 @@ class Site:
         return self._plan
 
     def _secure(self) -> SiteSession:
+        """The session of secure aggregation, if the plan has one."""
         if self._session is None:
             kind = NotAgreed if self._plan is None else OutsidePlan
             raise kind("this site has not agreed to a secure sum")
         return self._session
 
     def _share(self, round: int, attempt: int) -> NoiseShare:
+        """The noise of this site for one attempt at one round. The context binds shared streams to the plan, round and
+        attempt.
+        """
         plan = self._agreed(round, attempt)
         context = f"{plan.digest()} {round} {attempt}".encode()
         law, planned = plan.law(round), plan.release(round)
@@ -341,6 +388,7 @@ class Site:
         return self._new_share(law, self._position(plan), size, self._sampler(plan, round, f"{attempt}"), context)
 
     def _sampler(self, plan: Plan, round: int, purpose: str) -> Sampler:
+        """A generator of randomness: from the operating system, or derived from the seed of a non-private run."""
         if plan.seed is None:
             return Sampler.system()
         return Sampler.seeded(derive(str(plan.seed).encode(), f"{self.name} {round} {purpose}".encode()))
@@ -353,7 +401,7 @@ class Site:
 
 
 def own_position(plan: Plan, name: str, identity: Identity) -> int:
-    """Where a site stands on a plan's roster, which must not pin another identity for it."""
+    """Index of a site on a plan's roster. Refuses a plan that pins another identity for the site."""
     names = [site.name for site in plan.sites]
     if name not in names:
         raise OutsidePlan(f"this site, {name!r}, is not on the plan's roster")

@@ -1,4 +1,4 @@
-"""A steward's decision about a plan, wherever it is made: on the command line, at the terminal, on the page.
+"""A steward's decision about a plan, from the command line, the terminal or the web page.
 
 Tested in tests/site/test_service.py.
 """
@@ -23,10 +23,25 @@ def decide(
     reason: str = "",
     where: str = "",
 ) -> str:
-    """Write a decision down, durably, and into the audit log; what was decided, in words. A plan that did not come yet
-    may be given as it was read from a file. The coordinator is told the reason of a refusal."""
+    """Store a decision durably and write it to the audit log; return it in words.
+
+    Parameters
+    ----------
+    consents, log:
+        The store of decisions, and the audit log.
+    digest:
+        The plan's digest.
+    decision:
+        "approved" or "refused".
+    plan:
+        The plan, if it was read from a file and has not arrived yet.
+    reason:
+        Why it was refused. The coordinator receives the reason.
+    where:
+        Where the decision was made, for the audit log.
+    """
     if plan is None:
-        with suppress(BadInput):  # it did not come yet
+        with suppress(BadInput):  # the plan has not arrived yet
             plan = consents.plan(digest)
     consents.decide(digest, decision, reason)
     if decision == "approved" and plan is not None:

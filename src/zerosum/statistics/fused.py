@@ -1,9 +1,10 @@
-"""What decisions rest on, in one pass over a GPU's memory where Triton is installed.
+"""Kernels for decisions in one pass over a GPU's memory, if Triton is installed.
 
-Every program of a kernel sees the rows of one unit, or a piece of them of a fixed length, and nothing else. How it adds
-up depends on the kernel alone, which is compiled for a unit's own shape and for public ones: the number of units is no
-argument of any kernel, all arrays begin at addresses of the same alignment, and products and sums are not contracted.
-So a unit's bits are its own, as they are on the host. A device shows that on public numbers before kernels serve it.
+Every program of a kernel reads the rows of one unit, or a piece of them of a fixed length, and nothing else. Its order
+of summation depends on the kernel alone, which is compiled for a unit's own shape and for public shapes. The number of
+units is no argument of any kernel, all arrays begin at addresses of the same alignment, and products and sums are not
+contracted. So a unit's bits depend on that unit alone, as on the host. A device is tested for this on public numbers
+before the kernels are used. ZEROSUM_TRITON=0 in the environment switches them off.
 
 Tested in tests/statistics/test_gpu.py.
 """
@@ -23,17 +24,20 @@ from zerosum.arrays import Array
 from zerosum.kernel.units import fold
 
 _log = logging.getLogger(__name__)  # stays at the site
-_PIECE = 1024  # numbers that one program adds up or rounds
-_WIDEST = 64  # sources of a unit that one program holds
+# Numbers that one program adds up or rounds. Chosen by hand; no benchmark recorded.
+_PIECE = 1024
+# The largest number of sources of a unit that one program holds in registers. Chosen by hand; no benchmark recorded.
+_WIDEST = 64
 
 
 @cache
 def _installed() -> bool:
+    """Whether Triton is installed and switched on."""
     return find_spec("triton") is not None and os.environ.get("ZEROSUM_TRITON", "1") != "0"
 
 
 def serves(rows: Array) -> bool:
-    """Whether there are kernels for these rows: where they lie and what they are kept as, never what they hold."""
+    """Whether there are kernels for these rows. Depends on their device and type, never on their values."""
     return bool(
         is_torch_array(rows)
         and rows.device.type == "cuda"
@@ -46,8 +50,9 @@ def serves(rows: Array) -> bool:
 
 @cache
 def _keeps(device: str) -> bool:
-    """Whether the kernels give a unit the same bits alone and wherever it stands among others: tried on public numbers,
-    once. Where they do not, or fail, plain operations take their place, which are slower."""
+    """Whether the kernels give a unit the same bits alone and at any position among others; tested once on public
+    numbers. If they do not, or fail, slower plain operations take their place.
+    """
     try:
         found = _same_bits(device)
     except Exception:
@@ -59,11 +64,23 @@ def _keeps(device: str) -> bool:
 
 
 def _same_bits(device: str) -> bool:
+    """The test of `_keeps` for units of two public shapes, 40 x 24 and 7 x 3."""
     rng = np.random.default_rng(0)
     return all(_same_bits_of(device, rng, length, columns) for length, columns in ((40, 24), (7, 3)))
 
 
 def _same_bits_of(device: str, rng: np.random.Generator, length: int, columns: int) -> bool:
+    """The test for units of one shape: all kernels, on rolled and on sliced arrays of nine public units.
+
+    Parameters
+    ----------
+    device : str
+        The device.
+    rng : Generator
+        A generator with a public seed.
+    length, columns : int
+        The shape of a unit.
+    """
     torch, count = _torch(), 9
     x = torch.from_numpy(rng.lognormal(sigma=2, size=(count, length, columns)) * rng.choice([-1.0, 1.0], columns))
     x = x.to(device)
@@ -82,11 +99,13 @@ def _same_bits_of(device: str, rng: np.random.Generator, length: int, columns: i
         return [one.reshape(len(x), -1) for one in each]
 
     base = made(x)
+    # The same units at other positions.
     shifts = all(
         torch.equal(one.roll(shift, 0), other)
         for shift in (0, 1, count // 2)
         for one, other in zip(base, made(x.roll(shift, 0)), strict=True)
     )
+    # The same units alone or among fewer others.
     return shifts and all(
         torch.equal(one[some], other)
         for some in (slice(0, 1), slice(3, 4), slice(2, 7), slice(4, count))
@@ -95,6 +114,7 @@ def _same_bits_of(device: str, rng: np.random.Generator, length: int, columns: i
 
 
 def _kernels() -> Any:
+    """The module of kernels, which imports Triton."""
     from zerosum.statistics import triton_kernels
 
     return triton_kernels
@@ -107,7 +127,7 @@ def _aligned(tensor: Any) -> Any:
 
 
 def squares(rows: Array) -> Array:
-    """The sum of the squares of each row, in double precision."""
+    """The sum of the squares of each row, shape (rows,), in double precision."""
     torch = _torch()
     rows = _aligned(rows)
     count, columns = rows.shape
@@ -117,11 +137,19 @@ def squares(rows: Array) -> Array:
     if count:
         with torch.cuda.device(rows.device):
             _kernels().squares[(count, pieces)](rows, found, columns, pieces, block, num_warps=warps, **_PLAIN)
+    # One partial sum for each piece of a row, added in the fixed order of `fold`.
     return fold(found)
 
 
 def whole(rows: Array, factor: Array) -> Array:
-    """Each row times its factor, rounded to whole numbers, halves to even."""
+    """Each row times its factor, rounded to whole numbers, halves to even.
+
+    Parameters
+    ----------
+    rows : tensor of shape (rows, columns)
+    factor : tensor of shape (rows,)
+        One factor for each row.
+    """
     torch = _torch()
     rows = _aligned(rows)
     count, columns = rows.shape
@@ -136,8 +164,23 @@ def whole(rows: Array, factor: Array) -> Array:
 
 
 def entered(rows: Array, center: Array | None, scale: Array | None) -> tuple[Array, Array, Array]:
-    """Rows less a centre and over a scale, as whole numbers (`rows.sized`, then `rows.whole`), the sum of the squares
-    of these, and what a whole number is worth (0 for a row of nothing, or one that is not finite)."""
+    """Rows centred, scaled and rounded to whole numbers (`rows.sized`, then `rows.whole`), in one pass.
+
+    Parameters
+    ----------
+    rows : tensor of shape (rows, columns)
+    center, scale : tensor of shape (columns,), optional
+        Subtracted from each row, then divided by.
+
+    Returns
+    -------
+    numbers : tensor of shape (rows, columns)
+        Whole numbers.
+    size : tensor of shape (rows,)
+        The sum of the squares of each row of `numbers`.
+    worth : tensor of shape (rows,)
+        The value of 1 in `numbers`; 0 for a row of zeros or one that is not finite.
+    """
     torch = _torch()
     rows = _aligned(rows)
     count, columns = rows.shape
@@ -145,6 +188,7 @@ def entered(rows: Array, center: Array | None, scale: Array | None) -> tuple[Arr
     size, worth = (torch.empty(count, dtype=torch.float64, device=rows.device) for _ in range(2))
     block, warps = _shape(columns)
     if count:
+        # A kernel needs a pointer in any case; the flags below say that it is not read.
         given = [rows if each is None else _aligned(each) for each in (center, scale)]
         with torch.cuda.device(rows.device):
             _kernels().entered[(count,)](
@@ -164,7 +208,16 @@ def entered(rows: Array, center: Array | None, scale: Array | None) -> tuple[Arr
 
 
 def recordings(rows: Array, runs: list[tuple[int, int]], standardise: bool) -> Array:
-    """Units x rows x columns, each column of each recording brought to mean zero and, if asked for, to variance one."""
+    """Units with each column of each recording at mean zero and, with `standardise`, at variance one.
+
+    Parameters
+    ----------
+    rows : tensor of shape (units, rows, columns)
+    runs : list of pairs of int
+        The first row of each recording and its end.
+    standardise : bool
+        Whether to divide by the standard deviation.
+    """
     torch = _torch()
     rows = _aligned(rows)
     count, length, columns = rows.shape
@@ -180,14 +233,21 @@ def recordings(rows: Array, runs: list[tuple[int, int]], standardise: bool) -> A
 
 
 def holds(sources: int) -> bool:
-    """Whether one program can hold some rows of a unit with so many sources."""
+    """Whether one program can hold some rows of a unit with this number of sources."""
     return sources <= _WIDEST
 
 
 def scaled(products: Array, worth: Array) -> tuple[Array, Array]:
-    """Units x rows x sources times `worth` (one a source), each source over its unit's rows scaled to mean square
-    1 and rounded to single precision, and which of them are not silent. A unit of which nothing is left but the last
-    number of `worth`, what rounding may come to, has none."""
+    """Sources scaled to mean square 1 over their unit's rows, in single precision, and which sources are not silent.
+
+    Parameters
+    ----------
+    products : tensor of shape (units, rows, sources)
+        Products of whole numbers.
+    worth : tensor of shape (sources + 1,)
+        The value of 1 in the products by source, and last the effect of rounding. A unit whose products are no larger
+        than that has no sources.
+    """
     torch = _torch()
     products = _aligned(products)
     count, length, made = products.shape
@@ -211,7 +271,13 @@ def scaled(products: Array, worth: Array) -> tuple[Array, Array]:
 
 
 def each_product(left: Array, right: Array) -> Array:
-    """left' right of each unit (units x rows x anything), in single precision."""
+    """left' right of each unit, shape (units, m, n), in single precision.
+
+    Parameters
+    ----------
+    left : tensor of shape (units, rows, m)
+    right : tensor of shape (units, rows, n)
+    """
     torch = _torch()
     left, right = _aligned(left), _aligned(right)
     (count, length, tall), wide = left.shape, right.shape[2]
@@ -234,10 +300,25 @@ def unmixing(
     constants: tuple[float, ...],
     both: bool,
 ) -> Array:
-    """What units say in `unmixing.UnmixingScore`, one a row. `chosen` is the number of each source's score, plus 4 if
-    it is turned over; `windows` holds where the rows around each row begin, and how many they are, at most `window`;
-    the weights are those of correlations and slopes and the constant that is told; the other constants are the least
-    size, the own part of a row's size, what tanh is of and where the cube ends."""
+    """The contributions of units to `unmixing.UnmixingScore`, one unit a row.
+
+    Parameters
+    ----------
+    sources : tensor of shape (units, rows, k)
+        The scaled sources.
+    chosen : int tensor of shape (k,)
+        The number of each source's score, plus 4 if its sign is reversed.
+    windows : int tensor of shape (2, rows)
+        The first of the rows around each row, and their number.
+    window : int
+        The largest number of rows around a row.
+    weights : tuple of three floats
+        The weights of correlations and slopes, and the constant entry.
+    constants : tuple of four floats
+        The least size, the own part of a row's size, the factor inside tanh, and the end of the cube.
+    both : bool
+        Whether the fourth score is used.
+    """
     torch = _torch()
     sources = _aligned(sources)
     count, length, made = sources.shape
@@ -248,8 +329,10 @@ def unmixing(
         chosen, begins, widths = (_aligned(each) for each in (chosen, windows[0, :], windows[1, :]))
         block, warps = _shape(length * made)
         given = (length, made, window, *weights, *constants, both)
+        # Fewer registers let more units run at the same time.
         more = {"num_warps": 4, "maxnreg": 128} if long <= 32 else {"num_warps": 8}
-        more["num_stages"] = 1  # more would hold several steps' rows, and fewer units at a time
+        # More stages would hold the rows of several steps, and fewer units would run at a time.
+        more["num_stages"] = 1
         with torch.cuda.device(sources.device):
             _kernels().around[(count, -(-length * made // block))](
                 sources, begins, widths, sizes, length, made, window, block, num_warps=warps, **_PLAIN
@@ -258,20 +341,23 @@ def unmixing(
     return told
 
 
+# No contraction of products and sums into fused multiply-adds: the bits are then those of IEEE operations.
 _PLAIN = {"enable_fp_fusion": False}
 
 
 def _shape(columns: int) -> tuple[int, int]:
-    """How many numbers a program takes at once, and by how many warps."""
+    """The number of entries that a program processes at once, and its number of warps."""
     block = min(_PIECE if columns <= 1 << 25 else 8 * _PIECE, max(_power(columns), 32))  # at most 2^16 pieces
     return block, min(8, max(1, block // 128))
 
 
 def _power(number: int) -> int:
+    """The smallest power of two that is at least `number`."""
     return 1 << max(0, number - 1).bit_length()
 
 
 def _torch() -> Any:
+    """PyTorch, which is present where tensors are."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     return torch

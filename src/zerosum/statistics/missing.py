@@ -1,4 +1,6 @@
-"""Missing values filled in, row by row and unit by unit, before anything else is done to rows.
+"""Missing values filled in, row by row and unit by unit, before any other step.
+
+A missing value is NaN. Filling is a function of one unit and of public values, so that no sensitivity depends on it.
 
 Tested in tests/statistics/test_filled.py.
 """
@@ -22,11 +24,15 @@ from zerosum.statistics.rows import doubles, like
 
 
 class Filled(BoundedStatistic):
-    """A statistic of rows whose missing values (NaN) are first filled in, where a column has a rule.
+    """A statistic of rows whose missing values (NaN) are first filled in, in the columns that have a rule.
 
-    `fill` holds a public value for each column, or None where there is no rule; empty, no column has one. In the
-    columns at the positions `own_rows` a unit's own rows come first: the mean of those that are observed, and `fill`
-    where none is. Filling is a function of one unit and of public values, so no sensitivity depends on it.
+    Parameters
+    ----------
+    fill : tuple of float or None
+        A public value for each column, or None for a column without a rule. Empty: no column has a rule.
+    own_rows : tuple of int
+        Positions of columns in which a missing value is the mean of the unit's own observed rows. `fill` is used if no
+        row of the unit is observed.
     """
 
     fill: tuple[float | None, ...] = ()
@@ -44,14 +50,18 @@ class Filled(BoundedStatistic):
 
     @cached_property
     def _fill(self) -> Floats:
+        """The public values as an array of shape (1, columns), NaN where there is no rule."""
         return np.array([[math.nan if value is None else value for value in self.fill]])
 
     @cached_property
     def _own(self) -> NDArray[np.bool_]:
+        """Whether each column is filled from the unit's own rows; shape (1, columns)."""
         return np.isin(np.arange(self.columns), self.own_rows)[None, :]
 
     def filled(self, block: Units) -> Array:
-        """The rows as doubles; what is missing in a column without a rule stays NaN."""
+        """The rows as doubles, filled in; shape (rows, columns). A missing value in a column without a rule stays
+        NaN.
+        """
         rows = doubles(block.rows)
         if not self.fill:
             return rows
@@ -59,16 +69,31 @@ class Filled(BoundedStatistic):
         gone = xp.isnan(rows)
         if self.own_rows and block.offsets is not None:
             own, some = observed_means(block, rows)
+            # The unit's own mean where there is one, else the public value. Then one copy for each row of the unit.
             own = xp.where(some & like(self._own, rows), own, value)
             value = xp.take(own, beside(np.repeat(np.arange(len(block)), np.diff(block.offsets)), rows), axis=0)
         return xp.where(gone, value, rows)
 
 
 def observed_means(block: Units, rows: Array) -> tuple[Array, Array]:
-    """For each unit the mean of what is observed of its rows, column by column (0: nothing is), and whether any is."""
+    """For each unit the mean of its observed values by column (0 if none), and whether there are any.
+
+    Parameters
+    ----------
+    block : Units
+        The units.
+    rows : array of shape (rows, columns)
+        Their rows, NaN where missing.
+
+    Returns
+    -------
+    means : array of shape (units, columns)
+    some : bool array of shape (units, columns)
+    """
     xp = array_namespace(rows)
     gone = xp.isnan(rows)
     seen = block.average(xp.astype(~gone, xp.float64))
     some = seen > 0
+    # Both averages divide by the number of all rows, which cancels in the quotient.
     total = block.average(xp.where(gone, xp.zeros_like(rows), rows))
     return total / xp.where(some, seen, xp.ones_like(seen)), some

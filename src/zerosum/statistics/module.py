@@ -1,4 +1,8 @@
-"""Gradients of any PyTorch module that a site knows by name: what training with the extra `torch` asks of a site."""
+"""Gradients of PyTorch modules that a site knows by name: the statistic for training with the extra `torch`.
+
+The map of one unit: the gradient of the loss at public weights w of length n, averaged over the unit's rows and clipped
+to norm c; shape (n,). `module_gradients` describes how gradients are computed for every example by itself.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,29 @@ from zerosum.statistics.rows import INSIDE, exponential, fold
 
 
 class ModuleExamples(Examples):
-    """What statistics of PyTorch modules share: the module by its name, its public weights, and how examples go in."""
+    """Base of statistics of PyTorch modules: the module by its name, its public weights, and the form of its inputs.
 
-    in_threads: ClassVar[bool] = False  # PyTorch has threads of its own
+    Parameters
+    ----------
+    module : str
+        The name in the site's registry (`module_registry`).
+    settings : mapping
+        Public settings of the module's factory.
+    shape : tuple of int
+        The shape of one input; its product is `columns` - 1.
+    weights : array of shape (n,)
+        All parameters of the module in one flat vector.
+    batch : int
+        Examples that go through the module together, a power of two; halved until the test of `module_gradients`
+        passes.
+    precision : {"float32", "float64"}
+        The precision of the module.
+    columns, classes, center, scale, part, hold_out, clip, lower, upper, fill, own_rows
+        As for `Examples`.
+    """
+
+    # PyTorch uses threads of its own.
+    in_threads: ClassVar[bool] = False
     module: str = Field(min_length=1, max_length=200)
     settings: Mapping[str, JsonValue] = Field(default_factory=dict)
     shape: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1, max_length=6)
@@ -44,11 +68,11 @@ class ModuleExamples(Examples):
 
     @property
     def architecture(self) -> Architecture:
+        """The public description of the module."""
         return Architecture.of(self.module, self.settings, self.shape, self.classes, self.precision)
 
     def runner(self, units: Units) -> Runner:
-        """The module on the device where the units are or go, or else on this site's own, once its batch has passed the
-        test."""
+        """The module on the device of the units, or on this site's own device, once its batch has passed the test."""
         device = units.device
         if is_torch_array(units.rows) and units.rows.device.type != "cpu":
             device = str(units.rows.device)
@@ -59,35 +83,40 @@ class ModuleExamples(Examples):
 
     @classmethod
     def ready_for(cls, parameters: Mapping[str, Any]) -> None:
+        """Refuse a study whose module is not known here, or if PyTorch is not installed."""
         find_module(str(parameters.get("model")))
         torch_()
 
     def check(self, units: Units) -> None:
-        """Also refuse a module that is not known here, cannot run, or breaks the promise; no data are used for that."""
+        """Also refuse a module that is not known here, cannot run, or fails the test; no data are used for that."""
         super().check(units)
         self.runner(units)
 
     def total(self, units: Units) -> Floats:
-        self.runner(units)  # what fails here is nobody's fault among the units
+        """The sum over all units; the module is built first."""
+        # A failure at this step is not caused by any unit and must not be attributed to one.
+        self.runner(units)
         return super().total(units)
 
     @property
     def row_bytes(self) -> int:
+        """Working memory of one row in bytes."""
         return 8 * 6 * self.columns
 
     def probabilities(self, block: Units) -> Floats:
-        """Of every class, for each row; in the batches of the test, so that nobody else changes them."""
+        """The probability of every class for each row, shape (rows, classes), in the batches of the test."""
         torch, run = torch_(), self.runner(block)
         parameters = run.parameters(self.weights)
         x, y = self.tensors(block)
         with deterministic():
             found = [run.outputs(parameters, own)[:real] for real, own, _label in run.batches(x, y)]
         logits = to_numpy(torch.cat(found).double().cpu()) if found else np.zeros((0, self.classes))
+        # The largest logit is subtracted; exp in elementwise operations, so that each row rounds by itself.
         growth = exponential(np.clip(logits - logits.max(axis=1, keepdims=True), -60.0, 0.0))
         return np.asarray(growth / fold(growth.copy())[:, None])
 
     def tensors(self, block: Units) -> tuple[Tensor, Tensor]:
-        """Inputs and responses of every row."""
+        """Inputs of shape (rows, columns - 1) and responses of shape (rows,), as tensors."""
         x, y = self.examples(block)
         if is_torch_array(x):
             return x, y
@@ -98,25 +127,35 @@ class ModuleExamples(Examples):
 class ModuleGradient(ModuleExamples):
     """The sum over units of the gradient of the loss at public weights, clipped to norm c over all tensors together.
 
-    The loss is the cross-entropy of `classes` classes or, with one, half the squared error of a response in -1 to 1. A
-    unit with several rows contributes the average of its rows' gradients, clipped once. A gradient that is not finite
-    counts as zero, which its unit alone decides. What is computed for an example is its own, bit for bit, as far as
-    `module_gradients` tests it; norms, averages and sums are in doubles.
+    The loss is the cross-entropy of `classes` classes or, with one class, half the squared error of a response in [-1,
+    1]. A unit with several rows contributes the average of its rows' gradients, clipped once. A gradient that is not
+    finite counts as zero, which its unit alone decides. The numbers computed for an example depend on it alone, bit for
+    bit, as far as `module_gradients` tests it. Norms, averages and sums are in doubles.
 
-    Sensitivity. Contributions lie in the ball of radius c: one replaced moves the sum by 2c at most, one added or
-    removed by c, whatever the module computes. Attained by examples whose gradients are opposite and longer than c.
+    Sensitivity. Contributions lie in the ball of radius c for any module. One replaced unit moves the sum by at most
+    2c, one added or removed by at most c. Attained by examples whose gradients are opposite and longer than c.
+
+    Parameters
+    ----------
+    clip : float
+        c, the largest norm of a unit's gradient.
+    module, settings, shape, weights, batch, precision and the other parameters
+        As for `ModuleExamples`.
     """
 
     name: ClassVar[str] = "module_gradient"
 
     @property
     def size(self) -> int:
+        """n, the number of weights."""
         return len(self.weights)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
 
     def sum_block(self, block: Units) -> Array:
+        """The sum of the clipped gradients of a block, shape (n,)."""
         x, y = self.tensors(block)
         run = self.runner(block)
         with deterministic():
@@ -125,20 +164,34 @@ class ModuleGradient(ModuleExamples):
             return self._people(run, x, y, np.diff(block.offsets).tolist())
 
     def _records(self, run: Runner, x: Tensor, y: Tensor) -> Array:
+        """The sum for units of one row each."""
         torch = torch_()
         parameters = run.parameters(self.weights)
         total = torch.zeros(run.size, dtype=torch.float64, device=run.device)
         for real, own, label in run.batches(x, y):
             for where, rows, norms in run.rows(run.gradients(parameters, own, label)):
                 factors, sound = self._factors(norms)
+                # The padding of the last batch does not count.
                 factors[max(real - where.start, 0) :] = 0
                 if not bool(sound.all()):
+                    # 0 times infinity is NaN: rows that are not finite are set to zero, and not only their factors.
                     rows = torch.where(sound[:, None], rows, torch.zeros_like(rows))
                 total += factors @ rows
         return total if x.device == run.device and run.device.type != "cpu" else np.asarray(total.cpu().numpy())
 
     def _people(self, run: Runner, x: Tensor, y: Tensor, sizes: list[int]) -> Array:
-        """Unit after unit, row after row: an average rounds as its unit's rows say, wherever these stand."""
+        """The sum for units of several rows, unit after unit and row after row: an average rounds by its own unit's
+        rows alone.
+
+        Parameters
+        ----------
+        run : Runner
+            The module.
+        x, y : tensor
+            Inputs and responses of all rows.
+        sizes : list of int
+            The number of rows of each unit.
+        """
         torch = torch_()
         parameters = run.parameters(self.weights)
         total, mean = torch.zeros(2, run.size, dtype=torch.float64, device=run.device)
@@ -147,6 +200,7 @@ class ModuleGradient(ModuleExamples):
         for real, own, label in run.batches(x, y):
             for where, rows, _norms in run.rows(run.gradients(parameters, own, label)):
                 for row in rows[: max(real - where.start, 0)]:
+                    # Batches may end in the middle of a unit; `mean` and `left` carry over to the next batch.
                     mean += row / size
                     left -= 1
                     if left == 0:
@@ -158,18 +212,20 @@ class ModuleGradient(ModuleExamples):
         return total if x.device == run.device and run.device.type != "cpu" else np.asarray(total.cpu().numpy())
 
     def _factors(self, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """What gradients of these norms are multiplied by, and which of them are numbers at all."""
+        """The clip factors of gradients of these norms, and which of them are finite."""
         torch = torch_()
         sound = torch.isfinite(norms)
         factors = torch.clamp(self.clip / torch.clamp(norms * INSIDE, min=1e-300), max=1.0)
         return torch.where(sound, factors, torch.zeros_like(factors)), sound
 
     def _nobody(self, add: Callable[[Units], Array]) -> Floats:
-        return np.zeros(self.size)  # zero is in the ball, and an example of zeros need not be
+        """The contribution of a unit that fails."""
+        # Zero lies in the ball. The gradient of an example of zeros need not be finite.
+        return np.zeros(self.size)
 
 
 class ModulePredictions(ModuleExamples, PredictionHistogram):
-    """What a module predicts, as a `PredictionHistogram`."""
+    """The predictions of a module, as a `PredictionHistogram`."""
 
     name: ClassVar[str] = "module_predictions"
     classes: int = Field(default=2, ge=2, le=1000)

@@ -1,7 +1,8 @@
-"""PyTorch modules a site knows by name. A coordinator names one and gives public settings; no code travels.
+"""PyTorch modules that a site knows by name. A coordinator sends a name and public settings, and never code.
 
-A site's own come from entry points of the group `zerosum.modules` in its environment, or from `register_module` in its
-own process: a function that takes settings (what JSON can say) and returns a `torch.nn.Module`. Some stand here.
+A site's own modules come from entry points of the group `zerosum.modules` in its environment, or from `register_module`
+in its own process. A factory takes settings that JSON can represent and returns a `torch.nn.Module`. Two modules are
+built in.
 
 Tested in tests/statistics/test_module.py.
 """
@@ -14,13 +15,20 @@ from typing import Any
 
 from zerosum.errors import BadParameter
 
-Factory = Callable[..., Any]  # settings to a torch.nn.Module
+# Maps settings to a torch.nn.Module.
+Factory = Callable[..., Any]
 
 ENTRY_POINTS = "zerosum.modules"
 
 
 def perceptron(features: int, classes: int, hidden: int = 64) -> Any:
-    """One hidden layer of tanh units."""
+    """One hidden layer of tanh units.
+
+    Parameters
+    ----------
+    features, classes, hidden : int
+        The numbers of inputs, outputs and hidden units.
+    """
     from torch import nn  # type: ignore[import-not-found,unused-ignore]
 
     return nn.Sequential(nn.Flatten(), nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, classes))
@@ -30,6 +38,11 @@ def tanh_cnn(channels: int = 1, side: int = 28, classes: int = 10) -> Any:
     """Two convolutions and two linear layers with tanh units, 26 000 weights for 28 x 28 pixels of one channel.
 
     Bounded units keep gradients short, so that less of them is clipped (Papernot et al. 2021).
+
+    Parameters
+    ----------
+    channels, side, classes : int
+        The channels and the side length of the square images, and the number of outputs.
     """
     import torch
     from torch import nn
@@ -44,6 +57,7 @@ def tanh_cnn(channels: int = 1, side: int = 28, classes: int = 10) -> Any:
         nn.Flatten(),
     ]
     with torch.no_grad():
+        # The number of inputs of the first linear layer, from one pass of an image of zeros.
         width = nn.Sequential(*layers)(torch.zeros(1, channels, side, side)).shape[1]
     return nn.Sequential(*layers, nn.Linear(width, 32), nn.Tanh(), nn.Linear(32, classes))
 
@@ -54,8 +68,22 @@ BUILTIN_MODULES = frozenset(_registry)
 
 
 def register_module(name: str, factory: Factory | None = None) -> Factory:
-    """Make a PyTorch module known to this process under a name; also as a decorator of its factory.
+    """Register the factory of a PyTorch module in this process under a name; also usable as a decorator.
 
+    Parameters
+    ----------
+    name : str
+        The name in studies.
+    factory : callable, optional
+        Returns the module; None if used as a decorator.
+
+    Raises
+    ------
+    BadParameter
+        If another factory has the name.
+
+    Examples
+    --------
     >>> @register_module("two-outputs")
     ... def two_outputs(features):
     ...     from torch import nn
@@ -74,7 +102,13 @@ def register_module(name: str, factory: Factory | None = None) -> Factory:
 
 
 def find_module(name: str) -> Factory:
-    """The factory of that name in this site's own registry."""
+    """The factory of that name in this site's own registry.
+
+    Raises
+    ------
+    BadParameter
+        If the site does not know the name.
+    """
     if name not in _registry:
         for point in entry_points(group=ENTRY_POINTS, name=name):
             register_module(name, point.load())

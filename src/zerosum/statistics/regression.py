@@ -1,33 +1,38 @@
-"""What regression asks of a site: sums over units of what each says about the coefficients at hand.
+"""Sums for regression: gradients, Hessians and moments at public coefficients.
 
-Rows hold the features, then an offset, a weight and a draw where the statistic says that there are such columns, and,
-last, the response. Features are normalised, centred and scaled (public constants or earlier
-releases), `intercept` is appended, and the row u is divided by c and clipped to the unit ball: x = s u/c with s <= 1.
-A linear response is multiplied by the same s, so that a clipped row is one that weighs less (s^2) and the model still
-holds for it; in the other families the model is that of the clipped features.
+Rows hold the features, then an offset, a weight and a draw if the statistic has these columns, and last the response. A
+row is processed in this order. The p features are normalised to their ranges, centred and scaled (public constants or
+earlier releases). The constant `intercept` is appended, which gives a row u of length `width`. The row u is divided by
+c and clipped to the unit ball: x = s u/c with s <= 1. A linear response is multiplied by the same s. A clipped row is
+then a row with less weight (s^2), and the linear model still holds for it. In the other families the model is that of
+the clipped features.
 
 Two lemmas carry every bound below.
 
-**Sphere.** Let a row contribute a vector made of blocks t_j x^(j): numbers t_j of that row (a residual, a rate) times
-x^(j), the j-fold symmetric power of x in isometric coordinates. For norm(x) <= 1 append the coordinate sqrt(1 -
-norm(x)^2): the blocks of the longer vector contain those of x, and leaving coordinates out moves no two points apart.
-So for distances norm(x) = 1 may be assumed, and <x^(j), x'^(j)> = k^j with k = x.x' in [-1, 1].
+**Sphere.** Let a row contribute a vector made of blocks t_j x^(j). The numbers t_j belong to that row (a residual, a
+rate). x^(j) is the j-fold symmetric power of x in isometric coordinates. If norm(x) < 1, append the coordinate sqrt(1 -
+norm(x)^2) to x. The blocks of the longer vector contain those of x, and leaving coordinates out does not increase any
+distance. So norm(x) = 1 may be assumed for distances, and <x^(j), x'^(j)> = k^j with k = x.x' in [-1, 1].
 
-**Parabola.** For t, t' in [-1, 1] the points (t, q t^2) are at most 2 apart if q^2 <= golden^5/4 = 2.7725...: with
-s = |t + t'|, d = |t - t'| <= 2 - s the square of the distance is d^2 (1 + q^2 s^2) <= (2 - s)^2 (1 + q^2 s^2), and that
-is at most 4 if q^2 <= (4 - s)/(s (2 - s)^2), whose least value on (0, 2) is at s = 3 - sqrt(5). `SQUARE` is that q.
+**Parabola.** For t, t' in [-1, 1] the points (t, q t^2) are at most 2 apart if q^2 <= golden^5/4 = 2.7725... Proof: let
+s = |t + t'| and d = |t - t'|, so that d <= 2 - s. The square of the distance is d^2 (1 + q^2 s^2) <= (2 - s)^2 (1 + q^2
+s^2). This is at most 4 if q^2 <= (4 - s)/(s (2 - s)^2). The least value of the right-hand side on (0, 2) is at s = 3 -
+sqrt(5). `SQUARE` is that q.
 
-A unit with several rows contributes the mean over its rows, which lies in the convex hull of what single rows
-contribute, and a hull is as wide as its points: one bound for the whole vector, and nothing is clipped a second time.
-With `count` one more entry counts the units (needed where their number is not public); replacing a unit leaves it.
+**Several rows.** A unit with several rows contributes the mean over its rows. The mean lies in the convex hull of the
+contributions of single rows, and a hull has the diameter of its points. So one bound holds for the whole vector, and
+nothing is clipped a second time. With `count` one more entry counts the units, which is needed if their number is not
+public. Replacing a unit does not change that entry.
 
-**Weights.** A weight in [0, 1] multiplies what a row contributes but for the count, and a row whose draw is not `kept`
-contributes nothing. Contributions then lie in the hull of those of whole rows and of zero. The diameter of that is that
-of the whole rows, or the largest norm of one, if that is more. For every statistic of this module the norm (what adding
-a unit does) is less than the diameter, so neither bound changes; `polynomial_coefficients` takes the larger itself.
+**Weights.** A weight in [0, 1] multiplies the contribution of a row, except for the count. A row whose draw is not
+`kept` contributes zero. Contributions then lie in the hull of the contributions of whole rows and zero. The diameter of
+that hull is the larger of two numbers: the diameter for whole rows, and the largest norm of a contribution. For every
+statistic of this module the norm (the bound for an added unit) is less than the diameter, so that neither bound
+changes; `polynomial_coefficients` takes the larger of the two itself.
 
 **Offsets.** An offset is clipped to its public range and added to the linear predictor of its row. Every proof below
-holds for any residual in [-1, 1], and that of the logistic model for any probability, so no bound depends on it.
+holds for any residual in [-1, 1], and that of the logistic model for any probability. So no bound depends on the
+offset.
 
 Tested in tests/statistics/test_regression_statistics.py.
 """
@@ -52,17 +57,37 @@ from zerosum.statistics.rows import added, clip_factors, exponential, fold, gram
 
 Family = Literal["linear", "logistic", "poisson"]
 
+# q of the parabola lemma, sqrt(golden^5/4); golden is (1 + sqrt(5))/2. Reduced by 1e-12 so that rounding cannot put it
+# above the limit.
 SQUARE = ((1 + math.sqrt(5)) / 2) ** 2.5 / 2 * (1 - 1e-12)
+# The largest b in the proof of `NewtonStep` for logistic models, 1.2420..., reduced by 1e-12 for the same reason.
 CURVATURE = math.sqrt((37 + 14 * math.sqrt(7)) / 48) * (1 - 1e-12)
 Bounded = Annotated[float, Field(ge=-1e6, le=1e6)]
-_STEEPEST = 30.0  # linear predictors beyond this change nothing
+# Linear predictors are clipped to this absolute value before exp, which avoids overflow. exp(-30) = 9e-14. Chosen by
+# hand; no benchmark recorded.
+_STEEPEST = 30.0
 
 
 class ColumnMoments(Ranged):
-    """The sum over units of (v, q v^2) for each column's value v in [-1, 1], over the root of the number of columns.
+    """The sum over units of (v, q v^2)/sqrt(d) for the values v in [-1, 1] of d columns.
 
-    Sensitivity. Each column's pair is at most 2 apart (parabola), all columns together 2 sqrt(columns), over that root:
-    D = 2, attained by values of 1 and -1 throughout. Added or removed: sqrt(1 + q^2), with the count one more inside.
+    The map of one row: each value v_j is clamped to [-1, 1]; the contribution is (v_1, ..., v_d, q v_1^2, ..., q
+    v_d^2)/sqrt(d), shape (2 d,). A unit contributes the mean over its rows.
+
+    Sensitivity. The pairs (v, q v^2) of one column are at most 2 apart by the parabola lemma. All columns together are
+    at most 2 sqrt(d) apart, and division by sqrt(d) gives D = 2. It is attained by values of 1 and -1 throughout.
+    Adding or removing a unit moves the sum by at most sqrt(1 + q^2), with the count by sqrt(1 + q^2 + 1).
+
+    Parameters
+    ----------
+    columns : int
+        d, the number of columns.
+    clip : float
+        Not used: values are clamped one by one.
+    lower, upper : array of shape (columns,), optional
+        Public ranges, mapped to [-1, 1].
+    count : bool
+        Whether the number of units is released.
     """
 
     name: ClassVar[str] = "column_moments"
@@ -72,47 +97,83 @@ class ColumnMoments(Ranged):
 
     @property
     def size(self) -> int:
+        """2 d, and one for the count."""
         return 2 * self.columns + int(self.count)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else math.sqrt(1 + SQUARE**2 + int(self.count))
 
     @property
     def row_bytes(self) -> int:
+        """Working memory of one row in bytes."""
         return 8 * 6 * self.columns
 
     def sum_block(self, block: Units) -> Array:
+        """The sum over a block, shape (size,)."""
         rows = self.normalise(block)
         xp = array_namespace(rows)
         rows = xp.clip(rows, -1.0, 1.0)
+        # The weight 1/m of a row in its unit's mean, and the common factor 1/sqrt(d) of the contribution.
         weights = block.row_weights(rows) / math.sqrt(self.columns)
         sums = products(weights[:, None], xp.concat([rows, SQUARE * rows * rows], axis=1))[0, :]
         return counted(sums, block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, Floats]:
-        """A release as (sum of values, sum of squares)."""
+        """A release as (sum of values, sum of squares), each of shape (columns,)."""
         root = math.sqrt(self.columns)
         return root * release[: self.columns], root / SQUARE * release[self.columns : 2 * self.columns]
 
 
 @dataclass(frozen=True, eq=False)
 class Entered:
-    """Rows as they enter a statistic."""
+    """Rows after preprocessing.
 
-    x: Array  # the features, of norm at most 1
-    shrunk: Array  # what they were multiplied by to be so
-    response: Array  # in -1 to 1
-    weight: Array  # of each row in the sum: one over its unit's rows, times the row's own weight
-    offset: Array | None  # of the linear predictor
+    Parameters
+    ----------
+    x : array of shape (rows, width)
+        The features with the intercept, of norm at most 1.
+    shrunk : array of shape (rows,)
+        s, the factor by which the clip shortened the row; 1 for rows that were not clipped.
+    response : array of shape (rows,)
+        The response in [-1, 1].
+    weight : array of shape (rows,)
+        The weight of the row in the sum: one over the number of its unit's rows, times the row's own weight.
+    offset : array of shape (rows,) or None
+        The offset of the linear predictor.
+    """
+
+    x: Array
+    shrunk: Array
+    response: Array
+    weight: Array
+    offset: Array | None
 
 
 class RegressionRows(Ranged):
-    """What the statistics of this module share: from a row to (x, s, y).
+    """Base of the statistics of this module: from a row to (x, s, y).
 
-    `offset` is what the ends of the offset's range stand for in the linear predictor; None if there is no such column.
-    `weighted` says that there is a column of weights, whose range stands for 0 to 1. `kept` says that there is a column
-    of draws, whose range stands for 0 to 1, and which of them count: from the first number up to the second. These
-    columns stand before the response, in this order.
+    Parameters
+    ----------
+    columns : int
+        p features, the optional columns below, and the response.
+    clip : float
+        c, the norm by which a row is divided and at which it is clipped.
+    lower, upper : array of shape (columns,), optional
+        Public ranges of all columns, mapped to [-1, 1].
+    center, scale : array of shape (p,), optional
+        Subtracted from the features, and divided by.
+    intercept : float
+        The constant appended to the features; 0 for a model without one.
+    count : bool
+        Whether the number of units is released as the last entry.
+    offset : pair of float, optional
+        The values of the linear predictor at the two ends of the offset's range; None if there is no such column.
+    weighted : bool
+        Whether there is a column of weights, whose range is mapped to [0, 1].
+    kept : pair of float, optional
+        There is a column of draws, whose range is mapped to [0, 1]. Rows count whose draw is at least the first number
+        and below the second. The optional columns precede the response in the order offset, weight, draw.
     """
 
     center: FloatArray | None = None
@@ -136,19 +197,21 @@ class RegressionRows(Ranged):
 
     @property
     def features(self) -> int:
+        """p, the number of features."""
         return self.columns - 1 - sum((self.offset is not None, self.weighted, self.kept is not None))
 
     @property
     def width(self) -> int:
-        """How many coefficients there are."""
+        """The number of coefficients: p, plus one with an intercept."""
         return self.features + int(self.intercept > 0)
 
     @property
     def row_bytes(self) -> int:
+        """Working memory of one row in bytes."""
         return 8 * 8 * (self.width + 1)
 
     def design(self, block: Units) -> Entered:
-        """The rows of some units as they enter."""
+        """The rows of some units after preprocessing."""
         rows = self.normalise(block)
         xp = array_namespace(rows)
         features, response = rows[:, : self.features], xp.clip(rows[:, -1], -1.0, 1.0)
@@ -159,15 +222,25 @@ class RegressionRows(Ranged):
         if self.intercept > 0:
             constant = xp.full_like(rows[:, :1], self.intercept)
             features = xp.concat([features, constant], axis=1)
+        # The clip of the whole row, intercept included, bounds norm(x) by 1, which every proof uses.
         x, shrunk = clip_factors(features / self.clip, 1.0)
         offset, weight = self._roles(rows, block.row_weights(x))
         return Entered(x, shrunk, response, weight, offset)
 
     def _roles(self, rows: Array, weight: Array) -> tuple[Array | None, Array]:
-        """The offset of every row, and its weight where that in its unit's mean is given."""
+        """The offset of every row, and its weight.
+
+        Parameters
+        ----------
+        rows : array of shape (rows, columns)
+            Normalised rows.
+        weight : array of shape (rows,)
+            The weight of each row in its unit's mean.
+        """
         xp, at, offset = array_namespace(rows), self.features, None
 
-        def share() -> Array:  # of the way from one end of its range to the other
+        # The position of a value within its range, from 0 to 1. The clip matters where no ranges are declared.
+        def share() -> Array:
             return 0.5 * (xp.clip(rows[:, at], -1.0, 1.0) + 1.0)
 
         if self.offset is not None:
@@ -176,20 +249,35 @@ class RegressionRows(Ranged):
         if self.weighted:
             weight, at = weight * share(), at + 1
         if self.kept is not None:
+            # The draw of a row is a column of the data: the same rows are kept in every release that names the same
+            # interval.
             draw = share()
             weight = weight * xp.astype((draw >= self.kept[0]) & (draw < self.kept[1]), weight.dtype)
         return offset, weight
 
     def _check_coefficients(self, coefficients: Floats) -> None:
+        """Raise if the coefficients do not have the shape (width,)."""
         if coefficients.shape != (self.width,):
             raise ValueError(f"there must be {self.width} coefficients, got shape {coefficients.shape}")
 
 
 class Residuals(RegressionRows):
-    """Rows with what a model with the public `coefficients` leaves of their response, clipped to `bound` and over it.
+    """Rows with the residual of their response at public coefficients, clipped to a bound and divided by it.
 
-    `family` says how the response follows from the linear predictor x.w, and what a response of -1 to 1 stands for: a
-    number, a class (above 0 is the second one), or a count of 0 to `most`.
+    Parameters
+    ----------
+    coefficients : array of shape (width,)
+        The coefficients w of the features u, in the units of the preprocessed features.
+    bound : float
+        The largest absolute residual, in the units of the response. At least 1 in logistic models, where it then clips
+        nothing.
+    family : {"linear", "logistic", "poisson"}
+        The model, and the meaning of a response in [-1, 1]: a number; a class (above 0 is the second one); a count from
+        0 to `most`.
+    most : float
+        The count for a response of 1 in Poisson models.
+    columns, clip, lower, upper, center, scale, intercept, count, offset, weighted, kept
+        As for `RegressionRows`.
     """
 
     coefficients: FloatArray
@@ -206,37 +294,53 @@ class Residuals(RegressionRows):
 
     @cached_property
     def _slopes(self) -> Floats:
+        """Coefficients of x: x = s u/c, so that x.(c w) = s u.w."""
         return np.asarray(self.clip * self.coefficients)
 
     def predictor(self, rows: Entered) -> Array:
-        """The linear predictor of every row. A linear model's has no offset: that is taken from the response."""
+        """The linear predictor of every row, shape (rows,). That of a linear model has no offset: the offset is
+        subtracted from the response.
+        """
+        # `fold` and not a matrix product: the residual is clipped next, so that its bits must depend on the row alone.
         own = fold(rows.x * like(self._slopes, rows.x)[None, :])
         return own if rows.offset is None or self.family == "linear" else own + rows.offset
 
     def residuals(self, rows: Entered) -> tuple[Array, Array]:
-        """For each row: the residual over its bound, and what the model expects (a probability, a rate)."""
+        """For each row the residual over its bound, in [-1, 1], and the expectation of the model (a probability, a
+        rate).
+        """
         x, predictor, response = rows.x, self.predictor(rows), rows.response
         xp = array_namespace(x)
         if self.family == "linear":
             expected = predictor
+            # The response is multiplied by the same s as the features, so that the model y = u.w holds for the clipped
+            # row.
             gap = rows.shrunk * (response if rows.offset is None else response - rows.offset) - predictor
         else:
+            # `exponential` is made of elementwise operations, which round every row by itself.
             growth = exponential(xp.clip(predictor, -_STEEPEST, _STEEPEST))
             if self.family == "logistic":
                 expected = growth / (1.0 + growth)
                 gap = xp.astype(response > 0, x.dtype) - expected
             else:
                 expected = growth
+                # The response in [-1, 1] as a count from 0 to `most`.
                 gap = 0.5 * self.most * (response + 1.0) - growth
         return xp.clip(gap / self.bound, -1.0, 1.0), expected
 
 
 class ResidualGradient(Residuals):
-    """The sum over units of (x r, q r^2), r the clipped residual over its bound: a gradient and the residuals' size.
+    """The sum over units of (x r, q r^2), r the clipped residual over its bound: gradient and size of the residuals.
 
-    Sensitivity. By the sphere lemma norm(x) = 1. The square of the distance is r^2 + r'^2 - 2 k r r' + q^2 (r^2 -
-    r'^2)^2 with k = x.x', linear in k: the worst pair has x' = x or -x, which leaves points (t, q t^2) of the parabola,
-    t = r and t' = +-r'. D = 2, as for the gradient alone. Added or removed: sqrt(1 + q^2).
+    Sensitivity. By the sphere lemma norm(x) = 1. With k = x.x' the square of the distance is r^2 + r'^2 - 2 k r r' +
+    q^2 (r^2 - r'^2)^2, which is linear in k. So the worst pair has x' = x or x' = -x. That leaves points (t, q t^2) of
+    the parabola with t = r and t' = r' or -r'. By the parabola lemma D = 2, as for the gradient alone. Adding or
+    removing a unit moves the sum by at most sqrt(1 + q^2).
+
+    Parameters
+    ----------
+    coefficients, bound, family, most and the other parameters
+        As for `Residuals`.
     """
 
     name: ClassVar[str] = "residual_gradient"
@@ -244,12 +348,15 @@ class ResidualGradient(Residuals):
 
     @property
     def size(self) -> int:
+        """width + 1, and one for the count."""
         return self.width + 1 + int(self.count)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else math.sqrt(1 + SQUARE**2 + int(self.count))
 
     def sum_block(self, block: Units) -> Array:
+        """The sum over a block: gradient, size of the residuals, count."""
         rows = self.design(block)
         r, _expected = self.residuals(rows)
         xp = array_namespace(r)
@@ -265,14 +372,24 @@ class ResidualGradient(Residuals):
 
 
 class ResidualMoment(Residuals):
-    """The sum over units of z z' for z = (x, a r)/sqrt(1 + a^2), in isometric coordinates: second moments of the
-    features, the gradient, and the residuals' size. At coefficients of zero it is the joint moment of features and
-    response; a is `response_weight`. Linear models only: their Hessian does not depend on the coefficients.
+    """The sum over units of z z' for z = (x, a r)/sqrt(1 + a^2), in isometric coordinates.
 
-    Sensitivity. norm(z) <= 1, so the contributions Z are positive semidefinite of Frobenius norm <= 1, and norm(Z -
-    W)^2 <= 2 - 2 tr(Z W) <= 2: D = sqrt(2), attained by z orthogonal to w, which a <= 1 allows. Added or removed: 1.
-    The noise of the gradient is (1 + a^2)/a times the planned one in units of c and the bound: at a = 1 twice, which is
-    what the gradient costs alone. Averages over a unit's rows have trace <= 1, so that sums round no worse.
+    The release holds the second moments of the features, the gradient, and the size of the residuals. At coefficients
+    of zero it is the joint moment of features and response. a is `response_weight`. Only linear models: their Hessian
+    does not depend on the coefficients.
+
+    Sensitivity. norm(z) <= 1, so the contributions Z are positive semidefinite of Frobenius norm at most 1. For two of
+    them norm(Z - W)^2 <= 2 - 2 tr(Z W) <= 2. So D = sqrt(2), attained by z orthogonal to w, which a <= 1 allows. Adding
+    or removing a unit moves the sum by at most 1. The noise of the gradient is (1 + a^2)/a times the planned noise in
+    units of c and the bound: at a = 1 twice as much, which is the cost of the gradient alone. Averages over a unit's
+    rows have trace at most 1, so that sums round no worse than planned.
+
+    Parameters
+    ----------
+    response_weight : float
+        a, the weight of the residual beside the features.
+    coefficients, bound and the other parameters
+        As for `Residuals`; `family` is "linear".
     """
 
     name: ClassVar[str] = "residual_moment"
@@ -282,16 +399,20 @@ class ResidualMoment(Residuals):
 
     @property
     def size(self) -> int:
+        """The distinct entries of a symmetric matrix of order width + 1, and one for the count."""
         return coordinates.size(self.width + 1) + int(self.count)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else math.sqrt(1 + int(self.count))
 
     def sum_block(self, block: Units) -> Array:
+        """The packed sum of z z' over a block, and the count."""
         rows = self.design(block)
         r, _expected = self.residuals(rows)
         xp = array_namespace(r)
         z = xp.concat([rows.x, self.response_weight * r[:, None]], axis=1)
+        # Rows times the root of their weight: the gram matrix is then the weighted sum of z z'.
         z = z * xp.sqrt(rows.weight / (1 + self.response_weight**2))[:, None]
         return counted(coordinates.packed(gram(z)), block, self.count)
 
@@ -303,32 +424,50 @@ class ResidualMoment(Residuals):
 
     @property
     def scales(self) -> tuple[float, float]:
-        """What features and residuals are worth in a release."""
+        """The factors from a release to features and residuals: one entry of x and of r is worth this much in z."""
         root = math.sqrt(1 + self.response_weight**2)
         return self.clip * root, self.bound * root / self.response_weight
 
 
 class NewtonStep(Residuals):
-    """The sum over units of (x r, b h x x'): gradient and Hessian of the log-likelihood at the coefficients, in one
-    release. r is the clipped residual over its bound; h is 4 p (1 - p) in logistic models, and in Poisson ones the rate
-    over `rate_bound`, clipped to 1; x x' in isometric coordinates. b is `curvature`, at most `CURVATURE` = 1.2420...
+    """The sum over units of (x r, b h x x'): gradient and Hessian of the log-likelihood, in one release.
 
-    Sensitivity, logistic. A class is 0 or 1, so h = 4 t (1 - t) with t = |r|. By the sphere lemma norm(x) = 1; with k =
+    r is the clipped residual over its bound. h is 4 p (1 - p) in logistic models. In Poisson models h is the rate over
+    `rate_bound`, clipped to 1. x x' is in isometric coordinates. b is `curvature`, at most `CURVATURE` = 1.2420...
+
+    Sensitivity, logistic. A class is 0 or 1, so h = 4 t (1 - t) with t = |r|. By the sphere lemma norm(x) = 1. With k =
     |x.x'| and the worse sign of the gradients the square of the distance is at most
 
         t^2 + t'^2 + 2 t t' k + B^2 + B'^2 - 2 B B' k^2,  B = 4 b t (1 - t).
 
-    (i) If t t' >= 2 B B' it grows with k up to k = 1, where it is s^2 + 16 b^2 d^2 (1 - s)^2 with s = t + t', d = t -
-    t'. For s <= 1, |d| <= s: at most 1 + b^2 < 4. For s = 2 - u, |d| <= u: (2 - u)^2 + 16 b^2 u^2 (1 - u)^2 <= 4 if
-    b^2 <= (4 - u)/(16 u (1 - u)^2), whose least value on (0, 1) is at u = 3 - sqrt(7): b^2 <= (37 + 14 sqrt(7))/48.
-    (ii) Else its largest value in k is g(t) + g(t') + T, with g(t) = t^2 + B^2 <= 1.82 and T = t t' / (32 b^2 (1 -
+    (i) If t t' >= 2 B B', the expression grows with k up to k = 1. There it is s^2 + 16 b^2 d^2 (1 - s)^2 with s = t +
+    t' and d = t - t'. For s <= 1 and |d| <= s it is at most 1 + b^2 < 4. For s = 2 - u and |d| <= u it is (2 - u)^2 +
+    16 b^2 u^2 (1 - u)^2 <= 4 if b^2 <= (4 - u)/(16 u (1 - u)^2). The least value of the right-hand side on (0, 1) is at
+    u = 3 - sqrt(7): b^2 <= (37 + 14 sqrt(7))/48.
+
+    (ii) Otherwise its largest value in k is g(t) + g(t') + T, with g(t) = t^2 + B^2 <= 1.82 and T = t t' / (32 b^2 (1 -
     t)(1 - t')) < t t'. The square grows with b, so that the largest b suffices. If t and t' are at most 0.8, T <=
-    0.64/(32 b^2 0.04) < 0.33: at most 3.97. If one is above 0.8, its g is at most 1.28, and g(t') + t' <= 2.39: 3.67.
-    So D = 2, as for the gradient alone; attained by x' = x, r = 1, r' = -1. Added or removed: the largest g(t).
+    0.64/(32 b^2 0.04) < 0.33, and the sum is at most 3.97. If one is above 0.8, its g is at most 1.28, and g(t') + t'
+    <= 2.39: the sum is at most 3.67.
+
+    So D = 2, as for the gradient alone; attained by x' = x, r = 1, r' = -1. Adding or removing a unit: the root of the
+    largest g(t).
 
     Sensitivity, Poisson. h is not tied to r. For norm(x) = 1 the square is (largest over r) 2 + 2 k + b^2 (h^2 + h'^2 -
-    2 h h' k^2), convex in h and in h': with (h, h') = (1, 0) it is 4 + b^2, with (1, 1) at most max(4, 2 + 2 b^2 + 1/(2
-    b^2)), which is less than 4 + b^2 for b^2 <= 1.7. So D = sqrt(4 + b^2). Added or removed: sqrt(1 + b^2).
+    2 h h' k^2), which is convex in h and in h'. With (h, h') = (1, 0) it is 4 + b^2. With (1, 1) it is at most max(4, 2
+    + 2 b^2 + 1/(2 b^2)), which is less than 4 + b^2 for b^2 <= 1.7. So D = sqrt(4 + b^2). Adding or removing a unit:
+    sqrt(1 + b^2).
+
+    Parameters
+    ----------
+    family : {"logistic", "poisson"}
+        The model.
+    curvature : float
+        b, the weight of the Hessian beside the gradient.
+    rate_bound : float
+        The rate at which h reaches 1 in Poisson models.
+    coefficients, bound, most and the other parameters
+        As for `Residuals`.
     """
 
     name: ClassVar[str] = "newton_step"
@@ -339,15 +478,18 @@ class NewtonStep(Residuals):
 
     @property
     def size(self) -> int:
+        """width, the distinct entries of the Hessian, and one for the count."""
         return self.width + coordinates.size(self.width) + int(self.count)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         if adjacency is Adjacency.REPLACE_ONE:
             return 2.0 if self.family == "logistic" else math.sqrt(4 + self.curvature**2)
         own = _farthest(self.curvature) if self.family == "logistic" else 1 + self.curvature**2
         return math.sqrt(own + int(self.count))
 
     def sum_block(self, block: Units) -> Array:
+        """The sum over a block: gradient, packed Hessian, count."""
         rows = self.design(block)
         r, expected = self.residuals(rows)
         x, weights = rows.x, rows.weight
@@ -357,6 +499,7 @@ class NewtonStep(Residuals):
         else:
             bent = xp.clip(expected / self.rate_bound, 0.0, 1.0)
         gradient = products((r * weights)[:, None], x)[0, :]
+        # Rows times the root of b h and of their weight: the gram matrix is the weighted sum of b h x x'.
         root = x * xp.sqrt(self.curvature * bent * weights)[:, None]
         return counted(xp.concat([gradient, coordinates.packed(gram(root))]), block, self.count)
 
@@ -368,18 +511,31 @@ class NewtonStep(Residuals):
 
     @property
     def hessian_scale(self) -> float:
-        """What an entry of the Hessian is worth in a release."""
+        """The factor from an entry of a release to an entry of the Hessian."""
         return self.clip**2 / self.curvature * (0.25 if self.family == "logistic" else self.rate_bound)
 
 
 def _farthest(curvature: float) -> float:
-    """The largest t^2 + 16 b^2 t^2 (1 - t)^2 on [0, 1], where its derivative vanishes or at the end."""
+    """The largest t^2 + 16 b^2 t^2 (1 - t)^2 on [0, 1], for b = `curvature`."""
+    # The derivative over t is 2 + 32 b^2 (1 - t)(1 - 2 t), a polynomial of degree 2; t = 0 is the minimum.
     stationary = np.roots([4 * 16 * curvature**2, -6 * 16 * curvature**2, 2 * 16 * curvature**2 + 2])
     inside = [float(t.real) for t in stationary if abs(t.imag) < 1e-12 and 0 <= t.real <= 1]
+    # The factor covers the rounding of the roots.
     return max(t**2 + 16 * (curvature * t * (1 - t)) ** 2 for t in [*inside, 1.0]) * (1 + 1e-12)
 
 
 def counted(sums: Array, block: Units, count: bool) -> Array:
+    """Sums with the number of units appended, if `count` is set.
+
+    Parameters
+    ----------
+    sums : array of shape (n,)
+        The sum over a block.
+    block : Units
+        The units of the block.
+    count : bool
+        Whether to append their number.
+    """
     if not count:
         return sums
     xp = array_namespace(sums)

@@ -1,11 +1,13 @@
-"""What a linear classifier on public features asks of a site: the features' moments, gradients, predictions.
+"""Statistics for a linear classifier on public features: moments of the features, gradients, predictions.
 
-Rows hold what the features are made of and, last, the class as a whole number. The map (`zerosum.statistics.features`)
-is a site's own; what it makes of a row is clipped to the unit ball. Once a whitener is known, features x become
-z = (x - center) projection, brought to norm 1 by themselves: a unit's own scale is free to take away.
+Rows hold the inputs of the feature map and, last, the class as a whole number. The map (`zerosum.statistics.features`)
+is the site's own; its output x of F features is clipped to the unit ball. `FeatureMoments` releases the moments from
+which a whitener is computed. Once the whitener is known, features become z = (x - center) projection in R^k, scaled to
+norm 1 row by row: the scale of a single row is discarded at no cost. The classifier is softmax of (z, bias) W with
+public weights W of shape (k + 1, classes).
 
-Up to the last decision about a row everything is exact or elementwise: z is kept in whole numbers of 22 bits, which
-single floats hold, so that products with public weights do not round (`zerosum.statistics.rows`).
+Arithmetic. Up to the last decision about a row everything is exact or elementwise. z is stored in whole numbers of 22
+bits, which single floats hold exactly, so that products with public weights do not round (`zerosum.statistics.rows`).
 
 Tested in tests/statistics/test_softmax.py.
 """
@@ -48,13 +50,29 @@ from zerosum.statistics.rows import (
     sized,
 )
 
-BIAS = 0.15  # the constant feature, beside features of norm 1
-_BITS = 22  # of a row's whole numbers: single floats hold 24
-_FARTHEST = 60.0  # a class this far below the likeliest has no probability
+# The constant feature, beside features of norm 1. A larger value fits the intercepts faster and lengthens every
+# gradient by sqrt(1 + bias^2). Chosen by hand; no benchmark recorded.
+BIAS = 0.15
+# Bits of a row's whole numbers. Single floats hold 24 bits, which leaves room for rounding.
+_BITS = 22
+# Logits are clipped at this distance below the largest: exp(-60) = 9e-27. It is also the limit of `exponential`.
+_FARTHEST = 60.0
 
 
 class Featured(BoundedStatistic):
-    """A statistic of rows of public features, and of one part of the units: all, those fitted, or those held out."""
+    """Base of statistics of rows of public features, and of one part of the units.
+
+    Parameters
+    ----------
+    columns : int
+        The number of inputs of the feature map, plus one for the class.
+    features : mapping
+        The feature map by its `kind` and settings.
+    part : {"all", "fitted", "held-out"}
+        Which units take part (`zerosum.statistics.holdout`).
+    hold_out : float
+        The share of units that is held out.
+    """
 
     columns: int = Field(ge=2)
     features: Mapping[str, Any]
@@ -72,28 +90,33 @@ class Featured(BoundedStatistic):
 
     @cached_property
     def feature_map(self) -> FeatureMap:
+        """The feature map from the site's own registry."""
         return build(self.features)
 
     @cached_property
     def _called(self) -> str:
-        """The name of what enters, for `Units.made`: everything it depends on."""
+        """A name for the mapped units, for the cache of `Units.made`: a digest of all parameters they depend on."""
         return _digest([self.feature_map.kind, self.feature_map.model_dump(), self.part, self.hold_out])
 
     def check(self, units: Units) -> None:
+        """Also refuse a feature map that is not ready at this site; no data are used for that."""
         super().check(units)
         self.feature_map.ready()
 
     @classmethod
     def ready_for(cls, parameters: Mapping[str, Any]) -> None:
+        """Refuse a study whose feature map needs a module that this site cannot run, before the site consents."""
         asked = parameters.get("features")
         if isinstance(asked, Mapping) and issubclass(find(asked.get("kind")), ModuleFeatures):
             build(asked).ready()
 
     def entering(self, units: Units) -> Units:
+        """The units with their rows mapped to features; computed once and shared by all rounds."""
         self.feature_map.ready()
         return units.made(self._called, lambda: self._featured(units))
 
     def _featured(self, units: Units) -> Units:
+        """The chosen units with rows (features, class) in single floats, shape (rows, F + 1)."""
         units = chosen(units.dense(), self.part, self.hold_out)
         xp = array_namespace(units.rows)
         label = xp.astype(units.rows[:, -1:], xp.float32)
@@ -104,11 +127,18 @@ class Featured(BoundedStatistic):
 class FeatureMoments(Featured):
     """The sum over units of the mean over rows of z z', z = (x, 1)/sqrt(2), in isometric coordinates.
 
-    With `count` the entry that counts units stays; without it it is public and left out.
+    With `count` the entry that counts units stays. Without `count` the entry is public and left out.
 
-    Sensitivity. norm(z) <= 1, so a contribution Z is positive semidefinite with norm at most 1, and norm(Z - W)^2 <=
-    2 - 2 tr(Z W). Here tr(Z W) >= 0: D = sqrt(2), attained by x.x' = -1, where z.z' = 0. Added or removed: 1, and
-    sqrt(3)/2 without the entry that counts, which is 1/2.
+    Sensitivity. norm(z) <= 1, so a contribution Z is positive semidefinite with norm at most 1. For two contributions
+    norm(Z - W)^2 <= 2 - 2 tr(Z W), and tr(Z W) >= 0. So D = sqrt(2), attained by x.x' = -1, where z.z' = 0. Adding or
+    removing a unit: 1, and sqrt(3)/2 without the entry that counts, which is 1/2.
+
+    Parameters
+    ----------
+    count : bool
+        Whether the number of units is released.
+    columns, features, part, hold_out
+        As for `Featured`.
     """
 
     name: ClassVar[str] = "feature_moments"
@@ -117,26 +147,32 @@ class FeatureMoments(Featured):
 
     @property
     def width(self) -> int:
+        """F, the number of features."""
         return self.feature_map.size
 
     @property
     def size(self) -> int:
+        """The distinct entries of an F x F matrix, F of the first moment, and one for the count."""
         return coordinates.size(self.width) + self.width + int(self.count)
 
     @property
     def row_bytes(self) -> int:
+        """Working memory of one row in bytes."""
         return 8 * 4 * self.width
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         if adjacency is Adjacency.REPLACE_ONE:
             return math.sqrt(2)
         return 1.0 if self.count else math.sqrt(3) / 2
 
     def sum_block(self, block: Units) -> Array:
+        """The sum over a block: packed second moment, first moment, count."""
         rows = clip_rows(block.rows[:, :-1], 1.0)
         xp = array_namespace(rows)
         weights = block.row_weights(rows)
         root = rows if block.offsets is None else rows * xp.sqrt(weights)[:, None]
+        # The factor 1/2 is that of z z'. The first moment is an off-diagonal block: 1/2 times sqrt(2) is 1/sqrt(2).
         second = coordinates.packed(gram(root)) / 2
         first = products(weights[:, None], rows)[0, :] / math.sqrt(2)
         return xp.concat([second, first, *([xp.full_like(first[:1], len(block) / 2)] if self.count else [])])
@@ -150,7 +186,23 @@ class FeatureMoments(Featured):
 
 
 class Whitened(Featured):
-    """Rows as z = (x - center) projection of norm 1, and `bias` as one more feature; with weights for each class."""
+    """Base of statistics of whitened rows z of norm 1 with the constant `bias`, and public weights for each class.
+
+    Parameters
+    ----------
+    classes : int
+        The number of classes.
+    center : array of shape (F,)
+        Subtracted from the features.
+    projection : array of shape (F, k)
+        The whitener.
+    weights : array of shape (k + 1, classes)
+        Public weights; the last row belongs to the bias.
+    bias : float
+        The constant feature.
+    columns, features, part, hold_out
+        As for `Featured`.
+    """
 
     classes: int = Field(ge=2, le=1000)
     center: FloatArray
@@ -173,26 +225,40 @@ class Whitened(Featured):
 
     @property
     def width(self) -> int:
+        """k, the number of whitened features."""
         return int(self.projection.shape[1])
 
     @property
     def row_bytes(self) -> int:
+        """Working memory of one row in bytes."""
         return 8 * (2 * self.width + 12 * self.classes)
 
     def entering(self, units: Units) -> Units:
+        """The units with whitened rows in whole numbers; computed once and shared by all rounds with the same
+        whitener.
+        """
         called = _digest([self._called, self.center, self.projection])
         return units.made(called, lambda: self._whitened(super(Whitened, self).entering(units)))
 
     def _whitened(self, units: Units) -> Units:
-        """The rows in whole numbers, and the label; row by row."""
+        """The rows in whole numbers of 22 bits and the class, shape (rows, k + 1), in single floats.
+
+        Parameters
+        ----------
+        units : Units
+            Units whose rows hold features and class.
+        """
         exact = Exact.of(self.projection)
         parts = []
         for block in units.blocks(row_bytes=8 * 6 * len(self.center)):
             xp = array_namespace(block.rows)
             rows = clip_rows(block.rows[:, :-1], 1.0) - like(self.center, block.rows)[None, :]
             scaled, _size, norm = sized(rows)
+            # `valid` sets rows to zero that hold only the rounding error of the product; their direction would be
+            # noise.
             scaled, _size, norm = sized(exact.valid(exact.seen(scaled, norm)))
             some = norm > 0
+            # Norm 1 becomes 2^22. `INSIDE` keeps the row from being longer.
             factor = 2.0**_BITS / (xp.where(some, norm, xp.ones_like(norm)) * INSIDE)
             numbers = rounded(scaled * xp.where(some, factor, xp.zeros_like(factor))[:, None])
             made = xp.concat([xp.astype(numbers, xp.float32), block.rows[:, -1:]], axis=1)
@@ -203,35 +269,54 @@ class Whitened(Featured):
 
     @cached_property
     def _unit(self) -> float:
-        """What a whole number is worth: rounding may lengthen a row by half of one in every direction."""
+        """The value of one whole number. Rounding may lengthen a row by 1/2 in each of k directions, hence by
+        sqrt(k)/2, and the divisor allows for that: norm(z) <= 1.
+        """
         return 1 / ((2.0**_BITS + math.sqrt(self.width) / 2) * INSIDE)
 
     @cached_property
     def _exact_weights(self) -> Exact:
+        """The weights without the bias, in whole numbers."""
         return Exact.of(self.weights[:-1])
 
     @cached_property
     def _constants(self) -> tuple[Floats, Floats]:
+        """For each class the value of one unit of a product of whole numbers, and the contribution of the bias;
+        shapes (classes,).
+        """
         return np.asarray(self._exact_weights.unit * self._unit), np.asarray(self.bias * self.weights[-1])
 
     def probabilities(self, block: Units) -> Array:
+        """The predicted probability of every class for each row, shape (rows, classes)."""
         numbers = doubles(block.rows[:, :-1])
         xp, exact = array_namespace(numbers), self._exact_weights
         worth, offset = self._constants
+        # Exact: 22 bits times 26 bits, and partial sums below 2^53.
         logits = exact.product(numbers) * like(worth, numbers)[None, :]
         logits = logits + like(offset, numbers)[None, :]
+        # The largest logit is subtracted, so that exp does not overflow.
         logits = xp.clip(logits - xp.max(logits, axis=1, keepdims=True), -_FARTHEST, 0.0)
         growth = exponential(logits)
         return growth / fold(growth + 0.0)[:, None]
 
 
 class SoftmaxGradient(Whitened):
-    """The sum over units of the gradient of the cross-entropy, (z, bias) r' with r the predicted probabilities less the
-    true class, clipped to norm c row by row; the mean over a unit's rows.
+    """The sum over units of the gradient of the cross-entropy, (z, bias) r', clipped to norm c row by row.
 
-    Sensitivity. (z, bias) has norm at most xi = sqrt(1 + bias^2), and r is scaled to norm at most c/xi, so that rows
-    contribute matrices of Frobenius norm at most c; a mean of such is one. D = 2c, attained by two rows with the same
-    features of different classes that are predicted to be equally likely. Added or removed: c.
+    r is the vector of predicted probabilities minus the one-hot vector of the true class. A unit contributes the mean
+    over its rows. The release has the shape ((k + 1) classes,).
+
+    Sensitivity. (z, bias) has norm at most xi = sqrt(1 + bias^2), and r is scaled to norm at most c/xi. So a row
+    contributes a matrix of Frobenius norm at most c, and a mean of such matrices has norm at most c. D = 2c, attained
+    by two rows with the same features of different classes that are predicted to be equally likely. Adding or removing
+    a unit: c.
+
+    Parameters
+    ----------
+    clip : float
+        c, the largest norm of a row's gradient.
+    classes, center, projection, weights, bias, columns, features, part, hold_out
+        As for `Whitened`.
     """
 
     name: ClassVar[str] = "softmax_gradient"
@@ -240,29 +325,34 @@ class SoftmaxGradient(Whitened):
 
     @property
     def size(self) -> int:
+        """(k + 1) classes."""
         return (self.width + 1) * self.classes
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
 
     def sum_block(self, block: Units) -> Array:
+        """The gradient of a block, feature after feature, with the bias last."""
         expected = self.probabilities(block)
         xp = array_namespace(expected)
         labels = class_of(doubles(block.rows[:, -1]), self.classes)
         true = labels[:, None] == xp.arange(self.classes, dtype=xp.float64, device=device_of(labels))[None, :]
+        # The gradient is an outer product: its norm is norm((z, bias)) norm(r), so that a clip of r clips the gradient.
         r = clip_rows(expected - xp.astype(true, xp.float64), self.clip / (math.sqrt(1 + self.bias**2) * INSIDE))
         r = r * block.row_weights(r)[:, None]
         numbers = doubles(block.rows[:, :-1])
+        # After the clip, rounding depends on the block only within the planned slack of a sum.
         gradient = products(numbers, r) * self._unit
         return xp.concat([xp.reshape(gradient, (-1,)), self.bias * added(r)])
 
 
 class SoftmaxPredictions(Whitened, PredictionHistogram):
-    """What such a classifier predicts, as a `PredictionHistogram`."""
+    """The predictions of the classifier, as a `PredictionHistogram`."""
 
     name: ClassVar[str] = "softmax_predictions"
 
 
 def _digest(parts: list[Any]) -> str:
-    """A name for public parameters."""
+    """A name for public parameters: the SHA-256 of their JSON."""
     return hashlib.sha256(json.dumps(plain(parts), sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,5 @@
-"""A study: a TOML file or a call that says what is asked, of whom, at what privacy; from it the plan and the run."""
+"""Studies: the study file (TOML) or Python call that states question, sites and privacy, its plan, and its
+execution."""
 
 from zerosum.kernel.schemes import DEFAULT_SCHEME
 from zerosum.study.budget import Budget

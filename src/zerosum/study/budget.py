@@ -1,4 +1,4 @@
-"""A budget that several studies of one process share."""
+"""Privacy budget shared by several studies of one process: total epsilon and delta, spent, left, refusals."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from zerosum.protocol.progress import Observer, Progress
 from zerosum.site.account import Cap, Spend, Standing, Total, left_under, rounded_up
 from zerosum.site.costs import unpaid
 
-_Payment = dict[str, list[Spend]]  # what one study costs each of its sites
+_Payment = dict[str, list[Spend]]  # Spends of one study, by site name. One payment is one call of `Budget._pay`.
 
 
 class Budget:
-    """What several studies may cost together: it shows what is left, and refuses what goes beyond.
+    """Total privacy cost that several studies may have together. Reports what is left and refuses studies beyond it.
 
-    Give one to several estimators (`budget=`), or to `zerosum.run`. Losses are added up exactly, site by site. The
-    ledgers of the sites are charged all the same, and their caps hold whatever a budget says. A budget lives in one
-    process: a copy that was pickled, or that a forked process has, pays for nothing.
+    Pass one budget to several estimators (`budget=`) or to `zerosum.run`. Losses are composed exactly, site by site.
+    The ledgers of the sites are charged as well, and their caps apply independently of this budget. A budget is valid
+    in one process: a pickled copy, or the copy in a forked process, refuses every study.
 
     Parameters
     ----------
     epsilon, delta : float
-        What all studies together may cost any one unit.
+        Upper bound on the cost of all studies together for any one unit.
     fits : int, optional
-        The most fits it pays for, whatever they cost; by default as many as epsilon and delta allow. Each fit is a
-        study of its own, charged in full. A search for hyper-parameters (scikit-learn's `GridSearchCV`,
-        `cross_val_score`) over private data is refused with or without this number: its scores on held-out rows are
-        not protected.
+        Upper bound on the number of fits. By default only epsilon and delta limit them. Each fit is a separate study
+        and is charged in full. A search for hyper-parameters (scikit-learn's `GridSearchCV`, `cross_val_score`) over
+        private data is refused with or without this number, because its scores on held-out rows are not protected.
 
     Examples
     --------
@@ -56,29 +55,50 @@ class Budget:
 
     @property
     def epsilon(self) -> float:
+        """Upper bound on the total epsilon, at this budget's delta."""
         return self._cap.epsilon
 
     @property
     def delta(self) -> float:
+        """The delta at which epsilon is bounded."""
         return self._cap.delta
 
     @property
     def spent(self) -> float:
-        """What was spent so far at the worst-off site, exact, at this budget's delta."""
+        """Exact epsilon spent so far, at this budget's delta, at the site with the largest cost."""
         return max((total.epsilon(self.delta) for total in self._totals.values()), default=0.0)
 
     @property
     def left(self) -> float:
-        """The most that one more study may cost; more than the difference, as losses do not add up by epsilons."""
+        """Largest epsilon that one more study may cost.
+
+        It exceeds `epsilon - spent`, because composing Gaussian losses costs less than adding their epsilons.
+        """
         return min((left_under(total, self._cap) for total in self._totals.values()), default=self.epsilon)
 
     @contextmanager
     def paying(self, plan: Plan, observer: Observer) -> Iterator[Observer]:
-        """Pay for a plan, or refuse it; what was not begun is given back. Whoever runs it calls the observer."""
+        """Context manager that charges a plan on entry and refunds it if the study fails before its first request.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan to charge. `BudgetExceeded` is raised on entry if it does not fit.
+        observer : callable
+            Receives the progress reports of the run.
+
+        Yields
+        ------
+        callable
+            The observer to pass to the run. The refund decision depends on its reports, so the run must call it.
+        """
         begun = False
 
         def watch(seen: Progress) -> None:
+            """Observer that records whether a site may have released data."""
             nonlocal begun
+            # A site releases data at the earliest in the set-up or first round. Once all sites have consented the
+            # ledgers may be charged too, so a later failure is not refunded.
             begun = (
                 begun or seen.stage in ("set-up", "round") or (seen.stage == "consent" and seen.done == seen.planned)
             )
@@ -93,9 +113,10 @@ class Budget:
             raise
 
     def _give_back(self, payment: _Payment) -> None:
-        """Take one payment out, and leave what others have paid meanwhile."""
+        """Remove one payment and recompute the totals of the remaining payments."""
         with self._mutex:
             self._payments = [each for each in self._payments if each is not payment]
+            # A composed `Total` cannot be subtracted from. The totals are therefore recomputed from all other payments.
             totals: dict[str, Total] = {}
             for each in self._payments:
                 for site, spends in each.items():
@@ -103,6 +124,16 @@ class Budget:
             self._totals, self.fitted = totals, self.fitted - 1
 
     def _pay(self, plan: Plan) -> _Payment:
+        """Charge a plan to every site of the roster, or raise without any change.
+
+        Raises
+        ------
+        Refused
+            In another process than the one that made the budget.
+        BudgetExceeded
+            If no fit is left, or the composed loss of a site would exceed epsilon at delta.
+        """
+        # Two processes would each pay from the full budget, since copies do not share their totals.
         if self._process != os.getpid():
             raise Refused("a budget belongs to the process it was made in, and this is a copy: use n_jobs=1")
         with self._mutex:
@@ -114,6 +145,8 @@ class Budget:
                 for position, site in enumerate(plan.sites):
                     payment[site.name] = spends = unpaid(plan, position, Standing())
                     total = after.get(site.name, Total()).plus((spend, spend.mu) for spend in spends)
+                    # The tolerance of 1e-12 absorbs rounding in the conversion from mu to epsilon, so that a study that
+                    # uses the budget exactly is accepted. Chosen by hand; no benchmark recorded.
                     if total.epsilon(self.delta) > self.epsilon * (1 + 1e-12):
                         raise BudgetExceeded(
                             f"the budget of epsilon {self.epsilon:g} at delta {self.delta:g} has {self.left:.4g} left "
@@ -132,7 +165,8 @@ class Budget:
             f"{self.left:.4g} left for one more study"
         )
 
-    # scikit-learn copies parameters; a budget that is shared stays the same one
+    # scikit-learn clones estimators and copies their parameters. All clones must charge the same budget, so copying
+    # returns the object itself.
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -144,8 +178,10 @@ class Budget:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
+        """State for pickling: the totals, without lock, process and single payments."""
         return {"cap": self._cap, "fits": self.fits, "fitted": self.fitted, "totals": self._totals}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a copy that reports its totals and refuses to pay (process id 0 matches no process)."""
         self._cap, self.fits, self.fitted, self._totals = (state[key] for key in ("cap", "fits", "fitted", "totals"))
-        self._mutex, self._process, self._payments = threading.Lock(), 0, []  # of no process: it pays for nothing
+        self._mutex, self._process, self._payments = threading.Lock(), 0, []  # Process 0: `_pay` refuses.

@@ -1,6 +1,7 @@
-"""Whether a study would run: data, policy, budget, ranges and disk at every site, all faults at once, nothing spent.
+"""Checks whether a study can run: data, policy, budget, ranges and disk space of every site, without spending.
 
-What is found is for the steward of each site: it speaks of data, and is written nowhere.
+All faults of a site are collected, not only the first. The findings describe private data. They are meant for the
+steward of the site and are not written to disk.
 
 Tested in tests/cli/test_checking.py.
 """
@@ -33,26 +34,47 @@ from zerosum.study.site_data import Faults, fault_lines, load_for, question_refu
 from zerosum.study.site_file import SiteFile
 from zerosum.study.site_schema import check_schema, confirmed_schema
 
-_MOST = 0.2  # the share of values outside a range from which on it is worth a word
+# Share of values outside a public range above which a warning is given. Chosen by hand; no benchmark recorded.
+_MOST = 0.2
 
 
 @dataclass
 class SiteCheck:
-    """What was found at one site; for its own steward."""
+    """Findings at one site, for its own steward."""
 
     site: str
-    faults: list[str] = field(default_factory=list)  # the study would not run
-    warnings: list[str] = field(default_factory=list)  # it would, and the result would be worth little
+    faults: list[str] = field(default_factory=list)  # each of them prevents the run
+    warnings: list[str] = field(default_factory=list)  # the study runs, but the result may be of little use
     units: int | None = None
-    left: float | None = None  # what one more study may cost afterwards, at the cap's delta
+    left: float | None = None  # epsilon left for one more study after this one, at the cap's delta
 
     def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
         return asdict(self)
 
 
 def check_study(study: Study, observer: Observer = nobody) -> list[SiteCheck]:
-    """Look at everything that could go wrong at the sites whose private part is here. Data are read, nothing else is
-    done with them."""
+    """Check all sites whose site file is given.
+
+    Reads the data and computes no release. Nothing is charged to a ledger.
+
+    Parameters
+    ----------
+    study : Study
+        The study, with at least one site file.
+    observer : callable
+        Receives progress reports while data are loaded.
+
+    Returns
+    -------
+    list of SiteCheck
+        One for each site file, in the order of `study.site_files`.
+
+    Raises
+    ------
+    BadStudy
+        If there is no site file, or a site file is of a site that is not on the roster.
+    """
     plan, algorithm = study.plan(), study.build_algorithm()
     known = {site.name for site in study.sites}
     if not study.site_files:
@@ -63,6 +85,7 @@ def check_study(study: Study, observer: Observer = nobody) -> list[SiteCheck]:
 
 
 def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, observer: Observer) -> SiteCheck:
+    """Run all checks of one site. A failed check is added to the faults, and the next check follows."""
     found = SiteCheck(file.name)
     position = [site.name for site in plan.sites].index(file.name)
     policy: Policy | None = None
@@ -82,7 +105,7 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
         check_device(file.device)
         if schema is None:
             units = study.read_units(file, algorithm, observer, found.warnings)
-        else:  # as the site reads them when it serves
+        else:  # The same reader that the serving site uses.
             faults: Faults = []
             units = load_for(plan, file, schema, faults)
             found.warnings += fault_lines(faults)
@@ -96,10 +119,14 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
 
 
 def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> DataSchema | None:
-    """Of a site that serves: its data against its schema, and the plan against that. Returns the schema."""
+    """Compare the data of a serving site with its schema, and the plan with the schema.
+
+    Adds faults and warnings to `found`. Returns the schema, or None if the site has no confirmed schema.
+    """
     try:
         schema = confirmed_schema(file)
-    except ZerosumError:  # a site of a rehearsal has none; one that is to serve refuses to start without
+    # Sites of a rehearsal have no schema. A serving site without one refuses to start, so no fault is added here.
+    except ZerosumError:
         return None
     differs = check_schema(file, schema, policy)
     found.faults += differs.faults
@@ -112,6 +139,8 @@ def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> Da
 
 
 def _unfit(plan: Plan, position: int, policy: Policy | None, units: Units) -> Iterator[str]:
+    """Yield contradictions between the data and the plan or policy: number of units, rows per unit, number of
+    columns."""
     if policy is not None and len(units) < policy.minimum_units:
         yield f"its policy asks for at least {policy.minimum_units} units, its data hold {len(units)}"
     declared = plan.sites[position].units
@@ -126,7 +155,11 @@ def _unfit(plan: Plan, position: int, policy: Policy | None, units: Units) -> It
 
 
 def _implausible(algorithm: Algorithm, units: Units) -> Iterator[str]:
-    """Ranges and clips that most values lie outside of, and ranges far wider than what is there."""
+    """Yield warnings about public ranges and clips that do not match the data.
+
+    Two kinds are reported: many values outside the range or clip, and ranges much wider than the data. Both lose
+    accuracy: the first by clipping bias, the second by noise that is scaled to the range.
+    """
     if units.is_sparse:
         return
     rows = np.asarray(to_numpy(units.rows), dtype=np.float64)
@@ -139,6 +172,8 @@ def _implausible(algorithm: Algorithm, units: Units) -> Iterator[str]:
             if not len(values):
                 yield f"column {name!r} has no value that is not missing"
                 continue
+            # The width of the range cannot be judged from two values (a 0/1 indicator). The limits 0.02 and 0.5 below
+            # were chosen by hand; no benchmark recorded.
             outside = float(np.mean((values < low) | (values > high)))
             spread = float(np.ptp(values)) / (high - low)
             if outside > _MOST:
@@ -152,7 +187,8 @@ def _implausible(algorithm: Algorithm, units: Units) -> Iterator[str]:
 
 
 def _public_ranges(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
-    """By column, where the algorithm has ranges: as a table of them, or as two lists."""
+    """Public (low, high) range of each column, from the parameter `ranges` or from the lists `lower` and `upper`. Empty
+    if the algorithm has neither."""
     if ranges := getattr(algorithm, "ranges", None):
         return dict(ranges)
     lower, upper = getattr(algorithm, "lower", None), getattr(algorithm, "upper", None)
@@ -162,16 +198,23 @@ def _public_ranges(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
 
 
 def _places(plan: Plan, policy: Policy | None) -> Iterator[tuple[str, Path, int]]:
+    """Yield the files a run writes at this site: (name in messages, folder, bytes needed)."""
     if policy is not None:
+        # 64 KiB for ledger rows, 1 KiB for the counter. Chosen by hand; no benchmark recorded.
         yield "the ledger", policy.ledger_path.parent, 1 << 16
         yield "its counter", policy.counter_path.parent, 1 << 10
     yield "a result", results_folder(), room_of(plan)
 
 
 def _try_room(folder: Path, size: int) -> None:
-    """Whether so many bytes can be written there; leaves nothing, and makes no folder that was not there."""
+    """Test that `size` bytes can be written to `folder`. The test file is removed, and no folder is created.
+
+    Raises OSError if they cannot.
+    """
+    # The folder may not exist yet. Its nearest existing parent is on the same disk.
     nearest = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    handle, name = tempfile.mkstemp(prefix=".zerosum-check-", dir=nearest)  # never a file that was there
+    # a new name, so no existing file is overwritten
+    handle, name = tempfile.mkstemp(prefix=".zerosum-check-", dir=nearest)
     os.close(handle)
     try:
         make_room(Path(name), size)

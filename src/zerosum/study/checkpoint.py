@@ -1,4 +1,4 @@
-"""A folder in which a study survives its process: the coordinator's journal, and the identities of its sites."""
+"""Checkpoint folder: the coordinator's journal and the site identities, so that a killed study can be resumed."""
 
 from __future__ import annotations
 
@@ -22,20 +22,46 @@ from zerosum.study.planning import pin
 
 
 class Checkpoint:
-    """Where one study is kept, from its first round until it is over, and its result after that.
+    """Folder with the state of one study in one process, and with its result after the end.
 
-    Sites' identities lie here because in one process they have no other home. The journal holds nothing private.
+    The site identities are stored here because sites in one process have no state folder. The journal holds no private
+    data.
+
+    Parameters
+    ----------
+    folder : path
+        Created by the first write.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self._folder = Path(folder)
 
     def identity(self, site: str, units: Units) -> Identity:
-        """The identity of a site of this study, which its plan pins. Its data must be the same each time: a study that
-        goes on with others would mix them, and a finished one says nothing about them."""
+        """Signing identity of one site, created on the first call. The plan pins it.
+
+        Also stores a keyed digest of the data and compares it on later calls. A study resumed with different data would
+        combine releases of two data sets, and the result of a finished study would not describe the data given.
+
+        Parameters
+        ----------
+        site : str
+            Name of the site.
+        units : Units
+            Its data.
+
+        Raises
+        ------
+        Refused
+            If the data differ from those of the first call.
+        BadInput
+            If the folder cannot be read or written.
+        """
+        # Site names may contain characters that are invalid in file names. "surrogatepass" admits names with lone
+        # surrogates.
         name = hashlib.sha256(site.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         identity = keep_identity(self._folder / "identities" / f"{name}.key")
-        mark = hashlib.blake2b(key=identity.private)  # keyed, so that the folder does not tell what the data are
+        # The digest is keyed with the private key. Without it a reader of the folder could test guesses of the data.
+        mark = hashlib.blake2b(key=identity.private)
         parts = (units.rows.data, units.rows.indices, units.rows.indptr) if units.is_sparse else (to_numpy(units.rows),)
         for part in parts:
             mark.update(np.ascontiguousarray(part).tobytes())
@@ -55,27 +81,39 @@ class Checkpoint:
         return identity
 
     def check(self, plan: Plan, *, approved: bool = False) -> None:
-        """Refuse a folder that holds another study: asked otherwise, or, where it was approved, another plan."""
+        """Raise `Refused` if the folder holds another study.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan to be run.
+        approved : bool
+            True for an approved plan, whose proposal digest must be equal. False for a new plan of the same study file:
+            only the public digest must be equal, since each plan has a random suffix in its name.
+        """
         journal = Journal.open(self._folder)
         if journal is not None:
             with journal:
                 self._same(journal.plan, plan, approved)
 
     def journal(self, plan: Plan, sites: Sequence[Site], *, approved: bool = False) -> Journal:
-        """The journal of the study in this folder; of this one, with these sites, if there is none."""
+        """Open the journal in this folder, or create one for `plan` with the identities of `sites`. See `check` for
+        `approved`."""
         journal = Journal.open(self._folder)
         if journal is None:
             return Journal.create(self._folder, pin(plan, sites))
         try:
             self._same(journal.plan, plan, approved)
             if not journal.finished:
-                pin(journal.plan, sites)  # refuses sites with other identities
+                pin(journal.plan, sites)  # raises if a site has another identity than the plan pins
         except BaseException:
             journal.close()
             raise
         return journal
 
     def _same(self, kept: Plan, asked: Plan, approved: bool) -> None:
+        """Raise `Refused` unless both plans have the same digest: the proposal digest if approved, else the public
+        digest."""
         same = kept.proposal_digest == asked.proposal_digest if approved else kept.public_digest == asked.public_digest
         if not same:
             which = "another plan" if approved else "another study: what is asked, of whom or on what terms has changed"

@@ -1,8 +1,10 @@
-"""A coordinator that is a process of its own: it survives in its state folder, and its sites are behind sockets.
+"""Coordinator as a separate process: state folder, start, resume, and sites behind sockets.
 
-    settings.json   where the study file, the sites' sockets and the place for the result are, and the time-outs
-    journal         the plan, what was asked and what was released; see `zerosum.coordinator.journal`
-    status.json     how it stands, for monitors; see `zerosum.study.status`
+Files of the state folder:
+
+    settings.json   paths of the study file, the sites' sockets and the result, and the time-outs
+    journal         the plan, the requests and the releases; see `zerosum.coordinator.journal`
+    status.json     progress, for monitors; see `zerosum.study.status`
 
 Tested in tests/cli/test_coordinators.py.
 """
@@ -39,23 +41,26 @@ Connect = Callable[[Plan], AbstractContextManager[Engine]]
 
 
 class Settings(BaseModel):
-    """How a study is coordinated; kept, so that it can go on."""
+    """Settings of one coordinated study, stored in the state folder so that the study can be resumed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     study: Path
     out: Path
     sites: dict[str, Path] = Field(default_factory=dict)
-    seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)  # for each reply
-    wait: float = Field(default=86400.0, gt=0, allow_inf_nan=False)  # until everybody has agreed
-    every: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # how long until a site that has not is asked again
-    patience: float = Field(default=60.0, gt=0, allow_inf_nan=False)  # for sites that are away, once it was under way
-    ping: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # over FLARE: until a relay that is silent is lost
+    seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)  # s, time-out of one reply
+    wait: float = Field(default=86400.0, gt=0, allow_inf_nan=False)  # s, time-out until all sites have consented
+    every: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # s between two requests for consent to one site
+    patience: float = Field(default=60.0, gt=0, allow_inf_nan=False)  # s, wait for absent sites after the first round
+    # s without a reply after which a FLARE relay counts as lost
+    ping: float = Field(default=2.0, gt=0, allow_inf_nan=False)
     frame_bytes: int = Field(default=FRAME_BYTES, gt=0)
-    key: Path | None = None  # that its report is signed with, wherever it is carried out; None: this user's
+    # Signing key of the report, also when another user resumes the study. None: the key of the current user.
+    key: Path | None = None
 
     @classmethod
     def load(cls, folder: Path) -> Self:
+        """Read `settings.json` of a state folder. Raises `BadInput` if it is missing or damaged."""
         path = folder / "settings.json"
         try:
             return cls.model_validate_json(path.read_bytes())
@@ -65,17 +70,40 @@ class Settings(BaseModel):
             raise BadInput(f"{path} is damaged: {first_fault(error)}") from None
 
     def save(self, folder: Path) -> None:
+        """Write `settings.json`, readable by the owner only."""
         path = folder / "settings.json"
         path.unlink(missing_ok=True)
         write_whole(path, json.dumps(self.model_dump(mode="json"), indent=2).encode(), private=True)
 
     def connect(self, plan: Plan) -> AbstractContextManager[Engine]:
-        """Sites behind the sockets that these settings name."""
+        """Engine that reaches the sites through the sockets named in these settings."""
         return closing(Sockets(self.sites, plan.digest(), seconds=self.seconds, frame_bytes=self.frame_bytes))
 
 
 def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
-    """Write down, before anybody is asked, what will be asked of whom: the plan given, or a new one."""
+    """Create the state folder of a study and write its plan to the journal. No site is contacted.
+
+    Parameters
+    ----------
+    settings : Settings
+        Where the study file, the sites and the result are.
+    folder : Path
+        The state folder; it must not hold a journal.
+    plan : Plan, optional
+        An approved plan of the same study file. By default a new plan is made.
+
+    Returns
+    -------
+    Plan
+        The plan that is in the journal.
+
+    Raises
+    ------
+    Refused
+        If the folder holds a study, or the plan is of another study.
+    BadStudy
+        If a site has no identity on the roster or no socket.
+    """
     if (folder / JOURNAL).exists():
         raise Refused(f"the folder {folder} holds a study already: resume it, or choose another folder")
     check_target(settings.out)
@@ -83,6 +111,7 @@ def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
     fresh = study.plan()
     if plan is not None and plan.public_digest != fresh.public_digest:
         raise Refused("the plan is of another study: make it again, or bring back the study file it was made of")
+    # The key is fixed at the start, so that another user who resumes the study signs with the same key.
     settings = settings.model_copy(update={"key": settings.key or key_place().absolute()})
     identity = coordinator_key(plan or fresh, settings.key)
     chosen = plan or replace(fresh, coordinator=identity.public.hex())
@@ -90,20 +119,22 @@ def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
         raise BadStudy(f"the roster has no identity for {', '.join(map(repr, unknown))}: zerosum site init prints it")
     if settings.sites and (missing := [site.name for site in chosen.sites if site.name not in settings.sites]):
         raise BadStudy(f"nobody said where {', '.join(map(repr, missing))} can be reached")
+    # The settings are written first: a folder with a journal always has settings.
     settings.save(folder)
     Journal.create(folder, chosen).close()
     return chosen
 
 
 def leave_out(folder: Path, names: Sequence[str]) -> Plan:
-    """Go on without sites that were lost before anything was asked, as the plan allows; returns what is asked now."""
+    """Continue without sites that were lost before the first release, if the plan permits absences. Returns the new
+    plan."""
     with _journal(folder) as journal:
         journal.leave_out(names)
         return journal.plan
 
 
 def fewest(folder: Path) -> int:
-    """With how many sites the study of a folder can go on."""
+    """Smallest number of sites with which the study in a state folder can be resumed."""
     journal = Journal.inspect(folder)
     if journal is None:
         raise BadInput(f"there is nothing to resume in {folder}: the study did not begin")
@@ -114,6 +145,7 @@ def fewest(folder: Path) -> int:
 
 
 def _journal(folder: Path) -> Journal:
+    """Open the journal of a state folder for writing. Raises `BadInput` if there is none."""
     journal = Journal.open(folder)
     if journal is None:
         raise BadInput(f"there is nothing to resume in {folder}: the study did not begin")
@@ -123,16 +155,35 @@ def _journal(folder: Path) -> Journal:
 def coordinate(
     folder: Path, on_attendance: OnAttendance, observer: Observer = nobody, connect: Connect | None = None
 ) -> Result:
-    """Carry out the study of a state folder, from wherever it was, and write its result. What is over is not asked
-    again. What `on_attendance` or `observer` raises stops it where it can go on: no round is under way then."""
+    """Run or resume the study of a state folder and write its result. Finished rounds are not requested again.
+
+    Parameters
+    ----------
+    folder : Path
+        State folder made by `begin`.
+    on_attendance : callable
+        Receives the attendance of the sites while they are gathered.
+    observer : callable
+        Receives progress reports. An exception of `on_attendance` or `observer` stops the study between two rounds, so
+        that it can be resumed.
+    connect : callable, optional
+        Makes an engine for a plan. By default the sockets of the settings.
+
+    Returns
+    -------
+    Result
+        The result, which is also in the folder `out` of the settings.
+    """
     settings = Settings.load(folder)
     study = Study.load(settings.study)
     with _journal(folder) as journal:
         plan = journal.plan
-        identity = coordinator_key(plan, settings.key)  # refuses another's, before anything is asked
+        # Raises if the key is not the one named in the plan, before the first request.
+        identity = coordinator_key(plan, settings.key)
         if study.plan().public_digest != journal.original.public_digest:
             raise Refused(f"the study file {settings.study} has changed since the plan was made of it")
-        algorithm = resolve(study.build_algorithm(), journal.original)  # as planned, whoever was left out since
+        # Resolved with the original roster, so that parameters do not change when sites are left out.
+        algorithm = resolve(study.build_algorithm(), journal.original)
         status = Status(folder, plan)
 
         def attended(sites: Mapping[str, Attendance]) -> None:
@@ -152,7 +203,8 @@ def coordinate(
                         gather(plan, counted, attended, spare=journal.spare, **times)
                     result = execute(plan, algorithm, counted, progressed, journal)
                 except ZerosumError:
-                    if not journal.rounds:  # else it may be resumed under the keys that sites have
+                    # After the first round the sites keep their keys, because the study may be resumed with them.
+                    if not journal.rounds:
                         dismiss(engine, [site.name for site in plan.sites])
                     raise
                 if not over:

@@ -1,4 +1,6 @@
-"""The tables of a study file but the study itself: what each entry means stands below it, and docs/entries.md has it.
+"""Pydantic models of the tables in a study file ([unit], [privacy], [scheme], [[sites]], [imaging], ...).
+
+Each entry is described by the string below it. docs/entries.md is generated from these strings.
 
 Tested in tests/study/test_study.py.
 """
@@ -19,10 +21,14 @@ from zerosum.kernel.terms import Calibration
 
 
 class Table(BaseModel):
+    """Base of all tables: immutable, and unknown entries are errors."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class UnitTable(Table):
+    """Table [unit]: the protected unit and the neighbouring relation."""
+
     kind: Literal["person", "record"]
     """What is protected: `person`, whoever owns the rows of one label in the unit column (without one, of each
     row), or `record`, each row. May be left out with `[imaging]`, where it is `person`."""
@@ -31,6 +37,8 @@ class UnitTable(Table):
 
 
 class PrivacyTable(Table):
+    """Table [privacy]: the budget of the whole study."""
+
     epsilon: float
     """What the whole study may cost anybody, exactly."""
     delta: float
@@ -46,6 +54,8 @@ class PrivacyTable(Table):
 
 
 class CoalitionTable(Table):
+    """Table [coalition]: the adversary, and how many sites may be lost."""
+
     colluders: int | None = None
     """C, the sites that may collude with the coordinator; by default max(1, ceil(S/3) - 1)."""
     dropouts: int = 0
@@ -57,6 +67,8 @@ class CoalitionTable(Table):
 
 
 class SchemeTable(Table):
+    """Table [scheme]: how the noise of the sites combines."""
+
     name: str = DEFAULT_SCHEME
     """`secure-sum`, `local` or `pooled`, on an integer grid; for comparison, in double precision, `zero-sum`,
     `pairwise`, `cape-published`, `cape-helper`; or `non-private`."""
@@ -67,7 +79,7 @@ class SchemeTable(Table):
 
 
 class RosterTable(Table):
-    """What is public about a site."""
+    """Table [[sites]]: the public facts about one site."""
 
     name: str = Field(min_length=1)
     """The site's name on the roster."""
@@ -84,7 +96,7 @@ class RosterTable(Table):
 
 
 class ImagingTable(Table):
-    """Brain images instead of tables: the public grid, which files are meant, and what is done to each run."""
+    """Table [imaging]: brain images as data. Public grid, selection of files, preprocessing of each run."""
 
     mask: Path | None = None
     """The public grid: a column for each voxel of this 3D image that is not 0. A mask or an atlas must be given."""
@@ -121,19 +133,29 @@ class ImagingTable(Table):
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
+        """Require exactly one of mask and atlas, and valid preprocessing."""
         if (self.mask is None) == (self.atlas is None):
             raise ValueError("give either a mask or an atlas")
-        _ = self.preprocessing  # refuses what makes no sense
+        _ = self.preprocessing  # The constructor of Preprocessing validates the entries.
         return self
 
     @property
     def preprocessing(self) -> Preprocessing:
+        """The entries that concern the preprocessing of a run."""
         names = [each.name for each in fields(Preprocessing)]
         return Preprocessing(**{name: getattr(self, name) for name in names})
 
     @property
     def selection(self) -> Selection:
+        """The entries that select files by their BIDS names."""
         return Selection(self.task, self.space, self.desc, self.res)
 
     def load_space(self, folder: Path) -> Masker:
+        """Read the public grid.
+
+        Parameters
+        ----------
+        folder : Path
+            Folder of the study file, which the path of mask or atlas is relative to.
+        """
         return Masker.load(folder / (self.mask or self.atlas or ""), "atlas" if self.mask is None else "mask")

@@ -1,4 +1,4 @@
-"""From a question to a plan: what an algorithm leaves open is settled, and everything it will release is listed.
+"""From a question to a plan: resolves open parameters of an algorithm and lists all its releases.
 
 Tested in tests/study/test_study.py.
 """
@@ -26,32 +26,45 @@ from zerosum.site.site import Site
 
 
 def make_plan(algorithm: Algorithm, terms: Terms, name: str, made_of: MadeOf | None = None) -> Plan:
-    """A plan under a fresh study name: each run of it is a study of its own."""
+    """Make a plan with a new study name. Each run of a plan is a separate study.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The program; open parameters are resolved from `terms`.
+    terms : Terms
+        Sites, budget, scheme and coalition.
+    name : str
+        Name of the study. Eight random bytes are appended, so that ledgers can tell repeated studies apart.
+    made_of : MadeOf, optional
+        Public facts about the data.
+    """
     resolved = resolve(algorithm, terms)
     parameters = {each: getattr(resolved, each) for each in type(resolved).model_fields if each != "columns"}
     made_of = made_of or MadeOf()
     question = Question.of(resolved.columns, parameters, made_of.preprocessing, made_of.files)
+    # Ledgers identify a study by its name, so that a repeated run is charged again.
     study = f"{name} {secrets.token_hex(8)}"
     return Plan.of(terms, study, algorithm.name, resolved.releases(terms.adjacency), question)
 
 
 @dataclass(frozen=True)
 class MadeOf:
-    """What is public about the data beside their columns: what is done to them first, and the files that say how."""
+    """Public facts about the data beside the columns: preprocessing, and the public files it uses."""
 
     preprocessing: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)  # what for, and the SHA-256
+    files: Mapping[str, str] = field(default_factory=dict)  # use of the file ("mask", "basis", ...) to its SHA-256
 
 
 def check_measures(measures: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
-    """Units of measurement by the names of columns that are asked about."""
+    """Validate units of measurement, by column name. Raises `BadParameter` for a name that is not in `columns`."""
     if strangers := [name for name in measures if name not in columns]:
         raise BadParameter(f"measured_in has {strangers[0]!r}, which is not one of the columns")
     return {str(name): str(unit) for name, unit in measures.items()}
 
 
 def result_of(outcome: Outcome[Estimate], kept: str = "") -> Result:
-    """The record of what a study came to."""
+    """Make the `Result` of a finished study: estimate, plan, participants, library versions, warnings."""
     plan = outcome.plan
     warnings = cautions(outcome.result, plan) if plan.scheme.facts.noisy else ()
     estimate = measured(outcome.result, plan)
@@ -59,7 +72,7 @@ def result_of(outcome: Outcome[Estimate], kept: str = "") -> Result:
 
 
 def measured(estimate: Estimate, plan: Plan) -> Estimate:
-    """The estimate with what its columns are measured in, where the question says so."""
+    """The estimate with units of measurement on its column axes, where the question has them."""
     known = plan.question.preprocessing.get("measured_in")
     if not isinstance(known, Mapping):
         return estimate
@@ -73,19 +86,28 @@ def measured(estimate: Estimate, plan: Plan) -> Estimate:
 
 
 def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:
-    """The algorithm as it runs on these terms: what it leaves open is chosen from their public facts.
+    """The algorithm with all open parameters chosen from the public facts of the terms.
 
-    Releases are no part of these, so whoever plans and whoever runs the plan choose the same.
+    The choice does not depend on releases. The planner and the process that runs the plan therefore choose the same
+    values.
     """
     units = [site.units for site in terms.sites if site.units is not None]
     total = sum(units) if len(units) == len(terms.sites) else None
     noise = terms.noise_of_everything
+    # A publication adds its noise at one site, so its noise multiplier is 1 / mu of the whole budget, independent of
+    # the other sites.
     alone = 1 / mu_for(terms.epsilon, terms.delta) if noise > 0 else 0.0
     return algorithm.resolve(PublicFacts(noise=noise, units=total, published=alone))
 
 
 def identified(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[PlannedSite, ...]:
-    """The sites as planned, with the identities of those that take part; no two may charge one ledger."""
+    """Roster with the public identities of the sites that take part.
+
+    Raises
+    ------
+    BadParameter
+        If two sites share a ledger (the same people would count twice), or the roster pins another identity.
+    """
     ledgers = [site.policy.ledger_path.resolve() for site in sites]
     if len(set(ledgers)) < len(ledgers):
         raise BadParameter("two sites have the same ledger: the same people must not take part twice")
@@ -102,6 +124,7 @@ def pin(plan: Plan, sites: Sequence[Site]) -> Plan:
 
 
 def coalition_of(colluders: int | None, dropouts: int, sites: int) -> Coalition:
+    """The coalition, with the default number of colluders for `sites` sites if it is None."""
     if colluders is None:
         colluders = Coalition.default(sites).colluders
     return Coalition(colluders, dropouts)

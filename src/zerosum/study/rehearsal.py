@@ -1,7 +1,7 @@
-"""A study without sites: its program, with the noise that its plan gives it. As fast as its statistics, for benchmarks
-and forecasts.
+"""Simulation of a study without sites: runs the program with the noise of its plan, for benchmarks and forecasts.
 
-What is released has the law of a real run's, up to finite arithmetic; nothing is protected and nothing is spent.
+Releases have the distribution of a real run, up to floating-point arithmetic. Nothing is protected and no ledger is
+charged.
 
 Tested in tests/study/test_rehearsal.py.
 """
@@ -24,14 +24,30 @@ from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.study.planning import make_plan, resolve
 
-_REMEMBERED = 25_000  # numbers of a sum, at most, that several runs on the same data share
+# Largest number of elements of a sum that is cached between runs on the same data. Chosen by hand; no benchmark
+# recorded.
+_REMEMBERED = 25_000
 
 
 class Rehearsed:
-    """An algorithm as a plan has it, with the plan's noise; `run` it on any data of that size.
+    """Simulation of an algorithm under a given plan.
 
-    `fewer` of the people stand for all: as many times fewer as their noise is then smaller, so that means, and whatever
-    follows from means and their known noise, have the law they would have with everybody.
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The program.
+    plan : Plan
+        Its plan, which gives the noise of each round.
+    fewer : float
+        Ratio of planned units to simulated units. The noise of sums is divided by it. Means of sums then have the same
+        signal-to-noise ratio as with all units.
+
+    Attributes
+    ----------
+    noise : list of float
+        Standard deviation of the noise of each round, in units of the released sum.
+    weights : array of shape (n_sites,)
+        Factor applied to the sum of each site.
     """
 
     def __init__(self, algorithm: Algorithm, plan: Plan, fewer: float = 1.0) -> None:
@@ -45,26 +61,28 @@ class Rehearsed:
         self.weights = laws[0].weight * laws[0].factor
 
     def run(self, data: Units | Sequence[Units], seed: int) -> Estimate:
-        """The estimate, with noise from a seed. Data are those of all sites, or a list with each site's."""
+        """Estimate with seeded noise. `data` are the units of all sites together, or a list with one entry per site."""
         return self.asked(data, seed)[0]
 
     def runs(self, data: Units | Sequence[Units], seeds: Iterable[int]) -> list[Estimate]:
-        """Several runs on the same data; what they ask alike is computed once."""
+        """Estimates of several runs on the same data, one per seed. Sums that are equal in all runs are computed
+        once."""
         known: dict[str, Floats] = {}
         return [self._driven(data, rng, rng, known)[0] for rng in map(np.random.default_rng, seeds)]
 
     def asked(self, data: Units | Sequence[Units], seed: int) -> tuple[Estimate, list[Request]]:
-        """The estimate, and what was asked for on the way."""
+        """The estimate and the list of requests made."""
         estimate, heard = self.heard(data, seed)
         return estimate, [request for request, _release in heard]
 
     def heard(self, data: Units | Sequence[Units], seed: int) -> tuple[Estimate, list[tuple[Request, Release]]]:
-        """The estimate, and everything that the coordinator heard on the way."""
+        """The estimate and all pairs of request and release."""
         rng = np.random.default_rng(seed)
         return self._driven(data, rng, rng)
 
     def quietly(self, data: Units | Sequence[Units]) -> Estimate:
-        """What a run says if all its noise happens to be 0: what it says of its own noise is then about these data."""
+        """Estimate with all noise set to 0. The program still assumes the planned noise, so its stated errors apply to
+        these data."""
         return self._driven(data, np.random.default_rng(0), None)[0]
 
     def _driven(
@@ -74,8 +92,22 @@ class Rehearsed:
         loud: np.random.Generator | None,
         known: dict[str, Floats] | None = None,
     ) -> tuple[Estimate, list[tuple[Request, Release]]]:
+        """Drive the program and answer its requests from the data.
+
+        Parameters
+        ----------
+        data : Units or sequence of Units
+            Data of all sites together, or by site.
+        rng : Generator
+            Draws the samples of subsampled rounds.
+        loud : Generator or None
+            Draws the noise; None for no noise.
+        known : dict or None
+            Cache from the digest of a request to its exact sum, shared by several runs.
+        """
         parts, weights = ([data], np.ones(1)) if isinstance(data, Units) else (list(data), self.weights)
         units: float = float(np.sum(weights * [len(part) for part in parts]))
+        # Under replace-one the number of units is public and is part of a release. Under add-remove it is private.
         counted = self.plan.adjacency is Adjacency.REPLACE_ONE
         noise = iter(self.noise)
         heard: list[tuple[Request, Release]] = []
@@ -94,11 +126,13 @@ class Rehearsed:
                 return Release(noisy(rows, std), std, len(rows), names, tuple(map(len, parts)))
             sampling = request.sampling
             rate = 1.0 if sampling is None else sampling.rate
+            # Poisson subsampling: each unit is included independently with probability `rate`.
             samples = parts if rate == 1 else [part.chosen(rng.random(len(part)) < rate) for part in parts]
             total, std = summed(request, samples, remember=rate == 1), next(noise)
             return Release(noisy(total, std), std, rate * units if counted else None, ("a", "b"))
 
         def summed(request: PrivateSum, samples: Sequence[Units], *, remember: bool) -> Floats:
+            # A subsampled sum differs between runs and must not be cached.
             asked = request.digest() if known is not None and remember else ""
             if known is not None and asked in known:
                 return known[asked]
@@ -112,7 +146,21 @@ class Rehearsed:
 
 
 class Rehearsal(Rehearsed):
-    """An algorithm as planned for so many units at so many equal sites."""
+    """Simulation of an algorithm with a default plan for sites of equal size.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The program.
+    units, sites : int
+        Units in all, and sites.
+    epsilon, delta : float
+        Budget of the study.
+    colluders : int
+        Colluding sites.
+    scheme : str
+        Noise scheme.
+    """
 
     def __init__(
         self,
@@ -124,6 +172,7 @@ class Rehearsal(Rehearsed):
         colluders: int = 1,
         scheme: str = DEFAULT_SCHEME,
     ) -> None:
+        # Rounded cumulative sizes: the sizes differ by at most 1 and sum to `units`.
         each = np.diff(np.linspace(0, units, sites + 1).astype(int))
         terms = Terms(
             sites=tuple(PlannedSite(f"s{i}", int(n)) for i, n in enumerate(each)),

@@ -1,4 +1,4 @@
-"""From a plan to a result: `zerosum.run` over sites held in memory, and a program over any engine."""
+"""From a plan to a result: `zerosum.run` over sites in memory, and execution of a program over any engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,21 @@ Unit = Literal["person", "record"]
 def execute(
     plan: Plan, algorithm: Algorithm, engine: Engine, observer: Observer = nobody, journal: Journal | None = None
 ) -> Result:
-    """Run a plan's program over an engine, or go on where its journal ends."""
+    """Run the program of a plan over an engine, or continue from its journal.
+
+    Parameters
+    ----------
+    plan : Plan
+        Pinned plan.
+    algorithm : Algorithm
+        The program of the plan; open parameters are resolved from the plan's terms.
+    engine : Engine
+        Transport to the sites.
+    observer : callable
+        Receives progress reports.
+    journal : Journal, optional
+        Records requests and releases. Rounds that it already holds are not requested again.
+    """
     program = resolve(algorithm, plan).program(plan.adjacency)
     outcome = conduct(plan, program, engine, observer, journal)
     return result_of(outcome)
@@ -47,8 +61,10 @@ def execute(
 def execute_here(
     plan: Plan, algorithm: Algorithm, sites: Sequence[Site], observer: Observer = nobody, journal: Journal | None = None
 ) -> Result:
-    """Run a plan with all its sites in this process. Whatever is spent is kept (`zerosum.study.kept`), and the result
-    is on the disk before anybody hears of it."""
+    """Run a plan with all its sites in this process.
+
+    A run that charges a ledger is archived (`zerosum.study.kept`), and the result is on disk before it is returned.
+    """
     for site in sites:
         try:
             site.check_data()
@@ -83,63 +99,63 @@ def run(
     budget: Budget | None = None,
     name: str | None = None,
 ) -> Result:
-    """Run a program of `zerosum.algorithms` over sites held in memory. Running again is spending again.
+    """Run a program of `zerosum.algorithms` over sites held in memory. Each call spends budget again.
 
-    A site without a policy of its own gets the default one: its ledger, under the site's name, lies in the user's state
-    folder, and the spend is as real as in any study.
+    A site without a policy gets the default one. Its ledger, under the site's name, lies in the user's state folder and
+    is charged as in any other study.
 
     Parameters
     ----------
     algorithm : Algorithm
-        What is asked: `zerosum.algorithms.Mean(...)` and so on. Estimators have a `fit` of their own.
+        The question: `zerosum.algorithms.Mean(...)` and so on. Estimators have their own `fit`.
     sites : dict of str to array, frame, Units or Site
-        The data of each site by its name; every row of an array is a unit. Of a frame (pandas, polars, Arrow) the
-        columns are read that the program names, and categories may be text.
+        Data by site name. Each row of an array is a unit. Of a frame (pandas, polars, Arrow) the columns named in the
+        program are read, and categories may be text.
     epsilon, delta : float
-        What the whole study may cost any one unit.
+        Upper bound on the cost of the whole study for any one unit.
     scheme : str or Scheme, default="secure-sum"
-        How sites' noise combines.
+        How the noise of the sites combines.
     colluders : int, optional
-        Sites that may collude with the coordinator, by default a third less one, at least one.
+        Number of sites that may collude with the coordinator; by default max(1, ceil(S/3) - 1) of S sites.
     dropouts : int, default=0
-        Sites that may be lost on the way.
+        Number of sites that may be lost in a round.
     unit : "person" or "record", optional
-        What is protected. It must be said where rows are plain tables, which could be either; `Units` that say whose
-        each row is hold persons.
+        What is protected. Required for plain tables, whose rows could be either. `Units` with owners of rows hold
+        persons.
     adjacency : Adjacency, default=Adjacency.REPLACE_ONE
-        Whether a neighbour has one unit replaced, or one added or removed.
+        Neighbouring data sets differ by one replaced unit, or by one added or removed unit.
     results_to_sites : bool, default=True
-        Whether sites are told the result.
+        Whether sites receive the result.
     policies : dict of str to Policy, optional
-        Sites' own policies by name, used as they are.
+        Policies by site name.
     calibration : {"exact", "published"}, default="exact"
-        Whether noise follows the exact cost or the papers' formulas.
+        Noise from the exact privacy cost, or from the papers' formulas.
     random_state : int, optional
-        A number makes a reproduction run, which protects nobody: sites with private data refuse it.
+        Seed of a reproducible run. It gives no privacy, so sites with private data refuse it.
     attempts : int, default=0
-        How many rounds, in all, may be tried once more after a loss or a kill. They are paid for in advance, with more
+        Number of rounds, in all, that may be repeated after a loss or a kill. They are paid for in advance by more
         noise, whether they are used or not.
     observer : callable, optional
-        Hears after every round how many are done, and how many were planned.
+        Called after every round with the numbers of finished and planned rounds.
     checkpoint : path, optional
-        A folder in which the study survives its process. Called again with the same folder, a study that was killed
-        goes on where it was, and one that is over gives its result again and spends nothing.
+        Folder in which the state of the study is stored. A second call with the same folder resumes a killed study. For
+        a finished study it returns the stored result and spends nothing.
     measured_in : dict of str to str, optional
-        The unit of measurement of columns, by name; it goes with the result wherever that goes.
+        Unit of measurement by column name, stored with the result.
     budget : Budget, optional
-        What several studies may cost together; what goes beyond is refused.
+        Shared budget of several studies. A study beyond it is refused.
     name : str, optional
-        What the study is called in ledgers and reports; by default as its algorithm is.
+        Name of the study in ledgers and reports; by default the name of its algorithm.
 
     Returns
     -------
     Result
-        The estimate, the privacy report, and who took part.
+        The estimate, the privacy report and the participants.
 
     Raises
     ------
     ZerosumError
-        What is wrong with the question or the data, or which site refuses and why.
+        If the question or the data are invalid, or a site refuses.
     """
     _check_program(algorithm)
     if not isinstance(sites, Mapping):
@@ -158,6 +174,7 @@ def run(
     members = []
     for called, data in sites.items():
         check_name("a site", called.strip() if isinstance(called, str) else "")
+        # A `Site` has its own policy and identity, so `policies` and `checkpoint` do not apply to it.
         if isinstance(data, Site):
             if data.name != called:
                 raise BadParameter(f"the site {data.name!r} was given under the name {called!r}")
@@ -167,7 +184,8 @@ def run(
         members.append(
             Site(called, tables[called], policy, None if kept is None else kept.identity(called, tables[called]))
         )
-    counted = adjacency is Adjacency.REPLACE_ONE  # counts are public; otherwise they are data
+    # Under replace-one counts are public. Under add-remove they are private and not part of the plan.
+    counted = adjacency is Adjacency.REPLACE_ONE
     shapes = [PlannedSite(site.name, len(site.units) if counted else None) for site in members]
     terms = Terms(
         unit=unit,
@@ -184,7 +202,8 @@ def run(
     )
     made_of = MadeOf({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
     plan = make_plan(algorithm, terms, algorithm.name if name is None else name, made_of)
-    # Sites agree whatever their rows hold. The caller of this function holds the data, so an error may name a column.
+    # Sites consent independent of the values of their rows, since a refusal would reveal data. The caller of this
+    # function holds the data, so an error here may name a column.
     _name_missing(algorithm, members)
     for request in resolve(algorithm, plan).requests(adjacency):
         for site in members:
@@ -192,13 +211,14 @@ def run(
             request.statistic.check_values(site.units)
     with ExitStack() as stack:
         journal = None if kept is None else stack.enter_context(kept.journal(plan, members))
-        if budget is not None and not (journal is not None and journal.rounds):  # one that goes on was paid for
+        # A resumed study was charged to the budget when it began.
+        if budget is not None and not (journal is not None and journal.rounds):
             observer = stack.enter_context(budget.paying(plan, observer))
         return execute_here(plan if journal is None else journal.plan, algorithm, members, observer, journal)
 
 
 def _name_missing(algorithm: Algorithm, members: Iterable[Site]) -> None:
-    """Tell the owner of the data in which column values are missing and have no rule."""
+    """Raise `BadData` with the column that has missing values without a rule. For the owner of the data only."""
     for site in members:
         try:
             algorithm.check_missing(site.units)
@@ -207,7 +227,16 @@ def _name_missing(algorithm: Algorithm, members: Iterable[Site]) -> None:
 
 
 def declared_unit(unit: Unit | None, tables: Iterable[Units], *, seeded: bool) -> Unit:
-    """What a study protects: as said, or as the data say it. A plain row may be a person or a record.
+    """The protected unit: as declared, or as given by the data.
+
+    Parameters
+    ----------
+    unit : "person", "record" or None
+        The declared unit.
+    tables : iterable of Units
+        Data of the sites. A plain row may be a person or a record, so plain tables need a declaration.
+    seeded : bool
+        Whether the run is a reproduction, which protects no one. Then a default is chosen.
 
     >>> declared_unit(None, [Units.from_list([[[1.0], [2.0]], [[3.0]]])], seeded=False)
     'person'
@@ -228,6 +257,7 @@ def declared_unit(unit: Unit | None, tables: Iterable[Units], *, seeded: bool) -
 
 
 def _units(data: ArrayLike | Units | Site, algorithm: Algorithm, name: str) -> Units:
+    """Units of one site from any accepted type of data."""
     if isinstance(data, Site):
         return data.units
     if isinstance(data, Units):
@@ -244,7 +274,7 @@ def _units(data: ArrayLike | Units | Site, algorithm: Algorithm, name: str) -> U
 
 
 def _check_program(algorithm: object) -> None:
-    """Refuse whatever is no program, and say what to do instead."""
+    """Raise `BadParameter` for an object that is not a program, with the call to use instead."""
     if isinstance(algorithm, Algorithm):
         return
     kind = algorithm if isinstance(algorithm, type) else type(algorithm)

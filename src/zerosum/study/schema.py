@@ -1,4 +1,6 @@
-"""Study files: what is asked, of whom, at what privacy. docs/study.md describes every entry.
+"""Study file model: question, sites, privacy, data preparation; loads, plans, runs and writes a study.
+
+docs/study.md describes every entry.
 
 Tested in tests/study/test_study.py.
 """
@@ -44,19 +46,20 @@ from zerosum.study.planning import MadeOf, check_measures, coalition_of, identif
 from zerosum.study.running import execute_here
 from zerosum.study.site_file import SiteFile, digest, parted
 
-RENAMED = {"privacy.seed": "privacy.random_state"}  # entries, as they were called in 0.1
+RENAMED = {"privacy.seed": "privacy.random_state"}  # names of entries in version 0.1, to the present names
 
 
 _DESIGNED = {
     *("columns", "lower", "upper", "center", "scale", "missing"),
     *("offset", "weight", "draw", "hold_out", "measured_in"),
-}  # parameters that a design stands for
+}  # Parameters of a regression that follow from [design] and must not be given beside it.
 
 
 class Study(Table):
-    """What is asked, of whom, at what privacy: everything here is public, but for `site_files`.
+    """A study file. All entries are public, except `site_files`.
 
-    A file may hold both parts, for rehearsals: then each of its sites also says where its data lie.
+    A file for rehearsals may contain the private part too: then each of its sites has entries such as `data` and
+    `policy`, which are moved to `site_files`.
     """
 
     name: str = Field(min_length=1)
@@ -100,7 +103,7 @@ class Study(Table):
     @model_validator(mode="before")
     @classmethod
     def _parted(cls, record: Any) -> Any:
-        """The public part, and what a file says of sites' own affairs."""
+        """Split the record into the public part and the private site entries. Complete [unit]."""
         if not isinstance(record, dict) or record.get("site_files"):
             return record
         record = parted(record)
@@ -115,7 +118,7 @@ class Study(Table):
 
     @classmethod
     def load(cls, path: Path) -> Study:
-        """Read a study file; paths in it are relative to where it lies."""
+        """Read a study file. Relative paths in it are relative to its folder. Raises `BadStudy`."""
         try:
             record = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -124,6 +127,7 @@ class Study(Table):
             raise BadStudy(f"the study file {path} cannot be read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise BadStudy(f"the study file {path} is not valid TOML: {error}") from None
+        # Internal fields of the model. A file must not set them.
         for entry in ("folder", "site_files"):
             if entry in record:
                 raise BadStudy(f"the study file {path} has an unknown entry {entry!r}")
@@ -138,7 +142,7 @@ class Study(Table):
             raise BadStudy(f"the study file {path}: {where + ': ' if where else ''}{what}") from None
 
     def with_sites(self, files: Sequence[SiteFile]) -> Study:
-        """This study with sites' own files, which take the place of what it says of them."""
+        """This study with site files, which replace the private entries of sites with the same name."""
         named = {file.name for file in files}
         if len(named) < len(files):
             raise BadStudy("two site files have the same name")
@@ -147,6 +151,7 @@ class Study(Table):
 
     @model_validator(mode="after")
     def _images_say_who_and_what(self) -> Self:
+        """With [imaging], columns come from the grid and units from the BIDS folders. Refuse other declarations."""
         if self.imaging is None:
             return self
         if "columns" in self.parameters:
@@ -157,6 +162,7 @@ class Study(Table):
 
     @model_validator(mode="after")
     def _documents_have_words(self) -> Self:
+        """With a vocabulary, columns are words and units come from folders. Refuse other declarations."""
         if self.vocabulary is None:
             return self
         if "columns" in self.parameters or self.imaging is not None or self.design is not None:
@@ -167,6 +173,7 @@ class Study(Table):
 
     @model_validator(mode="after")
     def _one_basis(self) -> Self:
+        """Refuse more than one basis."""
         cosines_too = self.imaging is not None and self.imaging.frequencies is not None
         if sum((self.basis is not None, cosines_too, "basis" in self.parameters)) > 1:
             raise ValueError("give one basis: a file, the frequencies of [imaging], or a parameter")
@@ -174,36 +181,38 @@ class Study(Table):
 
     @cached_property
     def space(self) -> Masker | None:
-        """The public grid of an imaging study; read once."""
+        """Public grid of an imaging study, read once; None for other studies."""
         return None if self.imaging is None else self.imaging.load_space(self.folder)
 
     @cached_property
     def public_basis(self) -> Floats | None:
-        """The columns x K array in whose span an algorithm is to look; read or made once."""
+        """Public basis, array of shape (n_columns, K), whose span restricts the algorithm. Read or computed once."""
         if self.imaging is not None and self.space is not None and self.imaging.frequencies is not None:
             return cosines(self.space, self.imaging.frequencies)
         return None if self.basis is None else load_basis(self.folder / self.basis, self.space)
 
     @cached_property
     def words(self) -> tuple[str, ...] | None:
-        """The public words that documents are counted by; read once."""
+        """The vocabulary of a study of documents, read once; None for other studies."""
         return None if self.vocabulary is None else load_vocabulary(self.folder / self.vocabulary)
 
     @property
     def full_design(self) -> Design | None:
-        """The design of a regression, with the roster where sites have effects of their own."""
+        """Design of a regression, with the roster if sites have effects of their own."""
         return None if self.design is None else self.design.for_sites([site.name for site in self.sites])
 
     def build_algorithm(self) -> Algorithm:
+        """The program, with all parameters from the file."""
         algorithm = algorithms.build(self.algorithm, self.parameters | self._from_elsewhere())
         if self.imaging is not None and algorithm.categories:
             raise BadStudy(f"the algorithm {self.algorithm!r} counts categories, and brain images have none")
         return algorithm
 
     def _from_elsewhere(self) -> dict[str, Any]:
-        """Parameters that other parts of the file stand for: the columns, the basis, the band of images.
+        """Parameters that other tables of the file determine: columns, basis, frequency band and sampling interval.
 
-        The seconds between volumes only where they override the files': clocks of runs are their own otherwise.
+        The sampling interval (`seconds`) is passed only if it overrides the image files. Otherwise each run has its
+        own.
         """
         fields = algorithms.fields(self.algorithm)
         found: dict[str, Any] = {} if self.space is None else {"columns": self.space.columns}
@@ -231,9 +240,14 @@ class Study(Table):
         return found
 
     def plan(self, sites: Sequence[Site] = ()) -> Plan:
-        """The plan, before any data is read; with the identities of these sites, once they are known.
+        """Make a plan. No data are read.
 
-        Each run of it is a study of its own: running again is spending again.
+        Each call makes a plan with a new study name, so that running it is a new study.
+
+        Parameters
+        ----------
+        sites : sequence of Site
+            Sites whose identities are pinned in the plan; empty before they are known.
         """
         shapes = [PlannedSite(site.name, site.units, site.scale, site.weight, site.identity) for site in self.sites]
         terms = Terms(
@@ -254,7 +268,7 @@ class Study(Table):
         return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 
     def _made_of(self) -> MadeOf:
-        """What is done to data first, and the digests of the public files that a plan stands on."""
+        """Preprocessing of the data, and SHA-256 digests of the public files, for the plan."""
         paths = {"basis": self.basis, "vocabulary": self.vocabulary}
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
         if self.measured_in:
@@ -267,7 +281,7 @@ class Study(Table):
         return MadeOf(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
 
     def load_sites(self, observer: Observer = nobody, kept: Checkpoint | None = None) -> list[Site]:
-        """Read and validate every site's data and policy; their identities are new, or as kept."""
+        """Read and validate data and policies of all sites. Identities are new, or those of the checkpoint `kept`."""
         files = {file.name: file for file in self.site_files}
         if missing := [site.name for site in self.sites if site.name not in files]:
             raise BadStudy(
@@ -279,6 +293,8 @@ class Study(Table):
         return [self._load(files[site.name], algorithm, observer, kept) for site in self.sites]
 
     def _load(self, site: SiteFile, algorithm: Algorithm, observer: Observer, kept: Checkpoint | None) -> Site:
+        """Load one site. Errors are prefixed with its name."""
+
         def on_scan(done: int, planned: int) -> None:
             observer(Progress("loading", done, planned, site.name))
 
@@ -291,12 +307,13 @@ class Study(Table):
         return Site(site.name, units.on(site.device), policy, self._identity(site, units, kept))
 
     def check_policies(self, plan: Plan) -> None:
-        """Refuse what a policy or a budget refuses, before any data are read."""
+        """Raise the first refusal of a policy or budget. Reads no data."""
         for refusal in self.refusals(plan):
             raise refusal
 
     def refusals(self, plan: Plan) -> Iterator[ZerosumError]:
-        """What sites' policies and budgets would refuse; policies that are not here are left out."""
+        """Yield the refusals of policies and budgets of the given site files. Policy files that do not exist are
+        skipped."""
         names = [site.name for site in plan.sites]
         for file in self.site_files:
             absent = isinstance(file.policy, Path) and not (file.folder / file.policy).exists()
@@ -312,19 +329,33 @@ class Study(Table):
     def read_units(
         self, site: SiteFile, algorithm: Algorithm, observer: Observer = nobody, notes: list[str] | None = None
     ) -> Units:
-        """One site's data, as the study reads them. Values that count in no category are added to `notes`, or else are
-        a `DataWarning`."""
+        """Data of one site as this study reads them.
+
+        Parameters
+        ----------
+        site : SiteFile
+            Where the data are.
+        algorithm : Algorithm
+            Names the columns, categories and rules for missing values.
+        observer : callable
+            Receives progress reports.
+        notes : list of str, optional
+            Receives notes about values that are in none of the declared categories. Without it they are a
+            `DataWarning`.
+        """
         return self._units(
             site, algorithm, lambda done, planned: observer(Progress("loading", done, planned, site.name)), notes
         )
 
     def _identity(self, site: SiteFile, units: Units, kept: Checkpoint | None) -> Identity | None:
-        """A site's own key where the roster names its identity, else one that is kept with the study, or a new one."""
+        """Identity of a site: its own key if the roster names an identity, else that of the checkpoint, else None (a
+        new one)."""
         if any(each.identity is not None for each in self.sites if each.name == site.name):
             return site.keep_identity()
         return None if kept is None else kept.identity(site.name, units)
 
     def _units(self, site: SiteFile, algorithm: Algorithm, on_scan: OnScan, notes: list[str] | None = None) -> Units:
+        """Units of one site from images, documents or a table."""
         if self.imaging is not None and self.space is not None:
             preprocessing, selection = self.imaging.preprocessing, self.imaging.selection
             return load_images(site.path, self.space, preprocessing, selection, on_scan=on_scan).units
@@ -347,8 +378,8 @@ class Study(Table):
             faults=faults,
         ).units
         on_scan(1, 1)
-        # Cells count as they do at a site that serves. Here the caller owns the data, so a value that is missing
-        # without a rule, or is no number, is an error, and a value in none of the categories is a note.
+        # Cells count as at a serving site. Here the caller owns the data: a missing value without a rule, or a cell
+        # that is not a number, is an error. A value in none of the categories is a note.
         raise_faults([fault for fault in faults if fault.kind != "other"])
         for fault in faults:
             note = f"{fault.sentence}: they count as other or missing"
@@ -366,17 +397,24 @@ class Study(Table):
         return units
 
     def on(self, device: str) -> Self:
-        """The same study, all of whose sites here compute on a device, whatever their own files say."""
+        """The same study with all its sites computing on `device`, instead of the devices in their files."""
         files = tuple(file.model_copy(update={"device": check_device(device)}) for file in self.site_files)
         return self.model_copy(update={"site_files": files})
 
     def run(
         self, observer: Observer = nobody, plan: Plan | None = None, checkpoint: Path | str | None = None
     ) -> Result:
-        """Load, plan, and run in this process. What is wrong with the plan is said before data are read.
+        """Load, plan and run in this process. The plan is validated before data are read.
 
-        An approved `plan` is run as it is, if this study is still what it was made of. With a `checkpoint`, a folder,
-        a study that was killed goes on where it was, and one that is over gives its result again for nothing.
+        Parameters
+        ----------
+        observer : callable
+            Receives progress reports.
+        plan : Plan, optional
+            Approved plan, run unchanged. Refused if the study file has changed since.
+        checkpoint : path, optional
+            Folder in which the state is stored. A killed study is resumed, and a finished one returns its result at no
+            cost.
         """
         fresh = self.plan()
         check_coordinator(plan or fresh)
@@ -396,19 +434,34 @@ class Study(Table):
             return execute_here(journal.plan, self.build_algorithm(), sites, observer, journal)
 
     def write(self, result: Result, folder: Path) -> list[Path]:
-        """Write a result to a new folder, then its maps and its report; returns where the maps are."""
+        """Write a result to a new folder, with maps and report. Returns the paths of the maps."""
         result.write(folder)
         return self.illustrate(folder, result)
 
     def illustrate(self, folder: Path, result: Result | None = None, key: Identity | None = None) -> list[Path]:
-        """Beside a result that was written to a folder: of an imaging study every estimate that is a picture, as an
-        image and as a drawing of it, and of any study its report."""
+        """Write maps (NIfTI and PNG, imaging studies only) and the report beside a result.
+
+        Parameters
+        ----------
+        folder : Path
+            Folder with the written result.
+        result : Result, optional
+            By default read from the folder.
+        key : Identity, optional
+            Signs the report.
+
+        Returns
+        -------
+        list of Path
+            The map files.
+        """
         found = result or Result.read(folder)
         maps = [] if self.space is None else self._write_maps(found.estimate, folder)
         write_report(folder, self.space, found, key)
         return maps
 
     def _write_maps(self, estimate: Estimate, folder: Path) -> list[Path]:
+        """Write every estimate that is a picture over the grid. Returns the paths of images, drawings and sidecars."""
         if self.space is None:
             return []
         written = []
@@ -421,9 +474,9 @@ class Study(Table):
         return written + (write_sidecars(written[::2], self._told_of_maps()) if written else [])
 
     def _told_of_maps(self) -> dict[str, Any]:
-        """What the files beside maps say of them, in BIDS's words where it has some."""
+        """Content of the JSON sidecars of maps, with BIDS keys where BIDS defines them."""
         prepared = {} if self.imaging is None else self.imaging.model_dump(exclude={"mask", "atlas"}, exclude_none=True)
-        files = self._made_of().files  # by the digests that plans and ledgers have
+        files = self._made_of().files  # digests as in plans and ledgers
         return {
             "Study": self.name,
             "Algorithm": self.algorithm,
@@ -437,7 +490,7 @@ class Study(Table):
 
 
 def _labels(estimate: Estimate) -> list[str]:
-    """What stands beside each map of a picture."""
+    """Label of each map: its number, strength and stability."""
     known = [name for name in ("strength", "stability") if name in estimate]
     return [
         "\n".join([str(at + 1), *(f"{name}\n{estimate[name][at]:.2f}" for name in known)])
@@ -446,6 +499,7 @@ def _labels(estimate: Estimate) -> list[str]:
 
 
 def _reason(kind: str, message: str) -> str:
+    """Message for one validation error of pydantic."""
     if kind == "missing":
         return "this entry is missing"
     if kind == "extra_forbidden":

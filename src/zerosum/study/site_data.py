@@ -1,8 +1,8 @@
-"""A site's own data for a plan: what to read, and how, follows from the plan's public question alone.
+"""Loads a site's data for a plan. What is read, and how, depends on the plan's public question only.
 
-`review_question` compares the question with the declared schema and reads no row. `load_for` reads the rows. At a site
-that serves a coordinator it is given a list of `faults`, and then no cell, run or document raises an error; without one
-it is for the owner of the data, and errors say what is wrong with them.
+`review_question` compares the question with the declared schema and reads no row. `load_for` reads the rows. At a
+serving site it receives a list of `faults`, and no cell, run or document raises an error: a refusal that depends on
+rows would reveal them. Without the list it serves the owner of the data, and errors describe the data.
 
 Tested in tests/study/test_site_data.py.
 """
@@ -32,21 +32,28 @@ from zerosum.site.schema import DataSchema, ImagesSchema, column_refusals
 from zerosum.study.entries import ImagingTable
 from zerosum.study.site_file import SiteFile, digest
 
-Faults = list[CellFault | str]  # unfit cells of tables, and sentences about unfit runs; for the owner of the data
+Faults = list[CellFault | str]  # Cells of tables, and sentences about runs, that do not fit; for the owner of the data.
+# Validators of three parts of a question. A plan comes from the coordinator, so its types are not trusted.
 _CATEGORIES = TypeAdapter(dict[str, tuple[str | float | bool, ...]])
 _RULES = TypeAdapter(dict[str, str | float | bool])
 _TOKENS = TypeAdapter(dict[str, tuple[str | float, ...]] | tuple[str | float, ...])
 
 
 def review_question(plan: Plan, site: SiteFile, schema: DataSchema) -> None:
-    """Refuse a plan whose question does not fit the declared schema. Reads the header of a table and the site's public
-    files, and no row."""
+    """Raise the first refusal of a plan whose question does not fit the declared schema. Reads the header of a table
+    and the site's public files, but no row."""
     for refusal in question_refusals(plan, site, schema):
         raise refusal
 
 
 def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterator[ZerosumError]:
-    """Everything in a plan's question that does not fit the declared schema."""
+    """Yield all contradictions between a plan's question and the declared schema.
+
+    Raises
+    ------
+    BadParameter
+        If the question itself is malformed.
+    """
     question = plan.question
     kind = _kind(question)
     if kind != schema.kind:
@@ -79,17 +86,22 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
             yield from column_refusals(schema, columns, categories, rules)
 
 
+# Kinds of data in messages.
 _KINDS = {"table": "a table", "images": "brain images", "documents": "documents"}
 
 
 def _kind(question: Question) -> str:
+    """Kind of data of a question, from the public files it names."""
     if {"mask", "atlas"} & question.files.keys():
         return "images"
     return "documents" if "vocabulary" in question.files else "table"
 
 
 def _check_names(columns: Sequence[str], site: SiteFile, schema: DataSchema) -> None:
-    """Columns of an array without names may be called as a plan likes, all of them at once."""
+    """Check column names against an array file without names.
+
+    A plan may name the columns of such an array freely if it names all of them. Otherwise each name must exist.
+    """
     if schema.n_columns is None or len(columns) == schema.n_columns:
         return
     if strangers := set(columns) - set(table_names(site.path, site.unit_column, site.delimiter, site.encoding)):
@@ -97,13 +109,14 @@ def _check_names(columns: Sequence[str], site: SiteFile, schema: DataSchema) -> 
 
 
 def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema | None) -> Iterator[ZerosumError]:
-    """What the declared facts about all runs rule out; a run that does not keep to them counts as zeros."""
+    """Yield refusals by the declared facts about all runs. A run that contradicts these facts counts as zeros."""
     if schema is None:
         return
     imaging.preprocessing.check_libraries()
     seconds = imaging.seconds or schema.seconds
     if seconds is None:
         yield PolicyRefused("some runs of this site do not say how many seconds lie between volumes: give `seconds`")
+    # 0.5 / seconds is the Nyquist frequency.
     elif imaging.band is not None and imaging.band[1] >= 0.5 / seconds:
         yield PolicyRefused(
             f"the band ends at {imaging.band[1]:g} Hz, beyond what {seconds:g} s between volumes of this site resolve"
@@ -113,6 +126,7 @@ def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema |
         yield PolicyRefused(f"the tables of confounds of this site have no column {strangers[0]!r}")
     if imaging.strategy is not None and imaging.strategy not in schema.strategies:
         yield PolicyRefused(f"this site declares no confounds for the strategy {imaging.strategy!r}")
+    # A run must have more volumes than regressors: the confounds, a constant and a trend.
     if len(imaging.confounds) + 2 >= schema.volumes:
         yield PolicyRefused(f"runs of this site have too few volumes for {len(imaging.confounds)} confounds")
     for name in SELECTED_BY:
@@ -120,26 +134,32 @@ def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema |
         if value is not None and value not in schema.selectable.get(name, ()):
             yield PolicyRefused(f"this site has no images with {name} {value!r}")
     if not imaging.resample and schema.shape is not None and schema.affine is not None:
+        # 1e-3 mm: headers store affines as float32. Chosen by hand; no benchmark recorded.
         same = space.shape == schema.shape and np.allclose(space.affine, schema.affine, atol=1e-3)
         if not same:
             yield PolicyRefused("images of this site lie on another grid than the study's: set `resample`")
 
 
 def load_for(plan: Plan, site: SiteFile, schema: DataSchema | None = None, faults: Faults | None = None) -> Units:
-    """The units of a site in the columns that a plan asks about, prepared as it says, on the site's device.
+    """Units of a site in the columns of a plan, preprocessed as the plan states, on the site's device.
 
     Parameters
     ----------
-    schema
-        The declared schema, whose tokens for missing values are read beside the plan's.
-    faults
-        A list to which unfit cells and runs are added; none of them then raises an error.
+    plan : Plan
+        Its question names columns, categories and preprocessing.
+    site : SiteFile
+        Where the data are.
+    schema : DataSchema, optional
+        The declared schema. Its tokens for missing values apply beside the plan's.
+    faults : list, optional
+        Receives unfit cells and runs. None of them raises an error then.
     """
     with _sound_question():
         return _load(plan, site, schema, faults).on(site.device)
 
 
 def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults | None) -> Units:
+    """Dispatch on the kind of data."""
     question = plan.question
     match _kind(question):
         case "images":
@@ -175,12 +195,13 @@ def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults 
 
 
 def fault_lines(faults: Faults) -> list[str]:
-    """Unfit cells and runs in words, for the owner of the data."""
+    """Sentences about unfit cells and runs, for the owner of the data."""
     return [each if isinstance(each, str) else f"{each.sentence} (data row {each.row})" for each in faults]
 
 
 @contextmanager
 def _sound_question() -> Iterator[None]:
+    """Convert validation errors of pydantic to `BadParameter`."""
     try:
         yield
     except ValidationError as error:
@@ -188,13 +209,17 @@ def _sound_question() -> Iterator[None]:
 
 
 def _design(question: Question) -> Design | None:
+    """The design in a question, or None."""
     design = question.preprocessing.get("design")
     return None if design is None else Design.model_validate(design)
 
 
 def _columns(question: Question, site: SiteFile) -> tuple[str, ...]:
-    """The columns that a plan asks about: as it lists them, or, of too many to list, those whose digest it has: all of
-    a file's in its order, or what pixels are called that have no names."""
+    """Columns that a plan asks about.
+
+    A plan lists the names, or, for many columns, only their number and digest. Then they are either all columns of the
+    file in its order, or the default names of unnamed columns (x0, x1, ..., class).
+    """
     if len(question.columns) == question.n_columns:
         return question.columns
     own = table_names(site.path, site.unit_column, site.delimiter, site.encoding)
@@ -205,8 +230,21 @@ def _columns(question: Question, site: SiteFile) -> tuple[str, ...]:
 
 
 def _roles(plan: Plan, columns: tuple[str, ...]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The categories of columns, and where values may be missing, as the plan's algorithm has them. Large arrays among
-    its parameters are named by digest in a plan, so it is not built whole; neither needs them."""
+    """Categories and missing-value rules of columns, from the plan's algorithm.
+
+    A plan has only digests of large arrays among the parameters. The algorithm is therefore constructed without
+    validation; categories and rules do not depend on these arrays.
+
+    Returns
+    -------
+    categories, rules : mappings
+        Declared categories, and rules for missing values, by column.
+
+    Raises
+    ------
+    BadParameter
+        For an unknown algorithm or malformed parameters.
+    """
     kind = algorithms.ALGORITHMS.get(plan.algorithm)
     if kind is None:
         raise BadParameter("the plan is of an algorithm that is not known here")
@@ -222,13 +260,14 @@ def _roles(plan: Plan, columns: tuple[str, ...]) -> tuple[Mapping[str, Any], Map
 
 
 def _documents(question: Question, site: SiteFile) -> Units:
+    """Documents as word counts, with the site's own copy of the vocabulary."""
     words = load_vocabulary(_own_file(question, site, "vocabulary"))
     _same_columns(question, words)
     return load_documents(site.path, words)
 
 
 def _own_file(question: Question, site: SiteFile, use: str) -> Path:
-    """The site's own copy of a public file that a plan names by its digest."""
+    """Path of the site's own copy of a public file, found by the digest in the plan."""
     own = [site.folder / path for path in site.files]
     found = next((path for path in own if digest(path) == question.files[use]), None)
     if found is None:
@@ -237,7 +276,7 @@ def _own_file(question: Question, site: SiteFile, use: str) -> Path:
 
 
 def _same_columns(question: Question, columns: Sequence[str]) -> None:
-    """What is read is what the plan says that it asks about: policies go by that."""
+    """Check that the columns to be read are those named in the plan, since policies decide by the names in the plan."""
     if columns_digest(columns) != question.columns_digest:
         raise BadParameter("the columns are not those that the plan's digest names")
     if len(question.columns) == question.n_columns and tuple(columns) != question.columns:
@@ -245,7 +284,7 @@ def _same_columns(question: Question, columns: Sequence[str]) -> None:
 
 
 def _imaging(question: Question, site: SiteFile) -> tuple[ImagingTable, Masker]:
-    """How images are prepared, and the public grid, from the site's own copy of its file."""
+    """Preprocessing of images, and the public grid from the site's own copy of the mask or atlas."""
     use = "mask" if "mask" in question.files else "atlas"
     found = _own_file(question, site, use)
     known = {name: value for name, value in question.preprocessing.items() if name in ImagingTable.model_fields}
@@ -254,6 +293,7 @@ def _imaging(question: Question, site: SiteFile) -> tuple[ImagingTable, Masker]:
 
 
 def _images(question: Question, site: SiteFile, faults: Faults | None) -> Units:
+    """Images as units. See `load_for` for `faults`."""
     imaging, space = _imaging(question, site)
     _same_columns(question, space.columns)
     runs: list[str] | None = None if faults is None else []
@@ -264,7 +304,7 @@ def _images(question: Question, site: SiteFile, faults: Faults | None) -> Units:
 
 
 def _tokens(question: Question, columns: Sequence[str], schema: DataSchema | None) -> dict[str, list[str | float]]:
-    """How missing values are written, by column: as the plan says, and as the site declares."""
+    """Tokens for missing values by column: those of the plan, then those of the schema."""
     try:
         asked = _TOKENS.validate_python(question.preprocessing.get("missing_tokens", ()))
     except ValidationError:

@@ -1,5 +1,4 @@
-"""What a site keeps to itself: where its data lie, which column names a unit's owner, its policy and its ledger; and
-where it is a process of its own, its identity and its state.
+"""Site file model: private settings of a site (data path, unit column, policy, identity, state, limits).
 
 Tested in tests/cli/test_studies.py.
 """
@@ -20,20 +19,26 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
 
+# Entries of [[sites]] in a study file that belong to the site, and are not part of the public study.
 _PRIVATE = ("data", "policy", "unit_column", "delimiter", "encoding", "labels", "device")
 
 
 class _Table(BaseModel):
+    """Base of all tables: immutable, and unknown entries are errors."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ConsentTable(_Table):
+    """Table [consent]: who decides about plans."""
+
     automatic: bool = Field(False, strict=True)
     """Whether plans that fit the policy need no steward."""
 
 
 class LimitsTable(_Table):
-    """How much a process of its own takes on, and how long it waits."""
+    """Table [limits]: resources and time-outs of a serving site. The defaults were chosen by hand; no benchmark
+    recorded."""
 
     frame_bytes: int = Field(1 << 28, gt=0, strict=True)
     """The longest message that is read."""
@@ -91,7 +96,7 @@ class SiteFile(_Table):
 
     @classmethod
     def load(cls, path: Path) -> SiteFile:
-        """Read a site's file; paths in it are relative to where it lies."""
+        """Read a site file. Relative paths in it are relative to its folder. Raises `BadStudy`."""
         try:
             record = tomllib.loads(path.read_text(encoding="utf-8"))
             return cls(**record, folder=path.parent)
@@ -99,48 +104,56 @@ class SiteFile(_Table):
             raise BadStudy(f"the site file {path} cannot be read: {error.strerror or error}") from None
         except ValidationError as error:
             raise BadStudy(f"the site file {path}: {first_fault(error)}") from None
-        except (ValueError, TypeError) as error:  # not UTF-8, not TOML, or an entry called folder
+        except (ValueError, TypeError) as error:  # not UTF-8, not TOML, or with an entry named folder
             raise BadStudy(f"the site file {path} is not a site's TOML file: {error}") from None
 
     @property
     def path(self) -> Path:
+        """Path of the data."""
         return self.folder / self.data
 
     @property
     def reading(self) -> dict[str, Any]:
-        """How its files of text are written."""
+        """Options of the table reader: delimiter, encoding, labels."""
         return {"delimiter": self.delimiter, "encoding": self.encoding, "labels": self.labels}
 
     @property
     def schema_path(self) -> Path:
+        """Path of the schema file."""
         return self.folder / self.schema_file
 
     @property
     def state_folder(self) -> Path:
+        """Path of the state folder."""
         return self.folder / self.state
 
     @property
     def socket(self) -> Path:
+        """Path of the Unix socket of a serving site."""
         return self.state_folder / "socket"
 
     @property
     def audit_log(self) -> Path:
+        """Path of the audit log (JSON lines)."""
         return self.state_folder / "audit.jsonl"
 
     def keep_identity(self) -> Identity:
+        """Load the signing identity, or create it."""
         return keep_identity(self.folder / self.identity)
 
     def former_identities(self) -> list[Identity]:
+        """Earlier signing identities."""
         return former_identities(self.folder / self.identity)
 
     def own_policy(self) -> Policy:
-        """The policy of a site that is a process of its own, which says what it protects itself."""
+        """Policy of a serving site, which must have one. Raises `BadStudy` otherwise."""
         if self.policy is None:
             raise BadStudy(f"the site {self.name!r} has no policy: add one to its file")
+        # The arguments are defaults for a missing policy and have no effect here.
         return self.load_policy("person", Adjacency.REPLACE_ONE)
 
     def load_policy(self, unit: Literal["person", "record"], adjacency: Adjacency) -> Policy:
-        """The policy, or the default one for what a study protects."""
+        """The policy, or the default one for the study's unit and adjacency."""
         if isinstance(self.policy, Path):
             return Policy.load(self.folder / self.policy)
         if self.policy is None:
@@ -149,7 +162,7 @@ class SiteFile(_Table):
 
 
 def parted(record: dict[str, Any]) -> dict[str, Any]:
-    """A study's entries with what belongs to its sites, where a file holds both, under `site_files`."""
+    """Move private entries of [[sites]], and the unit column of [unit], to the key `site_files`."""
     record, folder = dict(record), record.get("folder", Path())
     unit = record.get("unit")
     column = None
@@ -171,7 +184,7 @@ def parted(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a public file."""
+    """SHA-256 of a public file, in hexadecimal."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,10 +1,10 @@
-"""A site's schema at its own desk: drafted from the data, compared with them, confirmed by the steward.
+"""Schema of a site's data: draft from the data, comparison with the data, confirmation by the steward.
 
-Whatever these functions say is about rows, and is for the steward alone. The only thing that leaves is the schema
-itself, once the steward has confirmed it.
+The messages of these functions describe rows and are meant for the steward only. Only the schema itself leaves the
+site, after the steward has confirmed it.
 
     schema.toml             the schema, beside the site's file (its entry `schema`)
-    state/schema.confirmed  the digest of the schema that the steward confirmed, and when
+    state/schema.confirmed  the digest of the confirmed schema, and the time
 
 Tested in tests/study/test_site_schema.py.
 """
@@ -40,21 +40,34 @@ from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
 from zerosum.study.site_data import Faults, fault_lines, load_for
 from zerosum.study.site_file import SiteFile
 
-MOST_LISTED = 1000  # columns; plans name more of them by their digest only (`kernel.question`)
-_WRITTEN = ("NA", "N/A", "n/a", "NULL", "null", "?", ".")  # common signs for a missing value among numbers
-_LOGGED = 10  # unfit cells or runs of one plan in the site's log: a coordinator must not be able to fill it
-DataVersion = tuple[tuple[str, int, int, int, int], ...]  # path, size, times of change and inode of each file
-_log = logging.getLogger(__name__)  # stays at the site
+# Largest number of columns that a schema lists. Plans name more columns by their digest only (`kernel.question`).
+# Chosen by hand; no benchmark recorded.
+MOST_LISTED = 1000
+# Common tokens for a missing value among numbers. A draft declares those that it finds.
+_WRITTEN = ("NA", "N/A", "n/a", "NULL", "null", "?", ".")
+_LOGGED = 10  # Most unfit cells or runs logged per plan. A coordinator must not be able to fill the log of a site.
+DataVersion = tuple[tuple[str, int, int, int, int], ...]  # path, bytes, mtime (ns), ctime (ns) and inode of each file
+_log = logging.getLogger(__name__)  # The log stays at the site.
 
 
-# ---- from data to a draft --------------------------------------------------------------------------------------------
+# ---- draft from the data ---------------------------------------------------------------------------------------------
 
 
 def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) -> DataSchema:
-    """A schema that the data fit, for the steward to read and change before confirming it.
+    """Draft a schema that fits the data. The steward reads and edits it before confirming it.
 
-    Column names, types, whether values are missing, the number of units and the most rows of one come from the data.
-    Levels and ranges do not: they belong to the code book, and a rare level in a public file would point to a person.
+    Column names, types, presence of missing values, number of units and largest number of rows per unit come from the
+    data. Levels and ranges do not: they belong to the code book, and a rare level in a public file could identify a
+    person.
+
+    Parameters
+    ----------
+    site : SiteFile
+        Where the data are.
+    policy : Policy
+        Its adjacency decides whether the number of units is public.
+    on_scan : callable, optional
+        Receives progress reports.
     """
     if site.path.is_dir() and _has_images(site.path):
         return _images_draft(site, policy)
@@ -72,7 +85,7 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
         for name, seen in found.columns.items()
     }
     wide = len(columns) > MOST_LISTED or found.unnamed
-    # Of many columns only those are listed that hold text or signs for missing values.
+    # In a wide table only columns with text or with tokens for missing values are listed.
     listed = {name: each for name, each in columns.items() if not wide or each.type == "category" or each.tokens}
     return DataSchema(
         units=_counted(found.units, policy),
@@ -85,33 +98,35 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
 
 
 def _counted(units: int, policy: Policy) -> int | None:
+    """The number of units under replace-one, where it is public; else None."""
     return units if policy.adjacency is Adjacency.REPLACE_ONE else None
 
 
 @dataclass
 class _Seen:
-    """The cells of one column so far."""
+    """Counts over the cells of one column."""
 
     numbers: int = 0
     texts: int = 0
     missing: int = 0
     tokens: set[str] = field(default_factory=set)
-    outside: int = 0  # of the declared range
-    first_text: int = 0  # the data row of the first text, counted from 1
+    outside: int = 0  # values outside the declared range
+    first_text: int = 0  # 1-based data row of the first text cell; 0 for none
 
 
 @dataclass
 class _Scan:
-    """What one pass over a table found."""
+    """Result of one pass over a table."""
 
     columns: dict[str, _Seen]
     units: int
     rows_per_unit: int
-    unnamed: bool  # an array without names
+    unnamed: bool  # an array file without column names
 
 
 def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = None) -> _Scan:
-    """Read a table once, whatever its cells hold; `schema` gives the ranges and tokens of columns."""
+    """Read a table once and count kinds of cells. No cell raises an error. `schema` gives declared ranges and
+    tokens."""
     with readable(site.path):
         table = open_table(site.path, None, site.unit_column, site.delimiter, site.encoding)
     owner = site.unit_column or table.unit_column
@@ -119,7 +134,7 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
         raise BadData(f"two columns of {site.path} have the same name")
     if owner is not None and owner not in table.names:
         raise BadData(f"{site.path} has no column {owner!r}, which is to say whose a row is")
-    # A column without a name cannot be asked about.
+    # A plan cannot ask about a column without a name.
     names = [name for name in table.names if name not in (owner, "") and _legible(site.path, table, name)]
     places = {name: at for at, name in enumerate(table.names)}
     positions = [places[name] for name in names]
@@ -142,11 +157,12 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
 
 
 def _legible(path: Path, table: Table, name: str) -> bool:
-    """Whether a column holds numbers or text. Others, such as dates in a Parquet file, are left out of a schema, so
-    that no plan can ask about them."""
+    """Whether a column holds numbers or text. Other types, such as dates in a Parquet file, are left out of a schema,
+    so that no plan can ask about them."""
     if path.suffix.lower() != ".parquet":
         return True
     try:
+        # Reading one batch is enough: the type of a Parquet column is the same in all batches.
         next(table.batches([table.names.index(name)]), None)
     except BadData:
         return False
@@ -154,7 +170,7 @@ def _legible(path: Path, table: Table, name: str) -> bool:
 
 
 def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
-    """How many units there are, and the most rows of one."""
+    """Number of units, and the largest number of rows of a unit."""
     if people:
         return len(people), max(people.values())
     if table.offsets is not None:
@@ -163,7 +179,7 @@ def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
 
 
 def _look(seen: _Seen, cells: Cells, before: int, declared: ColumnSchema | None) -> None:
-    """Count what some cells of one column are; `before` rows came before."""
+    """Update the counts of a column with a batch of cells. `before` is the number of earlier rows."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
         values = cells.astype(np.float64)
         seen.missing += int(np.count_nonzero(np.isnan(values)))
@@ -180,7 +196,7 @@ def _look(seen: _Seen, cells: Cells, before: int, declared: ColumnSchema | None)
             else:
                 seen.first_text = seen.first_text or before + at + 1
                 seen.texts += 1
-    # Infinite numbers count as text: no statistic can use them, and the steward is to correct them.
+    # Infinite numbers count as text. No statistic can use them, so the steward has to correct them.
     finite = values[np.isfinite(values)]
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
@@ -196,14 +212,17 @@ def _look(seen: _Seen, cells: Cells, before: int, declared: ColumnSchema | None)
 
 
 def _labels(cells: Cells, before: int, owner: str) -> Iterator[Any]:
+    """Yield the unit labels of a batch. Raises `BadData` for an empty label."""
     for row, cell in enumerate(cells.tolist() if isinstance(cells, np.ndarray) else cells, before + 1):
         label = cell.strip() if isinstance(cell, str) else cell
+        # NaN is the only value that is not equal to itself.
         if label == "" or label != label:
             raise BadData(f"column {owner!r} says whose a row is, but is empty in some row", detail=f"data row {row}")
         yield label
 
 
 def _has_images(folder: Path) -> bool:
+    """Whether a folder is a BIDS data set or contains NIfTI files."""
     names = [entry.name for entry in folder.iterdir()]
     images = any(name.lower().endswith((".nii", ".nii.gz")) for name in names)
     return images or "participants.tsv" in names or any(name.startswith("sub-") for name in names)
@@ -219,6 +238,7 @@ def _holds_documents(path: Path) -> bool:
 
 
 def _images_draft(site: SiteFile, policy: Policy) -> DataSchema:
+    """Draft of a schema of brain images, from the headers of all runs."""
     people = every_recording(site.path)
     runs = [run for own in people.values() for run in own]
     images = [Nifti.open(run.path, called="an image") for run in runs]
@@ -230,6 +250,8 @@ def _images_draft(site: SiteFile, policy: Policy) -> DataSchema:
         rows_per_unit=max(sum(_volumes(run) for run in own) for own in people.values()),
         images=ImagesSchema(
             volumes=min(_volumes(run) for run in runs),
+            # The longest interval gives the lowest Nyquist frequency, and the smallest number of volumes the fewest
+            # degrees of freedom. Plans that fit these bounds fit every run.
             seconds=None if None in clocks else max(clock for clock in clocks if clock is not None),
             confounds=_common_confounds(runs),
             strategies=strategies_for(images[0]) if runs[0].confounds is not None else (),
@@ -241,42 +263,43 @@ def _images_draft(site: SiteFile, policy: Policy) -> DataSchema:
 
 
 def _volumes(run: Recording) -> int:
+    """Number of volumes of a run; 1 for a 3D image."""
     shape = Nifti.open(run.path, called="an image").shape
     return int(shape[3]) if len(shape) == 4 else 1
 
 
 def _common_confounds(runs: Sequence[Recording]) -> tuple[str, ...]:
-    """The columns that the table of confounds of every run has."""
+    """Columns that the confound tables of all runs have."""
     found = [() if run.confounds is None else confound_names(run.confounds) for run in runs]
     return tuple(name for name in found[0] if all(name in each for each in found))
 
 
 def _common_grid(images: Sequence[Nifti]) -> tuple[Any, Any] | None:
-    """Shape and affine, where all images share them."""
+    """Shape and affine if all images share them, else None."""
     first = images[0]
     alike = all(
         image.shape[:3] == first.shape[:3] and np.allclose(image.affine, first.affine, atol=1e-3) for image in images
     )
     if not alike or len(first.shape) < 3:
         return None
-    # Six decimals of a millimetre: rounded for a file that people read, far below the tolerance of a comparison.
+    # Rounded to 1e-6 mm for a readable file. This is far below the tolerance of comparisons (1e-3).
     affine = tuple(tuple(round(float(value), 6) for value in row) for row in first.affine)
     return tuple(int(each) for each in first.shape[:3]), affine
 
 
-# ---- data against a schema -------------------------------------------------------------------------------------------
+# ---- comparison with the data ----------------------------------------------------------------------------------------
 
 
 @dataclass
 class SchemaCheck:
-    """How the data differ from a schema; for the site's own steward."""
+    """Differences between data and schema, for the site's own steward."""
 
-    faults: list[str] = field(default_factory=list)  # the site must not serve
+    faults: list[str] = field(default_factory=list)  # each of them prevents serving
     warnings: list[str] = field(default_factory=list)
 
 
 def check_schema(site: SiteFile, schema: DataSchema, policy: Policy, on_scan: OnScan | None = None) -> SchemaCheck:
-    """Compare the data with a schema, all of them, before the site serves: afterwards no row makes it refuse."""
+    """Compare all data with a schema before the site serves. After this check no row can cause a refusal."""
     found = SchemaCheck()
     if policy.adjacency is Adjacency.ADD_REMOVE and schema.units is not None:
         found.faults.append("under add-remove the number of units is data: take `units` out of the schema")
@@ -290,7 +313,8 @@ def check_schema(site: SiteFile, schema: DataSchema, policy: Policy, on_scan: On
         if schema.kind == "table":
             _check_table(site, schema, policy, found, on_scan)
         else:
-            counting = policy.model_copy(update={"adjacency": Adjacency.REPLACE_ONE})  # here counts stay at the desk
+            # Counts are compared at the site only, so they may be drafted under any adjacency.
+            counting = policy.model_copy(update={"adjacency": Adjacency.REPLACE_ONE})
             _check_draft(schema, draft_schema(site, counting), policy, found)
     except ZerosumError as error:
         found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
@@ -300,6 +324,7 @@ def check_schema(site: SiteFile, schema: DataSchema, policy: Policy, on_scan: On
 def _check_table(
     site: SiteFile, schema: DataSchema, policy: Policy, found: SchemaCheck, on_scan: OnScan | None
 ) -> None:
+    """Compare one scan of a table with the schema."""
     seen = _scan(site, on_scan, schema)
     _check_counts(schema, seen.units, seen.rows_per_unit, policy, found)
     own = len(seen.columns), columns_digest(list(seen.columns))
@@ -310,7 +335,7 @@ def _check_table(
     for name, cells in seen.columns.items():
         declared = schema.column(name)
         if declared is None:
-            continue  # a column that no plan can ask about
+            continue  # plans cannot ask about undeclared columns
         if (cells.missing or cells.tokens) and not declared.missing:
             found.faults.append(f"column {name!r} has missing values: declare `missing = true`")
         if declared.type == "number" and cells.texts:
@@ -323,13 +348,15 @@ def _check_table(
 
 
 def _check_counts(schema: DataSchema, units: int, rows: int, policy: Policy, found: SchemaCheck) -> None:
+    """Compare the number of units and of rows per unit with schema and policy."""
     if schema.units not in (None, units):
         found.faults.append(f"the schema declares {schema.units} units, the data hold {units}")
     if rows > schema.rows_per_unit:
         found.faults.append(f"the schema declares at most {schema.rows_per_unit} rows of a unit, one has {rows}")
     if units < policy.minimum_units:
         found.faults.append(f"the policy asks for at least {policy.minimum_units} units, the data hold {units}")
-    # Plans include the rounding error of sums up to a number of units and of rows per unit (`grid.summation_slack`).
+    # The sensitivity in a plan includes the rounding error of sums, up to a number of units and of rows per unit
+    # (`grid.summation_slack`). Larger data would exceed it.
     if summation_slack(units, max(BLOCK_ROWS, schema.rows_per_unit)) > summation_slack():
         found.faults.append(
             "there are too many units, or too many rows in one, for the rounding error that is planned for"
@@ -337,7 +364,7 @@ def _check_counts(schema: DataSchema, units: int, rows: int, policy: Policy, fou
 
 
 def _check_draft(schema: DataSchema, drafted: DataSchema, policy: Policy, found: SchemaCheck) -> None:
-    """Images and documents: what the data allow at most, against what the schema declares."""
+    """Compare the schema of images or documents with a new draft."""
     if drafted.kind != schema.kind:
         found.faults.append(f"the schema declares {schema.kind}, the data are {drafted.kind}")
         return
@@ -360,17 +387,17 @@ def _check_draft(schema: DataSchema, drafted: DataSchema, policy: Policy, found:
             found.faults.append(f"no image has {name} {min(strangers)!r}, which the schema declares")
 
 
-# ---- confirmed -------------------------------------------------------------------------------------------------------
+# ---- confirmation ----------------------------------------------------------------------------------------------------
 
 
 def confirm_schema(site: SiteFile, schema: DataSchema) -> None:
-    """Write down, durably, that the steward confirmed this schema."""
+    """Store, durably, that the steward confirmed this schema."""
     record = {"digest": schema.digest(), "confirmed": datetime.now(UTC).isoformat(timespec="seconds")}
     write_file(_confirmed(site), (json.dumps(record) + "\n").encode())
 
 
 def confirmed_schema(site: SiteFile) -> DataSchema:
-    """The schema of a site that is to serve, or what to do first."""
+    """The confirmed schema of a site. Raises `BadStudy`, with the next step, if there is none or it was changed."""
     if not site.schema_path.exists():
         raise BadStudy(
             f"the site {site.name!r} has not declared its data yet, and refuses plans by that declaration alone: "
@@ -390,22 +417,23 @@ def confirmed_schema(site: SiteFile) -> DataSchema:
 
 
 def _confirmed(site: SiteFile) -> Path:
+    """Path of the confirmation."""
     return site.state_folder / "schema.confirmed"
 
 
 def ready_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) -> DataSchema:
-    """The confirmed schema, once all data were compared with it; else `CheckFailed` with everything that differs."""
+    """The confirmed schema after a comparison with all data. Raises `CheckFailed` with all differences."""
     schema = confirmed_schema(site)
     if faults := check_schema(site, schema, policy, on_scan).faults:
         raise CheckFailed(f"the data of the site {site.name!r} do not fit its schema: {'; '.join(faults)}")
     return schema
 
 
-# ---- the file --------------------------------------------------------------------------------------------------------
+# ---- TOML file -------------------------------------------------------------------------------------------------------
 
 
 def schema_text(schema: DataSchema) -> str:
-    """A schema as a TOML file, with the meaning of its entries beside them."""
+    """A schema as TOML text, with comments for the steward."""
     record = schema.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     tables = {name: record.pop(name) for name in ("columns", "images") if name in record}
     record = {"kind": schema.kind, "rows_per_unit": schema.rows_per_unit} | record
@@ -429,18 +457,20 @@ def schema_text(schema: DataSchema) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Numbers, booleans, strings and lists are written in TOML as in JSON, but for one character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")  # the one character that JSON lets pass
+    """TOML text of a number, boolean, string or list. It equals the JSON text, except for the character U+007F."""
+    # TOML requires an escape for U+007F, JSON does not.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
-# ---- the file of the data --------------------------------------------------------------------------------------------
+# ---- versions of the data files --------------------------------------------------------------------------------------
 
 
 def data_version(site: SiteFile) -> DataVersion:
-    """Size, times of change and inodes of the data's files. Another version than the one that was compared with the
-    schema must not be read under it."""
+    """Sizes, modification times and inodes of all data files. The site refuses to read a version that was not compared
+    with the schema."""
     paths = [site.path] if site.path.is_file() else sorted(path for path in site.path.rglob("*") if path.is_file())
-    listed = site.path.absolute().parent.parent / "participants.tsv"  # of the data set around a folder of derivatives
+    # participants.tsv of the data set that contains a derivatives folder
+    listed = site.path.absolute().parent.parent / "participants.tsv"
     found = []
     for path in [*paths, *([listed] if site.path.is_dir() and listed.is_file() else [])]:
         stored = path.stat()
@@ -449,8 +479,11 @@ def data_version(site: SiteFile) -> DataVersion:
 
 
 def served_units(plan: Plan, site: SiteFile, schema: DataSchema, version: DataVersion) -> Units:
-    """The units of a plan for a site that serves. No cell raises an error; that some are unfit stays in the site's own
-    log. Data of another version than the one that was compared with the schema are not read."""
+    """Units of a plan at a serving site.
+
+    No cell raises an error. Unfit cells are written to the site's own log. Data that changed since the comparison with
+    the schema are not read: `BadData` is raised.
+    """
     try:
         current = data_version(site)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""How a study that is coordinated stands, in a file of its state folder, for monitors in other processes.
+"""Status file of a coordinated study (`status.json` in the state folder), for monitors in other processes.
 
-`status.json` has no say in anything: the journal is what a study goes on from. Whether a process is at work is told by
-the journal's lock, which goes away with the process, however it ended.
+The file is informational: a study is resumed from the journal only. Whether a process is running follows from the
+journal's lock, which the operating system releases when the process ends for any reason.
 """
 
 from __future__ import annotations
@@ -26,12 +26,22 @@ from zerosum.protocol.progress import Progress
 if sys.platform != "win32":
     import fcntl
 
+# File name in the state folder.
 NAME = "status.json"
+# Stage of a study that has a journal and no process yet.
 BEGUN = "begun"
 
 
 class Status:
-    """Writes down how a study stands whenever that changes."""
+    """Writes the status file at every change.
+
+    Parameters
+    ----------
+    folder : Path
+        State folder of the coordinator.
+    plan : Plan
+        The plan that is run.
+    """
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self._path, self.traffic = folder / NAME, Traffic()
@@ -50,20 +60,23 @@ class Status:
         self._write()
 
     def attended(self, sites: Mapping[str, str]) -> None:
+        """Record the attendance of the sites."""
         self._write(sites=dict(sites))
 
     def progressed(self, seen: Progress) -> None:
+        """Record a progress report."""
         rounds = {"rounds": seen.done} if seen.stage in ("round", "resumed") else {}
         self._write(stage=seen.stage, **rounds)
 
     def end(self, how: str) -> None:
-        """Finished, stopped, or the error in words."""
+        """Record the end: "finished", "stopped" or an error message."""
         self._write(ended=how)
 
     def _write(self, **changed: Any) -> None:
+        """Merge changes into the record and replace the file atomically."""
         self._record |= changed | {"updated": time.time(), "traffic": asdict(self.traffic)}
         fresh = self._path.with_name(f".{NAME}")
-        with suppress(OSError):  # a full disk stops the journal, which says so
+        with suppress(OSError):  # A full disk stops the study at the journal, which reports it.
             fresh.unlink(missing_ok=True)
             with open_new(fresh, private=True) as file:
                 file.write((json.dumps(self._record, indent=2) + "\n").encode())
@@ -71,24 +84,27 @@ class Status:
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """What was written last, whether a process is `running`, and for how long nothing changed (`quiet_seconds`)."""
+    """Latest status with `running` (whether a process holds the journal) and `quiet_seconds` (seconds since the last
+    write)."""
     if not (folder / JOURNAL).exists():
         raise BadInput(f"{folder} is no coordinator's state folder: there is no {folder / JOURNAL}")
-    running = _locked(folder / JOURNAL)  # before the record: whoever ends writes that down, then lets go
+    # The lock is tested before the record is read. A process writes its end first and releases the lock afterwards.
+    running = _locked(folder / JOURNAL)
     try:
         record: dict[str, Any] = json.loads((folder / NAME).read_bytes())
         updated = float(record["updated"])
-    except FileNotFoundError:  # it began, and nobody carries it out yet
+    except FileNotFoundError:  # The journal exists, and no process has started yet.
         record, updated = {"stage": BEGUN, "ended": None, "rounds": 0}, (folder / JOURNAL).stat().st_mtime
     except (OSError, ValueError, TypeError, KeyError):
         raise BadInput(f"{folder / NAME} cannot be read") from None
-    if not running and record["ended"] is None:  # it may have been taken up in between
+    if not running and record["ended"] is None:  # A process may have started between the two reads.
         running = _locked(folder / JOURNAL)
     return record | {"running": running, "quiet_seconds": max(time.time() - updated, 0.0)}
 
 
 def check_status(folder: Path, most_quiet: float) -> dict[str, Any]:
-    """The same, or `CheckFailed` where somebody has to look: the study stopped, nothing moves, or nobody took it up."""
+    """The status, or `CheckFailed` if the study stopped, made no progress for `most_quiet` seconds, or was not
+    started."""
     record = read_status(folder)
     if record["ended"] == "finished" and not record["running"]:
         return record
@@ -101,6 +117,7 @@ def check_status(folder: Path, most_quiet: float) -> dict[str, Any]:
 
 
 def _locked(path: Path) -> bool:
+    """Whether another process holds the lock of the journal. Always False on Windows, which has no flock."""
     if sys.platform == "win32":
         return False
     try:

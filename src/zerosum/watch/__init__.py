@@ -1,1 +1,1 @@
-"""A local page of running and past studies, for a coordinator or for a site: `zerosum watch`."""
+"""Local web page with running and past studies, for a coordinator or a site (`zerosum watch`)."""

@@ -1,11 +1,11 @@
-"""The page as a web application: few addresses, each behind the gate, and a stream for each page that is open.
+"""Web application of `zerosum watch` (Starlette): routes, access control, live updates by server-sent events.
 
-/?token=...                 lets a browser in, once
-/static/...                 script, stylesheet and icon: nothing in them is secret
-/ROOM/...                   pages, as the board has them
-/ROOM/live?of=...           what changes on one of them, as server-sent events
+/?token=...                 sets the session cookie
+/static/...                 script, style sheet and icon, without access control
+/ROOM/...                   pages of the board
+/ROOM/live?of=...           changes of a page, as server-sent events
 /ROOM/.../report            the report beside a result, in a sandbox
-/ROOM/.../decision          a form: approve or refuse
+/ROOM/.../decision          form: approve or refuse
 """
 
 from __future__ import annotations
@@ -28,18 +28,27 @@ from zerosum.watch import layout
 from zerosum.watch.gate import HEADERS, REPORT_HEADERS, Gate
 from zerosum.watch.markup import Page, paragraph
 
-EVERY = 1.0  # seconds between two looks at whatever is on an open page
-BEAT = 15.0  # and until an empty line shows both sides that the other is there
+EVERY = 1.0  # s between two updates of an open page; chosen by hand
+BEAT = 15.0  # s without a change until a comment line keeps the stream alive; chosen by hand
+# Largest number of open streams; chosen by hand.
 MOST_STREAMS = 40
-MOST_FORM = 8192  # bytes
+MOST_FORM = 8192  # bytes, largest body of a form
+# Static files and their media types.
 _STATIC = {"watch.css": "text/css", "watch.js": "text/javascript", "icon.svg": "image/svg+xml"}
+# Message for a request without a session.
 _OUTSIDE = (
     "Open the address that zerosum watch printed: it has a token, and lets this browser in until zerosum watch ends."
 )
 
 
 class Board(Protocol):
-    """What is shown, for a coordinator or for a site. All of it may be called from several threads."""
+    """Content of the pages, of a coordinator or a site. Methods may be called from several threads.
+
+    `page(path, part, form)` gives the page at a path, or None. `part` is the index of a piece of a long table, `form`
+    the secret that forms must contain. `report(path)` gives the report file of a study. `decide(path, decision,
+    reason)` applies the decision of a form and returns a sentence about it. The last two raise a `ZerosumError` if that
+    is not possible.
+    """
 
     title: str
 
@@ -51,13 +60,23 @@ class Board(Protocol):
 
 
 class Watch:
-    """The application. `stopping` ends its streams."""
+    """The application. Setting `stopping` ends its streams.
+
+    Parameters
+    ----------
+    board : Board
+        Content of the pages.
+    gate : Gate
+        Access control.
+    every : float
+        Seconds between two updates of an open page.
+    """
 
     def __init__(self, board: Board, gate: Gate, *, every: float = EVERY) -> None:
         self.board, self.gate, self.every = board, gate, every
         self.streams = 0
         self.stopping = False
-        self._notices: dict[str, Html] = {}  # what was decided, for the page that is shown next
+        self._notices: dict[str, Html] = {}  # notice about a decision, shown once on the next page
         self._root = f"/{gate.room}/"
         static = files("zerosum.watch") / "static"
         self._static = {name: (static / name).read_bytes() for name in _STATIC}
@@ -72,13 +91,22 @@ class Watch:
             ],
             exception_handlers={404: self._missing, 405: self._missing, 500: self._broken},
         )
-        self.app.router.redirect_slashes = False  # it would answer before the gate does
+        self.app.router.redirect_slashes = False  # redirects would be sent before the access checks
 
     def _guarded(self, answer: Callable[[Request], object], *, inside: bool = False) -> Callable[[Request], object]:
-        """Whoever knocks at an address meets the gate first."""
+        """Wrap a handler with host and session checks.
+
+        Parameters
+        ----------
+        answer : callable
+            Asynchronous handler.
+        inside : bool
+            Whether the session cookie and the secret path are required.
+        """
 
         async def behind(request: Request) -> Response:
             own = (request.scope.get("server") or (None,))[0]
+            # Protects against DNS rebinding: a foreign name that resolves to this address is refused.
             if not self.gate.known_host(request.headers.get("host"), own):
                 return _refused(421, "Not this server", "The name in the address is not one of this server.")
             if inside and not self.gate.inside(request.path_params["room"], request.headers.get("cookie")):
@@ -89,25 +117,42 @@ class Watch:
         return behind
 
     async def _enter(self, request: Request) -> Response:
+        """Exchange the token in the printed address for the session cookie."""
         if not self.gate.admitted(request.query_params.get("token")):
             return _refused(403, "Not let in", _OUTSIDE)
-        # Not a redirect: where another site's page led here, the cookie would not be sent along with it.
+        # Not a redirect: with SameSite=Strict the browser would not send the cookie after a redirect that another site
+        # started.
         text = layout.message("One moment", "The page opens.", None, refresh=self._root)
         return HTMLResponse(text, headers=HEADERS | {"Set-Cookie": self.gate.cookie()})
 
     async def _file(self, request: Request) -> Response:
+        """Static file."""
         name = request.path_params["name"]
         if name not in self._static:
             return _refused(404, "Not here", "There is nothing at this address.")
         return Response(self._static[name], media_type=_STATIC[name], headers=HEADERS)
 
     async def _page(self, request: Request) -> Response:
+        """A page of the board."""
         path = request.path_params["path"]
         return await self._drawn(path, _part(request), self._notices.pop(path, None))
 
     async def _drawn(
         self, path: str, part: int, notice: Html | None = None, status: int = 200, here: str | None = None
     ) -> Response:
+        """Response with a rendered page.
+
+        Parameters
+        ----------
+        path, part : str, int
+            Address of the page, and index of a piece of a long table.
+        notice : Html, optional
+            Message above the page.
+        status : int
+            HTTP status.
+        here : str, optional
+            Path of the current address, if it is not that of the page.
+        """
         page = await run_in_threadpool(self.board.page, path, part, self.gate.form)
         if page is None:
             return _refused(404, "Not here", "There is no such study, or its folder is gone.", self._root)
@@ -116,6 +161,7 @@ class Watch:
         return HTMLResponse(text, status, headers=HEADERS)
 
     async def _report(self, request: Request) -> Response:
+        """The report file of a study."""
         try:
             report = await run_in_threadpool(self.board.report, request.path_params["path"])
         except ZerosumError as error:
@@ -123,7 +169,9 @@ class Watch:
         return Response(report, media_type="text/html", headers=REPORT_HEADERS)
 
     async def _decide(self, request: Request) -> Response:
+        """Approve or refuse a plan from a form, then redirect to the page."""
         fields = await _form(request)
+        # Protects against forms that other sites submit (CSRF).
         if fields is None or not self.gate.may_act(request.headers, fields.get("form")):
             words = "This decision did not come from this page, so nothing was decided. Open the page again."
             return _refused(403, "Not decided", words, self._root)
@@ -137,18 +185,30 @@ class Watch:
             words = f"That did not work: {error}{more}"
             drawn = await self._drawn(path, 0, paragraph(words, class_="fault"), 409, here=f"{path}/decision")
             return drawn if drawn.status_code == 409 else _refused(404, "Not as it should be", words, self._root)
+        # Redirect after POST: reloading the page does not repeat the decision.
         self._notices[path] = paragraph(f"{said[0].upper()}{said[1:]}.", class_="notice")
         return Response(status_code=303, headers=HEADERS | {"Location": f"{self._root}{path}"})
 
     async def _live(self, request: Request) -> Response:
+        """Open a stream of server-sent events, if not too many are open."""
         if self.streams >= MOST_STREAMS:
             return _refused(503, "Too many", "Too many pages are open.", self._root)
         path, _, query = request.query_params.get("of", "").partition("?")
         part = _whole_number(query.removeprefix("part="))
+        # Disables buffering in nginx.
         headers = HEADERS | {"X-Accel-Buffering": "no"}
         return StreamingResponse(self._events(request, path, part), media_type="text/event-stream", headers=headers)
 
     async def _events(self, request: Request, path: str, part: int) -> AsyncIterator[str]:
+        """Yield the changes of a page as server-sent events, until the client disconnects or the server stops.
+
+        Parameters
+        ----------
+        request : Request
+            Used to detect a disconnected client.
+        path, part : str, int
+            Address of the page, and index of a piece of a long table.
+        """
         self.streams += 1
         sent: dict[str, str] = {}
         quiet = 0.0
@@ -171,31 +231,36 @@ class Watch:
             self.streams -= 1
 
     async def _missing(self, request: Request, error: Exception) -> Response:
+        """404 page."""
         return _refused(404, "Not here", "There is nothing at this address.")
 
     async def _broken(self, request: Request, error: Exception) -> Response:
-        """Whatever went wrong is no reason to show how the program is made, or what it read."""
+        """500 page. It contains no details of the error, which could reveal what was read."""
         return _refused(500, "Something went wrong", "The page could not be drawn. zerosum watch goes on.")
 
 
 def _refused(status: int, title: str, words: str, root: str | None = None) -> Response:
+    """Response with a message page."""
     return HTMLResponse(layout.message(title, words, root), status, headers=HEADERS)
 
 
 def _part(request: Request) -> int:
+    """Index of the requested piece of a long table."""
     return _whole_number(request.query_params.get("part", ""))
 
 
 def _whole_number(said: str) -> int:
+    """A number with at most five digits, or 0."""
     return int(said) if said.isascii() and said.isdigit() and len(said) < 6 else 0
 
 
 async def _form(request: Request) -> dict[str, str] | None:
-    """The fields of a form; None if it is too long or is none."""
+    """Fields of a URL-encoded form with single values; None if it is too long or of another type."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         return None
     body = b""
     try:
+        # Read in chunks, so that a long body is not held in memory.
         async for chunk in request.stream():
             body += chunk
             if len(body) > MOST_FORM:

@@ -1,4 +1,4 @@
-"""The pages of a coordinator: all studies, and one of them.
+"""Pages of a coordinator: list of studies, and one study.
 
 Tested in tests/watch/test_boards.py.
 """
@@ -17,7 +17,8 @@ from zerosum.watch.fresh import Fresh
 from zerosum.watch.markup import Page, Section, badge, bar, join, moment, more, pairs, paragraph, table
 from zerosum.watch.studies import UNDER_WAY, Coordinated, Coordinator, KeptLine, kept_line, kept_studies
 
-_PART = 50  # lines of a long table that are shown at once
+_PART = 50  # rows of a long table on one page
+# State of a study to its text and CSS class.
 _STATES = {
     "begun": ("begun, nobody carries it out yet", "wait"),
     "gathering": ("waits for sites", "wait"),
@@ -28,6 +29,7 @@ _STATES = {
     "stopped": ("stopped: zerosum coordinator resume goes on", "bad"),
     "damaged": ("cannot be read", "bad"),
 }
+# Stage of a running study to its text.
 _STAGES = {
     "gathering": "waiting until every site has agreed",
     "loading": "loading data",
@@ -37,6 +39,7 @@ _STAGES = {
     "round": "rounds",
     "writing": "writing the result",
 }
+# Attendance of a site to its CSS class.
 _ATTENDANCE = {
     "agreed": "good",
     "absent": "bad",
@@ -47,16 +50,19 @@ _ATTENDANCE = {
 
 
 class CoordinatorBoard:
-    """Addresses: `` for all, `study/KEY`, `kept/ID`; `part` counts the pieces of long tables."""
+    """Board of a coordinator. Paths: `` for all studies, `study/KEY`, `kept/ID`. `part` is the index of a piece of a
+    long table."""
 
     title = "Studies"
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._coordinator = Coordinator(folders)
+        # Several open pages share one reading of the folders. Times to live in seconds, chosen by hand.
         self._all = Fresh(self._coordinator.all, seconds=0.5)
         self._kept = Fresh(kept_studies, seconds=2.0)
 
     def page(self, path: str, part: int, form: str) -> Page | None:
+        """Page at a path, or None. `form` is unused: a coordinator has no forms."""
         match path.split("/"):
             case [""]:
                 return self._overview(part)
@@ -68,7 +74,7 @@ class CoordinatorBoard:
         return None
 
     def report(self, path: str) -> bytes:
-        """The report of a study, as it lies beside its result."""
+        """Report file of a study. Raises `BadInput` if there is none."""
         match path.split("/"):
             case ["study", key]:
                 found = self._coordinator.find(key)
@@ -82,9 +88,11 @@ class CoordinatorBoard:
         return outcomes.read_report(folder)
 
     def decide(self, path: str, decision: str, reason: str) -> str:
+        """Refuse: only sites decide about plans."""
         raise BadInput("a coordinator decides about no plan: the sites' stewards do")
 
     def _overview(self, part: int) -> Page:
+        """List of running, past and archived studies."""
         studies, kept = self._all(), self._kept()
         now = [study for study in studies if study.state in UNDER_WAY]
         past = [study for study in studies if study.state not in UNDER_WAY]
@@ -98,7 +106,9 @@ class CoordinatorBoard:
         return Page(self.title, tuple(sections), said, home=True)
 
     def _study(self, study: Coordinated) -> Page:
+        """Page of one study."""
         words, _ = _STATES[study.state]
+        # A section is left out if its content does not exist yet.
         sections = [Section("state", "How it stands", _standing(study))]
         if study.sites:
             sections.append(Section("sites", "Sites", self._sites(study)))
@@ -113,17 +123,19 @@ class CoordinatorBoard:
         return Page(study.name, tuple(sections), f"{said}. {study.ended}".strip())
 
     def _result(self, study: Coordinated) -> Path | None:
+        """Folder of the result, or None."""
         try:
             return self._coordinator.result(study)
         except ZerosumError:
             return None
 
     def _sites(self, study: Coordinated) -> Html:
-        """Who has agreed, who was lost, and what the plan costs each: a coordinator sees no site's ledger."""
+        """Table of sites: consent, losses, and cost by the plan. A coordinator has no access to ledgers."""
         try:
             costs = {line.site: line.epsilon for line in plans.report_of(self._coordinator.plan(study)).per_site}
         except ZerosumError:
             costs = {}
+        # The column of losses is shown only if there are any.
         lost = any(study.losses.get(name) for name in study.sites)
         rows = [
             (
@@ -138,6 +150,7 @@ class CoordinatorBoard:
         return table(headings, rows, "Who takes part, and what the plan costs there", 1)
 
     def _plan(self, study: Coordinated) -> Html:
+        """Guarantee, question, costs and digests of the plan."""
         try:
             plan = self._coordinator.plan(study)
             said = join([plans.guarantee(plan), plans.asked(plan)])
@@ -146,15 +159,18 @@ class CoordinatorBoard:
             return paragraph(str(error), class_="fault")
 
     def _kept_folder(self, id: str) -> Path:
+        """Folder of an archived study. Raises `BadInput`."""
         found = next((line for line in self._kept() if line.id == id), None)
         if found is None:
             raise BadInput("there is no such result")
         return found.folder
 
     def _kept_page(self, id: str) -> Page | None:
+        """Page of an archived study, or None."""
         found = next((line for line in self._kept() if line.id == id), None)
         if found is None:
             return None
+        # Read again, since the cached list may be two seconds old.
         line = kept_line(Kept.load(found.id))
         lines = [
             ("kept as", element("code", line.id)),
@@ -170,6 +186,7 @@ class CoordinatorBoard:
 
 
 def _standing(study: Coordinated) -> Html:
+    """State, stage and times of a study."""
     words, kind = _STATES[study.state]
     lines: list[tuple[str, object]] = [("state", badge(words, kind))]
     if study.ended:
@@ -187,15 +204,18 @@ def _standing(study: Coordinated) -> Html:
 
 
 def _rounds(study: Coordinated) -> Html:
+    """Progress bar of the rounds."""
     words = f"{study.rounds} of {counted(study.planned, 'round')}"
     kind = "good" if study.state == "finished" else "bad" if study.state in ("refused", "failed") else ""
     return element("div", bar(study.rounds, study.planned, kind), element("p", words), class_="progress")
 
 
 def _card(study: Coordinated) -> Html:
+    """Summary of a running study."""
     words, kind = _STATES[study.state]
     agreed = sum(how == "agreed" for how in study.sites.values())
     waiting = [name for name, how in study.sites.items() if how != "agreed"]
+    # At most six names.
     named = ", ".join(waiting[:6]) + (" and others" if len(waiting) > 6 else "")
     return element(
         "article",
@@ -210,6 +230,7 @@ def _card(study: Coordinated) -> Html:
 
 
 def _past(studies: Sequence[Coordinated], part: int) -> Html:
+    """Table of finished studies."""
     if not studies:
         return paragraph("No study is over yet.")
     rows = [
@@ -227,6 +248,7 @@ def _past(studies: Sequence[Coordinated], part: int) -> Html:
 
 
 def _kept_table(kept: Sequence[KeptLine], part: int) -> Html:
+    """Table of archived studies."""
     rows = [
         (
             element("a", line.name or line.id, href=f"kept/{line.id}"),
@@ -241,12 +263,14 @@ def _kept_table(kept: Sequence[KeptLine], part: int) -> Html:
 
 
 def _kept_state(line: KeptLine) -> Html:
+    """State of an archived study."""
     if line.fault:
         return badge(line.fault, "bad")
     return badge("finished", "good") if line.done else badge("under way or stopped", "wait")
 
 
 def _with_report(shown: Html, folder: Path, key: str, kind: str = "study") -> Html:
+    """A result with a link to its report, if there is one."""
     if not outcomes.has_report(folder):
         return shown
     link = element("a", "Open the whole report", href=f"{kind}/{key}/report", class_="button")
@@ -258,6 +282,7 @@ def pieces(count: int, part: int, size: int) -> Html:
     if count <= size:
         return Html("")
     last = (count - 1) // size
+    # The first, the last, and two pieces on either side of the current one.
     around = [at for at in range(last + 1) if at in (0, last) or abs(at - part) <= 2]
     links = [
         element(

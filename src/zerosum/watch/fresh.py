@@ -1,4 +1,4 @@
-"""What takes a moment to read, read at most so often, whoever asks.
+"""Thread-safe cache of one value with a time to live.
 
 Tested in tests/watch/test_own_site.py.
 """
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class Fresh(Generic[Value]):
-    """Calls `read` again only once its last answer is `seconds` old; threads that ask meanwhile wait for one answer."""
+    """Cache of the result of `read` for `seconds` seconds. Concurrent callers wait for one call of `read`."""
 
     def __init__(self, read: Callable[[], Value], seconds: float) -> None:
         self._read, self._seconds = read, seconds
@@ -22,12 +22,13 @@ class Fresh(Generic[Value]):
         self._known: tuple[float, Value] | None = None
 
     def __call__(self) -> Value:
+        """The cached value, read again if it is too old."""
         with self._mutex:
             if self._known is None or time.monotonic() - self._known[0] > self._seconds:
                 self._known = time.monotonic(), self._read()
             return self._known[1]
 
     def forget(self) -> None:
-        """Something was changed here: read again."""
+        """Discard the cached value, after a change."""
         with self._mutex:
             self._known = None

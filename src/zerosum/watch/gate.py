@@ -1,15 +1,16 @@
-"""Who may read the page and act on it.
+"""Access control of the watch page: token, session cookie, host check, CSRF protection, security headers.
 
-Everybody on the machine can connect to a port of loopback, and any web page can send the reader's browser there. So
+Every user of the machine can connect to a loopback port, and any web page can direct a browser there. Therefore:
 
-- the address that is printed has a token, drawn for this process; it buys a cookie (HttpOnly, SameSite=Strict);
-- pages lie under a random path, and the cookie is sent there only: cookies know no ports, and a server that somebody
-  else runs on this host would be sent it otherwise;
-- a request must name a host that is ours, so that a name that was bound again to loopback reads nothing;
-- what acts must come from a page of the same origin, by its Origin header, and carry a secret that such a page has;
-- no page runs, loads or is framed by anything that is not ours (Content-Security-Policy).
+- The printed address has a token that is random for each process. It is exchanged for a cookie (HttpOnly,
+  SameSite=Strict).
+- Pages have a random path, and the cookie is limited to it. Cookies do not distinguish ports, so another server on this
+  host would receive the cookie otherwise.
+- The Host header must name this server, as protection against DNS rebinding.
+- Requests that change something must have the same Origin and contain a secret of the page (CSRF protection).
+- Pages cannot load, run or be framed by foreign content (Content-Security-Policy).
 
-Secrets are compared in constant time, and none outlives the process.
+Secrets are compared in constant time and are valid for one process.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# Name of the session cookie.
 COOKIE = "zerosum"
 LOOPBACK = "127.0.0.1"
+# Host names of a loopback server.
 _NAMES = frozenset({"localhost", LOOPBACK, "::1"})
 
+# Headers of every response.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -30,12 +34,12 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # without a referrer at all, browsers leave the Origin out too
+    "Referrer-Policy": "same-origin",  # browsers omit the Origin header if the referrer is suppressed
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-# A report is a file: its own styles and pictures show, nothing in it runs, and it is of no origin.
+# A report is a file from elsewhere. It may use its own styles and pictures, runs nothing, and has an opaque origin.
 REPORT_HEADERS = HEADERS | {
     "Content-Security-Policy": (
         "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; "
@@ -45,7 +49,8 @@ REPORT_HEADERS = HEADERS | {
 
 
 def is_loopback(host: str) -> bool:
-    """
+    """Whether a host name or address is a loopback one.
+
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
     """
@@ -55,7 +60,21 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Gate:
-    """The secrets of one process, and the host that it was told to serve at."""
+    """Secrets of one process, and the host it serves at.
+
+    Attributes
+    ----------
+    host : str
+        Name or address given by the user.
+    token : str
+        Secret of the printed address.
+    session : str
+        Value of the cookie.
+    form : str
+        Secret in forms.
+    room : str
+        Random first part of all paths.
+    """
 
     host: str = LOOPBACK
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
@@ -64,7 +83,7 @@ class Gate:
     room: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
 
     def address(self, port: int) -> str:
-        """What to open in a browser, on this machine where every address of it is served: 0.0.0.0 and :: are none."""
+        """URL to open in a browser. For a server at all addresses (0.0.0.0, ::) it is the loopback address."""
         host = self.host
         if self.everywhere:
             host = "::1" if ":" in host else LOOPBACK
@@ -72,16 +91,17 @@ class Gate:
 
     @property
     def everywhere(self) -> bool:
-        """Whether it serves at every address of the machine."""
+        """Whether the server listens at all addresses of the machine."""
         address = _address(self.host)
         return address is not None and address.is_unspecified
 
     def cookie(self) -> str:
+        """Set-Cookie header."""
         return f"{COOKIE}={self.session}; Path=/{self.room}/; HttpOnly; SameSite=Strict"
 
     def known_host(self, said: str | None, own: str | None) -> bool:
-        """Whether a Host header names this server: as it was told to be called, loopback where it is that, or the very
-        address that was connected to. Whatever the port: a tunnel has another."""
+        """Whether a Host header names this server: the configured host, a loopback name for a loopback server, or the
+        address `own` of the connection. The port is not compared, since a tunnel has another one."""
         host = _host(said or "")
         if host is None:
             return False
@@ -91,28 +111,33 @@ class Gate:
         return address is not None and own is not None and address == _address(own)
 
     def admitted(self, token: str | None) -> bool:
+        """Whether the token is correct."""
         return _same(token, self.token)
 
     def inside(self, room: str, cookies: str | None) -> bool:
-        """Whether a request has the path and the cookie. Another server of this host may have set a cookie of the same
-        name for every path: it is sent too, and must not stand in the way of ours."""
+        """Whether a request has the secret path and the session cookie.
+
+        Another server on this host may have set a cookie of the same name for all paths. Both are sent then, so any
+        matching value is accepted.
+        """
         said = [each.strip().partition("=") for each in (cookies or "").split(";")]
         right = [_same(value, self.session) for name, _, value in said if name == COOKIE]
         return _same(room, self.room) and any(right)
 
     def may_act(self, headers: Mapping[str, str], form: str | None) -> bool:
-        """Whether a request that changes something was sent by a page of ours."""
+        """Whether a request that changes something comes from a page of this server."""
         same = headers.get("origin") == f"http://{headers.get('host', '')}"
         fetched = headers.get("sec-fetch-site", "same-origin") == "same-origin"
         return _same(form, self.form) and same and fetched
 
 
 def _same(said: str | None, secret: str) -> bool:
+    """Comparison with a secret in constant time."""
     return secrets.compare_digest((said or "").encode("utf-8", "surrogatepass"), secret.encode())
 
 
 def _host(said: str) -> str | None:
-    """The name in a Host header, without its port."""
+    """Host name of a Host header without port, in lower case; None if malformed."""
     host, _, port = said.rpartition(":") if said.rfind(":") > said.rfind("]") else (said, "", "")
     if port and not (port.isascii() and port.isdigit()):
         return None
@@ -122,9 +147,10 @@ def _host(said: str) -> str | None:
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """IP address of a host, or None. IPv4-mapped IPv6 addresses become IPv4."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
         return None
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found  # a socket of both kinds calls 127.0.0.1 ::ffff:127.0.0.1
+    return mapped or found  # a dual-stack socket reports 127.0.0.1 as ::ffff:127.0.0.1

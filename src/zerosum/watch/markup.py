@@ -1,6 +1,7 @@
-"""What the page is made of: paragraphs, tables, bars, and its sections, each sent again by itself when it changes.
+"""Building blocks of watch pages: paragraphs, tables, bars, badges, sections that are updated one by one.
 
-Names of studies, sites, columns and reasons come from others: they become part of the page through `element` alone.
+Names of studies, sites and columns, and reasons, come from other parties. They enter a page only through `element`,
+which escapes them.
 """
 
 from __future__ import annotations
@@ -11,19 +12,33 @@ from dataclasses import dataclass
 
 from zerosum.kernel.markup import Html, element, text
 
-Child = object  # Html as it is; None is nothing; anything else is text
+Child = object  # Html is inserted unchanged, None is omitted, anything else is escaped text
 
 
 def join(children: Iterable[Child], between: str = "") -> Html:
+    """Concatenation of children."""
     return Html(between.join(map(text, children)))
 
 
 def paragraph(*children: Child, class_: str | None = None) -> Html:
+    """A paragraph."""
     return element("p", *children, class_=class_)
 
 
 def table(headings: Sequence[Child], rows: Iterable[Sequence[Child]], caption: str, numbers: int = 0) -> Html:
-    """A table that scrolls by itself where it is too wide; the last `numbers` columns are aligned as numbers."""
+    """A table in a region that scrolls horizontally.
+
+    Parameters
+    ----------
+    headings : sequence
+        Column headings.
+    rows : iterable of sequences
+        Cells; the first of each row is its heading.
+    caption : str
+        Caption, also the label of the region.
+    numbers : int
+        Number of last columns that are aligned as numbers.
+    """
     first = len(headings) - numbers
 
     def cell(name: str, at: int, child: Child, **more: object) -> Html:
@@ -39,12 +54,12 @@ def table(headings: Sequence[Child], rows: Iterable[Sequence[Child]], caption: s
 
 
 def pairs(lines: Iterable[tuple[str, Child]]) -> Html:
-    """Names and what they stand for."""
+    """Description list."""
     return element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in lines))
 
 
 def bar(done: float, whole: float, kind: str = "") -> Html:
-    """How much of something, as a picture; whoever cannot see it reads the words beside it."""
+    """Progress bar, hidden from screen readers: the text beside it has the same content."""
     share = min(max(done / whole, 0.0), 1.0) if whole > 0 and math.isfinite(done) else 0.0
     return element(
         "svg",
@@ -58,21 +73,23 @@ def bar(done: float, whole: float, kind: str = "") -> Html:
 
 
 def badge(words: str, kind: str) -> Html:
+    """Coloured label; `kind` is its CSS class."""
     return element("span", words, class_=f"badge {kind}")
 
 
 def moment(iso: str) -> Html:
-    """A time, which the page's script shows as the reader's own."""
+    """A time in UTC. The page's script shows it in the reader's time zone."""
     return element("time", f"{iso[:16].replace('T', ' ')} UTC", datetime=iso) if iso else Html("")
 
 
 def more(title: Child, *children: Child) -> Html:
+    """Collapsed block."""
     return element("details", element("summary", title), *children)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page, which is sent again by itself whenever it changes."""
+    """A part of a page that is updated separately."""
 
     id: str
     title: str
@@ -81,14 +98,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page, and a sentence that is read out to whoever does not see it change."""
+    """A page, with a status sentence for screen readers (`said`)."""
 
     title: str
     sections: tuple[Section, ...]
     said: str = ""
     home: bool = False
-    count: int = 0  # of what waits for somebody: it stands in the title of the browser's tab
+    count: int = 0  # number of waiting plans, shown in the title of the tab
 
     @property
     def tab(self) -> str:
+        """Title of the browser tab."""
         return f"({self.count}) {self.title} - Zerosum" if self.count else f"{self.title} - Zerosum"

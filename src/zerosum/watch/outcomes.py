@@ -1,4 +1,4 @@
-"""What came of a study, as tables: a short view of the folder of a result. The report beside it has the rest.
+"""Short tables of a result for the watch page. The report beside the result has the details.
 
 Tested in tests/watch/test_boards.py.
 """
@@ -21,23 +21,28 @@ from zerosum.report.sheets import sheets_of
 from zerosum.watch.markup import join, paragraph, table
 from zerosum.watch.studies import as_json
 
+# File name of the report.
 REPORT = "report.html"
+# Largest number of rows of a table.
 _LINES = 60
-_WIDE = 12  # columns of a table
-_FEW = 8  # numbers in a line
+_WIDE = 12  # largest number of columns of a table
+_FEW = 8  # largest number of values in a line
+# Number of rendered results in the cache.
 _KNOWN = 32
 
+# Cache by folder and modification time, oldest first.
 _known: OrderedDict[tuple[str, int], Html] = OrderedDict()
 _mutex = threading.Lock()
 
 
 def outcome(folder: Path) -> Html:
-    """The estimates of a result; read once, unless it changes."""
+    """Tables of a result. Cached until the result changes."""
     try:
         mark = str(folder), (folder / "result.json").stat().st_mtime_ns
         with _mutex:
             if mark in _known:
                 return _known[mark]
+        # Rendered outside the lock, so that a large result does not block other pages.
         drawn = _draw(folder)
     except (ZerosumError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError):
         return paragraph("The result cannot be read: its files are damaged, or were moved.", class_="fault")
@@ -49,10 +54,12 @@ def outcome(folder: Path) -> Html:
 
 
 def has_report(folder: Path) -> bool:
+    """Whether a result has a report."""
     return (folder / REPORT).is_file()
 
 
 def read_report(folder: Path) -> bytes:
+    """The report file. Raises `BadInput`."""
     try:
         return (folder / REPORT).read_bytes()
     except OSError:
@@ -60,6 +67,7 @@ def read_report(folder: Path) -> bytes:
 
 
 def _draw(folder: Path) -> Html:
+    """Render the result of a folder."""
     record, estimate = as_json(folder / "result.json"), read_estimate(folder)
     participants = record["participants"]
     last = participants[-1] if participants else []
@@ -79,7 +87,7 @@ def _draw(folder: Path) -> Html:
 
 
 def _quantity(name: str, quantity: Quantity) -> Html:
-    """Numbers along one axis as a table with their noise, along two as a table; anything larger by its shape."""
+    """One quantity: a table with noise (one axis), a table (two axes), a line (few values), or its shape."""
     if len(quantity.axes) == 1 and quantity.value.ndim == 1:
         axis, value = quantity.axes[0], quantity.value
         std = np.full(value.shape, np.nan) if quantity.std is None else np.broadcast_to(quantity.std, value.shape)
@@ -105,6 +113,7 @@ def _quantity(name: str, quantity: Quantity) -> Html:
 
 
 def _limited(heading: Any, rows: list[Any], title: str, numbers: int) -> Html:
+    """A table with at most 60 rows."""
     rest = len(rows) - _LINES
     shown = table(heading, rows[:_LINES], title, numbers)
     return join([shown, paragraph(f"and {rest} more lines, in the result's files")]) if rest > 0 else shown

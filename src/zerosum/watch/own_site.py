@@ -1,7 +1,7 @@
-"""A site as its steward sees it: what waits, what is under way, what its ledger has spent and has left.
+"""State of a site for its steward: waiting plans, studies, ledger, audit log.
 
-Read from the site's own files, by whoever may read them: `site.toml`, `state/` and the ledger. Data are not read, and
-the details of the audit log, which may tell of data, are left out.
+Read from the site's own files (`site.toml`, `state/`, ledger) with the user's permissions. Data are not read. Details
+in the audit log, which may describe data, are left out.
 """
 
 from __future__ import annotations
@@ -30,26 +30,29 @@ from zerosum.study.site_file import SiteFile
 from zerosum.watch.fresh import Fresh
 
 State = Literal["waits", "approved", "refused", "agreed", "over", "stopped"]
-_LINES = 200  # of the audit log that are kept in memory, of each study and of all
-_SEEN = 5000  # studies that are remembered from the log, the newest
+_LINES = 200  # audit log lines in memory, of each study and of all
+_SEEN = 5000  # newest studies of the log in memory
 
 
 @dataclass(frozen=True)
 class Account:
-    """What stands in the ledger, as it was read last."""
+    """Content of the ledger at the last reading. Epsilon values are at the cap's delta."""
 
     epsilon: float = 0.0
     delta: float = 0.0
     cap: float = 0.0
-    left: float = 0.0  # what one more study may cost
+    left: float = 0.0  # largest epsilon of one more study
     releases: int = 0
-    studies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by name, as a statement has them
-    known: bool = False  # whether it was read at all
-    fault: str = ""  # why it cannot be read just now
+    # lines of the ledger statement by study name
+    studies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    known: bool = False  # whether the ledger was read
+    fault: str = ""  # reason why it cannot be read now
 
 
 @dataclass(frozen=True)
 class Line:
+    """One event of the audit log."""
+
     time: str
     event: str
     words: str
@@ -57,7 +60,27 @@ class Line:
 
 @dataclass(frozen=True)
 class Taken:
-    """One study at this site."""
+    """One study at this site.
+
+    Attributes
+    ----------
+    key : str
+        Key in addresses: the digest of the plan, or of the name for old ledger entries.
+    state : State
+        State shown on the page.
+    plan : str
+        Digest of the plan, if known.
+    columns : tuple of str
+        Columns that the study asks about.
+    rounds, planned : int
+        Rounds answered by this site, and planned rounds.
+    first, last : str
+        Times of the first and the latest event.
+    epsilon : float or None
+        Epsilon charged at this site.
+    reason : str
+        Reason of a refusal.
+    """
 
     key: str
     name: str
@@ -65,7 +88,7 @@ class Taken:
     plan: str = ""  # digest
     algorithm: str = ""
     columns: tuple[str, ...] = ()
-    rounds: int = 0  # that left
+    rounds: int = 0  # rounds answered by this site
     planned: int = 0
     first: str = ""
     last: str = ""
@@ -75,7 +98,7 @@ class Taken:
 
 @dataclass
 class _Seen:
-    """What the log says of one plan."""
+    """Events of one plan in the audit log."""
 
     study: str
     lines: deque[Line] = field(default_factory=lambda: deque(maxlen=_LINES))
@@ -87,7 +110,8 @@ class _Seen:
 
 
 class LogReader:
-    """Follows an audit log: each line is read once, what is no line is passed by. A replaced log is read anew."""
+    """Follows an audit log incrementally. Malformed lines are counted and skipped. A replaced log is read from its
+    start."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._at, self._file = path, 0, 0
@@ -96,15 +120,17 @@ class LogReader:
         self.faulty = 0
 
     def follow(self) -> None:
+        """Read the lines appended since the last call. Raises `BadInput`."""
         try:
             with self._path.open("rb") as file:
                 stat = self._path.stat()
+                # A rotated or truncated log.
                 if stat.st_ino != self._file or stat.st_size < self._at:
                     self._at, self._file, self.faulty, self.plans = 0, stat.st_ino, 0, {}
                     self.lines.clear()
                 file.seek(self._at)
                 for raw in file:
-                    if not raw.endswith(b"\n"):  # being written
+                    if not raw.endswith(b"\n"):  # incomplete line
                         break
                     self._at += len(raw)
                     self._take(raw)
@@ -114,6 +140,7 @@ class LogReader:
             raise BadInput(f"the audit log cannot be read: {error.strerror or error}") from None
 
     def _take(self, raw: bytes) -> None:
+        """Process one line."""
         try:
             said = json.loads(raw)
             line = Line(str(said["time"]), str(said["event"]), str(said["words"]))
@@ -123,13 +150,14 @@ class LogReader:
             self.faulty += 1
             return
         self.lines.append(line)
+        # A restarted site has no study under way until it consents again.
         if line.event in ("started", "stopped"):
             for each in self.plans.values():
                 each.agreed = False
         if not isinstance(digest, str):
             return
         seen = self.plans.pop(digest, None) or _Seen(study, first=line.time)
-        self.plans[digest] = seen  # the one heard of last is last
+        self.plans[digest] = seen  # re-inserted, so that the order is that of the latest event
         if len(self.plans) > _SEEN:
             self.plans.pop(next(iter(self.plans)))
         seen.lines.append(line)
@@ -143,7 +171,8 @@ class LogReader:
 
 
 class LedgerReader:
-    """A ledger, read again whenever its files have changed, by a thread of its own: another process may hold it."""
+    """Reads a ledger again after its files change. Reading uses a separate thread, because another process may hold the
+    lock of the ledger."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -151,8 +180,9 @@ class LedgerReader:
         self._thread: threading.Thread | None = None
 
     def latest(self, policy: Policy, patience: float = 2.0) -> Account:
-        """What was read last. Only where nothing was read yet, it waits a little."""
+        """The last reading. Waits up to `patience` seconds only if there is none yet."""
         with self._mutex:
+            # Reading the ledger starts only when its files changed.
             mark = _mark(policy)
             if mark != self._mark and (self._thread is None or not self._thread.is_alive()):
                 self._mark = mark
@@ -167,11 +197,12 @@ class LedgerReader:
             return self._account
 
     def _read(self, policy: Policy) -> None:
+        """Read the ledger (in its thread)."""
         try:
             found = _account(policy)
         except ZerosumError as error:
             with self._mutex:
-                self._mark = ()  # and try again
+                self._mark = ()  # the next call tries again
                 self._account = replace(self._account, fault=str(error))
             return
         with self._mutex:
@@ -179,7 +210,7 @@ class LedgerReader:
 
 
 def _mark(policy: Policy) -> tuple[Any, ...]:
-    """What changes whenever something is spent, or the cap is another one."""
+    """Tuple that changes with every spend and with the cap."""
     path, found = policy.ledger_path, []
     for each in (path, path.with_name(f"{path.name}-wal"), policy.counter_path):
         with suppress(OSError):
@@ -189,6 +220,7 @@ def _mark(policy: Policy) -> tuple[Any, ...]:
 
 
 def _account(policy: Policy) -> Account:
+    """Read and sum up the ledger of a policy."""
     cap = policy.cap
     if not policy.ledger_path.exists():
         return Account(0.0, cap.delta, cap.epsilon, cap.epsilon, known=True)
@@ -202,7 +234,23 @@ def _account(policy: Policy) -> Account:
 
 @dataclass(frozen=True)
 class Standing:
-    """Everything that a site's page shows, at one moment."""
+    """Snapshot of all content of a site's pages.
+
+    Attributes
+    ----------
+    automatic : bool
+        Whether plans that fit the policy need no steward.
+    serves : bool
+        Whether the site's process answers at its socket.
+    account : Account
+        Ledger at the last reading.
+    studies : tuple of Taken
+        Studies, newest first.
+    lines : tuple of Line
+        Latest events of the audit log.
+    faults : tuple of str
+        Parts that cannot be read.
+    """
 
     name: str
     population: str
@@ -210,13 +258,13 @@ class Standing:
     automatic: bool
     serves: bool
     account: Account
-    studies: tuple[Taken, ...]  # the newest first
+    studies: tuple[Taken, ...]  # newest first
     lines: tuple[Line, ...]
     faults: tuple[str, ...]
 
 
 class OwnSite:
-    """A site, found by its file as `zerosum site` finds it."""
+    """A site, from its site file."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -232,21 +280,27 @@ class OwnSite:
 
     @property
     def policy(self) -> Policy:
+        """The policy, as last loaded."""
         return self._policy
 
     @property
     def name(self) -> str:
+        """Name of the site."""
         return self._loaded.name
 
     @property
     def automatic(self) -> bool:
+        """Whether plans that fit the policy need no steward."""
         return self._loaded.consent.automatic
 
     def consents(self) -> Consents:
+        """Stored plans and decisions."""
         return Consents(self._loaded.state_folder, automatic=self.automatic)
 
     def plan(self, digest: str) -> Plan | None:
-        """A plan that waits or was decided about; None where it was not kept."""
+        """A waiting or decided plan by its digest; None if it was not stored."""
+        # A plan that could not be read is tried again, since its file may arrive later. The cache is limited to 256
+        # plans.
         if self._plans.get(digest) is None:
             if len(self._plans) > 256:
                 self._plans.clear()
@@ -257,7 +311,10 @@ class OwnSite:
         return self._plans[digest]
 
     def decide(self, digest: str, decision: Decision, reason: str) -> str:
-        """As `zerosum site approve` and `refuse` do. An approval is of a plan that waits: what was read is decided."""
+        """Approve or refuse a plan, as `zerosum site approve` and `refuse` do.
+
+        Only a waiting, readable plan can be approved: the steward decides about the plan that was shown.
+        """
         consents = self.consents()
         if decision == "approved" and digest not in consents.waiting():
             raise BadInput("that plan does not wait here any more: it was decided about, or its file is gone")
@@ -267,15 +324,18 @@ class OwnSite:
         return decide(consents, log, digest, decision, reason=reason, where="on the page")
 
     def lines(self, digest: str) -> tuple[Line, ...]:
-        with self._mutex:  # another thread may be following the log
+        """Audit log lines of a plan."""
+        with self._mutex:  # another thread may be reading the log
             seen = self._log.plans.get(digest)
             return () if seen is None else tuple(seen.lines)
 
     def standing(self) -> Standing:
+        """Snapshot of the site. Thread-safe."""
         with self._mutex:
             return self._stands()
 
     def _stands(self) -> Standing:
+        """Snapshot of the site; the caller holds the lock. Unreadable parts become faults."""
         faults = [self._reload()]
         try:
             self._log.follow()
@@ -301,7 +361,7 @@ class OwnSite:
                 f"what was decided about {counted(unread, 'plan')} cannot be read: who may read the state folder?"
             )
         named = {each.name for each in studies.values()}
-        for name, line in account.studies.items():  # from before there was a log, or of a run in one process
+        for name, line in account.studies.items():  # studies older than the log, and runs in one process
             if name not in named:
                 taken = _from_ledger(name, line)
                 studies[taken.key] = taken
@@ -319,7 +379,7 @@ class OwnSite:
         )
 
     def _reload(self) -> str:
-        """Take up a changed file; a fault in it is told, and what was read before holds."""
+        """Reload a changed site file. On an error the former content stays valid, and the fault is returned."""
         try:
             changed = self.file.stat().st_mtime_ns
             if changed != self._changed:
@@ -333,6 +393,7 @@ class OwnSite:
         return self._fault
 
     def _taken(self, digest: str, consents: Consents, waits: bool, account: Account) -> Taken:
+        """One study from log, plan, decision and ledger."""
         seen = self._log.plans.get(digest)
         plan = self.plan(digest) if waits or seen is None else self._plans.get(digest)
         name = seen.study if seen is not None and seen.study else (plan.study if plan is not None else digest[:16])
@@ -358,10 +419,12 @@ class OwnSite:
 
 
 def _state(waits: bool, decision: Decision | None, seen: _Seen | None, planned: int) -> State:
+    """State of a study at this site."""
     if waits:
         return "waits"
     if decision == "refused":
         return "refused"
+    # Rounds in the log are counted from 1, so the last round equals their number.
     if seen is not None and planned and planned in seen.rounds:
         return "over"
     if seen is not None and seen.agreed:
@@ -370,6 +433,7 @@ def _state(waits: bool, decision: Decision | None, seen: _Seen | None, planned: 
 
 
 def _from_ledger(name: str, line: Mapping[str, Any]) -> Taken:
+    """A study that is known from the ledger only."""
     asked, plan = line["asked"], line["plan"] or ""
     return Taken(
         plan or hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest(),

@@ -1,4 +1,4 @@
-"""A plan as a person reads it, in the words and tables of `zerosum plan` and `zerosum site dry-run`.
+"""A plan as HTML: question, guarantee, costs and digests, as in `zerosum plan` and `zerosum site dry-run`.
 
 Tested in tests/watch/test_boards.py.
 """
@@ -15,23 +15,25 @@ from zerosum.kernel.plan import Plan
 from zerosum.report.record import PrivacyReport, privacy_report
 from zerosum.watch.markup import join, more, pairs, paragraph, table
 
-_COLUMNS = 60  # that are shown at once
+_COLUMNS = 60  # columns shown before the list is folded
+# Largest numbers of sites and releases in a table, and of cached reports.
 _SITES = 200
 _RELEASES = 200
 _REPORTS = 64
 
+# Cache of reports by digest of the plan, least recently used first.
 _known: OrderedDict[str, PrivacyReport] = OrderedDict()
 _mutex, _computing = threading.Lock(), threading.Lock()
 
 
 def report_of(plan: Plan) -> PrivacyReport:
-    """The report of a plan; computed once, since a page is drawn again and again."""
+    """Privacy report of a plan, cached because pages are rendered repeatedly."""
     digest = plan.digest()
     with _mutex:
         if digest in _known:
             _known.move_to_end(digest)
             return _known[digest]
-    with _computing:  # one after the other: whoever waited for the same plan finds it there
+    with _computing:  # One computation at a time: a thread that waited for the same plan finds its report in the cache.
         with _mutex:
             found = _known.get(digest)
         found = found or privacy_report(plan)
@@ -43,10 +45,11 @@ def report_of(plan: Plan) -> PrivacyReport:
 
 
 def asked(plan: Plan) -> Html:
-    """The question: columns, ranges, parameters, what is done to data first, and with whom."""
+    """The question: columns, ranges, parameters, preprocessing, sites."""
     question = plan.question
     parameters = dict(question.parameters)
     ranges = _ranges(question.columns, parameters)
+    # Ranges are shown beside the columns.
     rest = {name: value for name, value in parameters.items() if value is not None and name not in ("columns",)}
     if ranges:
         rest = {name: value for name, value in rest.items() if name not in ("lower", "upper")}
@@ -69,11 +72,12 @@ def asked(plan: Plan) -> Html:
 
 
 def guarantee(plan: Plan) -> Html:
+    """Sentences of the guarantee."""
     return join(paragraph(sentence) for sentence in report_of(plan).sentences())
 
 
 def costs(plan: Plan, here: str = "") -> Html:
-    """What is released and what it costs each site; `here` is the one that reads."""
+    """Tables of costs by site and of releases. `here` is the name of the reading site."""
     report = report_of(plan)
     dealt = any(site.helper_epsilon is not None for site in report.per_site)
     sites = [
@@ -84,6 +88,7 @@ def costs(plan: Plan, here: str = "") -> Html:
             "" if site.published_epsilon is None else f"{site.published_epsilon:.4f}",
             *(["" if site.helper_epsilon is None else f"{site.helper_epsilon:.4f}"] if dealt else []),
         )
+        # The reading site is first; the sort is stable.
         for site in sorted(report.per_site, key=lambda each: each.site != here)[:_SITES]
     ]
     headings = ["site", "mu", f"epsilon at delta {report.delta:g}", "published epsilon"]
@@ -119,6 +124,7 @@ def costs(plan: Plan, here: str = "") -> Html:
 
 
 def digests(plan: Plan) -> Html:
+    """Study name and digests."""
     return pairs(
         [
             ("study", plan.study),
@@ -129,10 +135,12 @@ def digests(plan: Plan) -> Html:
 
 
 def _columns(names: tuple[str, ...], count: int, ranges: dict[str, str]) -> Html:
+    """List of columns with ranges, folded if long."""
+
     def item(name: str) -> Html:
         return element("li", element("span", name, class_="name"), f" {ranges[name]}" if name in ranges else None)
 
-    if count > len(names):  # the plan itself names the first and the last only
+    if count > len(names):  # the plan lists the first and last column only
         return join([f"{names[0]} ... {names[-1]} ({count})"])
     first, rest = names[:_COLUMNS], names[_COLUMNS:]
     shown = element("ul", *map(item, first), class_="columns")
@@ -140,6 +148,7 @@ def _columns(names: tuple[str, ...], count: int, ranges: dict[str, str]) -> Html
 
 
 def _ranges(names: tuple[str, ...], parameters: dict[str, Any]) -> dict[str, str]:
+    """Range of each column as text; empty if there is not one for each."""
     lower, upper = parameters.get("lower"), parameters.get("upper")
     if not (isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == len(names)):
         return {}
@@ -148,11 +157,12 @@ def _ranges(names: tuple[str, ...], parameters: dict[str, Any]) -> dict[str, str
 
 
 def _number(value: Any) -> str:
+    """A number with six digits."""
     return f"{value:.6g}" if isinstance(value, int | float) else str(value)
 
 
 def _value(value: Any) -> Html:
-    """A public parameter; a long one folded."""
+    """A public parameter; a long one is folded."""
     said = _number(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     said = said or (value if isinstance(value, str) else json.dumps(value))
     if len(said) <= 200:

@@ -1,9 +1,9 @@
-"""Serving the page: a socket of loopback unless somebody says otherwise, until SIGTERM or Ctrl-C.
+"""HTTP server of the watch page (uvicorn): socket, connection limits, signals.
 
-Everybody on the machine can open connections to a port of loopback, and the owner must be answered all the same. So the
-limit is on requests under way, which the gate ends at once unless they are the owner's, and not on connections. A
-connection that waits for a request takes a file descriptor and nothing else: it may do so for `_GRACE_SECONDS`, and for
-`_WAIT_SECONDS` more if no more than `_WAITING` do.
+Every user of the machine can open connections to a loopback port, and the owner must be served all the same. The limit
+is therefore on active requests, and the access checks reject those of other users at once. A connection without a
+request only holds a file descriptor. It is closed after `_GRACE_SECONDS`, or after `_WAIT_SECONDS` more if at most
+`_WAITING` connections wait. The limits were chosen by hand; no benchmark recorded.
 
 Tested in tests/watch/test_watch_server.py.
 """
@@ -27,16 +27,29 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from zerosum.errors import BadInput
 from zerosum.watch.app import Watch
 
-_BACKLOG = 128  # connections that the system holds until they are accepted
-_REQUESTS = 128  # under way at once; a browser has at most a few, and its streams have a limit of their own
+_BACKLOG = 128  # connections queued by the operating system
+_REQUESTS = 128  # active requests; a browser has few, and streams have their own limit
 _WAITING = 64  # connections without a request; a browser holds about six
-_GRACE_SECONDS = 1.0  # for every client, from a connection or its last response to the next request's headers
+_GRACE_SECONDS = 1.0  # s, for every client, from connection or last response to the headers of the next request
 
-_WAIT_SECONDS = 10.0  # more, where few wait
+_WAIT_SECONDS = 10.0  # s, additional wait if few connections wait
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there, or one sentence that says why not."""
+    """A listening socket.
+
+    Parameters
+    ----------
+    host : str
+        Name or address.
+    port : int
+        Port; 0 for a free one.
+
+    Raises
+    ------
+    BadInput
+        If the port is in use or invalid, or the host is unknown.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, socket.SOCK_STREAM)
@@ -59,36 +72,42 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class _Protocol(H11Protocol):
-    """Uvicorn's connection, which is closed where no request comes.
+    """HTTP connection of uvicorn that is closed if no request arrives.
 
-    Uvicorn has a timeout between a response and the first byte of the next request only: a connection that sends
-    nothing at first, or a part of a request's headers, stays for ever.
+    uvicorn has a time-out only between a response and the first byte of the next request. A connection that sends
+    nothing at first, or incomplete headers, would stay open without limit.
     """
 
-    _timer: asyncio.TimerHandle | None = None  # None: it does not wait for a request
+    _timer: asyncio.TimerHandle | None = None  # None: not waiting for a request
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Start waiting for the first request."""
         super().connection_made(transport)
         self._wait()
 
     def handle_events(self) -> None:
+        """Stop waiting once a request has arrived."""
         super().handle_events()
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
+        """Start waiting for the next request."""
         self._wait()
-        super().on_response_complete()  # which may find the next request already
+        super().on_response_complete()  # may already find the next request
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the timer."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def _wait(self) -> None:
+        """Start the first timer."""
         self._stop_waiting()
         self._timer = self.loop.call_later(_GRACE_SECONDS, self._wait_longer)
 
     def _wait_longer(self) -> None:
+        """Close the connection if many wait, else start the second timer."""
         waiting = sum(isinstance(each, _Protocol) and each._timer is not None for each in self.connections)
         if waiting > _WAITING:
             self._close()
@@ -96,17 +115,19 @@ class _Protocol(H11Protocol):
             self._timer = self.loop.call_later(_WAIT_SECONDS, self._close)
 
     def _stop_waiting(self) -> None:
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _close(self) -> None:
+        """Close the connection."""
         self._stop_waiting()
         self.transport.close()
 
 
 def _limited(app: ASGIApp) -> ASGIApp:
-    """The same application, for `_REQUESTS` requests at a time; others are answered with 503."""
+    """The application with at most `_REQUESTS` active requests; others are answered with 503."""
     under_way = 0
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,23 +145,27 @@ def _limited(app: ASGIApp) -> ASGIApp:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's, which ends its streams when it is asked to stop, and then ends as if nothing had happened."""
+    """uvicorn server that ends its streams on shutdown and does not raise the signal again."""
 
     def __init__(self, config: uvicorn.Config, watch: Watch, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._watch, self._told = watch, started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then report readiness."""
         await super().startup(sockets)
         self._told()
 
     async def on_tick(self, counter: int) -> bool:
+        """Set `stopping` of the application when the server stops."""
         stop = await super().on_tick(counter)
         self._watch.stopping = stop
         return stop
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Handle SIGTERM and SIGINT while serving, in the main thread only. The former handlers are restored
+        afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -152,17 +177,29 @@ class _Server(uvicorn.Server):
                 signal.signal(each, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Request shutdown."""
         self.should_exit = True
 
 
 def serve(watch: Watch, listening: socket.socket, started: Callable[[], None] = lambda: None) -> None:
-    """Until SIGTERM or Ctrl-C; `started` is called once requests are answered."""
+    """Serve until SIGTERM or Ctrl-C.
+
+    Parameters
+    ----------
+    watch : Watch
+        The application.
+    listening : socket
+        A listening socket, from `bind`.
+    started : callable
+        Called once requests are answered.
+    """
     server = server_of(watch, started)
     with suppress(asyncio.CancelledError):
         server.run(sockets=[listening])
 
 
 def server_of(watch: Watch, started: Callable[[], None] = lambda: None) -> uvicorn.Server:
+    """Configured server, not started."""
     config = uvicorn.Config(
         _limited(watch.app),
         http=_Protocol,
@@ -171,8 +208,8 @@ def server_of(watch: Watch, started: Callable[[], None] = lambda: None) -> uvico
         loop="asyncio",
         log_config=None,
         log_level="critical",
-        access_log=False,  # addresses have tokens in them
-        proxy_headers=False,  # nobody is believed who says that others asked
+        access_log=False,  # addresses contain tokens
+        proxy_headers=False,  # forwarded addresses are not trusted
         server_header=False,
         timeout_keep_alive=10,
         timeout_graceful_shutdown=3,

@@ -1,4 +1,4 @@
-"""The pages of a site: its ledger, what waits for the steward, every study, and the form that decides.
+"""Pages of a site: ledger, waiting plans, studies, and the form for decisions.
 
 Tested in tests/watch/test_boards.py.
 """
@@ -20,8 +20,9 @@ from zerosum.watch.fresh import Fresh
 from zerosum.watch.markup import Page, Section, badge, bar, join, moment, more, pairs, paragraph, table
 from zerosum.watch.own_site import Account, Line, OwnSite, Standing, Taken
 
-_PART = 50  # lines of a long table that are shown at once
-_LATEST = 6  # lines of the log that are not folded
+_PART = 50  # rows of a long table on one page
+_LATEST = 6  # log lines that are not folded
+# State of a study to its text and CSS class.
 _STATES = {
     "waits": ("waits for you", "wait"),
     "approved": ("approved, not yet begun", "wait"),
@@ -33,7 +34,7 @@ _STATES = {
 
 
 class SiteBoard:
-    """Addresses: `` for the site, `study/KEY` for one study, by its plan's digest."""
+    """Board of a site. Paths: `` for the site, `study/KEY` for one study, by the digest of its plan."""
 
     def __init__(self, file: Path) -> None:
         self._site = OwnSite(file)
@@ -42,6 +43,7 @@ class SiteBoard:
         self._checked: dict[tuple[object, ...], Html] = {}
 
     def page(self, path: str, part: int, form: str) -> Page | None:
+        """Page at a path, or None. `form` is the secret for forms."""
         standing = self._standing()
         match path.split("/"):
             case [""]:
@@ -52,10 +54,11 @@ class SiteBoard:
         return None
 
     def report(self, path: str) -> bytes:
+        """Refuse: reports belong to the coordinator."""
         raise BadInput("a site has no report: results are the coordinator's")
 
     def decide(self, path: str, decision: str, reason: str) -> str:
-        """What a form says; `BadInput` or `Refused` says why not."""
+        """Apply the decision of a form. Raises `BadInput` or `Refused`."""
         match path.split("/"), decision:
             case ["study", digest], "approved":
                 said = self._site.decide(digest, "approved", "")
@@ -63,10 +66,12 @@ class SiteBoard:
                 said = self._site.decide(digest, "refused", reason)
             case _:
                 raise BadInput("a plan is approved or refused")
+        # The next page must show the decision.
         self._standing.forget()
         return said
 
     def _overview(self, standing: Standing, part: int) -> Page:
+        """Ledger, waiting plans, running and earlier studies, latest events."""
         by_state: dict[str, list[Taken]] = {}
         for study in standing.studies:
             by_state.setdefault(study.state, []).append(study)
@@ -84,6 +89,7 @@ class SiteBoard:
         return Page(standing.name, tuple(sections), said, home=True, count=len(waiting))
 
     def _study(self, standing: Standing, study: Taken, form: str) -> Page:
+        """Page of one study, with a form while a decision is possible."""
         words, kind = _STATES[study.state]
         plan = self._site.plan(study.plan) if study.plan else None
         lines: list[tuple[str, object]] = [("state", badge(words, kind))]
@@ -103,13 +109,14 @@ class SiteBoard:
             sections.append(Section("whole", "The whole plan", _whole(plan, standing.name)))
         elif study.columns:
             sections.append(Section("asked", "What is asked", pairs([("columns", ", ".join(study.columns))])))
+        # A refusal is also possible while a study runs.
         if study.plan and study.state in ("waits", "approved", "agreed"):
             sections.append(Section("decide", "Your decision", _form(study, form, plan)))
         sections.append(Section("lately", "What happened", _lines(self._site.lines(study.plan))))
         return Page(study.name, tuple(sections), f"{study.name}: {words}. {study.reason}".strip())
 
     def _cost(self, plan: Plan, study: Taken, standing: Standing) -> Html:
-        """What stands in the plan and the ledger. Whether the data fit, `zerosum site dry-run` says."""
+        """Cost by plan and ledger. Data are checked by `zerosum site dry-run` only."""
         try:
             epsilon = plans.report_of(plan).per_site[_position(plan, standing.name)].epsilon
         except ZerosumError as error:
@@ -124,10 +131,11 @@ class SiteBoard:
         return join([*parts, _account(standing.account)])
 
     def _judged(self, plan: Plan, standing: Standing) -> Html:
-        """What the policy and the cap say, without a look at data."""
+        """Refusals by policy and cap, without reading data. Cached until plan, ledger or policy change."""
         account, policy = standing.account, self._site.policy
         if not account.known or account.fault:
             return paragraph("Whether it fits under the cap cannot be told while the ledger cannot be read.")
+        # The answer depends on these four only.
         mark = plan.digest(), account.epsilon, account.releases, policy.model_dump_json()
         if mark not in self._checked:
             if len(self._checked) > 64:
@@ -135,7 +143,7 @@ class SiteBoard:
             faults, left = [str(each) for each in refusals(plan, policy)], None
             try:
                 left = check_budget(plan, _position(plan, standing.name), policy)
-            except LedgerRefused as error:  # it is over, or somebody holds the ledger just now
+            except LedgerRefused as error:  # the study is over, or another process holds the ledger
                 return paragraph(str(error), class_="fault")
             except ZerosumError as error:
                 faults.append(str(error))
@@ -149,7 +157,7 @@ class SiteBoard:
 
 
 def _position(plan: Plan, name: str) -> int:
-    """Which site of a plan this one is; its key was held against the roster when the plan came."""
+    """Index of this site in a plan, by name. Its key was compared with the roster when the plan arrived."""
     for at, site in enumerate(plan.sites):
         if site.name == name:
             return at
@@ -157,6 +165,7 @@ def _position(plan: Plan, name: str) -> int:
 
 
 def _site(standing: Standing) -> Html:
+    """Ledger and settings of the site."""
     serves = badge("serves", "good") if standing.serves else badge("does not serve: zerosum site run", "bad")
     consent = "automatic, where a plan fits the policy" if standing.automatic else "every plan waits for its steward"
     faults = [paragraph(fault, class_="fault") for fault in standing.faults]
@@ -165,9 +174,11 @@ def _site(standing: Standing) -> Html:
 
 
 def _account(account: Account) -> Html:
+    """Spent and remaining budget."""
     fault = paragraph(account.fault, class_="fault") if account.fault else None
     if not account.known:
         return join([fault])
+    # Highlighted when less than a tenth of the cap is left. Chosen by hand.
     low = "bad" if account.left < 0.1 * account.cap else ""
     words = (
         f"epsilon spent: {account.epsilon:.4f} of {account.cap:g} at delta {account.delta:g}, in {account.releases} "
@@ -179,8 +190,10 @@ def _account(account: Account) -> Html:
 
 
 def _waiting(studies: Sequence[Taken], automatic: bool) -> Html:
+    """Waiting plans."""
     if not studies:
         return paragraph("Nothing waits." if not automatic else "Nothing waits: consent is automatic here.")
+    # The plan is decided on its own page, where it is shown in full.
     return join(
         element(
             "article",
@@ -195,6 +208,7 @@ def _waiting(studies: Sequence[Taken], automatic: bool) -> Html:
 
 
 def _card(study: Taken) -> Html:
+    """Summary of a running study."""
     spent = "" if study.epsilon is None else f"epsilon {study.epsilon:.4f} spent here"
     return element(
         "article",
@@ -207,12 +221,14 @@ def _card(study: Taken) -> Html:
 
 
 def _rounds(study: Taken) -> Html:
+    """Progress bar of the rounds."""
     kind = "good" if study.state == "over" else "bad" if study.state in ("refused", "stopped") else ""
     words = paragraph(f"{study.rounds} of {counted(study.planned, 'round')} left this site")
     return element("div", bar(study.rounds, study.planned, kind), words, class_="progress")
 
 
 def _past(studies: Sequence[Taken], part: int) -> Html:
+    """Table of earlier studies."""
     if not studies:
         return paragraph("None yet.")
     rows = [
@@ -230,6 +246,7 @@ def _past(studies: Sequence[Taken], part: int) -> Html:
 
 
 def _lines(lines: Sequence[Line]) -> Html:
+    """Audit log lines, newest first."""
     if not lines:
         return paragraph("Nothing is in the audit log.")
     items = [
@@ -249,11 +266,13 @@ def _lines(lines: Sequence[Line]) -> Html:
 
 
 def _whole(plan: Plan, here: str) -> Html:
+    """Guarantee, costs and digests of a plan."""
     shown = more("What is released and what it costs each site", plans.costs(plan, here))
     return join([plans.guarantee(plan), shown, plans.digests(plan)])
 
 
 def _form(study: Taken, secret: str, plan: Plan | None) -> Html:
+    """Form to approve or refuse a plan. `secret` protects against requests from other sites (CSRF)."""
     hidden = element("input", type="hidden", name="form", value=secret)
 
     def button(words: str, value: str, kind: str) -> Html:
@@ -279,4 +298,5 @@ def _form(study: Taken, secret: str, plan: Plan | None) -> Html:
 
 
 def _to(study: Taken) -> dict[str, str]:
+    """Attributes of the form."""
     return {"method": "post", "action": f"study/{study.key}/decision", "accept_charset": "utf-8"}

@@ -1,7 +1,7 @@
-"""A coordinator's studies, as their state folders tell of them. Everything is only read, and nothing is kept open.
+"""Studies of a coordinator, read from their state folders. Nothing is written or kept open.
 
-What cannot be read is a study that is damaged: it hides no other. Of sites' ledgers a coordinator sees nothing; what a
-study costs stands in its plan.
+A study that cannot be read is listed as damaged and does not hide others. A coordinator has no access to the sites'
+ledgers; costs come from the plan.
 
 Tested in tests/watch/test_coordinated.py.
 """
@@ -26,13 +26,38 @@ from zerosum.study.kept import Kept
 from zerosum.study.status import BEGUN, read_status
 
 State = Literal["begun", "gathering", "running", "finished", "refused", "failed", "stopped", "damaged"]
-_WORDS = 2000  # characters of what a site has to say about why not
+_WORDS = 2000  # characters of an error message that are shown
+# States of studies that are not over.
 UNDER_WAY: tuple[State, ...] = ("begun", "gathering", "running")
 
 
 @dataclass(frozen=True)
 class Coordinated:
-    """How one study stands."""
+    """State of one study.
+
+    Attributes
+    ----------
+    key : str
+        Key in addresses.
+    folder : Path
+        State folder of the coordinator.
+    state : State
+        State shown on the page.
+    stage : str
+        Stage of a running study, from the status file.
+    sites, losses : mapping
+        Attendance, and number of missed answers, by site.
+    rounds, planned : int
+        Finished and planned rounds.
+    ended : str
+        Error message, if the study did not finish.
+    plan : str
+        Digest of the plan.
+    started, updated : str
+        ISO 8601 times in UTC.
+    fault : str
+        Why the folder cannot be read.
+    """
 
     key: str
     folder: Path
@@ -40,11 +65,11 @@ class Coordinated:
     name: str
     algorithm: str = ""
     stage: str = ""
-    sites: Mapping[str, str] = field(default_factory=dict)  # and whether they have agreed
+    sites: Mapping[str, str] = field(default_factory=dict)  # site name to attendance
     losses: Mapping[str, int] = field(default_factory=dict)
     rounds: int = 0
     planned: int = 0
-    ended: str = ""  # in words, where it was not the end that was hoped for
+    ended: str = ""  # message, if the study did not finish
     plan: str = ""  # digest
     started: str = ""
     updated: str = ""
@@ -52,27 +77,28 @@ class Coordinated:
 
 
 class Coordinator:
-    """The studies of some folders: each holds one study, or folders of studies."""
+    """Studies of some folders. Each folder is a state folder, or contains state folders."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = [folder.absolute() for folder in folders]
-        self._plans: dict[str, tuple[str, Plan]] = {}  # by key: the digest that was asked for, and what was found
+        self._plans: dict[str, tuple[str, Plan]] = {}  # key to (digest of the plan, plan)
 
     def all(self) -> list[Coordinated]:
-        """Every study, the newest first."""
+        """All studies, newest first."""
         found = {key_of(folder): folder for folder in self._places()}
+        # Plans of removed folders are dropped from the cache.
         for gone in self._plans.keys() - found.keys():
             self._plans.pop(gone, None)
         studies = [self.read(folder) for folder in found.values()]
         return sorted(studies, key=lambda study: (study.started, study.key), reverse=True)
 
     def find(self, key: str) -> Coordinated | None:
-        """By its key; None if there is no such study, or none any more."""
+        """Study by key, or None."""
         folder = next((each for each in self._places() if key_of(each) == key), None)
         return None if folder is None else self.read(folder)
 
     def plan(self, study: Coordinated) -> Plan:
-        """What is asked, from the journal; read once, unless sites are left out since."""
+        """Plan of a study from its journal. Cached until the digest changes because sites were left out."""
         known = self._plans.get(study.key)
         if known is None or known[0] != study.plan:
             journal = Journal.inspect(study.folder)
@@ -84,13 +110,14 @@ class Coordinator:
         return known[1]
 
     def result(self, study: Coordinated) -> Path | None:
-        """Where the result lies, if there is one."""
+        """Folder of the result, or None."""
         if study.state == "damaged":
             return None
         out = Settings.load(study.folder).out
         return out if (out / "result.json").is_file() else None
 
     def read(self, folder: Path) -> Coordinated:
+        """State of a study; "damaged" if its folder cannot be read."""
         try:
             return self._read(folder)
         except (ZerosumError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -98,6 +125,7 @@ class Coordinator:
             return Coordinated(key_of(folder), folder, "damaged", folder.name, fault=said)
 
     def _read(self, folder: Path) -> Coordinated:
+        """State of a study from status file and journal."""
         record = read_status(folder)
         key, running = key_of(folder), bool(record["running"])
         if record["stage"] == BEGUN:
@@ -110,7 +138,7 @@ class Coordinator:
         ended = record["ended"]
         sites, losses = record["sites"], record.get("traffic", {}).get("losses", {})
         state = _state(running, str(record["stage"]), None if ended is None else str(ended))
-        if state == "refused":  # by whom, the error says
+        if state == "refused":  # The name of the refusing site is in the error message.
             sites = {name: "refused" if f": site {name!r}: " in str(ended) else how for name, how in sites.items()}
         return Coordinated(
             key,
@@ -130,6 +158,7 @@ class Coordinator:
         )
 
     def _places(self) -> list[Path]:
+        """All state folders."""
         found = []
         for folder in self._folders:
             try:
@@ -138,14 +167,14 @@ class Coordinator:
                 else:
                     with os.scandir(folder) as entries:
                         found += [Path(each.path) for each in entries if Path(each.path, JOURNAL).exists()]
-            except OSError:  # not there yet, or no longer
+            except OSError:  # the folder does not exist
                 continue
         return found
 
 
 @dataclass(frozen=True)
 class KeptLine:
-    """A study of `zerosum run` that was kept on this machine."""
+    """An archived study of `zerosum run`."""
 
     id: str
     folder: Path
@@ -157,11 +186,12 @@ class KeptLine:
 
 
 def kept_studies() -> list[KeptLine]:
-    """All of them, the newest first; what they cost stands in ledgers, which are not read here."""
+    """Archived studies, newest first. Ledgers are not read."""
     return [kept_line(kept) for kept in reversed(Kept.all())]
 
 
 def kept_line(kept: Kept) -> KeptLine:
+    """Summary of an archived study."""
     about, algorithm, fault = kept.about, "", ""
     place = kept.folder / "result" / "result.json"
     done = place.is_file()
@@ -173,37 +203,41 @@ def kept_line(kept: Kept) -> KeptLine:
     return KeptLine(kept.id, kept.folder, str(about["study"]), str(about["began"]), algorithm, done, fault)
 
 
+# Cache: path and modification time of a result to the name of its algorithm.
 _ALGORITHMS: dict[tuple[Path, int], str] = {}
 
 
 def _algorithm(place: Path, changed: int) -> str:
-    """Read once: a result may be long, and a list has many."""
+    """Algorithm of a result. Cached, because a result may be large and a list has many."""
     if (place, changed) not in _ALGORITHMS:
         _ALGORITHMS[place, changed] = str(json.loads(place.read_bytes())["algorithm"])
     return _ALGORITHMS[place, changed]
 
 
 def key_of(folder: Path) -> str:
-    """What a study is called in an address: nothing of its folder's path."""
+    """Key of a study in addresses: a digest, so that addresses do not contain paths."""
     return hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]
 
 
 def _state(running: bool, stage: str, ended: str | None) -> State:
+    """State of a study from status file and lock."""
     if running:
         return "gathering" if stage == "gathering" else "running"
     if ended == "finished":
         return "finished"
     if ended is None or ended == "stopped":
         return "stopped"
+    # The status file stores the error class and its message.
     return "refused" if ended.startswith(("PolicyRefused", "BudgetExceeded", "Refused")) else "failed"
 
 
 def _moment(seconds: float) -> str:
+    """ISO 8601 time in UTC from seconds since the epoch."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def as_json(path: Path) -> dict[str, Any]:
-    """A record from a file, or `BadInput`."""
+    """JSON object of a file. Raises `BadInput`."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):

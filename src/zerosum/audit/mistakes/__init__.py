@@ -1,7 +1,7 @@
-"""Guarantees made wrong on purpose: an alarm that never rings proves nothing.
+"""Deliberate faults, to test that audits and tests detect them.
 
-`FAULTS` are faults of the code, each a few words that differ, applied in this process by `seeded`; some of them an
-audit can hear. `programs` are statistics that claim too little. Nothing else in Zerosum uses either.
+`FAULTS` are small changes of the source code, applied in this process by `seeded`. Some of them are detectable by an
+audit. `programs` are statistics with a sensitivity that is too small. Nothing else in Zerosum uses either.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zerosum.errors import BadParameter
 
 __all__ = ["FAULTS", "MISTAKES", "Fault", "Mistaken", "mistaken", "seeded"]
 
-# what `zerosum audit --mistake` takes
+# Names and descriptions of the faults that `zerosum audit --mistake` accepts.
 MISTAKES = {
     "spectral": "the sensitivity of a second moment taken as 1",
     "triangles": "both triangles of a second moment noised, and counted once",
@@ -25,7 +25,7 @@ MISTAKES = {
 
 
 def seeded(name: str) -> AbstractContextManager[None]:
-    """The named fault, in this process, until the block ends.
+    """Context manager that applies the named fault in this process.
 
     >>> from zerosum.noise.sampler import Sampler
     >>> with seeded("repeated-draws"):

@@ -1,4 +1,6 @@
-"""The faults: what could be wrong somewhere, and must not go unseen. `docs/audit.md` says what catches each.
+"""Catalogue of faults: noise, sensitivities, accounting. `docs/audit.md` lists what detects each.
+
+Each fault has a name, a description, and edits of source text.
 
 Tested in tests/audit/test_mutations.py.
 """
@@ -9,7 +11,9 @@ from zerosum.audit.mistakes.disclosures import DISCLOSURES
 from zerosum.audit.mistakes.fault import Edit, Fault
 from zerosum.audit.mistakes.parties import SECAGG, SITE
 
+# Faults of the noise: keys, independence, size, distribution.
 _NOISE = [
+    # Repeated or correlated noise. `audit.echoes` detects it.
     Fault(
         "repeated-draws",
         "each draw of the sampler serves two neighbouring numbers",
@@ -81,6 +85,7 @@ _NOISE = [
         ),
         audible=True,
     ),
+    # Noise of the wrong size or distribution. `audit.shape` detects it.
     Fault(
         "less-noise",
         "noise 3 % too small",
@@ -133,6 +138,7 @@ _NOISE = [
         ),
         audible=True,
     ),
+    # Weak or repeated keys that an audit does not detect. Unit tests do.
     Fault(
         "short-key",
         "a key for noise has 32 bits",
@@ -150,6 +156,7 @@ _NOISE = [
     ),
 ]
 
+# Sensitivities that are 3 % too small, one for each statistic: (name, class, returned expression).
 _SENSITIVITIES = [
     Fault(
         f"{name.replace('_', '-')}-sensitivity",
@@ -186,7 +193,9 @@ _SENSITIVITIES.append(
     )
 )
 
+# Faults of calibration, accounting, clipping, and dependence of one unit's contribution on others.
 _KERNEL = [
+    # Calibration: what the coalition knows, and what the budget pays for.
     Fault(
         "uncounted-colluders",
         "the calibration forgets the colluders",
@@ -220,6 +229,7 @@ _KERNEL = [
         "every release of a study gets the whole budget",
         (Edit("kernel.plan:Plan._targets", "whole * math.sqrt(share * room) * PRIVATE_SIDE", "whole * PRIVATE_SIDE"),),
     ),
+    # Sensitivity of the rounded sum on the grid.
     Fault(
         "summation-slack",
         "the rounding of sums is left out of how far a unit moves a message",
@@ -235,11 +245,13 @@ _KERNEL = [
         "a site's scale is left out of what a sum is divided by",
         (Edit("kernel.plan:Plan.effective_units", "* law.factor[index[n]] *", "*"),),
     ),
+    # Composition of several releases.
     Fault(
         "composition",
         "of several releases only the dearest counts",
         (Edit("kernel.accountant:compose", "math.sqrt(math.fsum(mu * mu for mu in mus))", "max(mus, default=0.0)"),),
     ),
+    # Clipping.
     Fault(
         "unclipped-row",
         "the first row of a block is not clipped",
@@ -251,6 +263,7 @@ _KERNEL = [
             ),
         ),
     ),
+    # Contributions that depend on other units of the block, which breaks the sensitivity proof.
     Fault(
         "crowd-clip",
         "how a row is clipped depends on whether all rows of its block have sound squares",
@@ -290,6 +303,7 @@ _KERNEL = [
             ),
         ),
     ),
+    # Rounding must not lengthen a record.
     Fault(
         "rounded-length",
         "a record that rounding makes too long stays so",
@@ -298,6 +312,7 @@ _KERNEL = [
             Edit("statistics.rounded_scatter:round_rows", "np.trunc(weighed[long])", "whole[long]"),
         ),
     ),
+    # Failures, and units with several rows.
     Fault(
         "refusal-by-data",
         "a contribution that fails for one unit ends the study after consent",
@@ -314,6 +329,7 @@ _KERNEL = [
         "a person with many rows counts by rows",
         (Edit("kernel.units:Units.row_weights", "np.repeat(1 / sizes, sizes)", "np.repeat(1.0 + 0 * sizes, sizes)"),),
     ),
+    # Statistics with their own bounds.
     Fault(
         "observed-clip",
         "who is observed in few columns says as much as who is observed in all",
@@ -391,4 +407,5 @@ _KERNEL = [
     ),
 ]
 
+# All faults by name.
 FAULTS = {fault.name: fault for fault in (*_NOISE, *_SENSITIVITIES, *_KERNEL, *SITE, *SECAGG, *DISCLOSURES)}

@@ -1,4 +1,4 @@
-"""Faults by which a site tells something about its data outside of noisy sums: by refusing, counting or failing.
+"""Faults by which a site reveals data outside of noisy sums: by a refusal, a count or a failure.
 
 Tested in tests/audit/test_mutations.py.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from zerosum.audit.mistakes.fault import Edit, Fault
 
+# Each of them makes a reply depend on private rows.
 DISCLOSURES = [
+    # Refusals and counts that depend on values.
     Fault(
         "undeclared-code-refuses",
         "a value outside the declared codes makes a site refuse after it has consented",
@@ -30,6 +32,7 @@ DISCLOSURES = [
             ),
         ),
     ),
+    # Accounting of attempts and reservations.
     Fault(
         "attempt-at-half-rate",
         "another attempt at a step of a sampled phase is charged at half its sampling rate",
@@ -40,6 +43,7 @@ DISCLOSURES = [
         "steps are drawn from a reservation without limit",
         (Edit("site.ledger:Ledger.draw", "if standing.left < 1:", "if False:"),),
     ),
+    # Refusals caused by single cells, levels, labels and runs.
     Fault(
         "cell-refuses",
         "a cell that a plan's categories or tokens make unfit ends in a refusal",
@@ -73,6 +77,7 @@ DISCLOSURES = [
         "a label of the site's own file that a plan does not name ends in a refusal",
         (Edit("data.tables:load_units", "strict=faults is None", "strict=True"),),
     ),
+    # Public number of units that depends on preprocessing.
     Fault(
         "moved-and-dropped",
         "people who moved too much leave the public number of units",
@@ -100,6 +105,7 @@ DISCLOSURES = [
         "a run that a band or confounds make unfit ends in a refusal",
         (Edit("study.site_data:_images", "faults=runs", "faults=None"),),
     ),
+    # Failures after consent.
     Fault(
         "part-published",
         "a publication of a part of the units fails if any unit is left out",
@@ -119,6 +125,7 @@ DISCLOSURES = [
             ),
         ),
     ),
+    # Schema and data must be those that the steward checked.
     Fault(
         "unconfirmed-schema",
         "a site serves by a schema that its steward did not confirm",

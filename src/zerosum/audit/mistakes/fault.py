@@ -1,8 +1,8 @@
-"""A fault: a few words of the source changed, for as long as a `with` block lasts, in this process only.
+"""Fault injection: replaces source text of a function for the duration of a `with` block, in this process only.
 
-A function keeps its identity and gets another code object, compiled from its own source with the words exchanged. So
-whoever imported it, registered it or inherited it runs the fault as well, and a fault whose words are no longer there
-is refused: the list cannot go stale unnoticed.
+The function object keeps its identity and gets a new code object, compiled from its own source with the text replaced.
+All importers, registrations and subclasses therefore run the faulty code. A fault whose text no longer exists in the
+source is refused, so that the catalogue cannot become outdated unnoticed.
 
 Tested in tests/audit/test_mutations.py.
 """
@@ -25,8 +25,8 @@ from zerosum.errors import BadParameter
 
 @dataclass(frozen=True)
 class Edit:
-    """Words of one function and what stands in their place. `target` is `module:Class.method` below `zerosum`; the
-    handler of a kind of message is `Class.method[Kind]`."""
+    """Replacement of text in one function. `target` is `module:Class.method` below `zerosum`; the handler of a message
+    type is `Class.method[Type]`."""
 
     target: str
     old: str
@@ -35,20 +35,21 @@ class Edit:
 
 @dataclass(frozen=True)
 class Fault:
-    """One mistake: its name, what is wrong in a sentence, and the edits that make it so."""
+    """One fault: name, description and edits."""
 
     name: str
     wrong: str
     edits: tuple[Edit, ...]
-    audible: bool = False  # whether an audit of a mean can hear it
+    audible: bool = False  # whether an audit of a mean detects it
 
     @property
     def where(self) -> str:
+        """Dotted path of the first edited function."""
         return self.edits[0].target.replace(":", ".")
 
     @contextmanager
     def seeded(self) -> Iterator[None]:
-        """The fault, in this process, until the block ends."""
+        """Apply the fault in this process until the block ends."""
         with ExitStack() as stack:
             for edit in self.edits:
                 stack.enter_context(_edited(edit))
@@ -57,6 +58,7 @@ class Fault:
 
 @contextmanager
 def _edited(edit: Edit) -> Iterator[None]:
+    """Apply one edit. Caches of the function are cleared before and after."""
     function, forget = _find(edit.target)
     before = function.__code__
     function.__code__ = _compiled(function, edit)
@@ -69,7 +71,7 @@ def _edited(edit: Edit) -> Iterator[None]:
 
 
 def _find(target: str) -> tuple[FunctionType, Callable[[], None]]:
-    """The function itself, whatever it is wrapped in, and how to forget what it remembers."""
+    """The function without its wrappers, and a function that clears its cache."""
     module, path = target.split(":")
     found: Any = import_module(f"zerosum.{module}")
     for part in path.split("."):
@@ -88,13 +90,15 @@ def _find(target: str) -> tuple[FunctionType, Callable[[], None]]:
 
 
 def _compiled(function: FunctionType, edit: Edit) -> CodeType:
-    # what was edited before in the same function is not in its file: one edit for each function
+    """Code object of the function with the text replaced. Raises `BadParameter` unless the text occurs once."""
+    # The source is read from the file, without earlier edits. A fault can therefore have one edit per function.
     source = textwrap.dedent(inspect.getsource(function))
     if source.count(edit.old) != 1:
         raise BadParameter(f"{edit.target} has {edit.old!r} {source.count(edit.old)} times, a fault needs it once")
     changed = textwrap.indent(source.replace(edit.old, edit.new), "    ")
     whole = compile(
-        f"def around(__class__):\n{changed}",  # `super()` finds its class there
+        # zero-argument `super()` needs the variable `__class__` of an enclosing scope
+        f"def around(__class__):\n{changed}",
         f"<{edit.target} with a fault>",
         "exec",
         flags=__future__.annotations.compiler_flag,
@@ -104,6 +108,7 @@ def _compiled(function: FunctionType, edit: Edit) -> CodeType:
 
 
 def _inside(code: CodeType) -> Iterator[CodeType]:
+    """Yield all nested code objects."""
     for each in code.co_consts:
         if isinstance(each, CodeType):
             yield each

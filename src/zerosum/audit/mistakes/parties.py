@@ -1,11 +1,13 @@
-"""Faults of a site, of its ledger and policy, and of the secure sum.
+"""Faults of a site (ledger, policy, consent) and of secure aggregation.
 
 Tested in tests/audit/test_mutations.py.
 """
 
 from zerosum.audit.mistakes.fault import Edit, Fault
 
+# Faults of sites: charging, repeated answers, keys, publications, ledger files.
 SITE = [
+    # Charging: the ledger must be written before a reply exists, and with the full cost.
     Fault(
         "ledger-after-masking",
         "the ledger is charged after a reply was masked and remembered: a second try gets it for nothing",
@@ -36,6 +38,7 @@ SITE = [
         "what finite arithmetic costs is not written into the ledger",
         (Edit("site.costs:spend_of", "distance=plan.distance(round) * steps,", ""),),
     ),
+    # Repeated requests, and checks before consent.
     Fault(
         "answered-again",
         "a request to prepare that is repeated gets a fresh key, or fresh noise",
@@ -74,6 +77,7 @@ SITE = [
             ),
         ),
     ),
+    # Subsampled phases and repeated attempts.
     Fault(
         "one-step-reserved",
         "of a phase of many steps one is written into the ledger",
@@ -125,6 +129,7 @@ SITE = [
         "attempts beyond the first share keys of the secure sum with rounds",
         (Edit("protocol.roster:slot", "plan.rounds + attempt - 1", "round"),),
     ),
+    # Publications of records.
     Fault(
         "published-unasked",
         "records are published whatever the policy says",
@@ -135,6 +140,7 @@ SITE = [
         "a site publishes records where a sum was planned",
         (Edit("site.site:Site._fits", "if (kind, sampling) != (planned.kind, planned.sampling):", "if False:"),),
     ),
+    # Reserved budget of running studies.
     Fault(
         "nothing-held",
         "what was promised to one study is promised to the next as well",
@@ -151,6 +157,7 @@ SITE = [
         "a study that was quiet for too long goes on with what others were promised since",
         (Edit("site.service:Service._reserve", "if session.lapsed:", "if False:"),),
     ),
+    # Withdrawn keys.
     Fault(
         "withdrawn-key",
         "a key that was withdrawn takes part as before",
@@ -184,6 +191,7 @@ SITE = [
             ),
         ),
     ),
+    # Noise and order of published records.
     Fault(
         "one-noise-for-all-records",
         "all records of a site are published under the same draws",
@@ -209,6 +217,7 @@ SITE = [
         "the class that is published with a record is not in its sensitivity",
         (Edit("statistics.records:LabelledRecords.sensitivity", "4 + 2 * self.label_weight**2", "4"),),
     ),
+    # Bounds, caps and the ledger file.
     Fault(
         "beyond-its-bound",
         "a sum that is longer than its bound allows leaves the site",
@@ -256,6 +265,7 @@ SITE = [
             ),
         ),
     ),
+    # Policy checks.
     Fault(
         "unpinned-site",
         "a plan that pins no identity for a site passes a policy that does",
@@ -284,7 +294,9 @@ SITE = [
     ),
 ]
 
+# Faults of secure aggregation: thresholds, signatures, keys, masks.
 SECAGG = [
+    # Thresholds of secret sharing and of signatures.
     Fault(
         "threshold",
         "one share too few opens a secret",
@@ -311,6 +323,7 @@ SECAGG = [
         "one share less than the threshold gives a secret",
         (Edit("secagg.shamir:split", "range(threshold - 1)", "range(threshold - 2)"),),
     ),
+    # Lists of surviving sites.
     Fault(
         "short-list",
         "a list of survivors may be one too short",
@@ -327,6 +340,7 @@ SECAGG = [
         "a site acts on two lists in one attempt",
         (Edit("secagg.session:SiteSession._listed", "if state.listed not in (None, listed):", "if False:"),),
     ),
+    # Signatures.
     Fault(
         "unsigned",
         "signatures of messages are not checked",
@@ -343,6 +357,7 @@ SECAGG = [
             ),
         ),
     ),
+    # Keys and masks.
     Fault(
         "copied-key",
         "a key that another site advertised is accepted",

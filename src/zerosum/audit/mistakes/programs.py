@@ -1,4 +1,4 @@
-"""Programs whose statistics claim too little. Nothing but the audit uses them; no policy allows them.
+"""Programs with a sensitivity that is too small, for the audit only. No policy permits them.
 
 Tested in tests/audit/test_audit.py.
 """
@@ -23,45 +23,50 @@ from zerosum.statistics.rows import clip_rows
 
 
 class SpectralNorm(SecondMoment):
-    """The spectral norm for a sensitivity, as capeDJICA and capePCA have it."""
+    """Second moment with the spectral norm as sensitivity, as in capeDJICA and capePCA."""
 
     name: ClassVar[str] = "mistake_spectral"
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The wrong sensitivity, clip squared; the Frobenius distance is sqrt(2) times that."""
         return self.clip**2
 
 
 class BothTriangles(SecondMoment):
-    """Isometric coordinates of both triangles, each with noise of its own, counted as if there were one."""
+    """Second moment with both triangles released with independent noise, and accounted as one."""
 
     name: ClassVar[str] = "mistake_triangles"
 
     @property
     def size(self) -> int:
+        """All elements of the matrix."""
         return self.columns**2
 
     def sum_block(self, block: Units) -> Array:
+        """Sum of both triangles in isometric coordinates."""
         rows = clip_rows(np.asarray(block.rows, dtype=np.float64), self.clip)
         scale = np.where(np.eye(self.columns) > 0, 1.0, math.sqrt(2))
         return (rows.T @ rows * scale).ravel()
 
 
 class Mistaken(RangedAlgorithm):
-    """One release of a mistaken statistic."""
+    """Program with one release of a faulty statistic."""
 
     name: ClassVar[str] = "mistaken"
     statistic: str
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """The only request."""
         return (PrivateSum(build(self.statistic, self.bounds)),)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """Request the sum and return it."""
         release = yield self.requests(adjacency)[0]
         return {"sum": Quantity(release.value)}
 
 
 def mistaken(mistake: str, columns: int = 50) -> Mistaken:
-    """A program whose statistic has the named mistake in it."""
+    """Program whose statistic has the named fault. Raises `BadParameter` for unknown names."""
     kinds = {"spectral": SpectralNorm, "triangles": BothTriangles}
     if mistake not in kinds:
         raise BadParameter(f"there is no statistic with the mistake {mistake!r}; there are {', '.join(kinds)}")

@@ -1,6 +1,6 @@
-"""The papers' experiments, one command each; on public or synthetic data only.
+"""Reproductions of the papers' figures and tables, one command each, on public or synthetic data only.
 
-A module of experiments ends with `EXPERIMENTS`, a tuple of `Experiment`; it is registered by its name here.
+Each module ends with `EXPERIMENTS`, a tuple of `Experiment`. Experiments are registered here by name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name."""
+    """Experiment by name. Raises `BadParameter` for unknown names."""
     if name not in EXPERIMENTS:
         raise BadParameter(f"unknown figure {name!r}; there are {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]
@@ -38,7 +38,23 @@ def find(name: str) -> Experiment:
 def reproduce(
     name: str, data: str | None, folder: Path | None, out: Path, full: bool = False, on_step: OnStep = quiet
 ) -> Table:
-    """Run one experiment and write its numbers and its picture into `out`; returns the numbers."""
+    """Run one experiment, write its CSV file and picture to `out`, and return its rows.
+
+    Parameters
+    ----------
+    name : str
+        Name of the experiment.
+    data : str, optional
+        Data set; by default the experiment's first.
+    folder : Path, optional
+        Folder with real data sets.
+    out : Path
+        Output folder.
+    full : bool
+        The papers' sizes, instead of a quick run.
+    on_step : callable
+        Receives (done, planned).
+    """
     return find(name).run(out, data, folder, full=full, on_step=on_step)
 
 

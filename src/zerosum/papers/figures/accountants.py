@@ -1,10 +1,11 @@
-"""Figure 6 of capeDJICA: its total epsilon against rounds, by every accountant, with the exact figure beside.
+"""Figure 6 of capeDJICA: total epsilon against rounds by every accountant, and the exact value.
 
-Two settings: the figure's own, noise of variance 0.25 on G and on h for a sensitivity of one, and a run of section V,
-calibrated for epsilon 0.5 in every round. Four sites, one of them colluding, delta = 1e-5. No data are needed.
+Two settings: that of the figure, with noise of variance 0.25 on G and on h for a sensitivity of one, and a run of
+section V, calibrated for epsilon 0.5 in every round. Four sites, one of them colluding, delta = 1e-5. No data are
+needed.
 
-The papers account for what the coordinator makes of the sum. For that view the exact figure ("coordinator") is the
-smallest; a coordinator that reads the messages and has a colluder sees more ("exact").
+The papers account for the coordinator's view of the sum. For that view the exact value ("coordinator") is the smallest.
+A coordinator that reads the messages and has a colluder sees more ("exact").
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ import numpy as np
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
 from zerosum.papers.methods import ica_costs as costs
 
+# Sites, colluding sites and components of the paper's experiments.
 SITES, COLLUDERS, COMPONENTS = 4, 1, 20
+# Names of the two settings.
 FIGURE, SECTION = "figure 6, variance 0.25", "section V, epsilon 0.5 a round"
+# Name of the accountant of section IV-A as printed.
 WITH_STEP = "rdp with the step"
 
+# Accountant to label, colour and line style.
 _LOOKS: dict[str, tuple[str, str, str]] = {
     "composition": ("composition (Theorem 2)", "#b83b6f", ":"),
     WITH_STEP: ("RDP with the step in the noise (section IV-A as printed)", "#b5532a", ":"),
@@ -43,7 +48,7 @@ def totals(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """Total epsilon against rounds; nothing is drawn, so seeds and data play no part."""
+    """Total epsilon against rounds. `seeds` and `data` have no effect, since nothing is random."""
     swept = sorted({round(r) for r in np.geomspace(1, 1000, 40)}) if full else [1, 3, 10, 30, 100, 300, 1000]
     ratios = {FIGURE: 1 / math.sqrt(0.25), SECTION: costs.ratio(0.5)}
     planned = [(setting, rounds) for setting in ratios for rounds in swept]
@@ -63,13 +68,13 @@ def totals(
 
 
 def summary(rows: Table) -> Table:
-    """The totals at a few numbers of rounds."""
+    """Totals at a few numbers of rounds."""
     few = {1, 10, 100, 1000}
     return [row for row in rows if row["rounds"] in few]
 
 
 def draw(rows: Table, path: Path) -> None:
-    """A panel for each setting, both axes logarithmic."""
+    """One panel per setting, both axes logarithmic."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -96,7 +101,7 @@ def draw(rows: Table, path: Path) -> None:
         axes.set_title(setting, loc="left", fontsize=11)
         axes.grid(color="#e5e8eb")
     panels[0].set_ylabel(f"total ε at δ = {costs.DELTA:g}")
-    handles, labels = panels[1].get_legend_handles_labels()  # it has every curve
+    handles, labels = panels[1].get_legend_handles_labels()  # this panel has all curves
     figure.legend(handles, labels, fontsize=9, loc="outside lower center", ncols=3)
     figure.suptitle(f"capeDJICA by every accountant: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
     figure.savefig(path, dpi=120)

@@ -1,12 +1,12 @@
-"""Figure 5 of the capeFM paper: the delta of CAPE at a given epsilon against its noise, as claimed and exactly.
+"""Figure 5 of the capeFM paper: delta of CAPE at a given epsilon against its noise, as claimed and exactly.
 
-The noise tau of a message is given over the sensitivity of a site's function, so that no data are needed. The paper
-compares with delta_conv, that of the conventional scheme with the same noise in the result: there a message has noise
-tau/sqrt(S). Beside both claims stand the exact figures, for the whole view of a coordinator and its colluders, as many
-as the paper allows (ceil(S/3) - 1), and that of a secure sum with the same noise in the result.
+The noise tau of a message is given relative to the sensitivity of a site's function, so no data are needed. The paper
+compares with delta_conv of the conventional scheme with the same noise in the result, where a message has noise
+tau/sqrt(S). Beside both claims are the exact values for the whole view of a coordinator and its colluders, as many as
+the paper permits (ceil(S/3) - 1), and that of a secure sum with the same noise in the result.
 
-The claim errs both ways: its mu is too small (colluders know their own draws), its step from mu to delta is wasteful
-(twice a bound of the tail, where the exact figure subtracts another tail).
+The claim is wrong in both directions: its mu is too small (colluders know their own draws), and its conversion from mu
+to delta is loose (twice a bound of the tail, where the exact value subtracts another tail).
 
 Tested in tests/papers/figures/test_regression_figures.py.
 """
@@ -25,8 +25,10 @@ from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
 
+# Numbers of sites and values of epsilon, one panel each.
 SITES, EPSILONS = (5, 10, 30), (1.0, 3.0)
 
+# Curve to label, colour and line style.
 _LOOKS: dict[str, tuple[str, str, str]] = {
     "conv claimed": ("conv, as claimed", "#8057b8", "--"),
     "conv exact": ("conv, exactly", "#8057b8", "-"),
@@ -48,14 +50,15 @@ def claimed_delta(mu_squared: float, epsilon: float) -> float:
 
 
 def deltas(sites: int, epsilon: float, tau: float) -> dict[str, float]:
-    """Every delta at noise tau over the sensitivity of a site."""
+    """All deltas at noise `tau`, relative to the sensitivity of a site."""
     coalition = Coalition(math.ceil(sites / 3) - 1)
 
     def exact(scheme: str, own: float) -> float:
+        # Only mu is used; it does not depend on delta, and 0.5 is a placeholder.
         cost = account(Scheme(scheme), sites=sites, coalition=coalition, sensitivity=1.0, delta=0.5, tau=own)
         return accountant.delta(cost.mu, epsilon)
 
-    own = tau / math.sqrt(sites)  # of a message where nothing cancels, for the same noise in the result
+    own = tau / math.sqrt(sites)  # noise of a message without cancelling noise, for the same noise in the result
     claimed = theorem_1(sites, coalition.colluders)
     return {
         "conv claimed": min(1.0, 1.25 * math.exp(-((epsilon * own) ** 2) / 2)),
@@ -74,7 +77,7 @@ def cape_delta(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """delta against noise; nothing is drawn, so seeds and data play no part."""
+    """delta against noise. `seeds` and `data` have no effect, since nothing is random."""
     planned = [
         (sites, epsilon, float(tau))
         for sites in SITES
@@ -91,7 +94,7 @@ def cape_delta(
 
 
 def summary(rows: Table) -> Table:
-    """A few noises of every setting, those of a quick run's every fifth."""
+    """Three of the noise levels of every setting."""
     found: Table = []
     for sites in SITES:
         for epsilon in EPSILONS:
@@ -103,7 +106,7 @@ def summary(rows: Table) -> Table:
 
 
 def draw(rows: Table, path: Path) -> None:
-    """A panel for each number of sites and epsilon, both axes logarithmic."""
+    """One panel for each number of sites and epsilon, both axes logarithmic."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,9 +1,9 @@
 """Tables 1 to 6 and figures 5 to 8 of the Data Collaboration paper, on MNIST and Fashion-MNIST.
 
-Ten clients of 100 or 1000 records, epsilon 50 at delta 0.01 as published; what that is worth for a whole record stands
+Ten clients with 100 or 1000 records, epsilon 50 at delta 0.01 as published. The exact epsilon for a whole record is
 beside it, for the median pair of images (DC-DP) or as proved (FL-DP). The DP row of the paper's table 4 repeats the
-Non-DP row of its table 5, a misprint, and is left out. Beside them two programs of Zerosum's own, which protect whole
-records at epsilon 8 and delta 1e-5: `data-collaboration` and `feature-classifier`, training through the private sum.
+Non-DP row of its table 5, a misprint, and is left out. Two programs of Zerosum protect whole records at epsilon 8 and
+delta 1e-5: `data-collaboration`, and `feature-classifier`, which trains through the private sum.
 
 Tested in tests/papers/figures/test_collaboration_figures.py.
 """
@@ -27,15 +27,23 @@ from zerosum.papers.methods.collaboration import Records
 from zerosum.statistics.softmax import BIAS
 from zerosum.study.rehearsal import Rehearsal
 
+# Clients, and numbers of components, as in the paper.
 CLIENTS, WIDTHS = 10, tuple(range(10, 101, 10))
+# Budget of Zerosum's programs.
 OUR_EPSILON, OUR_DELTA = 8.0, 1e-5
+# Runs of a full and of a quick experiment; chosen by hand.
 FULL_SEEDS, QUICK_SEEDS = 5, 1
+# Pixels along one side of an image.
 SIDE = 28
-EPOCHS = {100: 40, 1000: 12}  # of networks on the records of all; a client's own are as many steps
+# Records per client to epochs of a network on all records. A client's own network has three times as many. Chosen by
+# hand.
+EPOCHS = {100: 40, 1000: 12}
+# Data set to file name.
 _FILES = {"mnist": "mnist.npz", "fashion": "fashion_mnist.npz"}
+# Public features of Zerosum's programs.
 FEATURES: dict[str, Any] = {"kind": "scattering", "height": SIDE, "width": SIDE}
 
-#: The paper's accuracies in percent, by data, method and records of a client: one for each width, or one.
+# Accuracies of the paper in percent, by data set, method and records per client: one for each width, or one.
 PAPER: dict[tuple[str, str, int], tuple[float, ...]] = {
     ("mnist", "DC", 100): (72.87, 79.11, 80.45, 82.37, 82.94, 83.34, 83.68, 84.07, 83.9, 84.88),
     ("mnist", "DC-DP", 100): (67.52, 75.11, 75.96, 76.85, 76.56, 77.33, 75.98, 78.04, 79.06, 79.55),
@@ -61,13 +69,15 @@ PAPER: dict[tuple[str, str, int], tuple[float, ...]] = {
     ("fashion", "centralized", 100): (80.0,),
     ("fashion", "centralized", 1000): (85.9,),
 }
+# Methods with a number of components.
 REDUCED = ("DC", "DC-DP")
+# Methods without one.
 TRAVELLING = ("FL", "FL-DP", "individual", "centralized")
 OURS = ("rigorous DC", "private sum")
 
 
 def paper(data: str, method: str, records: int, width: int) -> float:
-    """The paper's number, NaN where it has none."""
+    """Accuracy in the paper, NaN if it has none."""
     found = PAPER.get((data, method, records), ())
     if len(found) > 1:
         return found[WIDTHS.index(width)] if width in WIDTHS else float("nan")
@@ -75,7 +85,7 @@ def paper(data: str, method: str, records: int, width: int) -> float:
 
 
 def load(data: str, folder: Path | None) -> tuple[Records, Records]:
-    """Training and test images, pixels in 0 to 1."""
+    """Training and test images, pixels in [0, 1]."""
     if data not in _FILES:
         raise BadParameter(f"unknown data {data!r}; there are {', '.join(_FILES)}")
     if folder is None:
@@ -95,13 +105,13 @@ def load(data: str, folder: Path | None) -> tuple[Records, Records]:
 
 
 def shared_out(images: Records, records: int, seed: int) -> list[Records]:
-    """Ten clients' images, drawn without replacement."""
+    """Images of ten clients, drawn without replacement."""
     chosen = np.random.default_rng(seed).permutation(len(images.y))[: CLIENTS * records].reshape(CLIENTS, records)
     return [Records(images.x[each], images.y[each]) for each in chosen]
 
 
 def median_distance(images: Records, pairs: int = 1500) -> float:
-    """How far apart two images are that were drawn at random, in the middle."""
+    """Median distance of two random images, from `pairs` pairs."""
     chosen = np.random.default_rng(0).permutation(len(images.y))[: 2 * pairs]
     apart = images.x[chosen[:pairs]] - images.x[chosen[pairs : 2 * pairs]]
     return float(np.median(np.linalg.norm(apart, axis=1)))
@@ -110,7 +120,7 @@ def median_distance(images: Records, pairs: int = 1500) -> float:
 def accuracy(
     method: str, clients: list[Records], test: Records, width: int, seed: int, epochs: int | None = None
 ) -> float:
-    """Of one method as published, or without noise."""
+    """Accuracy of one method as published, or without noise."""
     records = len(clients[0].y)
     epochs = epochs or EPOCHS.get(records, 12)
     if method in REDUCED:
@@ -138,7 +148,7 @@ def ours(
     features: dict[str, Any] | None = None,
     scheme: str = "secure-sum",
 ) -> float:
-    """Zerosum's own programs, rehearsed with their planned noise; one of ten sites colludes."""
+    """Accuracy of Zerosum's programs, simulated with their planned noise. One of ten sites colludes."""
     joined, settings = Records.joined(clients), features or FEATURES
     classes = tuple(map(float, range(10)))
     kind = DataCollaboration if method == "rigorous DC" else FeatureClassifier
@@ -147,6 +157,7 @@ def ours(
     found = Rehearsal(program, len(joined.y), len(clients), epsilon, OUR_DELTA, scheme=scheme).run(units, seed)
     z: Floats = np.asarray(program.feature_map(255 * test.x), dtype=np.float64) - found["center"].value
     z = z @ found["projection"].value
+    # The programs train on directions of norm 1.
     z /= np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-30)
     weights = found["weights"].value
     constant = weights[-1] if method == "rigorous DC" else BIAS * weights[-1]
@@ -154,7 +165,7 @@ def ours(
 
 
 def _worth(method: str, records: int, distance: float) -> tuple[float, float]:
-    """Nominal epsilon, and that of a whole record."""
+    """Nominal epsilon, and the exact epsilon for a whole record."""
     if method == "DC-DP":
         return methods.EPSILON, methods.record_epsilon(distance)
     if method == "FL-DP":
@@ -171,7 +182,7 @@ def carry(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """Accuracy of every method on test images; quick runs have three widths and one draw."""
+    """Accuracy of every method on test images. Quick runs have three widths and one seed."""
     if seeds is None:
         seeds = FULL_SEEDS if full else QUICK_SEEDS
     if seeds < 1:
@@ -203,11 +214,13 @@ def carry(
 
 
 def summary(rows: Table) -> Table:
-    """Means over seeds; a number that the paper does not have stays empty."""
+    """Means over seeds; "-" for values that the paper does not have."""
+    # NaN > 0 is false.
     shown = [row | {"paper": row["paper"] if float(row["paper"]) > 0 else "-"} for row in rows]
     return averages(shown, ["accuracy"])
 
 
+# Method to colour.
 _COLOURS = {
     "DC": "#5aa9e6",
     "DC-DP": "#d9843b",
@@ -221,7 +234,8 @@ _COLOURS = {
 
 
 def draw(rows: Table, path: Path) -> None:
-    """A panel for 100 and for 1000 records a client: Data Collaboration against its width, all others as lines."""
+    """One panel each for 100 and 1000 records per client: Data Collaboration against its width, other methods as
+    lines."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -250,6 +264,7 @@ def draw(rows: Table, path: Path) -> None:
     plt.close(figure)
 
 
+# Heading to column of the printed table.
 _SHOWN = {
     "method": "method",
     "records": "records",
@@ -264,6 +279,7 @@ _SHOWN = {
 
 
 def _carried(name: str) -> Carry:
+    """The experiment on one data set. A function, so that each partial has its own name."""
     return partial(carry, name)
 
 

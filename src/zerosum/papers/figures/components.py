@@ -1,5 +1,6 @@
-"""What the figures of both latent variable models of the capeAGN paper share: errors of components against epsilon,
-records and delta, by every method at the same exact epsilon and at its own calibration.
+"""Shared code of the capeAGN figures (mixtures, topics): error of components against epsilon, records and delta.
+
+Every method runs at the same exact epsilon, and at its own calibration.
 
 Tested in tests/papers/figures/test_mixture_figures.py.
 """
@@ -15,29 +16,35 @@ from typing import Literal
 from zerosum.errors import BadParameter
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, averages, curve, quiet
 
+# Sites and colluding sites, as in the paper.
 SITES, COLLUDERS = 5, 1
-EPSILON, DELTA = 1.0, 0.01  # where they do not vary
+EPSILON, DELTA = 1.0, 0.01  # values where they are not varied
+# Name of Zerosum's method.
 OURS = "zerosum"
+# Columns of a row.
 COLUMNS = ("data", "method", "calibration", "epsilon", "exact_epsilon", "delta", "records", "seed", "error")
-DATA = {"d10": (10, 5), "d50": (50, 10)}  # columns and components
-_RECORDS, _SEEDS = 10_000, 10  # at a site, unless they vary
+DATA = {"d10": (10, 5), "d50": (50, 10)}  # data set to (columns, components)
+_RECORDS, _SEEDS = 10_000, 10  # records per site, where they are not varied, and seeds of a full run
 
 Swept = Literal["epsilon", "records", "delta"]
 
 
 @dataclass(frozen=True)
 class Point:
+    """One point of a sweep."""
+
     epsilon: float
     delta: float
     records: int  # at each site
 
 
 Error = tuple[str, str, float, float]  # method, calibration, exact epsilon, error
-Errors = Callable[[int, int, Point, int], list[Error]]  # of everybody, for columns, components, a point and a seed
+# (columns, components, point, seed) to the errors of all methods
+Errors = Callable[[int, int, Point, int], list[Error]]
 
 
 def experiments(prefix: str, what: tuple[str, str], errors: Errors) -> tuple[Experiment, ...]:
-    """The three figures of one model: what it is called, and what its components are."""
+    """The three figures of one model. `what` is its name and the name of its components."""
     names: dict[Swept, str] = {"epsilon": "epsilon", "records": "samples", "delta": "delta"}
     return tuple(
         Experiment(
@@ -63,7 +70,7 @@ def experiments(prefix: str, what: tuple[str, str], errors: Errors) -> tuple[Exp
 
 
 def points(x: Swept, full: bool) -> list[Point]:
-    """Where an experiment looks."""
+    """Points of a sweep."""
     if x == "epsilon":
         swept = (0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0) if full else (0.1, 0.5, 1.0, 3.0)
         sizes = (2000, _RECORDS) if full else (_RECORDS,)
@@ -85,6 +92,7 @@ def _carry(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
+    """Run all methods at all points and seeds."""
     if data not in DATA:
         raise BadParameter(f"unknown data {data!r}; there are {', '.join(DATA)}")
     runs = seeds if seeds is not None else _SEEDS if full else 2
@@ -103,10 +111,12 @@ def _carry(
 
 
 def summary(rows: Table) -> Table:
-    """Mean and standard deviation of the error over seeds, a row for every other setting."""
-    return averages(rows, ["error", "exact_epsilon"])  # the latter may follow the largest norm: a little by seed
+    """Mean and standard deviation of the error over seeds, one row per setting."""
+    # the exact epsilon may vary slightly by seed, with the largest norm
+    return averages(rows, ["error", "exact_epsilon"])
 
 
+# Method to label and colour.
 _LOOKS: dict[str, tuple[str, str]] = {
     OURS: ("Zerosum", "#0b7a75"),
     "cape-broadcast": ("capeAGN, secure aggregation", "#d9843b"),
@@ -123,7 +133,7 @@ def draw(
     x: Swept,
     what: tuple[str, str],
 ) -> None:
-    """Two panels: all methods at the same exact epsilon, and the published calibration, named for what it asked."""
+    """Two panels: all methods at the same exact epsilon, and at the published calibration."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""What an experiment is: it makes rows, a picture of them, and the few lines that a person reads.
+"""Experiment type: computes rows, writes CSV and a picture, and summarises for the terminal.
 
 Tested in tests/papers/test_figures_pca.py.
 """
@@ -17,15 +17,18 @@ from zerosum.errors import BadParameter
 
 Row = dict[str, str | int | float]
 Table = list[Row]
+# Progress callback: (done, planned).
 OnStep = Callable[[int, int], None]
 
 
 def quiet(done: int, planned: int) -> None:
+    """Progress callback without effect."""
     return None
 
 
 class Carry(Protocol):
-    """Carries an experiment out: one row a run, in order. It calls `on_step` with 0, 1, ... of what is planned."""
+    """Signature of a function that runs an experiment and returns one row per run. It calls `on_step` with 0, 1, ... of
+    the planned number."""
 
     def __call__(
         self,
@@ -42,8 +45,20 @@ class Carry(Protocol):
 class Experiment:
     """One figure of the papers.
 
-    `data` names its data sets, the default first. `summary` turns rows into the lines shown, and `shown` says which of
-    their columns under which headings.
+    Attributes
+    ----------
+    name : str
+        Name of the command.
+    carry : Carry
+        Computes the rows.
+    draw : callable
+        Saves the picture.
+    summary : callable
+        Turns rows into the lines of the printed table.
+    shown : mapping of str to str
+        Headings to columns of the printed table.
+    data : tuple of str
+        Data sets, the default first.
     """
 
     name: str
@@ -54,7 +69,7 @@ class Experiment:
     data: tuple[str, ...] = ("synthetic",)
 
     def dataset(self, asked: str | None) -> str:
-        """The data set to use; it need not be asked for."""
+        """The data set to use; the first if none is given. Raises `BadParameter` for unknown names."""
         if asked is not None and asked not in self.data:
             raise BadParameter(f"unknown data {asked!r} for {self.name}; there are {', '.join(self.data)}")
         return self.data[0] if asked is None else asked
@@ -68,7 +83,7 @@ class Experiment:
         full: bool = False,
         on_step: OnStep = quiet,
     ) -> Table:
-        """Carry it out and write `out`/NAME-DATA.csv and .png, or NAME.csv and .png where there is one data set."""
+        """Run and write `out`/NAME-DATA.csv and .png, or NAME.csv and .png if there is one data set."""
         chosen = self.dataset(data)
         rows = self.carry(chosen, folder, full=full, on_step=on_step)
         out.mkdir(parents=True, exist_ok=True)
@@ -79,7 +94,7 @@ class Experiment:
 
 
 def write_csv(rows: Table, path: Path) -> None:
-    """One line a row; all rows have the columns of the first."""
+    """Write rows as CSV. All rows have the columns of the first."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]) if rows else [])
         writer.writeheader()
@@ -87,9 +102,9 @@ def write_csv(rows: Table, path: Path) -> None:
 
 
 def averages(rows: Table, measured: Sequence[str], over: str = "seed") -> Table:
-    """Means over seeds, a row for every other setting in order of appearance.
+    """Means over seeds, one row for every other setting in order of appearance.
 
-    The spread (standard deviation) of the first measured column and the number of runs stand beside them.
+    The row also has the standard deviation of the first measured column (`spread`) and the number of runs.
 
     >>> averages([{"eps": 1, "seed": 0, "error": 2.0}, {"eps": 1, "seed": 1, "error": 4.0}], ["error"])
     [{'eps': 1, 'error': 3.0, 'spread': 1.0, 'runs': 2}]
@@ -107,7 +122,7 @@ def averages(rows: Table, measured: Sequence[str], over: str = "seed") -> Table:
 
 
 def curve(axes: Any, lines: Table, along: str, measured: str, *, label: str, colour: str, bold: bool) -> None:
-    """One method's mean with its spread as error bars."""
+    """Plot the mean of one method with its standard deviation as error bars."""
     axes.errorbar(
         [float(line[along]) for line in lines],
         [float(line[measured]) for line in lines],

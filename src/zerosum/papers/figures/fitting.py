@@ -1,4 +1,4 @@
-"""Zerosum's own regression in the figures of the capeFM paper.
+"""Zerosum's linear regression for the figures of the capeFM paper.
 
 Tested in tests/papers/figures/test_regression_figures.py.
 """
@@ -14,19 +14,20 @@ from zerosum.arrays import Floats
 from zerosum.kernel.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
+# Name of the algorithm.
 ALGORITHM = "linear-regression"
 
 
 def available() -> bool:
-    """Whether Zerosum has an algorithm of that name; figures go without its curve where it has not."""
+    """Whether the algorithm exists; figures leave out its curve otherwise."""
     return ALGORITHM in ALGORITHMS
 
 
 def ours(sites: Sequence[Floats], epsilon: float, delta: float, colluders: int, seed: int) -> Floats:
-    """The coefficients, the intercept last: the defaults, each record a unit, with the plan's noise from a seed.
+    """Coefficients with the intercept last: default settings, each record a unit, seeded noise of the plan.
 
-    A site's array has the features and, in its last column, the response, all in public ranges of -1 to 1. It is
-    rehearsed (`zerosum.study.rehearsal`), for hundreds of curves in a minute.
+    A site's array has the features and, in its last column, the response, all in public ranges of -1 to 1. The study is
+    simulated (`zerosum.study.rehearsal`), which allows hundreds of curves in a minute.
     """
     columns = sites[0].shape[1]
     names = (*(f"x{i}" for i in range(columns - 1)), "response")

@@ -1,14 +1,15 @@
-"""Figures 1a, 2a, 7a and 3 of capeDJICA (and 2 of DP-djICA): private ICA of made-up fMRI, theirs and Zerosum's.
+"""Figures 1a, 2a, 7a and 3 of capeDJICA (and 2 of DP-djICA): private ICA of synthetic fMRI, published methods and
+Zerosum.
 
-Four sites, one of them colluding, 20 GARCH time courses of 250 volumes in every person, 30 x 30 maps. The metric is the
-normalized Amari index, 0 at best; below 0.1 is held to be usable. The papers' methods run twice: at the same exact
-total epsilon as Zerosum, and as published, with the epsilon that this is truly worth for a person.
-`zerosum.papers.figures.separating` says what they are given for nothing, and how a quick run goes fewer rounds.
+Four sites, one of them colluding; 20 GARCH time courses of 250 volumes per person; 30 x 30 maps. The metric is the
+normalised Amari index, 0 at best; below 0.1 is considered usable. The papers' methods run twice: at the same exact
+total epsilon as Zerosum, and as published, with the exact epsilon for a person. `zerosum.papers.figures.separating`
+states what they receive without cost, and how a quick run uses fewer rounds.
 
-Zerosum looks at people in a public basis, the 64 lowest cosines of the image; in full runs it also finds its subspace
-from all 900 voxels by private PCA (`zerosum-pca`), which takes all volumes in memory. A method with `-tuned` takes a
-step of 1 for 100 rounds, which is our choice for these data: with their own step the papers' do not get far in 1000
-rounds, with or without noise.
+Zerosum uses a public basis, the 64 lowest cosines of the image. In full runs it also finds its subspace from all 900
+voxels by private PCA (`zerosum-pca`), which holds all volumes in memory. A method with `-tuned` takes a step of 1 for
+100 rounds, our choice for these data: with their own step the papers' methods make little progress in 1000 rounds, with
+or without noise.
 
 Tested in tests/papers/test_figures_ica.py.
 """
@@ -46,9 +47,10 @@ from zerosum.papers.figures.separating import (
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods.ica_costs import SCHEMES
 
-EPSILON, ROUND_EPSILON, DELTA = 2.0, 0.5, 1e-5  # where they do not vary; the papers' are the last two
+EPSILON, ROUND_EPSILON, DELTA = 2.0, 0.5, 1e-5  # values where they are not varied; the last two are the papers'
+# Amari index below which a result is considered usable.
 USABLE = 0.1
-TRUTH, MAP = "truth", "map"  # the name of what is sought, and the column of a map's values
+TRUTH, MAP = "truth", "map"  # method name of the true maps, and the column with a map's values
 COLUMNS = (
     "method",
     "calibration",
@@ -66,7 +68,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Size:
-    """How large a run is."""
+    """Size of a run."""
 
     people: int = 1024
     components: int = 20
@@ -74,9 +76,10 @@ class Size:
     side: int = 30
     rounds: int = PAPERS_ROUNDS
     seeds: int = 10
-    slow: bool = True  # whether methods that take long run at all (private PCA), or at every point (DP-djICA)
+    slow: bool = True  # whether slow methods run at all (private PCA), or at every point (DP-djICA)
 
     def setting(self, people: int, seed: int, per_axis: int = 8) -> Separating:
+        """Synthetic study of this size."""
         study = make_fmri(people, components=self.components, points=self.points, side=self.side, seed=seed)
         return Separating(study, self.rounds, per_axis)
 
@@ -87,18 +90,22 @@ QUICK = Size(rounds=20, seeds=2, slow=False)
 
 @dataclass(frozen=True)
 class _Point:
-    epsilon: float = EPSILON  # the total, where calibration is exact
-    round_epsilon: float = ROUND_EPSILON  # of a published round
+    """One point of a sweep."""
+
+    epsilon: float = EPSILON  # total, for the exact calibration
+    round_epsilon: float = ROUND_EPSILON  # of one round, for the published calibration
     delta: float = DELTA
     people: int = FULL.people
     round_delta: float = published.ROUND_DELTA
 
 
 def _references() -> list[Trial]:
+    """Trials without privacy."""
     return [Trial(method) for method in (OURS_OPEN, OPEN, OPEN_TUNED)]
 
 
 def _trials(point: _Point, private_pca: bool, wishart: bool) -> list[Trial]:
+    """Private trials at one point."""
     paid = Trial(OURS, "exact", point.epsilon, point.delta)
     as_published = Trial(OURS, "published", point.round_epsilon, point.delta, point.round_delta)
     own = [OURS, *([OURS_PCA] if private_pca and point.people <= FULL.people else [])]
@@ -110,6 +117,7 @@ def _trials(point: _Point, private_pca: bool, wishart: bool) -> list[Trial]:
 
 
 def _row(trial: Trial, people: int, seed: int, found: Separated, setting: Separating) -> Row:
+    """One row of the table."""
     truth = setting.study.maps
     values = (
         trial.method,
@@ -128,7 +136,7 @@ def _row(trial: Trial, people: int, seed: int, found: Separated, setting: Separa
 
 
 def _sweep(points: Sequence[_Point], size: Size, seeds: int | None, on_step: OnStep) -> Table:
-    """Every method at every point, once for every seed; the seed makes the people too."""
+    """Every method at every point, once per seed. The seed determines the data too."""
     if (chosen := size.seeds if seeds is None else seeds) < 1:
         raise BadParameter(f"at least one seed is needed, got {chosen}")
     plan: list[tuple[int, int, Trial]] = []
@@ -141,6 +149,7 @@ def _sweep(points: Sequence[_Point], size: Size, seeds: int | None, on_step: OnS
     on_step(0, len(plan))
     at: tuple[int, int] | None = None
     for done, (seed, people, trial) in enumerate(plan, 1):
+        # Trials are ordered by seed and people, so that one study is in memory at a time.
         if at != (seed, people):
             at, setting = (seed, people), size.setting(people, seed)
         rows.append(_row(trial, people, seed, setting.separate(trial, seed), setting))
@@ -159,7 +168,7 @@ def ica_epsilon(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The Amari index against epsilon (capeDJICA, figure 1a, and DP-djICA, figure 2a)."""
+    """Amari index against epsilon (capeDJICA, figure 1a, and DP-djICA, figure 2a)."""
     size = FULL if full else QUICK
     totals = (0.5, 1.0, 2.0, 4.0, 8.0) if full else (1.0, 2.0, 4.0)
     rounds = (0.05, 0.1, 0.5, 1.0, 2.0) if full else (0.1, 0.5, 1.0)
@@ -175,7 +184,7 @@ def ica_subjects(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The Amari index against the people of all sites (capeDJICA, figure 2a)."""
+    """Amari index against the number of people at all sites (capeDJICA, figure 2a)."""
     size = FULL if full else QUICK
     parts = (8, 4, 2, 1) if full else (4, 2, 1)
     return _sweep([_Point(people=size.people // part) for part in parts], size, seeds, on_step)
@@ -189,7 +198,7 @@ def ica_delta(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The Amari index against delta, which is also in the published noise of a round (capeDJICA, figure 7a)."""
+    """Amari index against delta, which also enters the published noise of a round (capeDJICA, figure 7a)."""
     size = FULL if full else QUICK
     swept = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if full else (1e-7, 1e-5, 1e-3)
     points = [_Point(delta=delta, people=size.people, round_delta=delta) for delta in swept]
@@ -204,10 +213,10 @@ def ica_maps(
     seeds: int | None = None,
     on_step: OnStep = quiet,
 ) -> Table:
-    """The maps that the methods find (capeDJICA, figure 3; its figure 4 varies capeDJICA alone): one row a map.
+    """Maps found by the methods (capeDJICA, figure 3; its figure 4 varies capeDJICA alone), one row per map.
 
-    Values of a map are in its last column, matched to the truth in order and sign, the largest one 1. The public basis
-    has 12 x 12 cosines here: with 8 x 8 maps this small are blurred.
+    The last column has the values of a map, matched to the truth in order and sign, with largest value 1. The public
+    basis has 12 x 12 cosines here, since 8 x 8 blur maps this small.
     """
     size = FULL if full else QUICK
     setting = size.setting(size.people, 0, per_axis=min(12, size.side))
@@ -235,6 +244,7 @@ def ica_maps(
 
 
 def _map_rows(about: Row, maps: Floats, truth: Floats) -> Table:
+    """One row per map."""
     rows: Table = []
     for number, (own, true) in enumerate(zip(aligned(maps, truth), truth, strict=True)):
         written = " ".join(f"{value:.3f}" for value in own)
@@ -242,20 +252,21 @@ def _map_rows(about: Row, maps: Floats, truth: Floats) -> Table:
     return rows
 
 
-# ---- what comes of it -----------------------------------------------------------------------------------------------
+# ---- summary and pictures -------------------------------------------------------------------------------------------
 
 
 def summary(rows: Table) -> Table:
-    """Means over seeds and the spread of the Amari index, a row for every other setting."""
-    return averages(rows, ["amari_index", "correlation", "rounds"])  # a run may stop early
+    """Means over seeds and the standard deviation of the Amari index, one row per setting."""
+    return averages(rows, ["amari_index", "correlation", "rounds"])  # runs may stop early
 
 
 def maps_summary(rows: Table) -> Table:
-    """A row for every method, with the mean correlation over its maps."""
+    """One row per method, with the mean correlation over its maps."""
     short = [{name: value for name, value in row.items() if name != MAP} for row in rows]
     return averages(short, ["correlation"], over="component")
 
 
+# Method to label and colour of its curve.
 _LOOKS: dict[str, tuple[str, str]] = {
     OURS: ("Zerosum, public basis", "#0b7a75"),
     OURS_PCA: ("Zerosum, private PCA", "#57b8a5"),
@@ -265,6 +276,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "conv": ("conv", "#8057b8"),
     "single-site": ("one site alone (local DP-ICA)", "#b83b6f"),
 }
+# Method to label, colour and style of its horizontal line.
 _LINES = {
     OPEN: ("djICA, the papers' step", "black", (0, (1, 2))),
     OPEN_TUNED: ("djICA, our step", "black", (0, (4, 2))),
@@ -274,7 +286,7 @@ _LINES = {
 
 
 def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "epsilon") -> None:
-    """Two panels: all methods at the same exact epsilon, and the papers' calibration for what it truly is."""
+    """Two panels: all methods at the same exact epsilon, and the papers' calibration at its exact epsilon."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -330,6 +342,7 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
 
 
 def _range(lines: Table, name: str) -> str:
+    """Smallest and largest value of a column as text."""
     if not lines:
         return ""
     ends = min(float(line[name]) for line in lines), max(float(line[name]) for line in lines)
@@ -337,9 +350,11 @@ def _range(lines: Table, name: str) -> str:
 
 
 def _number(value: float) -> str:
+    """Three digits, or an integer from 1000."""
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
+# (method, calibration) to the heading of a row of maps.
 _HEADINGS = {
     (TRUTH, "none"): "True maps",
     (OURS_OPEN, "none"): "Zerosum without noise",
@@ -355,7 +370,7 @@ _HEADINGS = {
 
 
 def draw_maps(rows: Table, path: Path) -> None:
-    """A row of maps for every method, the same map in every column."""
+    """One row of maps per method, with the same map in every column."""
     panels = []
     for line in maps_summary(rows):
         key = str(line["method"]), str(line["calibration"])
@@ -379,6 +394,7 @@ def draw_maps(rows: Table, path: Path) -> None:
 
 
 def _privacy(line: Row) -> str:
+    """Privacy of a method as text."""
     if line["calibration"] == "none":
         return "no privacy"
     if line["calibration"] == "not private":

@@ -1,9 +1,9 @@
-"""Figures 3 and 5 (top) of the capeAGN paper: errors of a mixture's means against epsilon, records and delta.
+"""Figures 3 and 5 (top) of the capeAGN paper: error of a mixture's means against epsilon, records and delta.
 
-Five sites, one of them colluding; D = 10 with K = 5 components and D = 50 with K = 10, of variance 0.05, means on
-the unit sphere. Every published method runs twice: at the same exact epsilon as Zerosum, and at its own calibration,
-with the epsilon that this is truly worth beside it. They are given the largest norm of the rows and the variance, which
-is not private; Zerosum is given a ball of radius 10 and pays for the rest.
+Five sites, one of them colluding; D = 10 with K = 5 components and D = 50 with K = 10, of variance 0.05, means on the
+unit sphere. Every published method runs twice: at the same exact epsilon as Zerosum, and at its own calibration, with
+the exact epsilon beside it. The published methods receive the largest norm of the rows and the variance, which is not
+private. Zerosum receives a ball of radius 10 and pays for the rest.
 
 The metric is the mean distance to the true means, matched by optimal assignment (the paper takes the nearest).
 
@@ -24,20 +24,20 @@ from zerosum.papers.figures.components import COLLUDERS, OURS, SITES, Error, Poi
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import tensor as published
 
-VARIANCE = 0.05  # of a component
-BALL = 10.0  # public, and loose on purpose
+VARIANCE = 0.05  # variance of a component
+BALL = 10.0  # public radius, deliberately loose
 
 
 @dataclass(frozen=True)
 class Made:
-    """A mixture and its rows, by site."""
+    """A mixture and its rows by site."""
 
     means: Floats
     sites: list[Floats]
 
     @classmethod
     def drawn(cls, columns: int, count: int, records: int, seed: int) -> Made:
-        """Equal weights, means on the unit sphere."""
+        """Mixture with equal weights and means on the unit sphere."""
         rng = np.random.default_rng([7, seed])
         means = published.random_vectors(columns, count, seed)
         which = rng.choice(count, SITES * records)
@@ -46,7 +46,7 @@ class Made:
 
 
 def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: int) -> Floats:
-    """Zerosum's means: the defaults, each record a unit, with noise from a seed."""
+    """Means by Zerosum with default settings, each record a unit, seeded noise."""
     columns = tuple(f"x{i}" for i in range(sites[0].shape[1]))
     named = {f"site {s}": rows for s, rows in enumerate(sites, 1)}
     algorithm = Mixture(columns=columns, n_components=K, clip=BALL)
@@ -79,7 +79,7 @@ def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
 
 
 def errors(D: int, K: int, point: Point, seed: int) -> list[Error]:
-    """Of Zerosum's means and of every published method's."""
+    """Errors of Zerosum's means and of every published method's."""
     made = Made.drawn(D, K, point.records, seed)
     mine = ours(made.sites, K, point.epsilon, point.delta, seed)
     return [(OURS, "exact", point.epsilon, component_error(mine, made.means)), *published_errors(made, point, seed)]

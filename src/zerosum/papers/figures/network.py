@@ -1,10 +1,10 @@
-"""Figure 2 of the capeFM paper: accuracy of a network with one hidden layer against epsilon and against records.
+"""Figure 2 of the capeFM paper: accuracy of a network with one hidden layer against epsilon and records.
 
 Four sites, one of them colluding; 50 columns, two normal classes whose means are 1 apart in norm or in every coordinate
-(the paper does not say which), each a data set here. Schemes run at the same exact epsilon for the whole training at
-delta 1e-5, and those of the paper again as published, where epsilon is that of one tensor in one iteration at delta
-0.01, with what that is truly worth. They share one training of 25 steps (`zerosum.papers.methods.network`). Zerosum's
-own program chooses its steps by itself; a quick run gives it 60.
+(the paper does not state which), each a data set here. All schemes run at the same exact epsilon for the whole training
+at delta 1e-5. Those of the paper also run as published, where epsilon is that of one tensor in one iteration at delta
+0.01, with the exact epsilon beside it. They share one training of 25 steps (`zerosum.papers.methods.network`).
+Zerosum's own program chooses its number of steps; a quick run sets it to 60.
 
 Tested in tests/papers/figures/test_network_figures.py.
 """
@@ -26,17 +26,20 @@ from zerosum.papers.methods.network import Classes, Reading
 from zerosum.study.rehearsal import Rehearsal
 
 SITES, COLLUDERS, DELTA = 4, 1, 1e-5
-EPSILON = 0.5  # where it does not vary
+EPSILON = 0.5  # value where it is not varied
+# Training records in all, and test records.
 RECORDS, HELD_OUT = 10_000, 10_000
 OURS = "zerosum"
+# Seeds of quick and full runs, and steps of Zerosum's program in a quick run; chosen by hand.
 QUICK_SEEDS, FULL_SEEDS, QUICK_STEPS = 3, 10, 60
+# Data set to the reading of "means are separated by 1".
 DATA: dict[str, Reading] = {"norm": "norm", "coordinate": "coordinate"}
 
 Along = Literal["epsilon", "records"]
 
 
 def ours(data: Classes, epsilon: float, seed: int, steps: int | None) -> tuple[NeuralClassifier, Any]:
-    """Zerosum's program, rehearsed with its planned noise: ranges of 5 deviations, which are declared."""
+    """Zerosum's program, simulated with its planned noise. The declared range of each column is -6 to 6."""
     names = (*(f"x{i}" for i in range(methods.COLUMNS)), "class")
     ends = np.full(methods.COLUMNS, 6.0)
     ordinary = {"center": 0 * ends, "scale": np.ones(methods.COLUMNS)}
@@ -47,6 +50,7 @@ def ours(data: Classes, epsilon: float, seed: int, steps: int | None) -> tuple[N
 
 
 def _planned() -> list[tuple[str, methods.Calibration | Literal["none"]]]:
+    """Methods and calibrations."""
     exact: list[tuple[str, methods.Calibration | Literal["none"]]] = [(OURS, "exact")]
     exact += [(method, "exact") for method in methods.SCHEMES]
     return [*exact, *[(method, "published") for method in methods.PUBLISHED], ("non-private", "none")]
@@ -55,6 +59,7 @@ def _planned() -> list[tuple[str, methods.Calibration | Literal["none"]]]:
 def _measured(
     reading: Reading, method: str, calibration: str, epsilon: float, records: int, seed: int, steps: int | None
 ) -> Row:
+    """One row: training and test accuracy of a method."""
     data, others = Classes.drawn(reading, records, 2 * seed), Classes.drawn(reading, HELD_OUT, 2 * seed + 1)
     exact = epsilon
     if method == OURS:
@@ -116,6 +121,7 @@ def summary(rows: Table) -> Table:
     return averages(rows, ["accuracy", "training"])
 
 
+# Method to label and colour.
 _LOOKS = {
     OURS: ("Zerosum", "#0b7a75"),
     "secure-sum": ("the paper's training, secure sum", "#5aa9e6"),
@@ -127,7 +133,7 @@ _TITLES = {"exact": "every scheme at the same ε in all", "published": "as publi
 
 
 def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
-    """Two panels: all schemes at the same epsilon, and as published for what that truly is."""
+    """Two panels: all schemes at the same epsilon, and as published at the exact epsilon."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -162,6 +168,7 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
 
 
 def _of(lines: Table, method: str, calibration: str) -> Table:
+    """Lines of one method and calibration."""
     return [line for line in lines if (line["method"], line["calibration"]) == (method, calibration)]
 
 
@@ -180,6 +187,7 @@ _SWEPT: dict[str, Along] = {"nn-epsilon": "epsilon", "nn-samples": "records"}
 
 
 def _carried(along: Along) -> Carry:
+    """The experiment along one axis."""
     return partial(carry, along)
 
 

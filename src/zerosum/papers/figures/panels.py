@@ -1,4 +1,4 @@
-"""Maps of several methods below each other, in one order, one sign and one scale of colours.
+"""Picture of maps by several methods in rows, with a common order, sign and colour scale.
 
 Tested in tests/papers/test_figures_ica.py.
 """
@@ -18,7 +18,7 @@ from zerosum.arrays import Floats
 
 @dataclass(frozen=True)
 class Panel:
-    """One row of the picture: what it is, what is to be said of it, and maps (R x D) in the order of the truth."""
+    """One row of the picture: heading, notes, and maps (R x D) in the order of the truth."""
 
     heading: str
     notes: tuple[str, ...]
@@ -34,7 +34,7 @@ def aligned(maps: Floats, truth: Floats) -> Floats:
 
 
 def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, subtitle: str, footnote: str = "") -> None:
-    """Save the picture; colours go from minus to plus the largest magnitude of a map."""
+    """Save the picture. Colours range from minus to plus the largest magnitude of a map. Lengths are in inches."""
     from matplotlib.figure import Figure
 
     R, D = panels[0].maps.shape

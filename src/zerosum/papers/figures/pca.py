@@ -1,12 +1,12 @@
 """Figure 2 of the capePCA paper: captured energy of private principal components against epsilon, records and delta.
 
 Five sites, one of them colluding. Every method of the papers runs twice: at the same exact epsilon as Zerosum, and at
-the published calibration, with the epsilon that this is truly worth beside it. The papers' methods see the data as the
-papers prepared them (centred at the mean, divided by the largest norm: not private); Zerosum sees records in public
-ranges and pays for its mean.
+the published calibration, with the exact epsilon beside it. The papers' methods receive data as the papers prepare them
+(centred at the mean, divided by the largest norm: not private). Zerosum receives records in public ranges and pays for
+its mean.
 
-The metric is tr(V' A V) over its non-private value, A the second moment of all records used about their mean.
-The capePCA paper does not give N_s, the fixed epsilon or the synthetic covariance; those here are our choice.
+The metric is tr(V' A V) over its non-private value, with A the second moment of all records about their mean. The
+capePCA paper does not give N_s, the fixed epsilon or the synthetic covariance; those here are our choice.
 
 Tested in tests/papers/test_figures_pca.py.
 """
@@ -29,11 +29,11 @@ from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import pca as baselines
 
 SITES, COLLUDERS = 5, 1
-EPSILON, DELTA = 0.5, 1e-5  # where they do not vary
+EPSILON, DELTA = 0.5, 1e-5  # values where they are not varied
 OURS = "zerosum"
 COLUMNS = ("data", "method", "calibration", "epsilon", "exact_epsilon", "delta", "records", "seed", "energy")
 
-#: The ranges of Covertype's ten measured columns, from the data set's description; the other 44 are 0 or 1.
+# Ranges of Covertype's ten measured columns, from the description of the data set; the other 44 are 0 or 1.
 _COVERTYPE = (
     (1859, 3858),  # elevation, m
     (0, 360),  # aspect, degrees
@@ -46,8 +46,11 @@ _COVERTYPE = (
     (0, 254),
     (0, 7173),  # distance to a fire point, m
 )
+# Data set to file name.
 _FILES = {"mnist": "mnist.npz", "covertype": "covtype_60k.npz"}
+# Data set to number of components.
 _COMPONENTS = {"synthetic": 50, "mnist": 50, "covertype": 10}
+# Records and seeds of quick and full runs; chosen by hand.
 _QUICK_ROWS = {"synthetic": 10_000, "mnist": 10_000, "covertype": 60_000}
 _QUICK_SEEDS = {"synthetic": 3, "mnist": 2, "covertype": 3}
 _FULL_ROWS, _FULL_SEEDS = 60_000, 10
@@ -58,19 +61,19 @@ _FULL_ROWS, _FULL_SEEDS = 60_000, 10
 
 @dataclass(frozen=True)
 class Records:
-    """Records in public ranges [0, 1], in random order, and how many components are asked for."""
+    """Records in public ranges [0, 1], in random order, and the number of components."""
 
     name: str
     rows: Floats
     components: int
 
     def sites(self, records: int) -> list[Floats]:
-        """The first `records` of every one of the sites."""
+        """The first `records` of each site."""
         return [self.rows[s::SITES][:records] for s in range(SITES)]
 
 
 def load(data: str, folder: Path | None = None, rows: int | None = None) -> Records:
-    """One of the three data sets; the two real ones are read from `folder`."""
+    """One of the three data sets. The two real ones are read from `folder`."""
     if data not in _COMPONENTS:
         raise BadParameter(f"unknown data {data!r}; there are {', '.join(_COMPONENTS)}")
     found = synthetic(rows or _FULL_ROWS) if data == "synthetic" else _real(data, folder)
@@ -79,9 +82,10 @@ def load(data: str, folder: Path | None = None, rows: int | None = None) -> Reco
 
 
 def synthetic(rows: int, columns: int = 200, seed: int = 0) -> Floats:
-    """Normal records of mean zero and a fixed covariance, whose eigenvalues fall as exp(-j/20) to a floor of 0.01.
+    """Normal records with mean zero and a fixed covariance with eigenvalues exp(-j/20) + 0.01.
 
-    Brought to [0, 1] by one public factor and shift, four of the largest standard deviations either side.
+    They are mapped to [0, 1] by one public factor and shift, with four of the largest standard deviations on either
+    side.
     """
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.standard_normal((columns, columns)))[0]
@@ -92,6 +96,7 @@ def synthetic(rows: int, columns: int = 200, seed: int = 0) -> Floats:
 
 
 def _real(data: str, folder: Path | None) -> Floats:
+    """Read MNIST or Covertype and scale it to [0, 1]."""
     if folder is None:
         raise BadData(f"the data set {data} is read from a folder, and none was given: it must hold {_FILES[data]}")
     path, key = folder / _FILES[data], {"mnist": "x_train", "covertype": "X"}[data]
@@ -116,10 +121,13 @@ def _real(data: str, folder: Path | None) -> Floats:
 
 
 class _Baseline(Protocol):
+    """Signature of a published method."""
+
     def __call__(self, sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats: ...
 
 
 def _first_alone(sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats:
+    """The first site alone."""
     return baselines.analyze_gauss(sites[0], K, tau, rng)
 
 
@@ -135,13 +143,15 @@ _BASELINES: dict[str, _Baseline] = {
 
 @dataclass(frozen=True)
 class _Point:
+    """One point of a sweep."""
+
     epsilon: float
     delta: float
     records: int  # at each site
 
 
 class _Setting:
-    """The data of one point as each side sees them, and what is measured against."""
+    """Data of one point as each method receives them, and the reference for the metric."""
 
     def __init__(self, data: Records, records: int) -> None:
         self.sites, self.components = data.sites(records), data.components
@@ -150,16 +160,18 @@ class _Setting:
         everyone = np.concatenate(self.sites)
         mean = everyone.mean(axis=0)
         largest = float(np.sqrt(np.max(np.sum((everyone - mean) ** 2, axis=1))))
-        self.prepared = [(rows - mean) / largest for rows in self.sites]  # as in the papers; not private
+        # the papers' preparation, which is not private
+        self.prepared = [(rows - mean) / largest for rows in self.sites]
         self.matrix = np.mean([baselines.second_moment(rows) for rows in self.prepared], axis=0)
         self.best = float(np.sum(np.linalg.eigvalsh(self.matrix)[-self.components :]))
 
     def energy(self, vectors: Floats) -> float:
+        """Captured energy as a fraction of the best."""
         return float(np.sum(vectors * (self.matrix @ vectors)) / self.best)
 
 
 def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: int) -> Floats:
-    """Zerosum's own components, one a column: the defaults, each record a unit, with noise from a seed."""
+    """Components by Zerosum, one per column: default settings, each record a unit, seeded noise."""
     D = sites[0].shape[1]
     algorithm = PCA(columns=tuple(f"x{i}" for i in range(D)), n_components=K, lower=np.zeros(D), upper=np.ones(D))
     named = {f"site {s}": rows for s, rows in enumerate(sites, 1)}
@@ -187,12 +199,14 @@ def _measure(data: str, setting: _Setting, point: _Point, seeds: Sequence[int], 
         true = baselines.exact_epsilon(method, epsilon, delta, SITES, COLLUDERS)
         for seed in seeds:
             for which, tau, worth in (("exact", exact, epsilon), ("published", published, true)):
-                rng = np.random.default_rng([seed, index])  # the same draws for both: they differ in scale alone
+                # same draws for both calibrations, which differ in scale only
+                rng = np.random.default_rng([seed, index])
                 add(method, which, worth, seed, baseline(setting.prepared, K, tau, rng))
     return rows
 
 
 def _sweep(data: Records, points: Sequence[_Point], seeds: Sequence[int], on_step: OnStep) -> Table:
+    """Every method at every point."""
     planned = len(points) * (1 + len(seeds) * (1 + 2 * len(_BASELINES)))
     done = 0
 
@@ -215,6 +229,7 @@ def _sweep(data: Records, points: Sequence[_Point], seeds: Sequence[int], on_ste
 
 
 def _prepare(data: str, folder: Path | None, full: bool, seeds: int | None) -> tuple[Records, range]:
+    """Load the data and choose the seeds."""
     if seeds is None:
         seeds = _FULL_SEEDS if full else _QUICK_SEEDS.get(data, 1)
     if seeds < 1:
@@ -253,14 +268,15 @@ def pca_delta(
     return _sweep(loaded, [_Point(EPSILON, delta, records) for delta in swept], chosen, on_step)
 
 
-# ---- what comes of it -----------------------------------------------------------------------------------------------
+# ---- summary and pictures -------------------------------------------------------------------------------------------
 
 
 def summary(rows: Table) -> Table:
-    """Mean and standard deviation of the energy over seeds, a row for every other setting."""
+    """Mean and standard deviation of the energy over seeds, one row per setting."""
     return averages(rows, ["energy"])
 
 
+# Method to label and colour.
 _LOOKS: dict[str, tuple[str, str]] = {
     OURS: ("Zerosum", "#0b7a75"),
     "pooled": ("trusted coordinator (pooled)", "#9aa5b1"),
@@ -273,7 +289,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
 
 
 def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "epsilon") -> None:
-    """Two panels: all methods at the same exact epsilon, and the published calibration for what it truly is."""
+    """Two panels: all methods at the same exact epsilon, and the published calibration at its exact epsilon."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,16 +1,16 @@
 """Figures 3, 4 and 7 of the capeFM paper: loss and error of private linear regression against epsilon, records, delta.
 
-Five sites, one of them colluding. Every method runs at the same exact epsilon, and those of the papers again at their
-published calibration, with the epsilon that this is truly worth. The papers' methods see the data as the capeFM paper
-prepared them (columns in -1 to 1 and a constant, all divided by the largest norm: not private); AdaSSP, objective
-perturbation and gradient descent are given all data, and gradient descent the best of five settings at every point,
-chosen with the answer known. Zerosum sees columns in public ranges of -1 to 1.
+Five sites, one of them colluding. Every method runs at the same exact epsilon, and those of the papers also at their
+published calibration, with the exact epsilon beside it. The papers' methods receive the data as the capeFM paper
+prepares them (columns in -1 to 1 and a constant, all divided by the largest norm: not private). AdaSSP, objective
+perturbation and gradient descent receive all data. Gradient descent receives the best of five settings at every point,
+chosen with the answer known. Zerosum receives columns in public ranges of -1 to 1.
 
-The loss is f_D(w), the mean square of all residuals, and `held_out` that of a fifth of every site which another run did
-not see. The error is |w - w*|/D for columns in -1 to 1, w* the true coefficients where they are known (synthetic data),
-else those of least squares. Numbers are medians and quartiles over seeds: where noise leaves a polynomial without a
-minimum its stationary point has no mean. The paper does not give its N or the fixed epsilon; it has delta = 1e-5 for
-synthetic data, where delta is 1e-3 here for all.
+The loss is f_D(w), the mean square of all residuals. `held_out` is that of a fifth of every site which another run did
+not use. The error is |w - w*|/D for columns in -1 to 1, with w* the true coefficients if known (synthetic data), else
+those of least squares. Values are medians and quartiles over seeds: the stationary point of a noisy polynomial without
+a minimum has no mean. The paper does not give its N or the fixed epsilon. It has delta = 1e-5 for synthetic data; here
+delta is 1e-3 for all.
 
 Tested in tests/papers/figures/test_regression_figures.py.
 """
@@ -34,13 +34,15 @@ from zerosum.papers.methods import regression as methods
 from zerosum.papers.methods.functional import Sample
 
 SITES, COLLUDERS = 5, 1
-EPSILON, DELTA = 0.5, 1e-3  # where they do not vary
+EPSILON, DELTA = 0.5, 1e-3  # values where they are not varied
 OURS, DESCENT = "zerosum", "dp-gd"
-DESCENTS = ((10, 0.0), (30, 0.0), (100, 0.0), (300, 0.0), (100, 0.9))  # rounds and momentum
-#: Methods that have no published calibration of their own here.
+# (rounds, momentum) of gradient descent, of which the best is shown; chosen by hand
+DESCENTS = ((10, 0.0), (30, 0.0), (100, 0.0), (300, 0.0), (100, 0.9))
+# Methods without a published calibration.
 EXACT_ONLY = (DESCENT, "cape-fm-ridge")
+# Records and seeds of quick runs, seeds of full runs; chosen by hand.
 QUICK_ROWS, QUICK_SEEDS, FULL_SEEDS = 20_000, 5, 10
-SYNTHETIC_ROWS = {False: 10_000, True: 40_000}  # of the largest point against records
+SYNTHETIC_ROWS = {False: 10_000, True: 40_000}  # rows of synthetic data; True for the sweep over records
 
 Along = Literal["epsilon", "records", "delta"]
 
@@ -49,7 +51,7 @@ Along = Literal["epsilon", "records", "delta"]
 
 
 class Setting:
-    """Records as each side sees them, and what is measured against."""
+    """Records as each method receives them, and the reference for loss and error."""
 
     def __init__(self, x: Sequence[Floats], y: Sequence[Floats], weights: Floats | None) -> None:
         self.rows = [np.column_stack(pair) for pair in zip(x, y, strict=True)]
@@ -58,32 +60,38 @@ class Setting:
         self.radius = float(np.sqrt(np.max(np.einsum("ij,ij->i", everyone, everyone))))
         self.sites = [Sample(own / self.radius, given) for own, given in zip(each, y, strict=True)]
         self.records = len(y[0])
+        # Back to the scale of columns in -1 to 1.
         self.best = methods.non_private("linear", self.sites) / self.radius
         self.weights = self.best if weights is None else weights
         self._moments = _moments(everyone, response)
 
     def loss(self, w: Floats) -> float:
+        """Mean squared residual of all records."""
         return _loss(self._moments, w)
 
     def error(self, w: Floats) -> float:
+        """|w - w*|/D."""
         return float(np.linalg.norm(w - self.weights) / len(w))
 
 
+# X'X/n, X'y/n and y'y/n.
 _Moments = tuple[Floats, Floats, float]
 
 
 def _moments(x: Floats, y: Floats) -> _Moments:
+    """Moments from which the loss follows without the records."""
     return x.T @ x / len(x), x.T @ y / len(x), float(np.mean(y * y))
 
 
 def _loss(moments: _Moments, w: Floats) -> float:
+    """Mean squared residual from moments."""
     matrix, linear, constant = moments
     return float(w @ matrix @ w - 2 * w @ linear + constant)
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """All records, and four fifths of them with the rest to be predicted."""
+    """All records, and four fifths of them with the rest for prediction."""
 
     whole: Setting
     part: Setting
@@ -91,6 +99,7 @@ class Settings:
 
     @staticmethod
     def of(data: Regression, records: int) -> Settings:
+        """Settings with `records` records per site."""
         x, y = ([values[s::SITES][:records] for s in range(SITES)] for values in (data.x, data.y))
         seen = records - records // 5
         others = np.concatenate([own[seen:] for own in x])
@@ -101,22 +110,25 @@ class Settings:
 
 @dataclass(frozen=True)
 class Point:
+    """One point of a sweep."""
+
     epsilon: float
     delta: float
     records: int  # at each site
 
 
+# (setting, seed) to coefficients.
 Fit = Callable[[Setting, int], Floats]
 
 
 def _fits(point: Point, method: str, calibration: methods.Calibration) -> list[Fit]:
-    """How a method is run on a setting with a seed, in all the ways the best of which is taken."""
+    """Functions that run a method on a setting with a seed. The best of them is used."""
     if method == OURS:
         return [lambda setting, seed: fitting.ours(setting.rows, point.epsilon, point.delta, COLLUDERS, seed)]
     index = methods.METHODS.index(method)
 
     def fit(setting: Setting, seed: int, rounds: int, momentum: float) -> Floats:
-        rng = np.random.default_rng([seed, index])  # the same draws for both calibrations
+        rng = np.random.default_rng([seed, index])  # same draws for both calibrations
         found = methods.fit(
             method,
             "linear",
@@ -136,6 +148,7 @@ def _fits(point: Point, method: str, calibration: methods.Calibration) -> list[F
 
 
 def _planned() -> list[tuple[str, methods.Calibration]]:
+    """Methods and calibrations."""
     private: list[tuple[str, methods.Calibration]] = [(OURS, "exact")] if fitting.available() else []
     private += [(method, "exact") for method in methods.METHODS]
     private += [(method, "published") for method in methods.METHODS if method not in EXACT_ONLY]
@@ -182,12 +195,14 @@ def _measure(
             ]
             for fit in _fits(point, method, calibration)
         ]
+        # The best setting by median loss, which is not private; only gradient descent has several.
         rows += min(tried, key=lambda runs: float(np.median([float(run["loss"]) for run in runs])))
         step()
     return rows
 
 
 def _sweep(data: Regression, points: Sequence[Point], seeds: Sequence[int], on_step: OnStep) -> Table:
+    """Every method at every point. Settings are rebuilt when the number of records changes."""
     planned, done = len(points) * len(_planned()), 0
 
     def step() -> None:
@@ -209,6 +224,7 @@ def _sweep(data: Regression, points: Sequence[Point], seeds: Sequence[int], on_s
 
 
 def _points(along: Along, most: int, full: bool) -> list[Point]:
+    """Points along one axis; `most` is the largest number of records per site."""
     match along:
         case "epsilon":
             swept = (0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0) if full else (0.1, 0.5, 1.0, 3.0)
@@ -224,6 +240,7 @@ def _points(along: Along, most: int, full: bool) -> list[Point]:
 def _prepare(
     data: str, folder: Path | None, full: bool, seeds: int | None, along: Sequence[Along]
 ) -> tuple[Regression, int, range]:
+    """Data, largest number of records per site, and seeds."""
     if seeds is None:
         seeds = FULL_SEEDS if full else QUICK_SEEDS
     if seeds < 1:
@@ -250,7 +267,7 @@ def carry(
 def carry_error(
     data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
 ) -> Table:
-    """The error of the coefficients against all three (figure 7)."""
+    """Error of the coefficients against all three (figure 7)."""
     loaded, most, chosen = _prepare(data, folder, full, seeds, ("epsilon",))
     points: list[Point] = []
     for along in _ALONG:
@@ -258,14 +275,16 @@ def carry_error(
     return _sweep(loaded, points, chosen, on_step)
 
 
-# ---- what comes of it -----------------------------------------------------------------------------------------------
+# ---- summary and pictures -------------------------------------------------------------------------------------------
 
+# Axis to its label.
 _ALONG: dict[Along, str] = {"epsilon": "exact ε", "records": "records at each site", "delta": "δ"}
+# Columns that identify a setting.
 _SETTING = ("data", "method", "calibration", "epsilon", "exact_epsilon", "delta", "records")
 
 
 def summary(rows: Table, measured: Literal["loss", "error"] = "loss") -> Table:
-    """Medians over seeds, with the quartiles of what is measured; a row for every other setting."""
+    """Medians over seeds with the quartiles of `measured`, one row per setting."""
     groups: dict[tuple[str | int | float, ...], Table] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in _SETTING), []).append(row)
@@ -279,6 +298,7 @@ def summary(rows: Table, measured: Literal["loss", "error"] = "loss") -> Table:
     return found
 
 
+# Method to label and colour.
 _LOOKS: dict[str, tuple[str, str]] = {
     OURS: ("Zerosum", "#0b7a75"),
     "cape-fm": ("capeFM", "#d9843b"),
@@ -294,6 +314,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
 
 
 def _panel(axes: Any, lines: Table, along: Along, calibration: str, measured: Literal["loss", "error"]) -> None:
+    """Plot all methods on one panel."""
     for method, (label, colour) in _LOOKS.items():
         chosen = "exact" if method in (OURS, *EXACT_ONLY) else calibration
         shown = [line for line in lines if (line["method"], line["calibration"]) == (method, chosen)]
@@ -333,6 +354,7 @@ _TITLES = {"exact": "every method at the same ε", "published": "the papers' cal
 
 
 def _finish(figure: Any, rows: Table, what: str, path: Path) -> None:
+    """Title, file, close."""
     import matplotlib.pyplot as plt
 
     title = f"Private linear regression, {rows[0]['data']}: {what}; {SITES} sites, {COLLUDERS} colluding"
@@ -344,7 +366,7 @@ def _finish(figure: Any, rows: Table, what: str, path: Path) -> None:
 
 
 def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
-    """Two panels: all methods at the same epsilon, and the published calibration for what it truly is."""
+    """Two panels: all methods at the same epsilon, and the published calibration at its exact epsilon."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -355,13 +377,13 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     for axes, calibration in zip(panels, _TITLES, strict=True):
         _panel(axes, lines, along, calibration, "loss")
         axes.set_title(_TITLES[calibration], loc="left", fontsize=11)
-        axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)  # on no curve
+        axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)  # outside of the curves
     panels[0].set_ylabel("loss, median and quartiles")
     _finish(figure, rows, "training loss", path)
 
 
 def draw_error(rows: Table, path: Path) -> None:
-    """A column for each of epsilon, records and delta, a row for each calibration."""
+    """One column each for epsilon, records and delta, one row per calibration."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -396,6 +418,7 @@ _SWEPT: dict[str, Along] = {"fm-epsilon": "epsilon", "fm-samples": "records", "f
 
 
 def _carried(along: Along) -> Carry:
+    """The experiment along one axis."""
     return partial(carry, along)
 
 

@@ -1,8 +1,8 @@
-"""The data sets of the capeFM paper's regressions: features and response in ranges of -1 to 1.
+"""Data sets of the capeFM paper's regressions: features and response in ranges of -1 to 1.
 
-Crime has the ranges 0 to 1 of its description and loses the columns with missing values. KEGG (in place of the paper's
-Twitter set) is brought to its smallest and largest values, and the synthetic columns to their largest magnitude: that
-is the paper's preparation and is not private.
+Crime has the ranges 0 to 1 of its description, without the columns with missing values. KEGG (in place of the paper's
+Twitter set) is scaled to its smallest and largest values, and the synthetic columns to their largest magnitude: this is
+the paper's preparation and is not private.
 
 Tested in tests/papers/figures/test_regression_figures.py.
 """
@@ -19,14 +19,16 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 
+# Data set to file name.
 _FILES = {"crime": "communities_crime.npz", "kegg": "keggundirected_data.csv.gz"}
+# Synthetic data set to number of features.
 _SYNTHETIC = {"synthetic": 20, "synthetic-50": 50}
 DATA = (*_SYNTHETIC, *_FILES)
 
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Records in random order; `weights` are the true coefficients, the intercept last, where they are known."""
+    """Records in random order. `weights` are the true coefficients with the intercept last, if known."""
 
     name: str
     x: Floats
@@ -35,7 +37,7 @@ class Regression:
 
 
 def load(data: str, folder: Path | None = None, rows: int = 10_000) -> Regression:
-    """One of the four data sets; the two real ones are read from `folder`. `rows` are those of a synthetic one."""
+    """One of the four data sets. The two real ones are read from `folder`. `rows` is the size of a synthetic one."""
     if data not in DATA:
         raise BadParameter(f"unknown data {data!r}; there are {', '.join(DATA)}")
     if data in _SYNTHETIC:
@@ -55,7 +57,7 @@ def load(data: str, folder: Path | None = None, rows: int = 10_000) -> Regressio
 
 
 def synthetic(name: str, columns: int, rows: int, seed: int = 0, noise: float = 0.1) -> Regression:
-    """Normal features, and a response that is linear in them up to noise of a tenth of its spread."""
+    """Normal features, and a response that is linear in them plus noise of a tenth of its standard deviation."""
     rng = np.random.default_rng(seed)
     weights = rng.standard_normal(columns)
     x = rng.standard_normal((rows, columns))
@@ -67,12 +69,14 @@ def synthetic(name: str, columns: int, rows: int, seed: int = 0, noise: float = 
 
 
 def _crime(path: Path) -> tuple[Floats, Floats]:
+    """Features and response of Communities and Crime."""
     with np.load(path) as stored:
         x, y = np.asarray(stored["X"], dtype=np.float64), np.asarray(stored["y"], dtype=np.float64)
     return 2 * x[:, ~np.isnan(x).any(axis=0)] - 1, 2 * y - 1
 
 
 def _kegg(path: Path) -> tuple[Floats, Floats]:
+    """Features and response of KEGG, without constant columns."""
     with gzip.open(path) as stored:
         table = np.loadtxt(stored, delimiter=",")
     low, high = table.min(axis=0), table.max(axis=0)

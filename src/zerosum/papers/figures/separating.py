@@ -1,15 +1,16 @@
-"""One separation of made-up brains, by Zerosum or as in capeDJICA or DP-djICA, with what it cost.
+"""One separation of synthetic brains, by Zerosum or as in capeDJICA or DP-djICA, with its privacy cost.
 
-Zerosum pays for everything. The papers' methods are given exactly whitened data, which is not private: on volumes
-divided by their largest norm, as the papers have them, their iteration does not move (without noise, 256 people: gain
-index 0.2238 at the start, 0.2233 after 1000 rounds, 0.193 on white data). Calibrated exactly they also get the exact
-subspace for nothing; as published they find it by private PCA (`with_reduction` says what that is worth for a person).
+Zerosum pays for all steps. The papers' methods receive exactly whitened data, which is not private: on volumes divided
+by their largest norm, as in the papers, their iteration makes no progress (without noise, 256 people: gain index 0.2238
+at the start, 0.2233 after 1000 rounds, 0.193 on white data). With exact calibration they also receive the exact
+subspace without cost. As published they find it by private PCA (`with_reduction` includes its cost for a person).
 
-The papers go 1000 rounds of step 0.015/log R. In fewer rounds the step and the noise are changed so that the way, the
-noise on it and the exact total epsilon stay the same: with a kth of the rounds k times the step, and sqrt(k) times the
-epsilon of a round. capeDJICA of 1024 people at an exact total of 276 has the Amari index 0.246 after 1000 rounds (two
-seeds) and 0.248 or 0.250 after 20. Without noise the papers' tolerance ends djICA after 355 rounds at 0.264; without
-tolerance it comes to 0.247, and compressed to 0.248. DP-djICA, which has no such total, is given the larger step alone.
+The papers use 1000 rounds with step 0.015/log R. With fewer rounds the step and the noise are changed so that the path,
+the noise on it and the exact total epsilon stay the same: with 1/k of the rounds, k times the step and sqrt(k) times
+the epsilon of a round. capeDJICA of 1024 people at an exact total of 276 has the Amari index 0.246 after 1000 rounds
+(two seeds) and 0.248 or 0.250 after 20. Without noise the papers' tolerance ends djICA after 355 rounds at 0.264;
+without tolerance it reaches 0.247, and compressed 0.248. DP-djICA, which has no such total, receives the larger step
+only.
 
 Tested in tests/papers/test_figures_ica.py.
 """
@@ -36,18 +37,21 @@ from zerosum.papers.methods import ica_costs as costs
 from zerosum.papers.methods import pca, reduction
 from zerosum.study import DEFAULT_SCHEME
 
+# Colluding sites.
 COLLUDERS = 1
+# Names of methods.
 OURS, OURS_PCA, OURS_ALONE, OURS_OPEN = "zerosum", "zerosum-pca", "zerosum-one-site", "zerosum-non-private"
 OPEN, OPEN_TUNED, CAPE_TUNED, NOT_PRIVATE = "non-private", "non-private-tuned", "cape-djica-tuned", "dp-djica"
 PAPERS_ROUNDS = published.PAPERS.rounds
-TUNED = published.Settings(rounds=100, step=1.0)  # by us, for the data at hand: 100 rounds are then enough
+TUNED = published.Settings(rounds=100, step=1.0)  # chosen by us for these data, where 100 rounds are enough
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A method at one price. `epsilon` is the total where the calibration is exact and a round's where it is published.
+    """A method at one budget.
 
-    `delta` is that of the total, `round_delta` the one in the published noise.
+    `epsilon` is the total for the exact calibration, and that of a round for the published one. `delta` is that of the
+    total, `round_delta` that of the published noise.
     """
 
     method: str
@@ -59,23 +63,35 @@ class Trial:
 
 @dataclass(frozen=True)
 class Separated:
-    """What was found, in voxels, and for how much: both epsilons are a person's."""
+    """Result in voxels, with its cost. Both epsilons are for a person."""
 
     unmixing: Floats  # R x D
     maps: Floats  # R x D
     rounds: int
-    exact_epsilon: float  # of the iteration alone for the papers' methods, as they count; all of it for ours
+    exact_epsilon: float  # of the iteration alone for the papers' methods; of all steps for ours
     with_reduction: float
 
     def amari_index(self, truth: Floats) -> float:
+        """Normalised Amari index against the true maps."""
         return amari_index(self.unmixing, truth.T)
 
     def correlation(self, truth: Floats) -> float:
+        """Mean correlation with the matched true maps."""
         return float(np.mean(matched(self.maps, truth).correlations))
 
 
 class Separating:
-    """A study, and every way to separate it."""
+    """A synthetic study, and all methods to separate it.
+
+    Parameters
+    ----------
+    study : Brains
+        The synthetic study.
+    rounds : int
+        Rounds of the papers' methods; fewer than 1000 are compressed.
+    per_axis : int
+        Cosines per axis of the public basis.
+    """
 
     def __init__(self, study: Brains, rounds: int = PAPERS_ROUNDS, per_axis: int = 8) -> None:
         self.study = study
@@ -85,7 +101,7 @@ class Separating:
         self.points = int(study.sources[0].shape[1])
 
     def separate(self, trial: Trial, seed: int | None) -> Separated:
-        """Carry out one trial; without a seed Zerosum's own noise comes from the operating system."""
+        """Run one trial. Without a seed Zerosum's noise comes from the operating system."""
         method = trial.method
         if method in (OURS, OURS_PCA, OURS_ALONE, OURS_OPEN):
             return self._ours(trial, seed)
@@ -97,15 +113,17 @@ class Separating:
             return self._wishart(trial, rng)
         return self._published(trial, rng)
 
-    # ---- ours ------------------------------------------------------------------------------------------------------
+    # ---- Zerosum ---------------------------------------------------------------------------------------------------
 
     def _ours(self, trial: Trial, seed: int | None) -> Separated:
+        """Run Zerosum."""
         basis = None if trial.method == OURS_PCA else self.basis
         private = trial.method != OURS_OPEN
         scheme = DEFAULT_SCHEME if private else "non-private"
-        epsilon, delta = (trial.epsilon, trial.delta) if private else (1.0, 1e-5)  # a plan has some, noise or not
+        # a plan requires values, also without noise
+        epsilon, delta = (trial.epsilon, trial.delta) if private else (1.0, 1e-5)
         if trial.method == OURS_ALONE:
-            # the first site is its own trusted coordinator; a study has two sites, so it is cut in half
+            # The first site is its own trusted coordinator. A study needs two sites, so its people are divided in half.
             scheme, whole = "pooled", self._units(0, basis)
             half = len(whole) // 2 * self.points
             parts = {"first half": whole.rows[:half], "second half": whole.rows[half:]}
@@ -131,43 +149,48 @@ class Separating:
         return Separated(unmixing, maps, rounds, exact, exact)
 
     def _units(self, site: int, basis: Floats | None) -> Units:
-        """A site's people. In the span of an orthonormal basis ICA sees no more of a volume than its coordinates."""
+        """People of a site. In the span of an orthonormal basis ICA depends on a volume only through its
+        coordinates."""
         if basis is None:
             return _people(np.asarray(self.study.observed(site), dtype=np.float64).reshape(-1, self.D), self.points)
         return _people(self.study.projected(site, basis), self.points)
 
-    # ---- the papers ------------------------------------------------------------------------------------------------
+    # ---- published methods -----------------------------------------------------------------------------------------
 
     @property
     def _people(self) -> int:
-        """At each site; the papers' are of equal size."""
+        """People at each site. The papers' sites are of equal size."""
         if len(set(self.study.people)) > 1:
             raise BadParameter(f"the papers' methods need sites of equal size, got {self.study.people}")
         return self.study.people[0]
 
     @cached_property
     def _largest(self) -> float:
-        """The largest squared norm of all volumes, which is not private."""
+        """Largest squared norm of all volumes, which is not private."""
         if self.study.noise > 0:
             return self.study.largest_norm() ** 2
-        span = np.linalg.qr(np.concatenate(self.study.site_maps).T)[0]  # holds all there is, and is quicker
+        # Without noise this span contains all volumes, and norms in it are faster to compute.
+        span = np.linalg.qr(np.concatenate(self.study.site_maps).T)[0]
         rows = [self.study.projected(s, span) for s in range(self.study.sites)]
         return max(float(np.max(np.einsum("ni,ni->n", own, own))) for own in rows)
 
     @cached_property
     def _moments(self) -> list[Floats]:
-        """Of volumes divided by the largest norm of all, as the papers have it."""
+        """Second moments of volumes divided by the largest norm, as in the papers."""
         return [self.study.second_moment(s) / self._largest for s in range(self.study.sites)]
 
     @cached_property
     def _exact_subspace(self) -> Floats:
+        """Leading R directions without noise."""
         return reduction.non_private(self._moments, self.R)
 
     def _settings(self, round_delta: float = published.ROUND_DELTA) -> published.Settings:
+        """The papers' settings, compressed to the chosen number of rounds."""
         step = published.PAPERS.first_step(self.R) * PAPERS_ROUNDS / self.rounds
         return published.Settings(rounds=self.rounds, step=step, delta=round_delta)
 
     def _published(self, trial: Trial, rng: np.random.Generator) -> Separated:
+        """Run a published private method."""
         method = "cape-djica" if trial.method == CAPE_TUNED else trial.method
         settings = TUNED if trial.method == CAPE_TUNED else self._settings(trial.round_delta)
         sites = {"sites": self.study.sites, "colluders": COLLUDERS}
@@ -180,6 +203,7 @@ class Separating:
             epsilon = trial.epsilon * math.sqrt(PAPERS_ROUNDS / settings.rounds)
             subspace = self._noisy_subspace(method, trial.epsilon, settings.delta, rng)
             before = costs.reduction_mu(trial.epsilon, settings.delta, points=self.points, **sites)
+            # `reduction_mu` is for capePCA; other methods have another cost per release.
             before *= math.sqrt(costs.price(method, **sites) / costs.price("cape-djica", **sites))
             after = costs.exact_mu(method, settings.rounds, epsilon, delta=settings.delta, **sites)
             whole = accountant.epsilon(math.hypot(before, after), trial.delta)
@@ -189,7 +213,7 @@ class Separating:
         return self._run(published.METHODS[method], subspace, epsilon, settings, rng, exact, whole)
 
     def _noisy_subspace(self, method: str, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
-        """Each method's own private PCA, with noise for the 1/n of a single volume, as published."""
+        """Private PCA of each method, with noise for the 1/n of a single volume, as published."""
         volumes = self._people * self.points
         tau = pca.published_tau(epsilon, delta, volumes)
         if method == "cape-djica":
@@ -202,6 +226,7 @@ class Separating:
         return pca.top(np.mean(noisy, axis=0), self.R)
 
     def _wishart(self, trial: Trial, rng: np.random.Generator) -> Separated:
+        """Run DP-djICA."""
         volumes = self._people * self.points
         scatters = [moment * volumes for moment in self._moments]
         subspace = reduction.private_global_pca(scatters, self.R, trial.epsilon, rng)
@@ -220,6 +245,7 @@ class Separating:
         whole: float,
         white: bool = True,
     ) -> Separated:
+        """Reduce, whiten (`white`), run a method, and map the result back to voxels."""
         projection = subspace
         if white:
             moment = self._largest * subspace.T @ np.mean(self._moments, axis=0) @ subspace
@@ -232,4 +258,5 @@ class Separating:
 
 
 def _people(rows: Floats, points: int) -> Units:
+    """Units of `points` rows each."""
     return Units(rows, np.arange(0, len(rows) + 1, points, dtype=np.int64))

@@ -1,9 +1,9 @@
-"""Figures 4 and 5 (bottom) of the capeAGN paper: errors of topics against epsilon, documents and delta.
+"""Figures 4 and 5 (bottom) of the capeAGN paper: error of topics against epsilon, documents and delta.
 
-Five sites, one of them colluding; D = 10 words with K = 5 topics and D = 50 with K = 10, drawn from a Dirichlet law
-(0.3), documents of three words, each of one topic. Every published method runs twice: at the same exact epsilon as
-Zerosum, and at its own calibration, with the epsilon that this is truly worth beside it. The metric is the mean
-distance to the true topics, matched by optimal assignment (the paper takes the nearest).
+Five sites, one of them colluding; D = 10 words with K = 5 topics and D = 50 with K = 10, drawn from a Dirichlet
+distribution (0.3); documents of three words, each of one topic. Every published method runs twice: at the same exact
+epsilon as Zerosum, and at its own calibration, with the exact epsilon beside it. The metric is the mean distance to the
+true topics, matched by optimal assignment (the paper takes the nearest).
 
 Tested in tests/papers/figures/test_topic_figures.py.
 """
@@ -21,12 +21,12 @@ from zerosum.papers.figures.components import COLLUDERS, OURS, SITES, Error, Poi
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import topics as published
 
-_LENGTH = 3  # words in a document
+_LENGTH = 3  # words per document
 
 
 @dataclass(frozen=True)
 class Made:
-    """Topics, and by site the counts of documents and their first three words."""
+    """Topics, and by site the word counts of documents and their first three words."""
 
     topics: Floats
     sites: list[Floats]
@@ -34,10 +34,11 @@ class Made:
 
     @classmethod
     def drawn(cls, columns: int, count: int, length: int, records: int, seed: int) -> Made:
-        """Topics of equal weight, each word drawn from its document's."""
+        """Topics of equal weight. The words of a document are drawn from its topic."""
         rng = np.random.default_rng([11, seed])
         topics = rng.dirichlet(np.full(columns, 0.3), count)
         which = rng.integers(count, size=SITES * records)
+        # Inverse transform sampling of the first three words.
         below = np.cumsum(topics, axis=1)[which][:, None, :-1]
         first = np.sum(rng.random((len(which), 3))[:, :, None] > below, axis=2)
         counts = rng.multinomial(length - 3, topics[which]).astype(np.float64)
@@ -46,7 +47,7 @@ class Made:
 
 
 def ours(made: Made, epsilon: float, delta: float, seed: int) -> Floats:
-    """Zerosum's topics: the defaults, each document a unit, with noise from a seed."""
+    """Topics by Zerosum with default settings, each document a unit, seeded noise."""
     K, D = made.topics.shape
     named = {f"site {s}": rows for s, rows in enumerate(made.sites, 1)}
     algorithm = Topics(columns=tuple(f"w{i}" for i in range(D)), n_components=K, length=_LENGTH)
@@ -79,7 +80,7 @@ def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
 
 
 def errors(D: int, K: int, point: Point, seed: int) -> list[Error]:
-    """Of Zerosum's topics and of every published method's."""
+    """Errors of Zerosum's topics and of every published method's."""
     made = Made.drawn(D, K, _LENGTH, point.records, seed)
     mine = component_error(ours(made, point.epsilon, point.delta, seed), made.topics)
     return [(OURS, "exact", point.epsilon, mine), *published_errors(made, point, seed)]

@@ -1,4 +1,4 @@
-"""Trials: studies on data that are nobody's, for figures and benchmarks. Their ledgers do not outlive them.
+"""Runs one study on public or synthetic data with temporary ledgers, for figures and benchmarks.
 
 Tested in tests/algorithms/test_ica.py.
 """
@@ -30,8 +30,8 @@ def run_trial(
     unit: Literal["person", "record"] = "person",
     seed: int | None,
 ) -> Result:
-    """Run once through sites whose policies allow any study; with a seed, the noise can be had again, and protects
-    nobody."""
+    """Run a study once. The sites' policies permit every study. With a seed the noise is reproducible and gives no
+    privacy."""
     with tempfile.TemporaryDirectory(prefix="zerosum-trial-") as folder:
         policies = {
             name: Policy.throwaway(name, Path(folder) / f"{s}.sqlite", unit=unit, delta=delta, data="public")

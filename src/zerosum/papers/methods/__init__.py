@@ -1,1 +1,1 @@
-"""The papers' methods as published, for comparison on public or synthetic data only; nothing here is a default."""
+"""Published methods of the papers, for comparison on public or synthetic data only. None of them is a default."""

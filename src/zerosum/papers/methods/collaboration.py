@@ -1,23 +1,24 @@
-"""Data Collaboration and what it is compared with, as published (Yamashiro, Omote, Imakura and Sakurai 2024).
+"""Data Collaboration and federated learning as published (Yamashiro, Omote, Imakura and Sakurai 2024).
 
 **Public or synthetic data only**, as in all of `zerosum.papers`: plain NumPy, noise from a seeded generator.
 
-**Data Collaboration.** Sites share anchor data, random within public ranges. Each site maps its records and the anchors
-by its own map, here its own PCA, and sends both. The server stacks the mapped anchors of all sites, takes the leading
-left singular vectors as the common target, fits each site's alignment to it by least squares, and trains one network on
-the aligned records. A site maps a record of its own the same way to have it predicted.
+**Data Collaboration.** Sites share anchor data, which are random within public ranges. Each site maps its records and
+the anchors by its own map, here its own PCA, and sends both. The server stacks the mapped anchors of all sites and
+takes the leading left singular vectors as the common target. It fits each site's alignment to the target by least
+squares, and trains one network on the aligned records. A site maps its own records in the same way for prediction.
 
 **DC-DP** adds Gaussian noise to mapped records, by the analytic calibration for sensitivity L, the range of one column.
-Its neighbours differ **in one column of one record** (one pixel), and its map, computed from the very records, is taken
-to be the same for both. So is the noise-free copy of the anchors that leaves with it. What protects a pixel with an
-epsilon of 50 protects a record that differs in more by much less: `record_epsilon`. Labels leave as they are.
+Its neighbours differ **in one column of one record** (one pixel). Its map is computed from the records and is
+nevertheless assumed equal for both neighbours, as is the noise-free copy of the anchors that is sent with it. Noise
+that protects a pixel with an epsilon of 50 protects a record that differs in more columns by much less:
+`record_epsilon`. Labels are sent without noise.
 
 **FedAvg** averages weights after local epochs. **FL-DP** (Wei et al. 2020, "NbAFL") clips a client's weights to norm C
-and adds noise of c T (2C/m)/epsilon to each, c = sqrt(2 log(1.25/delta)), T exposures, m records of the smallest
-client. Its sensitivity 2C/m takes training to be a mean over records of what each would give alone. It is not: one
-record can move what training ends with anywhere in the ball, so that 2C is what is proved, and the factor m is lost.
-`federated_epsilons` has both. Its server adds noise where the rounds are more than sqrt(clients) times the exposures of
-a client; every client is exposed in every round here, so it adds none.
+and adds noise of c T (2C/m)/epsilon to each, with c = sqrt(2 log(1.25/delta)), T exposures and m records of the
+smallest client. Its sensitivity 2C/m assumes that training is a mean over records of separate results. This is not the
+case: one record can move the result of training anywhere in the ball, so that 2C is proved, and the factor m is lost.
+`federated_epsilons` has both. Its server adds noise if there are more rounds than sqrt(clients) times the exposures of
+a client. Here every client is exposed in every round, so the server adds none.
 
 Tested in tests/papers/methods/test_collaboration_methods.py.
 """
@@ -36,64 +37,68 @@ from zerosum.kernel import accountant
 from zerosum.papers.methods import perceptron
 from zerosum.papers.methods.perceptron import Labels, Weights
 
-EPSILON, DELTA = 50.0, 0.01  # the paper's
+EPSILON, DELTA = 50.0, 0.01  # values of the paper
+# Number of anchor records.
 ANCHORS = 1000
-ROUNDS, LOCAL_EPOCHS, CLIP = 10, 2, 15.0  # of FL; the paper names none. Uniform weights start with norm 15
+# Federated learning. The paper states no values; chosen by hand. Uniform initial weights have norm 15.
+ROUNDS, LOCAL_EPOCHS, CLIP = 10, 2, 15.0
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """One site's records, columns in 0 to 1, and their classes."""
+    """Records of one site, columns in [0, 1], and their classes."""
 
     x: Floats
     y: Labels
 
     @staticmethod
     def joined(parts: Sequence[Records]) -> Records:
+        """Records of several sites together."""
         return Records(np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts]))
 
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """A site's own map: centre, then components (one a column)."""
+    """Affine map of a site: subtract the centre, then project on components, shape (columns, width)."""
 
     center: Floats
     components: Floats
 
     @staticmethod
     def of(x: Floats, width: int) -> Reduction:
-        """The site's own PCA, of at most as many components as its records have."""
+        """PCA of the site's records, with at most len(x) - 1 components."""
         center = x.mean(axis=0)
         directions = np.linalg.svd(x - center, full_matrices=False)[2]
         return Reduction(center, directions[: min(width, len(x) - 1)].T)
 
     def __call__(self, x: Floats) -> Floats:
+        """Mapped records, shape (n, width)."""
         return np.asarray((x - self.center) @ self.components)
 
 
 @dataclass(frozen=True, eq=False)
 class Collaboration:
-    """What sites sent and the server made of it: everything that a coalition of both can use against a site."""
+    """Data that sites sent and the server computed: all that a coalition of server and a site can use."""
 
     anchors: Floats
-    maps: tuple[Reduction, ...]  # known to their sites
+    maps: tuple[Reduction, ...]  # each known to its site only
     mapped_anchors: tuple[Floats, ...]
-    published: tuple[Floats, ...]  # mapped records, with their noise
+    published: tuple[Floats, ...]  # mapped records with noise
     alignments: tuple[Floats, ...]
     noise: float
     scale: float
 
     def aligned(self, site: int, mapped: Floats) -> Floats:
-        """Mapped records of a site in the common space, as the network sees them."""
+        """Mapped records of a site in the common space, the input of the network."""
         return np.asarray(mapped @ self.alignments[site] / self.scale)
 
     def returned(self, site: int, x: Floats) -> Floats:
-        """The way back: a site's own records as the network sees them, without noise."""
+        """A site's own records in the common space, without noise, for prediction."""
         return self.aligned(site, self.maps[site](x))
 
 
 def collaborate(sites: Sequence[Records], width: int, seed: int, noise: float = 0.0) -> Collaboration:
-    """Data Collaboration up to the network, with noise of this standard deviation on every mapped number."""
+    """Data Collaboration without the network. `noise` is the standard deviation of the noise on every mapped number."""
     rng = np.random.default_rng(seed)
     anchors = rng.random((ANCHORS, sites[0].x.shape[1]))
     maps = tuple(Reduction.of(site.x, width) for site in sites)
@@ -109,7 +114,7 @@ def collaborate(sites: Sequence[Records], width: int, seed: int, noise: float = 
 def collaboration_accuracy(
     sites: Sequence[Records], test: Records, width: int, seed: int, noise: float = 0.0, epochs: int = 12
 ) -> float:
-    """One network on everybody's aligned records; test records are mapped by the first site."""
+    """Accuracy of one network on the aligned records of all sites. Test records are mapped by the first site."""
     joint = collaborate(sites, width, seed, noise)
     rows = np.vstack([joint.aligned(at, each) for at, each in enumerate(joint.published)])
     weights = perceptron.train(rows, Records.joined(sites).y, epochs=epochs, seed=seed)
@@ -117,12 +122,12 @@ def collaboration_accuracy(
 
 
 def published_noise(epsilon: float = EPSILON, delta: float = DELTA, reach: float = 1.0) -> float:
-    """The noise of DC-DP for columns of this range: the analytic Gaussian mechanism for one column."""
+    """Noise of DC-DP for columns of range `reach`: the analytic Gaussian mechanism for one column."""
     return reach / accountant.mu_for(epsilon, delta)
 
 
 def record_epsilon(distance: float, epsilon: float = EPSILON, delta: float = DELTA) -> float:
-    """What the published noise is worth, at the same delta, for records that are this far apart in norm.
+    """Exact epsilon of the published noise, at the same delta, for records at this distance in norm.
 
     >>> round(record_epsilon(1.0)), round(record_epsilon(28.0)) > 20_000
     (50, True)
@@ -130,7 +135,7 @@ def record_epsilon(distance: float, epsilon: float = EPSILON, delta: float = DEL
     return accountant.epsilon(distance / published_noise(epsilon, delta), delta)
 
 
-# ---- models that travel ----------------------------------------------------------------------------------------------
+# ---- federated learning ----------------------------------------------------------------------------------------------
 
 
 def federated(
@@ -143,8 +148,23 @@ def federated(
     clip: float | None = None,
     heard: list[list[tuple[Weights, Weights]]] | None = None,
 ) -> Weights:
-    """FedAvg; with a clip and noise on what every client sends, FL-DP, whose clip is that of a uniform start.
-    `heard` gets what a server sees: for every round and client the weights that it was sent and what it answered."""
+    """FedAvg; with a clip and noise on every client's weights, FL-DP, which starts from uniform weights.
+
+    Parameters
+    ----------
+    sites : sequence of Records
+        The clients.
+    seed : int
+        Seed of weights, batches and noise.
+    rounds, epochs : int
+        Rounds, and local epochs per round.
+    noise : float
+        Standard deviation of the noise on each weight.
+    clip : float, optional
+        Largest norm of all weights together.
+    heard : list, optional
+        Receives what the server sees: for every round and client the weights sent and the weights returned.
+    """
     rng = np.random.default_rng(seed)
     weights = perceptron.start(sites[0].x.shape[1], 10, seed, normal=clip is None)
     shares = np.array([len(site.y) for site in sites]) / sum(len(site.y) for site in sites)
@@ -163,6 +183,7 @@ def federated(
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> perceptron.Singles:
+    """Standard normal draws in single precision."""
     return rng.standard_normal(shape, dtype=np.float32)
 
 
@@ -177,8 +198,8 @@ def clipped(weights: Weights, clip: float | None) -> Weights:
 def federated_noise(
     epsilon: float, delta: float, records: int, rounds: int = ROUNDS, clip: float = CLIP, *, exact: bool = False
 ) -> float:
-    """FL-DP's noise on every weight a client sends: as published, or so that all rounds together are worth epsilon for
-    a record, which may move a client's weights by 2C in each."""
+    """Noise of FL-DP on every weight of a client: as published, or (`exact`) so that all rounds together cost a record
+    epsilon. In the proof a record may move a client's weights by 2C in each round."""
     if records < 1 or rounds < 1:
         raise BadParameter("federated learning needs a record and a round")
     if exact:
@@ -187,8 +208,8 @@ def federated_noise(
 
 
 def federated_epsilons(epsilon: float, delta: float, records: int, rounds: int = ROUNDS) -> tuple[float, float]:
-    """What FL-DP as published is worth over all rounds at delta: if its sensitivity 2C/m held, and as proved (2C),
-    which is the same for a record as for a whole client.
+    """Exact epsilon of FL-DP as published over all rounds at delta: if its sensitivity 2C/m held, and as proved (2C),
+    which is the same for a record and for a whole client.
 
     >>> [round(each) for each in federated_epsilons(50.0, 0.01, 100)]
     [24, 130627]

@@ -1,36 +1,36 @@
-"""The functional mechanism as published: capeFM, its conventional and one-site forms, and dp-fm.
+"""Functional mechanism as published: capeFM, its conventional and one-site forms, and dp-fm (regression).
 
 **Public or synthetic data only**, as in all of `zerosum.papers`: plain NumPy, noise from a seeded generator.
 
-A loss is written as a polynomial of degree two, Lambda_0 + <Lambda_1, w> + w' Lambda_2 w, the arrays get noise, and the
-noisy polynomial is minimised. With |x| <= 1, and y in [-1, 1] (linear) or in {0, 1} (logistic, Taylor at 0), a record
-adds
+A loss is written as a polynomial of degree two, Lambda_0 + <Lambda_1, w> + w' Lambda_2 w. Noise is added to the arrays,
+and the noisy polynomial is minimised. With |x| <= 1, and y in [-1, 1] (linear) or in {0, 1} (logistic, Taylor expansion
+at 0), a record contributes
 
     linear     y^2, -2 y x, x x'              logistic     log 2, (1/2 - y) x, x x'/8        (each over n)
 
-**capeFM** (section 4, Algorithm 4; appendix H) gives every array noise for the whole (epsilon, delta) from its own
-sensitivity: 1, 4, sqrt 2 over n, and 0, 1, sqrt(2)/8. Each is right: attained, and never passed. What is wrong is that
-three arrays leave together. In units of the sensitivities, with t = |x|^2, p = y^2, k = <x, x'> and a neighbour's u, q,
-a replaced record moves them by
+**capeFM** (section 4, Algorithm 4; appendix H) adds noise to every array for the whole (epsilon, delta) from its own
+sensitivity: 1, 4, sqrt 2 over n, and 0, 1, sqrt(2)/8. Each of them is correct and attained. The error is that three
+arrays are released together. In units of the sensitivities, with t = |x|^2, p = y^2, k = <x, x'> and u, q for the
+neighbour's record, a replaced record moves them by
 
     (p - q)^2 + (p t + q u - 2 y y' k)/4 + (t^2 + u^2 - 2 k^2)/2  <=  (p - q)^2 + (p + q)/4 + 1 + p q/16
 
-(the best k is |y y'|/4 in size, the rest grows in t and u), which is convex in p and in q and so largest in a corner:
-2.25 at y = 1, y' = 0, orthogonal unit rows. The true mu is 1.5 times that of one array; for logistic regression, with
-p = q = 1/4 and no Lambda_0, 1/2 + 1 + 1/16 = 1.25^2. On top of that comes the view of a coordinator and its colluders
-(Theorem 1 leaves out that they know their own draws), which `zerosum.kernel` accounts for. The noise of Lambda_2 is on
-all D^2 entries for a Frobenius norm: that is right, and its symmetric half is all that a minimiser uses.
+(the best k has magnitude |y y'|/4, the rest increases in t and u). The bound is convex in p and in q, and so largest in
+a corner: 2.25 at y = 1, y' = 0 and orthogonal unit rows. The exact mu is 1.5 times that of one array. For logistic
+regression, with p = q = 1/4 and no Lambda_0, the bound is 1/2 + 1 + 1/16 = 1.25^2. In addition the coordinator and its
+colluders know their own draws, which Theorem 1 leaves out and `zerosum.kernel` accounts for. The noise of Lambda_2 is
+on all D^2 entries for a Frobenius norm, which is correct; a minimiser uses its symmetric part only.
 
-The published minimiser is "any optimizer"; a noisy Lambda_2 is often indefinite and has no minimum, so `stationary`
-solves for the point where the gradient vanishes. `repaired` is our repair.
+The published minimiser is "any optimizer". A noisy Lambda_2 is often indefinite and has no minimum, so `stationary`
+solves for the point of zero gradient. `repaired` is our repair.
 
 **dp-fm** (Zhang et al. 2012) adds Laplace noise of scale Delta/epsilon to every distinct coefficient, with the L1
-sensitivity Delta = 2 (D + 1)^2/n, and D^2/4 + 3 D for logistic regression. Both hold and are far too large for rows
-in the unit ball: the distinct entries move by at most 1 + 4 sqrt D + sqrt(D (D + 1)) in L1 norm (as |v|_1 <=
-sqrt(length) |v|_2), by sqrt D + sqrt(D (D + 1))/8 for logistic regression. In L2 norm they move by 4, and by 1 (at x'
-= x, opposite responses). Laplace noise of scale b on a shift of a_i is a_i/b-private in each coordinate, hence of sum
-(a_i/b)^2/2 zCDP in all (Bun and Steinke 2016, proposition 1.4), so that `dp_fm_epsilon` takes the smaller of L1/b and
-the epsilon of that zCDP at delta. It is a bound, not an exact figure.
+sensitivity Delta = 2 (D + 1)^2/n, and D^2/4 + 3 D for logistic regression. Both are valid and far too large for rows in
+the unit ball: the distinct entries move by at most 1 + 4 sqrt D + sqrt(D (D + 1)) in L1 norm (as |v|_1 <= sqrt(length)
+|v|_2), and by sqrt D + sqrt(D (D + 1))/8 for logistic regression. In L2 norm they move by 4, and by 1 (at x' = x,
+opposite responses). Laplace noise of scale b on a shift of a_i is a_i/b-private in each coordinate, hence of sum
+(a_i/b)^2/2 zCDP in all (Bun and Steinke 2016, proposition 1.4). `dp_fm_epsilon` takes the smaller of L1/b and the
+epsilon of that zCDP at delta. It is a bound, not an exact value.
 
 Tested in tests/papers/methods/test_regression_methods.py.
 """
@@ -52,15 +52,15 @@ from zerosum.kernel.view import Coalition
 
 Model = Literal["linear", "logistic"]
 
-#: Of Lambda_0, Lambda_1 and Lambda_2, times 1/n: as published, and right one by one.
+# Published sensitivities of Lambda_0, Lambda_1 and Lambda_2, times 1/n; each is correct by itself.
 SENSITIVITIES: dict[Model, tuple[float, float, float]] = {
     "linear": (1.0, 4.0, math.sqrt(2)),
     "logistic": (0.0, 1.0, math.sqrt(2) / 8),
 }
-#: Of all three together, each divided by its own sensitivity.
+# Sensitivity of all three together, each divided by its own sensitivity.
 JOINT: dict[Model, float] = {"linear": 1.5, "logistic": 1.25}
 
-#: The noise law of every form with Gaussian noise, by the kernel's name.
+# Method to the kernel's scheme with the same noise law.
 SCHEMES: dict[str, str] = {
     "cape-fm": "cape-published",
     "cape-fm-ridge": "cape-published",
@@ -72,13 +72,14 @@ SCHEMES: dict[str, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Records of a site: features, one record a row, and responses."""
+    """Records of a site: features, one record per row, and responses."""
 
     x: Floats
     y: Floats
 
     @staticmethod
     def pooled(sites: Sequence[Sample]) -> Sample:
+        """Records of several sites together."""
         return Sample(np.concatenate([site.x for site in sites]), np.concatenate([site.y for site in sites]))
 
 
@@ -92,15 +93,17 @@ class Polynomial:
 
     @property
     def flat(self) -> Floats:
+        """All coefficients as one vector."""
         return np.concatenate([[self.constant], self.linear, self.matrix.ravel()])
 
     @staticmethod
     def of_flat(values: Floats, columns: int) -> Polynomial:
+        """Inverse of `flat`."""
         return Polynomial(float(values[0]), values[1 : columns + 1], values[columns + 1 :].reshape(columns, columns))
 
 
 def coefficients(model: Model, sample: Sample) -> Polynomial:
-    """Lambda_0, Lambda_1 and Lambda_2 of a site's average loss."""
+    """Lambda_0, Lambda_1 and Lambda_2 of a site's mean loss."""
     x, y = sample.x, sample.y
     second = x.T @ x / len(x)
     if model == "linear":
@@ -112,13 +115,13 @@ def coefficients(model: Model, sample: Sample) -> Polynomial:
 
 
 def stationary(polynomial: Polynomial) -> Floats:
-    """Where the gradient vanishes: the minimum where there is one, a saddle where the noise left none."""
+    """Point of zero gradient: the minimum if there is one, otherwise a saddle point."""
     matrix = polynomial.matrix + polynomial.matrix.T
     return np.asarray(np.linalg.lstsq(matrix, -polynomial.linear, rcond=None)[0])
 
 
 def trimmed(polynomial: Polynomial, ridge: float) -> Floats:
-    """Zhang et al. 2012, section 6: a ridge on the matrix, then directions of negative eigenvalues are left out."""
+    """Zhang et al. 2012, section 6: add a ridge to the matrix, then drop directions of negative eigenvalues."""
     matrix = (polynomial.matrix + polynomial.matrix.T) / 2
     values, vectors = np.linalg.eigh(matrix + ridge * np.eye(len(matrix)))
     kept = vectors[:, values > 0]
@@ -126,23 +129,24 @@ def trimmed(polynomial: Polynomial, ridge: float) -> Floats:
 
 
 def repaired(polynomial: Polynomial, entry: float) -> Floats:
-    """Our repair of a matrix with independent noise `entry` on all its entries: a ridge as large as its spectral norm.
+    """Our repair for independent noise of standard deviation `entry` on all entries: a ridge equal to its spectral
+    norm.
 
-    The symmetric half of such noise has entries of standard deviation entry/sqrt 2 off the diagonal, and eigenvalues
-    up to sqrt(2 D) entry.
+    The symmetric part of such noise has entries of standard deviation entry/sqrt 2 off the diagonal, and eigenvalues up
+    to sqrt(2 D) entry.
     """
     return trimmed(polynomial, math.sqrt(2 * len(polynomial.linear)) * entry)
 
 
-# ---- Gaussian noise: capeFM and its kin -----------------------------------------------------------------------------
+# ---- Gaussian noise: capeFM and related forms -----------------------------------------------------------------------
 
 
 def noisy(
     method: str, model: Model, sites: Sequence[Sample], tau: float, rng: np.random.Generator
 ) -> tuple[Polynomial, float]:
-    """The polynomial that a method minimises, and the noise of an entry of its matrix.
+    """Noisy polynomial of a method, and the standard deviation of the noise of a matrix entry.
 
-    `tau` is noise over sensitivity for a release of sensitivity 1 (so that a site of n records adds tau Delta_j/n).
+    `tau` is the noise of a release of sensitivity 1. A site of n records adds tau Delta_j/n.
     """
     D = sites[0].x.shape[1]
     if method == "pooled-fm":
@@ -154,7 +158,7 @@ def noisy(
     scale = np.repeat(SENSITIVITIES[model], (1, D, D * D)) * (tau / n)
     drawn = rng.standard_normal(each.shape)
     own = 1.0
-    if SCHEMES[method] == "cape-published":  # noise that adds up to zero, and a little that stays
+    if SCHEMES[method] == "cape-published":  # cancelling noise with sum zero, and own noise of variance 1/S
         own = 1 / math.sqrt(S)
         drawn = drawn - drawn.mean(axis=0) + own * rng.standard_normal(each.shape)
     average = np.mean(each + scale * drawn, axis=0)
@@ -162,7 +166,7 @@ def noisy(
 
 
 def published_tau(epsilon: float, delta: float) -> float:
-    """The noise of the papers over the sensitivity, sqrt(2 ln(1.25/delta))/epsilon.
+    """Noise of the papers for sensitivity 1, sqrt(2 ln(1.25/delta))/epsilon.
 
     >>> round(published_tau(1.0, 1e-5), 4)
     4.8448
@@ -173,7 +177,7 @@ def published_tau(epsilon: float, delta: float) -> float:
 
 
 def exact_epsilon(method: str, model: Model, epsilon: float, delta: float, sites: int, colluders: int) -> float:
-    """The true epsilon of a method (a name in `SCHEMES`) at the published calibration for `epsilon`.
+    """Exact epsilon of a method (a name in `SCHEMES`) at the published calibration for `epsilon`.
 
     >>> round(exact_epsilon("cape-fm", "linear", 1.0, 1e-5, sites=5, colluders=1), 3)
     1.659
@@ -190,7 +194,7 @@ def exact_epsilon(method: str, model: Model, epsilon: float, delta: float, sites
 
 
 def tau_for_exact(method: str, model: Model, epsilon: float, delta: float, sites: int, colluders: int) -> float:
-    """The noise over the sensitivity at which a method is exactly (epsilon, delta)-private."""
+    """Noise for sensitivity 1 at which a method is exactly (epsilon, delta)-private."""
     cost = account(
         Scheme(SCHEMES[method]),
         sites=sites,
@@ -206,7 +210,7 @@ def tau_for_exact(method: str, model: Model, epsilon: float, delta: float, sites
 
 
 def dp_fm_sensitivity(model: Model, columns: int) -> float:
-    """The L1 sensitivity of Zhang et al., times 1/n.
+    """L1 sensitivity of Zhang et al., times 1/n.
 
     >>> dp_fm_sensitivity("linear", 20), dp_fm_sensitivity("logistic", 20)
     (882.0, 160.0)
@@ -215,19 +219,20 @@ def dp_fm_sensitivity(model: Model, columns: int) -> float:
 
 
 def dp_fm_moves(model: Model, columns: int) -> tuple[float, float]:
-    """How far a replaced record can move the distinct coefficients in L1 (a bound) and in L2 norm, times 1/n."""
+    """Largest change of the distinct coefficients by a replaced record, times 1/n: in L1 norm (a bound) and in L2
+    norm."""
     first, second = math.sqrt(columns), math.sqrt(columns * (columns + 1))
     return (1 + 4 * first + second, 4.0) if model == "linear" else (first + second / 8, 1.0)
 
 
 def dp_fm_epsilon(model: Model, columns: int, scale: float, delta: float) -> float:
-    """An epsilon that Laplace noise of `scale`/n on every distinct coefficient is worth at delta, or less."""
+    """Upper bound on the epsilon of Laplace noise of `scale`/n on every distinct coefficient, at delta."""
     total, length = dp_fm_moves(model, columns)
     return min(total / scale, published.rdp(length / scale, delta))
 
 
 def dp_fm_scale(model: Model, columns: int, epsilon: float, delta: float) -> float:
-    """The smallest scale for which `dp_fm_epsilon` proves (epsilon, delta).
+    """Smallest scale for which `dp_fm_epsilon` proves (epsilon, delta).
 
     >>> round(dp_fm_epsilon("linear", 20, dp_fm_scale("linear", 20, 1.0, 1e-5), 1e-5), 9)
     1.0
@@ -242,7 +247,7 @@ def dp_fm_scale(model: Model, columns: int, epsilon: float, delta: float) -> flo
 
 def dp_fm(model: Model, sample: Sample, scale: float, rng: np.random.Generator) -> Floats:
     """Laplace noise of `scale`/n on every distinct coefficient, then the authors' repair: a ridge of four standard
-    deviations of the noise, and directions that are still negative left out."""
+    deviations of the noise, without directions that are still negative."""
     D, n = sample.x.shape[1], len(sample.x)
     loss = coefficients(model, sample)
     drawn = rng.laplace(scale=scale / n, size=(D, D))

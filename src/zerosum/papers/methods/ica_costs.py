@@ -1,17 +1,17 @@
-"""What capeDJICA and DP-djICA cost: as claimed, by every accountant they compare, and exactly.
+"""Privacy cost of capeDJICA and DP-djICA: as claimed, by every accountant of the papers, and exactly.
 
-A round releases G and h, each with sensitivity over noise r = epsilon/sqrt(2 ln(1.25/delta)) of one round, so J rounds
-at the coordinator have mu^2 = 2 J r^2. That is where the papers stop. The exact figure has
+A round releases G and h, each with sensitivity over noise r = epsilon/sqrt(2 ln(1.25/delta)) of one round. J rounds
+therefore have mu^2 = 2 J r^2 at the coordinator. The papers' accounting ends there. The exact value includes
 
-- the whole view of a coordinator and its colluders: mu^2 is larger by 1.87 for CAPE at S = 4, C = 1;
-- the reduction: capePCA's sensitivity is sqrt(2)/n, and for a person of T volumes T times that.
+- the whole view of a coordinator and its colluders: mu^2 is larger by a factor of 1.87 for CAPE at S = 4, C = 1;
+- the reduction: the sensitivity of capePCA is sqrt(2)/n, and for a person with T volumes T times that.
 
-The sensitivities 2B of the two clips are taken as they stand: that of G is approached only where W is nearly singular,
-but W is not known beforehand. The entries of h stay below one, so that R < 30 components cannot reach B_h = sqrt(30):
-name `components` and the exact figure is smaller, by 9 % in mu at R = 20.
+The sensitivities 2B of the two clips are used unchanged. That of G is approached only if W is nearly singular, but W is
+not known beforehand. The entries of h are below one, so that R < 30 components cannot reach B_h = sqrt(30). With
+`components` the exact value is smaller, by 9 % in mu at R = 20.
 
-Section IV-A puts the step rho into the noise it accounts for, sigma^2 = rho^2 tau^2/Delta^2 (Delta squared, or it would
-have a unit), as if the sensitivity did not shrink with it: `claimed_with_step` overstates mu by 1/rho.
+Section IV-A includes the step rho in the accounted noise, sigma^2 = rho^2 tau^2/Delta^2 (with Delta squared, to be
+dimensionless), as if the sensitivity did not shrink with it: `claimed_with_step` overstates mu by 1/rho.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
 from zerosum.papers.methods.ica import CLIP, ROUND_DELTA
 
-DELTA = 1e-5  # of the total, in the papers' experiments
-PIECES = 2  # G and h
+DELTA = 1e-5  # delta of the total in the papers' experiments
+PIECES = 2  # releases per round: G and h
 
-#: The noise law of every private method, by the kernel's name.
+# Method to the kernel's scheme with the same noise law.
 SCHEMES: dict[str, str] = {
     "cape-djica": "cape-published",
     "conv": "local",
@@ -57,6 +57,7 @@ def price(method: str, sites: int, colluders: int) -> float:
     """
     if method not in SCHEMES:
         raise BadParameter(f"unknown method {method!r}; there are {', '.join(SCHEMES)}")
+    # mu^2 does not depend on delta; 0.5 is a placeholder.
     return account(
         Scheme(SCHEMES[method]), sites=sites, coalition=Coalition(colluders), sensitivity=1.0, delta=0.5, tau=1.0
     ).mu_squared
@@ -73,7 +74,7 @@ def exact_mu(
     points: int = 1,
     components: int | None = None,
 ) -> float:
-    """mu of a person over all rounds; with `points` volumes a person, mu of one volume instead."""
+    """mu of a person over all rounds; with `points` volumes per person, mu of one volume instead."""
     pieces = PIECES if components is None else 1 + min(1.0, components / CLIP)
     return ratio(epsilon, delta) * math.sqrt(pieces * _counted(rounds) * price(method, sites, colluders)) / points
 
@@ -89,7 +90,7 @@ def exact_epsilon(
     total_delta: float = DELTA,
     components: int | None = None,
 ) -> float:
-    """The true total epsilon of `rounds` rounds, each calibrated as published for (epsilon, delta).
+    """Exact total epsilon of `rounds` rounds, each calibrated as published for (epsilon, delta).
 
     >>> round(exact_epsilon("cape-djica", 1000, 1.0, sites=4, colluders=1), 1)
     276.3
@@ -114,7 +115,8 @@ def epsilon_for_exact(
 
 
 def reduction_mu(epsilon: float, delta: float, *, sites: int, colluders: int, points: int = 1) -> float:
-    """mu of the capePCA stage, calibrated as published with 1/n for n volumes: of a volume, or of a person's `points`.
+    """mu of the capePCA stage, calibrated as published with 1/n for n volumes: of one volume, or of a person's
+    `points`.
 
     >>> [round(reduction_mu(1.0, 1e-2, sites=4, colluders=1, points=points), 3) for points in (1, 250)]
     [0.622, 155.445]
@@ -122,25 +124,25 @@ def reduction_mu(epsilon: float, delta: float, *, sites: int, colluders: int, po
     return math.sqrt(2 * price("cape-djica", sites, colluders)) * ratio(epsilon, delta) * _counted(points)
 
 
-# ---- the accountants the papers compare -----------------------------------------------------------------------------
+# ---- accountants of the papers --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Claims:
-    """Total epsilon of the same rounds by every accountant. All but the last take the coordinator's view alone."""
+    """Total epsilon of the same rounds by every accountant. All except the last use the coordinator's view alone."""
 
-    composition: float  # Theorem 2: (2 J epsilon, 2 J delta) of Theorem 1
+    composition: float  # Theorem 2: (2 J epsilon, 2 J delta) from Theorem 1
     strong: float
     moments: float
-    moments_printed: float  # by the quadratic as it is printed
-    rdp: float  # as the papers convert it
+    moments_printed: float  # from the quadratic equation as printed
+    rdp: float  # with the papers' conversion
     rdp_best: float
-    coordinator: float  # the smallest true one for that view
-    exact: float  # for the coordinator and its colluders
+    coordinator: float  # exact, for the coordinator's view
+    exact: float  # exact, for the coordinator and its colluders
 
 
 def claims(rounds: int, ratio: float, *, sites: int, colluders: int, total_delta: float = DELTA) -> Claims:
-    """Every accountant's total for J rounds of capeDJICA whose G and h have sensitivity over noise `ratio`."""
+    """Total of every accountant for J rounds of capeDJICA whose G and h have sensitivity over noise `ratio`."""
     releases = PIECES * _counted(rounds)
     if not (ratio > 0 and math.isfinite(ratio)):
         raise BadParameter(f"sensitivity over noise must be positive and finite, got {ratio:g}")
@@ -161,9 +163,9 @@ def claims(rounds: int, ratio: float, *, sites: int, colluders: int, total_delta
 
 
 def moments_printed(mu: float, delta: float) -> float:
-    """The larger root of eps^2/(2 mu^2) - eps + mu^2/8 + ln delta = 0, as capeDJICA prints it (IV-B and G).
+    """Larger root of eps^2/(2 mu^2) - eps + mu^2/8 + ln delta = 0, as printed in capeDJICA (IV-B and G).
 
-    Their own derivation gives eps/2 in the middle, and with it mu^2/2 + mu sqrt(2 ln(1/delta)), the same as RDP.
+    The paper's own derivation gives eps/2 in the middle, and then mu^2/2 + mu sqrt(2 ln(1/delta)), the same as RDP.
 
     >>> round(moments_printed(1.0, 1e-5), 3) > round(published.rdp_published(1.0, 1e-5), 3)
     True
@@ -178,15 +180,16 @@ def claimed_with_step(rounds: int, ratio: float, step: float, total_delta: float
 
 
 def dp_djica_claimed(rounds: int, epsilon: float, points: int = 1) -> float:
-    """The pure epsilon that DP-djICA claims, J epsilon for a time point; for a person of `points`, that many times it.
+    """Pure epsilon that DP-djICA claims: J epsilon for a time point, and `points` times that for a person.
 
-    It covers the iteration only, and the reduction before it is not private at all.
+    It covers the iteration only. The reduction before it is not private.
     """
     amounts.check_epsilon(epsilon)
     return _counted(rounds) * _counted(points) * epsilon
 
 
 def _counted(number: int) -> int:
+    """The number, at least 1. Raises `BadParameter`."""
     if number < 1:
         raise BadParameter(f"at least one is needed, got {number}")
     return number

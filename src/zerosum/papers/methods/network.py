@@ -1,20 +1,21 @@
-"""The capeFM paper's network (section 5.1) under every scheme it compares, as published and at an exact epsilon.
+"""Neural network of the capeFM paper (section 5.1) under its schemes, as published and at an exact epsilon.
 
 **Public or synthetic data only**, as in all of `zerosum.papers`: plain NumPy, noise from a seeded generator.
 
-A net with one hidden layer of rectified units and a sigmoid tells two normal classes of unit variance apart, "means are
-separated by 1", by gradient descent over S = 4 sites. The paper does not say whether that is 1 in norm (a hard task:
-Bayes' rule is right for 69 %) or 1 in each of the 50 coordinates (an easy one); both are here. Nor does it say how many
-hidden units, iterations or which step it has; here they are 16, 25 and 0.5 with momentum 0.9, found on other draws.
+A network with one hidden layer of rectified units and a sigmoid output separates two normal classes of unit variance,
+"means are separated by 1", by gradient descent over S = 4 sites. The paper does not state whether the distance is 1 in
+norm (a hard task: the Bayes classifier is right for 69 %) or 1 in each of the 50 coordinates (an easy one); both are
+here. It does not state hidden units, iterations and step either. Here they are 16, 25 and 0.5 with momentum 0.9, found
+on other draws.
 
 **As published** every gradient (of W1, b1, W2 and b2) gets noise tau = Delta/epsilon sqrt(2 log(1.25/0.01)) in every
-iteration, "Delta the L2 sensitivity of the corresponding gradient". There is no such number for a rectified net unless
-gradients are clipped, of which the paper says nothing; here each example's gradient of each tensor is clipped to norm
-1, so that Delta = 2/n. Its epsilon is that of one tensor in one iteration at delta 0.01. Four tensors leave together (2
-times the mu), in every iteration (sqrt(T) times), to a coordinator with a colluding site, who knows its own draws: what
-that is worth in all, or less, is `exact_epsilon`.
+iteration, "Delta the L2 sensitivity of the corresponding gradient". For a rectified network there is no such bound
+unless gradients are clipped, which the paper does not mention. Here each example's gradient of each tensor is clipped
+to norm 1, so that Delta = 2/n. The paper's epsilon is that of one tensor in one iteration at delta 0.01. Four tensors
+are released together (2 times the mu), in every iteration (sqrt(T) times), to a coordinator with a colluding site,
+which knows its own draws. `exact_epsilon` gives the total.
 
-**Exactly**, gradients are clipped over all tensors together, and noise is what makes the whole training worth epsilon.
+**Exactly**, gradients are clipped over all tensors together, and the noise makes the whole training cost epsilon.
 
 Tested in tests/papers/methods/test_network_methods.py.
 """
@@ -37,14 +38,18 @@ from zerosum.papers.methods.functional import published_tau
 Calibration = Literal["exact", "published"]
 Reading = Literal["norm", "coordinate"]
 
-#: The noise law of every scheme, by the kernel's name. The secure sum is ours.
+# Scheme to the kernel's scheme with the same noise law. The secure sum is ours.
 SCHEMES = {"cape": "cape-published", "conv": "local", "pooled": "pooled", "secure-sum": "secure-sum"}
+# Schemes of the paper.
 PUBLISHED = ("cape", "conv", "pooled")
 METHODS = (*SCHEMES, "non-private")
+# Inputs, hidden units, iterations, step and momentum; see the module docstring.
 COLUMNS, HIDDEN, ITERATIONS, STEP, MOMENTUM = 50, 16, 25, 0.5, 0.9
+# delta of the paper, for one tensor in one iteration.
 PUBLISHED_DELTA = 0.01
+# W1, b1, W2 and b2.
 _TENSORS = 4
-_SCALE = 2 / math.sqrt(COLUMNS)  # public: inputs have norm 2 or so
+_SCALE = 2 / math.sqrt(COLUMNS)  # public scale of inputs, which then have norm about 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +61,7 @@ class Classes:
 
     @staticmethod
     def drawn(reading: Reading, count: int, seed: int) -> Classes:
-        """Normal classes of unit variance, one at 0 and one at 1 in norm or in every coordinate."""
+        """Normal classes of unit variance, one at 0 and one at distance 1 in norm or in every coordinate."""
         rng = np.random.default_rng(seed)
         apart = 1.0 if reading == "coordinate" else 1 / math.sqrt(COLUMNS)
         y = rng.integers(0, 2, count).astype(np.float64)
@@ -67,25 +72,28 @@ Tensors = list[Floats]
 
 
 def start(rng: np.random.Generator) -> Tensors:
-    """Weights to begin with, which are public."""
+    """Initial weights, which are public."""
     first = rng.normal(0, math.sqrt(2 / COLUMNS), (COLUMNS, HIDDEN))
     return [first, np.zeros(HIDDEN), rng.normal(0, math.sqrt(1 / HIDDEN), HIDDEN), np.zeros(1)]
 
 
 def accuracy(weights: Tensors, data: Classes) -> float:
+    """Share of correct classes."""
     first, bias, second, constant = weights
     out = np.maximum(_SCALE * data.x @ first + bias, 0) @ second + constant
     return float(np.mean((out > 0) == (data.y > 0.5)))
 
 
 def gradients(weights: Tensors, data: Classes, clip: Literal["all", "each"] | None) -> Tensors:
-    """The sum over examples of gradients that are clipped to norm 1, all tensors together or each by itself."""
+    """Sum over examples of gradients clipped to norm 1: over all tensors together, each tensor separately, or not
+    (None)."""
     first, bias, second, constant = weights
     x = _SCALE * data.x
     Z = x @ first + bias
     A = np.maximum(Z, 0)
     e = 1 / (1 + np.exp(-(A @ second + constant))) - data.y
     B = (Z > 0) * second * e[:, None]
+    # The gradient of an example is an outer product, so its squared norm is the product of two squared norms.
     b, a, r, q = (np.einsum("ij,ij->i", each, each) for each in (B, A, e[:, None], x))
     squares = [b * q, b, r * a, r]
     if clip == "all":
@@ -100,8 +108,8 @@ def gradients(weights: Tensors, data: Classes, clip: Literal["all", "each"] | No
 
 
 def cost(method: str, calibration: Calibration, epsilon: float, delta: float, sites: int, colluders: int) -> Cost:
-    """What the whole training costs and how noisy a sum of gradients is, for `epsilon` in all (exact) or, as the paper
-    counts, for one tensor in one iteration (published). A replaced example moves a clipped gradient by 2."""
+    """Cost of the whole training and noise of a sum of gradients, for `epsilon` in all (exact) or, as in the paper, for
+    one tensor in one iteration (published). A replaced example moves a clipped gradient by at most 2."""
     if method not in SCHEMES or (calibration == "published" and method not in PUBLISHED):
         raise BadParameter(f"there is no {calibration} calibration of {method!r}")
     scheme, coalition, all_steps = Scheme(SCHEMES[method]), Coalition(colluders), 2 * math.sqrt(ITERATIONS)
@@ -114,7 +122,7 @@ def cost(method: str, calibration: Calibration, epsilon: float, delta: float, si
 def exact_epsilon(
     method: str, calibration: Calibration, epsilon: float, delta: float, sites: int = 4, colluders: int = 1
 ) -> float:
-    """What the training is truly worth at delta.
+    """Exact epsilon of the training at delta.
 
     >>> [round(exact_epsilon(each, "published", 0.5, 1e-5), 1) for each in ("cape", "conv")]
     [11.2, 7.7]
@@ -133,7 +141,7 @@ def train(
     sites: int = 4,
     colluders: int = 1,
 ) -> Tensors:
-    """The weights that gradient descent under a scheme ends with; examples are shared out evenly over sites."""
+    """Weights after gradient descent under a scheme, with the examples divided equally among the sites."""
     rng = np.random.default_rng(seed)
     weights, velocity = start(rng), [np.zeros(1)] * _TENSORS
     private = method != "non-private"

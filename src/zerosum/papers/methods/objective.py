@@ -1,24 +1,24 @@
 """Objective perturbation (Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2) on pooled data, as published and sound.
 
 The minimiser of   sum of loss(x'w, y)/n + <b, w>/n + (ridge/2) |w|^2   is released, with |x| <= 1 and a random b. The
-theorem needs |loss'| <= 1 and loss'' <= c everywhere. b is a function of w and the data, so for two data sets that
-differ in a record the densities of w differ by those of b, which is moved by at most 2, and by a determinant: the
-Hessian is H = A + h x x' with A >= n ridge, so that the determinants' ratio is at most 1 + c/(n ridge).
+theorem requires |loss'| <= 1 and loss'' <= c everywhere. b is a function of w and the data. For two data sets that
+differ in a record the densities of w differ by those of b, which moves by at most 2, and by a determinant. The Hessian
+is H = A + h x x' with A >= n ridge, so that the ratio of the determinants is at most 1 + c/(n ridge).
 
-As published, without a regulariser of one's own, ridge = c/(n (e^(epsilon/4) - 1)) and b has density proportional to
+As published, without another regulariser, ridge = c/(n (e^(epsilon/4) - 1)) and b has density proportional to
 e^(-epsilon |b|/4): epsilon/2 for b, and epsilon/2 for a determinant bounded by (1 + c/(n ridge))^2.
 
-- Logistic loss (c = 1/4): it holds, and is worth 3/4 epsilon, as the determinant needs no square.
-- Squared loss, as the capeFM paper compares with: **it does not hold.** The slope x (x'w - y) is bounded by no number,
-  b is moved by as much as w is long, and the ratio of the densities grows without bound: no epsilon is true at
-  delta = 0. The exact epsilon is infinite.
+- Logistic loss (c = 1/4): the claim holds. The exact cost is 3/4 epsilon, as the determinant needs no square.
+- Squared loss, as in the comparison of the capeFM paper: **the claim does not hold.** The slope x (x'w - y) is
+  unbounded, b moves in proportion to the length of w, and the ratio of the densities is unbounded: no epsilon is valid
+  at delta = 0. The exact epsilon is infinite.
 
-The sound form (`calibration` "exact") spends epsilon/4 on the determinant and draws b ~ N(0, sigma^2 I). The records
-x and x' span a plane that does not depend on b, in which b moves by v(w), |v| <= 2. With mu = 2/sigma the log ratio
-of the densities, <b, v>/sigma^2 + |v|^2/(2 sigma^2), is at most mu R + mu^2/2, where R is the length of b in that
-plane over sigma and P(R > t) = e^(-t^2/2). It passes mu^2/2 + mu sqrt(2 ln(1/delta)) with probability delta at most:
-that is the epsilon of b. A bound again, not an exact figure. For linear regression the squared loss gives way to
-sqrt(1 + r^2) - 1 in the residual r, which is r^2/2 for small r and has slope and curvature at most 1.
+The sound form (`calibration` "exact") spends epsilon/4 on the determinant and draws b ~ N(0, sigma^2 I). The records x
+and x' span a plane that does not depend on b, in which b moves by v(w), |v| <= 2. With mu = 2/sigma the log ratio of
+the densities, <b, v>/sigma^2 + |v|^2/(2 sigma^2), is at most mu R + mu^2/2, where R is the length of b in that plane
+over sigma and P(R > t) = e^(-t^2/2). It exceeds mu^2/2 + mu sqrt(2 ln(1/delta)) with probability at most delta; this is
+the epsilon of b. It is a bound, not an exact value. For linear regression the squared loss is replaced by sqrt(1 + r^2)
+- 1 in the residual r, which is r^2/2 for small r and has slope and curvature at most 1.
 
 Tested in tests/papers/methods/test_regression_methods.py.
 """
@@ -34,27 +34,28 @@ from zerosum.arrays import Floats
 from zerosum.kernel import amounts
 from zerosum.papers.methods.functional import Model, Sample
 
-#: Value, slope and curvature of the loss of every record, at x'w and y.
+# Value, first and second derivative of the loss of every record, at x'w and y.
 Loss = Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
 
+# Largest second derivative c of the loss.
 CURVATURE: dict[Model, float] = {"linear": 1.0, "logistic": 0.25}
 
 
 def squared(margin: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
-    """Half the square of the residual."""
+    """Half the squared residual."""
     residual = margin - y
     return residual**2 / 2, residual, np.ones_like(residual)
 
 
 def near_squared(margin: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
-    """sqrt(1 + r^2) - 1: half the square of a small residual, with a slope below 1 for all."""
+    """sqrt(1 + r^2) - 1: half the square of a small residual, with a slope below 1 everywhere."""
     residual = margin - y
     root = np.sqrt(1 + residual**2)
     return root - 1, residual / root, root**-3
 
 
 def logistic(margin: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
-    """Minus the log likelihood of y in {0, 1}."""
+    """Negative log likelihood of y in {0, 1}."""
     from scipy.special import expit
 
     chance = expit(margin)
@@ -62,7 +63,7 @@ def logistic(margin: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def minimise(loss: Loss, sample: Sample, tilt: Floats, ridge: float, rounds: int = 100) -> Floats:
-    """The minimum of the average loss + <tilt, w> + (ridge/2) |w|^2, by Newton's steps, halved until they descend."""
+    """Minimum of the mean loss + <tilt, w> + (ridge/2) |w|^2, by Newton's method with step halving."""
     x, y = sample.x, sample.y
     n, D = x.shape
     w = np.zeros(D)
@@ -76,7 +77,8 @@ def minimise(loss: Loss, sample: Sample, tilt: Floats, ridge: float, rounds: int
         gradient = x.T @ slope / n + tilt + ridge * w
         hessian = x.T @ (x * curvature[:, None]) / n + ridge * np.eye(D)
         step = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
-        if -float(gradient @ step) <= 1e-18 + 1e-15 * abs(now):  # twice what is left to gain
+        # twice the remaining decrease of the quadratic model (Newton decrement)
+        if -float(gradient @ step) <= 1e-18 + 1e-15 * abs(now):
             return np.asarray(w + step)
         size = 1.0
         while (then := value(w + size * step)) > now and size > 1e-10:
@@ -86,26 +88,27 @@ def minimise(loss: Loss, sample: Sample, tilt: Floats, ridge: float, rounds: int
 
 
 def ridge_of(model: Model, epsilon: float, records: int) -> float:
-    """What makes the determinant worth epsilon/4 (published: epsilon/2)."""
+    """Ridge for which the determinant costs epsilon/4 (published: epsilon/2)."""
     amounts.check_epsilon(epsilon)
     return CURVATURE[model] / (records * math.expm1(epsilon / 4))
 
 
 def published(model: Model, sample: Sample, epsilon: float, rng: np.random.Generator) -> Floats:
-    """With the published calibration, and the squared loss as it stands."""
+    """With the published calibration, and the squared loss unchanged."""
     n, D = sample.x.shape
     direction = rng.standard_normal(D)
+    # Density proportional to exp(-epsilon |b|/4): uniform direction, gamma-distributed norm.
     tilt = direction / np.linalg.norm(direction) * rng.gamma(D, 4 / epsilon) / n
     return minimise(logistic if model == "logistic" else squared, sample, tilt, ridge_of(model, epsilon, n))
 
 
 def published_epsilon(model: Model, epsilon: float) -> float:
-    """What that is worth, at delta = 0."""
+    """Exact epsilon of the published calibration, at delta = 0."""
     return 0.75 * epsilon if model == "logistic" else math.inf
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """The mu of b that its three quarters of epsilon allow: mu^2/2 + mu sqrt(2 ln(1/delta)) = 3 epsilon/4.
+    """The mu of b for three quarters of epsilon: mu^2/2 + mu sqrt(2 ln(1/delta)) = 3 epsilon/4.
 
     >>> mu = mu_of(1.0, 1e-5)
     >>> round(mu * mu / 2 + mu * math.sqrt(2 * math.log(1e5)), 9)
@@ -118,7 +121,7 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def sound(model: Model, sample: Sample, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
-    """(epsilon, delta)-private, by the proof above."""
+    """(epsilon, delta)-private estimate, by the proof in the module docstring."""
     n, D = sample.x.shape
     tilt = 2 / mu_of(epsilon, delta) * rng.standard_normal(D) / n
     return minimise(logistic if model == "logistic" else near_squared, sample, tilt, ridge_of(model, epsilon, n))

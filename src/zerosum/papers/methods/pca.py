@@ -1,20 +1,20 @@
-"""Principal components as the papers published them: competitors for reproduction runs, never a default.
+"""Principal component analysis as published in the papers, for reproduction runs; never a default.
 
-**Public or synthetic data only.** These are plain NumPy functions: the noise comes from a seeded generator, nothing is
-charged to a ledger, and the preprocessing the papers ask for (centre all records at their mean, divide by the largest
-norm) is not private. A site is an array with one record a row, of norm at most one; all sites hold as many records.
+**Public or synthetic data only.** These are plain NumPy functions: the noise comes from a seeded generator, and no
+ledger is charged. The papers' preprocessing (centre all records at their mean, divide by the largest norm) is not
+private. A site is an array with one record per row, of norm at most one; all sites have the same number of records.
 
-What protects a record is Gaussian noise `tau` on the entries of a second moment. The papers take its sensitivity to be
-1/n; `published_tau` follows them. In truth the distinct entries (i <= j) of x x' - y y' have
+A record is protected by Gaussian noise `tau` on the entries of a second moment. The papers assume a sensitivity of 1/n;
+`published_tau` follows them. The distinct entries (i <= j) of x x' - y y' have
 
     sum of their squares = (norm(x x' - y y')^2 + sum over i of (x_i^2 - y_i^2)^2)/2 <= 2   in the unit ball,
 
-attained by two different unit vectors of the axes: sqrt(2)/n. The cancelling noise of cape is not symmetric while the
-own noise is, so a coalition averages entries ij and ji and halves its variance off the diagonal. That at most doubles
-mu^2 of such an entry, and with d the squared change on the diagonal those above it change by at most (2 - d)/2 in all:
-the worst pair still lies on the diagonal, and mu^2 is that of `zerosum.kernel.view` at sensitivity sqrt(2)/n.
-`exact_epsilon` says what the published calibration is worth, `tau_for_exact` what noise each method needs at a given
-exact epsilon.
+attained by two different unit vectors of the axes, so the exact sensitivity is sqrt(2)/n. The cancelling noise of cape
+is not symmetric while the own noise is. A coalition therefore averages entries ij and ji and halves the variance of the
+cancelling noise off the diagonal. That at most doubles mu^2 of such an entry. With d the squared change on the
+diagonal, the entries above it change by at most (2 - d)/2 in all: the worst pair is still on the diagonal, and mu^2 is
+that of `zerosum.kernel.view` at sensitivity sqrt(2)/n. `exact_epsilon` gives the exact cost of the published
+calibration, `tau_for_exact` the noise of each method at a given exact epsilon.
 
 Tested in tests/papers/test_figures_pca.py.
 """
@@ -34,12 +34,12 @@ from zerosum.kernel.calculator import account
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
 
-#: Who draws the noise that cancels in capePCA: the sites (in capeDJICA) or a trusted helper (in its own paper).
+# Source of the cancelling noise in capePCA: the sites (capeDJICA paper) or a trusted helper (its own paper).
 Variant = Literal["broadcast", "helper"]
 
-SENSITIVITY = math.sqrt(2)  # times 1/n, of the distinct entries of a second moment
+SENSITIVITY = math.sqrt(2)  # of the distinct entries of a second moment, times 1/n
 
-#: The noise law of every private method here, by the kernel's name.
+# Method to the kernel's scheme with the same noise law.
 SCHEMES: dict[str, str] = {
     "cape-broadcast": "cape-published",
     "cape-helper": "cape-helper",
@@ -54,12 +54,12 @@ SCHEMES: dict[str, str] = {
 
 
 def second_moment(rows: Floats) -> Floats:
-    """The mean of x x' over the records."""
+    """Mean of x x' over the records, shape (D, D)."""
     return np.asarray(rows.T @ rows / len(rows))
 
 
 def top(matrix: Floats, K: int) -> Floats:
-    """The eigenvectors of the K largest eigenvalues of a matrix, made symmetric first."""
+    """Eigenvectors of the K largest eigenvalues of the symmetric part of a matrix, shape (D, K)."""
     if not 0 < K <= len(matrix):
         raise BadParameter(f"between 1 and {len(matrix)} components can be had, got {K}")
     vectors: Floats = np.linalg.eigh((matrix + matrix.T) / 2)[1]
@@ -67,12 +67,12 @@ def top(matrix: Floats, K: int) -> Floats:
 
 
 def non_private(sites: Sequence[Floats], K: int) -> Floats:
-    """Of all records together, without noise."""
+    """Components of all records together, without noise."""
     return top(second_moment(np.concatenate(sites)), K)
 
 
 def pooled_dp(sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats:
-    """A trusted coordinator sees all records and adds noise `tau` once."""
+    """A trusted coordinator holds all records and adds noise `tau` once."""
     return analyze_gauss(np.concatenate(sites), K, tau, rng)
 
 
@@ -82,14 +82,14 @@ def analyze_gauss(rows: Floats, K: int, tau: float, rng: np.random.Generator) ->
 
 
 def conv(sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats:
-    """Every site adds symmetric noise `tau` to its second moment; the average is taken."""
+    """Every site adds symmetric noise `tau` to its second moment; the mean is decomposed."""
     return top(np.mean([second_moment(rows) + symmetric_noise(rows.shape[1], tau, rng) for rows in sites], axis=0), K)
 
 
 def dp_dis_pca(sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator, R: int | None = None) -> Floats:
-    """Every site sends the rank-R square root of its noisy second moment (R = K unless given); their squares add up.
+    """Every site sends the rank-R square root of its noisy second moment (default R = K); their squares are summed.
 
-    Directions whose noisy eigenvalue is negative have no root and are left out.
+    Directions with a negative noisy eigenvalue have no root and are left out.
     """
     D = sites[0].shape[1]
     R = K if R is None else R
@@ -112,17 +112,18 @@ def cape_pca(
 def cape_messages(
     sites: Sequence[Floats], tau: float, rng: np.random.Generator, variant: Variant = "broadcast"
 ) -> list[Floats]:
-    """What the aggregator averages in capePCA, a D x D matrix a site (with a helper, after it took F_s out again)."""
+    """Matrices (D, D) that the aggregator averages in capePCA, one per site; with a helper, after subtraction of
+    F_s."""
     return cape_perturbed([second_moment(rows) for rows in sites], tau, rng, variant)
 
 
 def cape_perturbed(
     moments: Sequence[Floats], tau: float, rng: np.random.Generator, variant: Variant = "broadcast"
 ) -> list[Floats]:
-    """The messages of capePCA from the sites' second moments.
+    """Messages of capePCA from the sites' second moments.
 
-    E_s has variance (1 - 1/S) tau^2 in all D^2 entries and adds up to zero, F_s the same variance without adding up,
-    G_s is symmetric with variance tau^2/S.
+    E_s has variance (1 - 1/S) tau^2 in all D^2 entries and sums to zero over sites. F_s has the same variance and does
+    not sum to zero. G_s is symmetric with variance tau^2/S.
     """
     S, D = len(moments), len(moments[0])
     draws = tau * rng.standard_normal((S, D, D))
@@ -131,7 +132,8 @@ def cape_perturbed(
     for moment, E in zip(moments, cancelling, strict=True):
         message = moment + E + symmetric_noise(D, tau / math.sqrt(S), rng)
         if variant == "helper":
-            F = math.sqrt(1 - 1 / S) * tau * rng.standard_normal((D, D))  # the aggregator's own: it knows it
+            # drawn by the aggregator, which can subtract it
+            F = math.sqrt(1 - 1 / S) * tau * rng.standard_normal((D, D))
             message = (message + F) - F
         messages.append(message)
     return messages
@@ -143,11 +145,11 @@ def symmetric_noise(D: int, tau: float, rng: np.random.Generator) -> Floats:
     return np.asarray(upper + np.triu(upper, 1).T)
 
 
-# ---- what they cost -------------------------------------------------------------------------------------------------
+# ---- privacy cost ---------------------------------------------------------------------------------------------------
 
 
 def published_tau(epsilon: float, delta: float, records: int) -> float:
-    """The papers' noise for n records, sqrt(2 ln(1.25/delta))/(epsilon n): at a site, or at all sites for `pooled_dp`.
+    """The papers' noise for n records, sqrt(2 ln(1.25/delta))/(epsilon n): at a site, or of all sites for `pooled_dp`.
 
     >>> round(published_tau(1.0, 1e-5, 1000), 6)
     0.004845
@@ -158,7 +160,7 @@ def published_tau(epsilon: float, delta: float, records: int) -> float:
 
 
 def exact_epsilon(method: str, epsilon: float, delta: float, sites: int, colluders: int) -> float:
-    """The true epsilon of a method (a name in `SCHEMES`) at the published calibration for `epsilon`.
+    """Exact epsilon of a method (a name in `SCHEMES`) at the published calibration for `epsilon`.
 
     >>> round(exact_epsilon("conv", 1.0, 1e-5, sites=5, colluders=1), 3)
     1.098
@@ -170,7 +172,7 @@ def exact_epsilon(method: str, epsilon: float, delta: float, sites: int, collude
 
 
 def tau_for_exact(method: str, epsilon: float, delta: float, sites: int, colluders: int, records: int) -> float:
-    """The noise at which a method is exactly (epsilon, delta)-private; `records` as in `published_tau`."""
+    """Noise at which a method is exactly (epsilon, delta)-private; `records` as in `published_tau`."""
     cost = account(
         _scheme(method),
         sites=sites,
@@ -183,12 +185,14 @@ def tau_for_exact(method: str, epsilon: float, delta: float, sites: int, collude
 
 
 def _scheme(method: str) -> Scheme:
+    """The kernel's scheme of a method. Raises `BadParameter`."""
     if method not in SCHEMES:
         raise BadParameter(f"unknown method {method!r}; there are {', '.join(SCHEMES)}")
     return Scheme(SCHEMES[method])
 
 
 def _counted(records: int) -> int:
+    """The number, at least 1. Raises `BadParameter`."""
     if records < 1:
         raise BadParameter(f"a method needs at least one record, got {records}")
     return records

@@ -1,4 +1,4 @@
-"""The network of the Data Collaboration paper, inputs-512-128-classes with rectified units, in NumPy, trained by Adam.
+"""Neural network of the Data Collaboration paper (inputs-512-128-classes, rectified units) in NumPy, trained by Adam.
 
 **Public or synthetic data only**, as in all of `zerosum.papers`.
 
@@ -17,16 +17,18 @@ from zerosum.arrays import Floats
 
 Singles = NDArray[np.float32]
 Labels = NDArray[np.int64]
-Weights = list[Singles]  # a matrix and a vector for each layer
+Weights = list[Singles]  # weight matrix and bias vector of each layer
 
+# Units of the hidden layers.
 HIDDEN = (512, 128)
+# Batch size and step of Adam.
 BATCH, STEP = 32, 1e-3
-_FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8  # of Adam
+_FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon of Adam
 
 
 def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN, *, normal: bool = False) -> Weights:
-    """Uniform weights of size one over the root of what enters a unit, biases alike; or normal ones of variance two
-    over what enters a unit, biases zero (He et al. 2015)."""
+    """Initial weights: uniform in +-1/sqrt(fan-in), including biases, or (`normal`) normal with variance 2/fan-in and
+    zero biases (He et al. 2015)."""
     rng, sizes = np.random.default_rng(seed), (inputs, *hidden, classes)
     found: Weights = []
     for before, after in itertools.pairwise(sizes):
@@ -40,7 +42,7 @@ def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN
 
 
 def _layers(weights: Weights, x: Singles) -> list[Singles]:
-    """What enters every layer, and last the logits."""
+    """Inputs of every layer, and the logits last."""
     seen = [x]
     for at in range(0, len(weights), 2):
         out = seen[-1] @ weights[at] + weights[at + 1]
@@ -49,8 +51,9 @@ def _layers(weights: Weights, x: Singles) -> list[Singles]:
 
 
 def gradient(weights: Weights, x: Singles, y: Labels) -> Weights:
-    """Of the mean cross-entropy."""
+    """Gradient of the mean cross-entropy."""
     seen = _layers(weights, x)
+    # Subtracting the maximum avoids overflow of the exponential.
     logits = seen[-1] - seen[-1].max(axis=1, keepdims=True)
     back = np.exp(logits)
     back /= back.sum(axis=1, keepdims=True)
@@ -75,7 +78,7 @@ def train(
     weights: Weights | None = None,
     step: float = STEP,
 ) -> Weights:
-    """Adam over shuffled batches, from given weights or from a start."""
+    """Adam over shuffled batches, from the given weights or from new ones."""
     rng = np.random.default_rng(seed)
     x = np.ascontiguousarray(x, dtype=np.float32)
     weights = [each.copy() for each in (weights or start(x.shape[1], classes, seed))]
@@ -88,6 +91,7 @@ def train(
             count += 1
             rate = np.float32(step * math.sqrt(1 - _SECOND**count) / (1 - _FIRST**count))
             found = gradient(weights, x[batch], y[batch])
+            # Written with preallocated arrays to avoid allocations in the inner loop.
             for w, g, m, s, a, b in zip(weights, found, mean, square, room, more, strict=True):
                 m += np.multiply(1 - _FIRST, np.subtract(g, m, out=a), out=a)
                 s += np.multiply(1 - _SECOND, np.subtract(np.multiply(g, g, out=a), s, out=a), out=a)
@@ -97,9 +101,10 @@ def train(
 
 
 def logits(weights: Weights, x: Floats | Singles) -> Singles:
+    """Logits of records, shape (n, classes)."""
     return _layers(weights, np.asarray(x, dtype=np.float32))[-1]
 
 
 def accuracy(weights: Weights, x: Floats | Singles, y: Labels) -> float:
-    """The share of records whose class is the likeliest."""
+    """Share of records whose most likely class is correct."""
     return float(np.mean(np.argmax(logits(weights, x), axis=1) == y))

@@ -1,10 +1,11 @@
-"""How capeDJICA and DP-djICA reduce volumes from D voxels to R columns before ICA: baselines, never a default.
+"""Dimension reduction of capeDJICA and DP-djICA: from D voxels to R columns before ICA. For comparison, never a
+default.
 
-**Public or synthetic data only**, as in `zerosum.papers.methods.ica`. Everything works on second moments, D x D, so
-that volumes never have to be held; they are meant to be divided by their largest norm, which is not private.
+**Public or synthetic data only**, as in `zerosum.papers.methods.ica`. All functions use second moments, D x D, so that
+volumes need not be stored. Volumes are divided by their largest norm, which is not private.
 
 capeDJICA uses capePCA (appendix J). Its noise protects one time point: a person's 250 volumes move the second moment
-250 times as far (`zerosum.papers.methods.ica_costs.reduction_mu`). DP-djICA passes a parcel from site to site.
+250 times as far (`zerosum.papers.methods.ica_costs.reduction_mu`). DP-djICA sends a matrix from site to site.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel import amounts
 from zerosum.papers.methods import pca
 
+# Why DP-djICA is not private, for tables and figures.
 NOT_PRIVATE = (
     "DP-djICA is not differentially private: its reduction adds a Wishart matrix W = E E', which has no "
     "negative eigenvalue, to the second moment C. Whoever sees C + W can rule out every data set whose second moment "
@@ -29,26 +31,28 @@ NOT_PRIVATE = (
 
 
 def non_private(moments: Sequence[Floats], K: int) -> Floats:
-    """The K leading directions of the average second moment, D x K."""
+    """The K leading directions of the mean second moment, shape (D, K)."""
     return pca.top(np.mean(moments, axis=0), K)
 
 
 def cape(moments: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats:
-    """capeDJICA's capePCA on the sites' second moments, D x K; `tau` is `zerosum.papers.methods.pca.published_tau`."""
+    """capeDJICA's capePCA on the sites' second moments, shape (D, K). `tau` is
+    `zerosum.papers.methods.pca.published_tau`."""
     return pca.top(np.mean(pca.cape_perturbed(moments, tau, rng), axis=0), K)
 
 
 def wishart(D: int, epsilon: float, rng: np.random.Generator) -> Floats:
-    """E E' of D + 1 columns N(0, I/(2 epsilon)), whose density is proportional to exp(-epsilon trace)."""
+    """E E' for D + 1 columns N(0, I/(2 epsilon)), with density proportional to exp(-epsilon trace)."""
     amounts.check_epsilon(epsilon)
     E = rng.standard_normal((D, D + 1)) / np.sqrt(2 * epsilon)
     return np.asarray(E @ E.T)
 
 
 def private_local_pca(scatter: Floats, K: int, epsilon: float, rng: np.random.Generator) -> Floats:
-    """PrivateLocalPCA (DP-djICA, Algorithm 1) of a sum of x x': the rank-K root of it plus a Wishart matrix, D x K.
+    """PrivateLocalPCA (DP-djICA, Algorithm 1) of a sum of x x': the rank-K root of the sum plus a Wishart matrix, shape
+    (D, K).
 
-    **Not private**, whatever its name: see `NOT_PRIVATE`.
+    **Not private** in spite of its name: see `NOT_PRIVATE`.
     """
     if not 0 < K <= len(scatter):
         raise BadParameter(f"between 1 and {len(scatter)} components can be had, got {K}")
@@ -59,9 +63,9 @@ def private_local_pca(scatter: Floats, K: int, epsilon: float, rng: np.random.Ge
 def private_global_pca(
     scatters: Sequence[Floats], R: int, epsilon: float, rng: np.random.Generator, local: int | None = None
 ) -> Floats:
-    """PrivateGlobalPCA (DP-djICA, Algorithm 2): a parcel of rank `local` (R unless given) visits all sites; D x R.
+    """PrivateGlobalPCA (DP-djICA, Algorithm 2): a matrix of rank `local` (default R) visits all sites; shape (D, R).
 
-    **Not private**: see `NOT_PRIVATE`. Every visit pays epsilon twice, for the site's own data and for the parcel; the
+    **Not private**: see `NOT_PRIVATE`. Every visit costs epsilon twice, for the site's own data and for the matrix. The
     columns are normalised at the end, so that the reduced data are not whitened.
     """
     K = R if local is None else local
@@ -78,13 +82,15 @@ def private_global_pca(
 
 
 def _rank(scatter: Floats, most: int) -> int:
+    """Rank of a matrix, at most `most`."""
     return min(most, int(np.linalg.matrix_rank(scatter, hermitian=True)))
 
 
 def whitening(moment: Floats) -> Floats:
-    """The symmetric inverse root of a second moment: rows times it have unit second moment.
+    """Symmetric inverse root of a second moment: rows times it have unit second moment.
 
-    The papers have no such step; exact whitening is the kindest setting for their iteration, and is not private.
+    The papers have no such step. Exact whitening is the most favourable setting for their iteration, and is not
+    private.
     """
     values, vectors = np.linalg.eigh((moment + moment.T) / 2)
     if values[0] <= 1e-12 * values[-1]:

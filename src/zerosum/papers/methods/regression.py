@@ -1,23 +1,24 @@
-"""Linear and logistic regression by every method the capeFM paper compares, and by the strongest pooled peers.
+"""Linear and logistic regression by the methods of the capeFM paper, and by the strongest methods on pooled data.
 
-**Public or synthetic data only.** These are plain NumPy functions: the noise comes from a seeded generator and nothing
-is charged to a ledger. Data come as the papers prepare them: rows of norm at most 1, responses in [-1, 1] (linear) or
-{0, 1} (logistic), sites of equal size. That preparation (divide by the largest norm) is not private.
+**Public or synthetic data only.** These are plain NumPy functions: the noise comes from a seeded generator, and no
+ledger is charged. Data are prepared as in the papers: rows of norm at most 1, responses in [-1, 1] (linear) or {0, 1}
+(logistic), sites of equal size. That preparation (divide by the largest norm) is not private.
 
-| method | who sees data | noise | as published |
+| method | sees data | noise | as published |
 |---|---|---|---|
 | non-private | coordinator | none | |
-| cape-fm | nobody | Gaussian on Lambda_0, Lambda_1, Lambda_2 | worth more than it says (`functional`) |
-| cape-fm-ridge | nobody | the same, minimised with our ridge | the same |
-| pooled-fm | coordinator | the same (Algorithm 3) | 1.5 or 1.25 times the mu it says |
-| conv, single-site | each site its own | the same | 1.5 or 1.25 times the mu it says |
-| dp-fm | coordinator | Laplace on the coefficients | far more than needed (`functional`) |
-| objective-perturbation | coordinator | a random tilt of the objective | not private for squared loss (`objective`) |
+| cape-fm | no party | Gaussian on Lambda_0, Lambda_1, Lambda_2 | costs more than claimed (`functional`) |
+| cape-fm-ridge | no party | the same, minimised with our ridge | the same |
+| pooled-fm | coordinator | the same (Algorithm 3) | 1.5 or 1.25 times the claimed mu |
+| conv, single-site | each site its own | the same | 1.5 or 1.25 times the claimed mu |
+| dp-fm | coordinator | Laplace on the coefficients | far more noise than needed (`functional`) |
+| objective-perturbation | coordinator | random linear term in the objective | not private for squared loss
+(`objective`) |
 | adassp | coordinator | Gaussian on X'X, X'y and the smallest eigenvalue | see `adassp_epsilon` |
-| dp-gd | coordinator | Gaussian on the gradient of every round | none: it is accounted exactly here |
+| dp-gd | coordinator | Gaussian on the gradient of every round | none: accounted exactly here |
 
-`fit` runs one at the published calibration or at one that is worth the given epsilon; `exact_epsilon` says what the
-published one is worth. A neighbour has one record replaced.
+`fit` runs a method at the published calibration or at one that costs the given epsilon. `exact_epsilon` gives the cost
+of the published one. Neighbouring data sets have one record replaced.
 
 Tested in tests/papers/methods/test_regression_methods.py.
 """
@@ -45,9 +46,11 @@ METHODS = (
     "adassp",
     "dp-gd",
 )
+# Methods without a logistic form.
 LINEAR_ONLY = ("adassp",)
-#: The squared joint sensitivity of AdaSSP's three releases: a z z' for z = (x, y/sqrt 2) has X'X and X'y in it, so that
-#: these move by sqrt(2) 3/2 at most, and the smallest eigenvalue by 1 (|x x' - x' x''| <= 1 in spectral norm).
+# Squared joint sensitivity of AdaSSP's three releases. z z' for z = (x, y/sqrt 2) contains X'X and X'y, so that these
+# move by at most sqrt(2) 3/2. The smallest eigenvalue moves by at most 1, the spectral norm of the difference of two x
+# x'.
 ADASSP_SQUARED = 5.5
 
 
@@ -64,7 +67,27 @@ def fit(
     rounds: int = 100,
     momentum: float = 0.0,
 ) -> Floats:
-    """The coefficients that a method finds; `rounds` and `momentum` are those of dp-gd."""
+    """Coefficients by a method.
+
+    Parameters
+    ----------
+    method : str
+        A name in `METHODS`.
+    model : "linear" or "logistic"
+        Kind of regression.
+    sites : sequence of Sample
+        Data of the sites, all of equal size.
+    epsilon, delta : float
+        Budget: claimed (published calibration) or exact.
+    rng : Generator
+        Source of the noise.
+    calibration : "exact" or "published"
+        How the noise is chosen.
+    colluders : int
+        Colluding sites.
+    rounds, momentum : int, float
+        Settings of dp-gd.
+    """
     _check(method, model, sites)
     exactly = calibration == "exact"
     if method in functional.SCHEMES:
@@ -96,8 +119,8 @@ def fit(
 def exact_epsilon(
     method: str, model: Model, epsilon: float, delta: float, *, sites: int, colluders: int, columns: int
 ) -> float:
-    """What the published calibration for `epsilon` is worth at delta: exactly for the Gaussian functional mechanism
-    and gradient descent, at most for the others.
+    """Cost of the published calibration for `epsilon` at delta: exact for the Gaussian functional mechanism and
+    gradient descent, an upper bound for the others.
 
     >>> common = {"sites": 5, "colluders": 1, "columns": 20}
     >>> [round(exact_epsilon(m, "linear", 1.0, 1e-3, **common), 3) for m in ("cape-fm", "conv", "dp-fm", "adassp")]
@@ -120,7 +143,7 @@ def exact_epsilon(
 
 
 def non_private(model: Model, sites: Sequence[Sample]) -> Floats:
-    """The minimum of the average loss of all records."""
+    """Minimum of the mean loss of all records."""
     everyone = Sample.pooled(sites)
     if model == "linear":
         return np.asarray(np.linalg.lstsq(everyone.x, everyone.y, rcond=None)[0])
@@ -133,9 +156,10 @@ def non_private(model: Model, sites: Sequence[Sample]) -> Floats:
 def adassp(
     sample: Sample, noise: float, delta: float, rng: np.random.Generator, *, isometric: bool, failure: float = 0.05
 ) -> Floats:
-    """Wang 2018, Algorithm 2: least squares from noisy X'X and X'y, whose ridge adapts to the smallest eigenvalue.
+    """Wang 2018, Algorithm 2: least squares from noisy X'X and X'y, with a ridge that adapts to the smallest
+    eigenvalue.
 
-    `noise` is that of all three releases. Wang puts it on the entries on and above the diagonal; in isometric
+    `noise` is that of all three releases. Wang adds it to the entries on and above the diagonal. In isometric
     coordinates those above it get sqrt 2 times less for the same privacy.
     """
     D = sample.x.shape[1]
@@ -150,11 +174,11 @@ def adassp(
 
 
 def adassp_epsilon(epsilon: float, delta: float) -> float:
-    """What Wang's calibration is worth where a record is replaced.
+    """Cost of Wang's calibration for a replaced record.
 
-    Wang's noise, 3 sqrt(ln(6/delta))/epsilon on each of three releases, is for a record that is added or removed, which
-    moves each by at most 1. A replaced one moves them by `ADASSP_SQUARED`. At small epsilon the formula has room enough
-    for that; at large it has not.
+    Wang's noise, 3 sqrt(ln(6/delta))/epsilon on each of three releases, is for an added or removed record, which moves
+    each by at most 1. A replaced record moves them by `ADASSP_SQUARED`. At small epsilon the formula has enough slack
+    for that, at large epsilon it has not.
 
     >>> round(adassp_epsilon(1.0, 1e-5), 3), round(adassp_epsilon(10.0, 1e-5), 3)
     (0.783, 10.89)
@@ -163,6 +187,7 @@ def adassp_epsilon(epsilon: float, delta: float) -> float:
 
 
 def _adassp_noise(epsilon: float, delta: float, exactly: bool) -> float:
+    """Noise of each release: exact for a replaced record, or Wang's."""
     amounts.check_epsilon(epsilon)
     amounts.check_delta(delta)
     if exactly:
@@ -176,11 +201,11 @@ def _adassp_noise(epsilon: float, delta: float, exactly: bool) -> float:
 def descend(
     model: Model, sample: Sample, mu: float, rounds: int, rng: np.random.Generator, *, momentum: float = 0.0
 ) -> Floats:
-    """Full-batch gradient descent from 0 with noise in every round: mu^2 adds up over rounds, and that is exact.
+    """Full-batch gradient descent from 0 with noise in every round. mu^2 adds up over rounds, which is exact.
 
-    A record's gradient is x times a residual of size at most 1 (clipped, in linear regression), so that the average
-    moves by 2/n. A step is one over the largest curvature there can be, which is safe. In flat directions signal and
-    noise depend on the rounds over 1 - momentum alone, so that momentum saves rounds; in steep ones it adds noise.
+    A record's gradient is x times a residual of magnitude at most 1 (clipped in linear regression), so that the mean
+    moves by 2/n. The step is the inverse of the largest possible curvature, which is stable. In flat directions signal
+    and noise depend only on rounds / (1 - momentum), so that momentum saves rounds. In steep directions it adds noise.
     """
     amounts.check_count("the number of rounds", rounds)
     x, y = sample.x, sample.y
@@ -195,10 +220,11 @@ def descend(
     return w
 
 
-# ---- what cannot be -------------------------------------------------------------------------------------------------
+# ---- validation -----------------------------------------------------------------------------------------------------
 
 
 def _known(method: str, model: Model) -> None:
+    """Raise `BadParameter` for unknown combinations of method and model."""
     if method not in METHODS:
         raise BadParameter(f"unknown method {method!r}; there are {', '.join(METHODS)}")
     if model != "linear" and method in LINEAR_ONLY:
@@ -206,6 +232,7 @@ def _known(method: str, model: Model) -> None:
 
 
 def _check(method: str, model: Model, sites: Sequence[Sample]) -> None:
+    """Check methods and data."""
     _known(method, model)
     if len({len(site.x) for site in sites}) != 1:
         raise BadParameter("the papers' methods need one or more sites of equal size")

@@ -1,23 +1,23 @@
-"""Attacks on what leaves a site: whose record is this, was this one there, and what did it look like?
+"""Privacy attacks on data sent by sites: linkage, membership inference, reconstruction.
 
 **Public or synthetic data only**, as in all of `zerosum.papers`.
 
-The attacker is the server with one colluding site. In Data Collaboration the colluder tells the anchors, so that the
-server has inputs and outputs of every site's map and fits the map by least squares: nothing is left of its being
-secret. What is published under noise of a known law is attacked with that law. It has records of its own, from the same
-population, and compares with what they would have given.
+The attacker is the server with one colluding site. In Data Collaboration the colluder reveals the anchors. The server
+then has inputs and outputs of every site's map and fits the map by least squares, so the map is not secret. Data
+published under noise of a known distribution are attacked with that distribution. The attacker has own records from the
+same population, and compares with what they would have given.
 
-* `linked`: how often the record that lies nearest to what was published, of all candidates mapped alike, is the right
-  one. Chance is one over the candidates.
-* `told_apart`: how often a record that was in the data looks more like it than one that was not: by the likelihood
-  ratio of what was published. Chance is one half.
-* `update_scores`: the same for models that travel. The server has every client's weights before and after its training,
-  and trains shadow clients from the same weights on its own records: how much surer is the client's model of a record
-  than theirs are (Carlini et al. 2022, with models of outsiders only), over all rounds.
-* `gradient_scores`: the same for training through a private sum, whose noisy totals of gradients are all there is to
-  see: how far what is more in them than expected points along the record's own gradient, over all rounds.
-* `left_over`: of the variance of records, the share that is left when each is guessed by the best linear guess from
-  what was published, which the attacker learns on records of its own. 1 is what guessing the mean gives.
+* `linked`: share of published rows whose nearest candidate, mapped alike, is the correct one. Chance is one over the
+  number of candidates.
+* `told_apart`: probability that a member has a higher likelihood ratio of the published data than a non-member. Chance
+  is one half.
+* `update_scores`: the same for models. The server has every client's weights before and after its training, and trains
+  shadow clients from the same weights on its own records. The score is how much more confident the client's model is
+  about a record than the shadow models (Carlini et al. 2022, with non-member models only), over all rounds.
+* `gradient_scores`: the same for training through a private sum, where only noisy totals of gradients are visible. The
+  score is the component of the excess of the total along the record's own gradient, over all rounds.
+* `left_over`: share of the variance of records that remains after the best linear prediction from the published data,
+  which the attacker learns on own records. 1 is the result of predicting the mean.
 
 Tested in tests/papers/methods/test_reidentification.py.
 """
@@ -35,12 +35,13 @@ from zerosum.papers.methods import perceptron
 from zerosum.papers.methods.collaboration import Records, Reduction
 from zerosum.papers.methods.perceptron import Labels, Singles, Weights
 
+# Rows per block of distance matrices; limits memory.
 _BLOCK = 500
-_SMALL = 1e-3  # beside records of norm 1 and more
+_SMALL = 1e-3  # smallest noise, for records of norm 1 and more; avoids division by zero
 
 
 def fitted_map(anchors: Floats, mapped: Floats) -> Reduction:
-    """A site's affine map, from anchors that a colluder tells and what the site made of them."""
+    """Affine map of a site, from anchors that a colluder reveals and the mapped anchors."""
     design = np.column_stack([anchors, np.ones(len(anchors))])
     found: Floats = np.asarray(np.linalg.lstsq(design, mapped, rcond=None)[0], dtype=np.float64)
     components, constant = found[:-1], found[-1]
@@ -49,7 +50,7 @@ def fitted_map(anchors: Floats, mapped: Floats) -> Reduction:
 
 
 def linked(published: Floats, candidates: Floats) -> float:
-    """The share of published rows whose nearest candidate is their own; both in the same order and space."""
+    """Share of published rows whose nearest candidate is their own; both in the same order and space."""
     hits = 0
     for first in range(0, len(published), _BLOCK):
         part = published[first : first + _BLOCK]
@@ -59,11 +60,11 @@ def linked(published: Floats, candidates: Floats) -> float:
 
 
 def told_apart(published: Floats, members: Floats, others: Floats, noise: float, reference: Floats) -> float:
-    """How often a member makes the published rows likelier than one of the others does; ties count half.
+    """Probability that a member makes the published rows more likely than a non-member; ties count half.
 
-    The likelihood ratio of "one of these rows is x under noise" is the mean over rows p of N(p; x)/f(p). The density f
-    of anybody's row is taken from the attacker's own `reference` records under noise: half of it one by one, half of it
-    the normal law of their mean and covariance, which reaches where they are few.
+    The likelihood ratio of "one of these rows is x plus noise" is the mean over rows p of N(p; x)/f(p). The density f
+    of a row of the population is estimated from the attacker's own `reference` records with noise: half of it a kernel
+    density, half of it the normal distribution of their mean and covariance, which covers sparse regions.
     """
     noise = max(noise, _SMALL)
     scale = 2 * noise**2
@@ -81,6 +82,7 @@ def told_apart(published: Floats, members: Floats, others: Floats, noise: float,
 
 
 def _blockwise(rows: Floats, of: Callable[[Floats], Floats]) -> Floats:
+    """Apply a function to blocks of rows and concatenate."""
     return np.concatenate([of(rows[at : at + _BLOCK]) for at in range(0, len(rows), _BLOCK)])
 
 
@@ -94,8 +96,23 @@ def update_scores(
     seed: int,
     shadows: int = 4,
 ) -> Floats:
-    """How surely a client that was sent the first weights of every round and answered with the second trained on each
-    candidate. Shadow clients train on `size` of the attacker's own records, for as many epochs."""
+    """Confidence that a client trained on each candidate.
+
+    Parameters
+    ----------
+    rounds : sequence of (before, after)
+        Weights sent to the client and returned by it.
+    own : Records
+        The attacker's records.
+    candidates : Records
+        Records to score.
+    size, epochs : int
+        Records and epochs of a shadow client's training.
+    seed : int
+        Seed of the shadow training.
+    shadows : int
+        Shadow clients per round.
+    """
     rng = np.random.default_rng(seed)
     found = np.zeros(len(candidates.y))
     for before, after in rounds:
@@ -112,8 +129,8 @@ def update_scores(
 def gradient_scores(
     totals: Sequence[Floats], residuals: Sequence[Floats], features: Floats, own: Sequence[Floats], records: int
 ) -> Floats:
-    """How far each candidate's gradient, the product of its features and of its residual in a round, points along what
-    a round's noisy total has more than `records` times the mean of the attacker's `own` gradients."""
+    """Component of the excess of each round's noisy total, over `records` times the mean of the attacker's `own`
+    gradients, along each candidate's gradient (outer product of its features and its residual)."""
     found = np.zeros(len(features))
     for total, residual, mean in zip(totals, residuals, own, strict=True):
         found += np.sum((features @ (total - records * mean)) * residual, axis=1)
@@ -121,14 +138,14 @@ def gradient_scores(
 
 
 def margins(logits: Singles | Floats, labels: Labels) -> Floats:
-    """How much likelier than all others together the true class is, on a logarithmic scale."""
+    """Log odds of the true class against all others."""
     logits = np.asarray(logits, dtype=np.float64)
     true = np.arange(logits.shape[1])[None, :] == labels[:, None]
     return np.asarray(logits[true] - logsumexp(np.where(true, -np.inf, logits), axis=1))
 
 
 def pairs_won(members: Floats, others: Floats) -> float:
-    """How often a member has the higher score of a pair; ties count half.
+    """Probability that a member has the higher score of a pair; ties count half (area under the ROC curve).
 
     >>> pairs_won(np.array([2.0, 3.0]), np.array([1.0, 2.0]))
     0.875
@@ -138,8 +155,8 @@ def pairs_won(members: Floats, others: Floats) -> float:
 
 
 def left_over(published: Floats, originals: Floats, simulated: Floats, reference: Floats) -> float:
-    """The share of the originals' variance that a linear guess leaves. It is learned on `reference` records of the
-    attacker's own and `simulated`, what would have been published of them."""
+    """Share of the originals' variance that a linear prediction leaves. It is learned on `reference` records of the
+    attacker and `simulated`, their published form."""
     design = np.column_stack([simulated, np.ones(len(simulated))])
     guess = np.linalg.lstsq(design, reference, rcond=None)[0]
     found = np.column_stack([published, np.ones(len(published))]) @ guess
@@ -147,6 +164,6 @@ def left_over(published: Floats, originals: Floats, simulated: Floats, reference
 
 
 def _distances(rows: Floats, others: Floats) -> Floats:
-    """Squared distances, up to rounding."""
+    """Squared distances, shape (n_rows, n_others), up to rounding."""
     squares = np.sum(rows**2, axis=1)[:, None] + np.sum(others**2, axis=1)[None, :]
     return np.asarray(squares - 2 * rows @ others.T)

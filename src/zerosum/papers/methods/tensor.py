@@ -1,23 +1,25 @@
-"""Mixtures by tensor decomposition as published (capeAGN and what it is compared with), for reproduction runs.
+"""Gaussian mixtures by tensor decomposition as published (capeAGN and its competitors), for reproduction runs.
 
-**Public or synthetic data only.** Plain NumPy functions: noise comes from a seeded generator, nothing is charged, and
-rows must have norm at most 1 (the papers divide by the largest norm, which is not private) and a known variance v.
+**Public or synthetic data only.** Plain NumPy functions: noise comes from a seeded generator, and no ledger is charged.
+Rows must have norm at most 1 (the papers divide by the largest norm, which is not private) and a known variance v.
 
-Noise `tau` goes on the distinct entries of the second moment tt' - v I and of the third moment t^3 - v c(t), c(t)_ijk =
-t_i d_jk + t_j d_ik + t_k d_ij, before the tensor is whitened. What cancels between sites is left out; what stays in the
-average is tau/S for the cape forms (own noise tau/sqrt(S) at each of S sites), tau/sqrt(S) for conv and tau for one
-site alone. The paper takes sensitivities of 1/n and (2 + 6 D v)/n. In truth, for a replaced row:
+Noise `tau` is added to the distinct entries of the second moment tt' - v I and of the third moment t^3 - v c(t),
+c(t)_ijk = t_i d_jk + t_j d_ik + t_k d_ij, before the tensor is whitened. Noise that cancels between sites is left out.
+The noise that remains in the mean is tau/S for the cape forms (own noise tau/sqrt(S) at each of S sites), tau/sqrt(S)
+for conv and tau for one site alone. The paper assumes sensitivities of 1/n and (2 + 6 D v)/n. The exact values for a
+replaced row are:
 
 **Second moment.** sqrt(2)/n (`methods.pca`). **Third moment.** f(t) = t^3 - v c(t) is odd, so its diameter is twice its
 largest norm. With s = norm(t)^2, norm(c(t))^2 = (3 D + 6) s and <t^3, c(t)> = 3 s^2:
 
     norm(f(t))^2 = s^3 - 6 v s^2 + (3 D + 6) v^2 s,
 
-whose derivative 3 s^2 - 12 v s + (3 D + 6) v^2 has the discriminant (72 - 36 D) v^2 <= 0 for D >= 2: it grows up to s =
-1, and the diameter is 2 sqrt(1 - 6 v + (3 D + 6) v^2). In one dimension the norm is |t^3 - 3 v t|, largest at t = 1 or
-where t^2 = v. Distinct entries are at most that far apart, and where noise that cancels is not symmetric a coalition
-that averages permuted entries gains at most how often they stand in the full tensor: the same diameter holds
-for every law here. `exact_epsilon` composes both releases at it; AVN's tensor is purely epsilon-private, and is added.
+whose derivative 3 s^2 - 12 v s + (3 D + 6) v^2 has the discriminant (72 - 36 D) v^2 <= 0 for D >= 2. It increases up to
+s = 1, and the diameter is 2 sqrt(1 - 6 v + (3 D + 6) v^2). In one dimension the norm is |t^3 - 3 v t|, largest at t = 1
+or where t^2 = v. Distinct entries are at most that far apart. If cancelling noise is not symmetric, a coalition that
+averages permuted entries gains at most their multiplicity in the full tensor: the same diameter holds for every noise
+law here. `exact_epsilon` composes both releases with it; AVN's tensor is purely epsilon-private, and its epsilon is
+added.
 
 Tested in tests/papers/methods/test_tensor_methods.py.
 """
@@ -42,7 +44,7 @@ from zerosum.kernel.view import Coalition
 
 SECOND = math.sqrt(2)  # sensitivity of the second moment, times 1/n
 
-#: The noise law of every private method, by the kernel's name; those of one site alone are noised like conv.
+# Method to the kernel's scheme with the same noise law; methods of one site alone have the noise of conv.
 SCHEMES: dict[str, str] = {
     "cape-broadcast": "cape-published",
     "cape-helper": "cape-helper",
@@ -51,16 +53,17 @@ SCHEMES: dict[str, str] = {
     "avn": "local",
 }
 METHODS = tuple(SCHEMES)
+# Methods that use the first site only.
 ALONE = ("agn", "avn")
 
-Noises = tuple[float, float]  # tau of second moments and of tensors; for AVN the latter is the scale of its norm
+Noises = tuple[float, float]  # tau of second moments and of tensors; for AVN the latter is the scale of the norm
 
 
 # ---- sensitivities ---------------------------------------------------------------------------------------------------
 
 
 def third_moment_diameter(columns: int, variance: float) -> float:
-    """How far two rows of norm at most 1 can be apart in t^3 - v c(t): the sensitivity, times 1/n.
+    """Largest distance of t^3 - v c(t) between two rows of norm at most 1: the sensitivity, times 1/n.
 
     >>> round(third_moment_diameter(50, 0.05), 4), round(published_third(50, 0.05), 4)
     (2.0881, 17.0)
@@ -80,12 +83,12 @@ def published_third(columns: int, variance: float) -> float:
 
 
 def second_moment(rows: Floats, variance: float) -> Floats:
-    """The mean of t t' - v I."""
+    """Mean of t t' - v I, shape (D, D)."""
     return np.asarray(rows.T @ rows / len(rows) - variance * np.eye(rows.shape[1]))
 
 
 def projected_third(rows: Floats, variance: float, W: Floats) -> Floats:
-    """The mean of t^3 - v c(t) along the columns of W, without the tensor itself."""
+    """Mean of t^3 - v c(t) along the columns of W, shape (K, K, K), without forming the D^3 tensor."""
     seen = rows @ W
     K = W.shape[1]
     cubes = (seen.T @ (seen[:, :, None] * seen[:, None, :]).reshape(len(rows), -1)).reshape(K, K, K) / len(rows)
@@ -95,7 +98,8 @@ def projected_third(rows: Floats, variance: float, W: Floats) -> Floats:
 
 
 def projected(entries: Floats, W: Floats) -> Floats:
-    """The symmetric tensor with these distinct entries, along the columns of W; never built in full."""
+    """Symmetric tensor with these distinct entries along the columns of W, shape (K, K, K), without forming the full
+    tensor."""
     index, often = _layout(len(W))
     K = W.shape[1]
     total = np.zeros((K, K, K))
@@ -109,7 +113,7 @@ def projected(entries: Floats, W: Floats) -> Floats:
 
 @lru_cache(maxsize=4)
 def _layout(columns: int) -> tuple[NDArray[np.intp], Floats]:
-    """Which entries i <= j <= k are distinct, and how often each stands in the tensor."""
+    """Indices i <= j <= k of distinct entries, and the multiplicity of each in the full tensor."""
     index = np.array(list(combinations_with_replacement(range(columns), 3)), dtype=np.intp).T
     equal = (index[0] == index[1]).astype(int) + (index[1] == index[2])
     return index, np.array([6.0, 3.0, 1.0])[equal]
@@ -126,10 +130,11 @@ def whitening(moment: Floats, K: int) -> tuple[Floats, Floats]:
 
 
 def decomposed(moment: Floats, tensor_along: Callable[[Floats], Floats], K: int, seed: int) -> tuple[Floats, Floats]:
-    """Means (K x D) and weights from a second moment and a tensor that can be had along W: whitening, then the tensor
-    power method with restarts and deflation."""
+    """Means (K x D) and weights from a second moment and a tensor along W: whitening, then the tensor power method with
+    restarts and deflation."""
     W, back = whitening(moment, K)
     values, vectors = power_method(tensor_along(W), K, seed)
+    # In whitened coordinates an eigenvalue is 1 / sqrt(weight of the component).
     weights = 1 / np.maximum(values, 1e-12) ** 2
     return (values[:, None] * vectors) @ back.T, weights / np.sum(weights)
 
@@ -144,13 +149,13 @@ def non_private(sites: Sequence[Floats], K: int, variance: float, seed: int = 0)
 
 
 def random_vectors(columns: int, K: int, seed: int = 0) -> Floats:
-    """Means from no data at all: the worst case."""
+    """Means without data: the worst case."""
     drawn = np.random.default_rng(seed).normal(size=(K, columns))
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 
 def private(method: str, sites: Sequence[Floats], K: int, variance: float, noises: Noises, seed: int) -> Floats:
-    """Means by a method of `METHODS`. Those of `ALONE` see the first site only."""
+    """Means by a method of `METHODS`. Those of `ALONE` use the first site only."""
     rows = sites[0] if method in ALONE else np.concatenate(sites)
     noise, entries = drawn_noise(method, len(sites), rows.shape[1], noises, np.random.default_rng(seed))
     moment = second_moment(rows, variance) + noise
@@ -160,22 +165,22 @@ def private(method: str, sites: Sequence[Floats], K: int, variance: float, noise
 def drawn_noise(
     method: str, sites: int, columns: int, noises: Noises, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """What is left of noise in the average: a symmetric matrix, and the distinct entries of a symmetric tensor."""
+    """Noise that remains in the mean: a symmetric matrix, and the distinct entries of a symmetric tensor."""
     stays = 1 / sites if method.startswith("cape") else 1 / math.sqrt(sites) if method == "conv" else 1.0
     upper = np.triu(stays * noises[0] * rng.standard_normal((columns, columns)))
     entries = rng.standard_normal(math.comb(columns + 2, 3))
-    if method == "avn":  # density proportional to exp(-norm/scale): any direction, a gamma norm
+    if method == "avn":  # density proportional to exp(-norm/scale): uniform direction, gamma-distributed norm
         entries *= noises[1] * rng.gamma(len(entries)) / np.linalg.norm(entries)
     else:
         entries *= stays * noises[1]
     return upper + np.triu(upper, 1).T, entries
 
 
-# ---- what they cost --------------------------------------------------------------------------------------------------
+# ---- privacy cost ----------------------------------------------------------------------------------------------------
 
 
 def published_noises(method: str, epsilon: float, delta: float, records: int, columns: int, variance: float) -> Noises:
-    """The paper's noise at a site of n records: half of epsilon and of delta for each moment, the textbook's formula.
+    """The paper's noise at a site of n records: half of epsilon and delta for each moment, by the classical formula.
 
     >>> [round(tau, 4) for tau in published_noises("conv", 1.0, 0.01, 1000, 50, 0.05)]
     [0.0066, 0.113]
@@ -190,7 +195,7 @@ def published_noises(method: str, epsilon: float, delta: float, records: int, co
 def exact_epsilon(
     method: str, epsilon: float, delta: float, sites: int, colluders: int, columns: int, variance: float
 ) -> float:
-    """The true epsilon of a method at the published calibration for (epsilon, delta)."""
+    """Exact epsilon of a method at the published calibration for (epsilon, delta)."""
     tau2, tau3 = published_noises(method, epsilon, delta, 1, columns, variance)
     diameter = third_moment_diameter(columns, variance)
     first = mu_squared(method, SECOND, tau2, sites, colluders, delta)
@@ -210,8 +215,8 @@ def noises_for_exact(
     columns: int,
     variance: float,
 ) -> Noises:
-    """The noise at which a method is exactly (epsilon, delta)-private, mu^2 shared evenly by the two releases; AVN has
-    half of epsilon for each."""
+    """Noise at which a method is exactly (epsilon, delta)-private, with mu^2 divided equally between the two releases.
+    AVN uses half of epsilon for each."""
     _check(method, epsilon, delta, records)
     diameter = third_moment_diameter(columns, variance)
     if method == "avn":
@@ -222,19 +227,20 @@ def noises_for_exact(
 
 
 def mu_squared(method: str, sensitivity: float, tau: float, sites: int, colluders: int, delta: float) -> float:
-    """What one release costs at noise tau, by the exact view of its scheme."""
+    """mu^2 of one release at noise tau, by the exact view of its scheme."""
     scheme, coalition = Scheme(SCHEMES[method]), Coalition(colluders)
     return account(scheme, sites=sites, coalition=coalition, sensitivity=sensitivity, delta=delta, tau=tau).mu_squared
 
 
 def tau_for(method: str, sensitivity: float, epsilon: float, delta: float, sites: int, colluders: int) -> float:
-    """The noise at which one release is exactly (epsilon, delta)-private."""
+    """Noise at which one release is exactly (epsilon, delta)-private."""
     scheme, coalition = Scheme(SCHEMES[method]), Coalition(colluders)
     cost = account(scheme, sites=sites, coalition=coalition, sensitivity=sensitivity, delta=delta, epsilon=epsilon)
     return cost.noise["tau"]
 
 
 def _check(method: str, epsilon: float, delta: float, records: int) -> None:
+    """Check method, budget and number of records."""
     amounts.check_epsilon(epsilon)
     amounts.check_delta(delta)
     if method not in SCHEMES:

@@ -1,11 +1,12 @@
-"""The single topic model by tensor decomposition as published (capeAGN and what it is compared with).
+"""Single topic model by tensor decomposition as published (capeAGN and its competitors).
 
 **Public or synthetic data only.** As for mixtures (`methods.tensor`), with moments of the first three words of each
-document: the mean of t_1 t_2' and of t_1 t_2 t_3 for unit vectors t, made symmetric over the order of words, with noise
-on their distinct entries. Topics are made valid as in the paper: negative entries to 0, then divided by their sum.
+document: the mean of t_1 t_2' and of t_1 t_2 t_3 for unit vectors t, symmetrised over the order of words, with noise on
+their distinct entries. Topics are made valid as in the paper: negative entries become 0, then entries are divided by
+their sum.
 
-**Sensitivities.** The paper has sqrt(2)/n for both, which is true: contributions have no negative entries and norm at
-most 1, so two are at most sqrt(2) apart, as documents of one word each are; making them symmetric only contracts.
+**Sensitivities.** The paper has sqrt(2)/n for both, which is correct: contributions have no negative entries and norm
+at most 1, so two are at most sqrt(2) apart, as for documents of one word each; symmetrising is a contraction.
 
 Tested in tests/papers/methods/test_topic_methods.py.
 """
@@ -27,18 +28,18 @@ from zerosum.papers.methods import tensor
 SENSITIVITY = math.sqrt(2)  # of both moments, times 1/n
 METHODS = tensor.METHODS
 
-Words = NDArray[np.intp]  # the first three words of each document, one a row
+Words = NDArray[np.intp]  # first three words of each document, one document per row
 
 
 def second_moment(words: Words, columns: int) -> Floats:
-    """The mean of t_1 t_2', symmetric."""
+    """Symmetrised mean of t_1 t_2', shape (columns, columns)."""
     moment = np.zeros((columns, columns))
     np.add.at(moment, (words[:, 0], words[:, 1]), 1.0 / len(words))
     return (moment + moment.T) / 2
 
 
 def projected_third(words: Words, W: Floats) -> Floats:
-    """The mean of t_1 t_2 t_3 along the columns of W, symmetric, without the tensor itself."""
+    """Symmetrised mean of t_1 t_2 t_3 along the columns of W, shape (K, K, K), without forming the full tensor."""
     first, second, third = (W[words[:, at]] for at in range(3))
     K = W.shape[1]
     pairs = (first[:, :, None] * second[:, None, :]).reshape(len(words), -1)
@@ -47,7 +48,8 @@ def projected_third(words: Words, W: Floats) -> Floats:
 
 
 def valid(topics: Floats) -> Floats:
-    """The paper's way to probability vectors: 0 for what is negative, then over the sum; even where nothing is left."""
+    """Probability vectors as in the paper: negative entries become 0, then division by the sum; uniform if nothing
+    remains."""
     kept = np.maximum(topics, 0.0)
     sums = np.sum(kept, axis=1, keepdims=True)
     return np.where(sums > 0, kept / np.where(sums > 0, sums, 1.0), 1.0 / topics.shape[1])
@@ -60,12 +62,12 @@ def non_private(sites: Sequence[Words], columns: int, K: int, seed: int = 0) -> 
 
 
 def random_topics(columns: int, K: int, seed: int = 0) -> Floats:
-    """Topics from no data at all: the worst case."""
+    """Topics without data: the worst case."""
     return valid(np.abs(np.random.default_rng(seed).normal(size=(K, columns))))
 
 
 def private(method: str, sites: Sequence[Words], columns: int, K: int, noises: tensor.Noises, seed: int) -> Floats:
-    """Topics by a method of `METHODS`. Those of `tensor.ALONE` see the first site only."""
+    """Topics by a method of `METHODS`. Those of `tensor.ALONE` use the first site only."""
     words = sites[0] if method in tensor.ALONE else np.concatenate(sites)
     noise, entries = tensor.drawn_noise(method, len(sites), columns, noises, np.random.default_rng(seed))
     moment = second_moment(words, columns) + noise
@@ -74,7 +76,7 @@ def private(method: str, sites: Sequence[Words], columns: int, K: int, noises: t
 
 
 def published_noises(method: str, epsilon: float, delta: float, records: int) -> tensor.Noises:
-    """The paper's noise at a site of n documents: half of epsilon and of delta for each moment, the textbook's formula.
+    """The paper's noise at a site of n documents: half of epsilon and delta for each moment, by the classical formula.
 
     >>> [round(tau, 4) for tau in published_noises("conv", 1.0, 0.01, 1000)]
     [0.0094, 0.0094]
@@ -85,7 +87,7 @@ def published_noises(method: str, epsilon: float, delta: float, records: int) ->
 
 
 def exact_epsilon(method: str, epsilon: float, delta: float, sites: int, colluders: int) -> float:
-    """The true epsilon of a method at the published calibration for (epsilon, delta)."""
+    """Exact epsilon of a method at the published calibration for (epsilon, delta)."""
     tau2, tau3 = published_noises(method, epsilon, delta, 1)
     first = tensor.mu_squared(method, SENSITIVITY, tau2, sites, colluders, delta)
     if method == "avn":
@@ -96,8 +98,8 @@ def exact_epsilon(method: str, epsilon: float, delta: float, sites: int, collude
 def noises_for_exact(
     method: str, epsilon: float, delta: float, sites: int, colluders: int, records: int
 ) -> tensor.Noises:
-    """The noise at which a method is exactly (epsilon, delta)-private, mu^2 shared evenly by the two releases; AVN has
-    half of epsilon for each."""
+    """Noise at which a method is exactly (epsilon, delta)-private, with mu^2 divided equally between the two releases.
+    AVN uses half of epsilon for each."""
     _check(method, records)
     if method == "avn":
         half = tensor.tau_for(method, SENSITIVITY, epsilon / 2, delta, sites, colluders)
@@ -107,6 +109,7 @@ def noises_for_exact(
 
 
 def _check(method: str, records: int) -> None:
+    """Check method and number of records."""
     if method not in METHODS:
         raise BadParameter(f"unknown method {method!r}; there are {', '.join(METHODS)}")
     if records < 1:

@@ -1,4 +1,5 @@
-"""What a study would be worth, before anybody spends anything: by its exact noise, on public or made-up data."""
+"""Accuracy forecasts of a study before it runs: exact noise of the plan on public or synthetic data, at no privacy
+cost."""
 
 from zerosum.study.what_if.comparing import ALL, SEEDS, Comparison, compare
 from zerosum.study.what_if.forecast import Advisor, Forecast, LineForecast

@@ -1,4 +1,4 @@
-"""One study under every scheme, on public or made-up data: real runs with seeds, which protect and spend nothing.
+"""Comparison of schemes: runs one study under each scheme on public or synthetic data, with seeds and without spending.
 
 Tested in tests/study/test_comparing.py.
 """
@@ -34,18 +34,24 @@ from zerosum.study.what_if.people import NUMBERS
 from zerosum.study.what_if.settings import Setting, altered, parted
 from zerosum.study.what_if.worlds import world_of
 
+# Name that selects all schemes.
 ALL = "all"
+# Default number of runs per scheme. Chosen by hand; no benchmark recorded.
 SEEDS = 5
+# The scheme without noise, which gives the reference result.
 WITHOUT = "non-private"
-_MEMORY = Path("/dev/shm")  # noqa: S108 ledgers that nobody will read need no disk
-_AS_PUBLISHED = ("local", "cape-published")  # whose noise by the papers' formulas is worth a line of its own
+_MEMORY = Path("/dev/shm")  # noqa: S108 ledgers of seeded runs are discarded and need no disk
+_AS_PUBLISHED = ("local", "cape-published")  # Schemes that are also run with the papers' noise formulas.
 
 
 @dataclass(frozen=True)
 class SchemeLine:
-    """What a scheme came to. An error is the root mean square of what lies between its result and the one without
-    privacy, over the result's numbers, or of the losses that a result is judged by; `low` and `high` are the least and
-    the largest of the seeds'."""
+    """Result of one scheme.
+
+    `error` is the root mean square, over the numbers of a result and over seeds, of the difference from the result
+    without privacy. For algorithms that are evaluated by a loss it is the root mean square loss. `low` and `high` are
+    the smallest and largest error over the seeds.
+    """
 
     scheme: str
     calibration: Calibration
@@ -53,12 +59,13 @@ class SchemeLine:
     error: float | None = None
     low: float | None = None
     high: float | None = None
-    epsilon: float | None = None  # the exact one of the site that fares worst; None: no privacy at all
-    refused: str = ""  # why it cannot run this study
-    hidden: float = 0.0  # of the result's numbers, how many noise hides in a run: errors are of the others
+    epsilon: float | None = None  # exact epsilon of the site with the largest cost; None for no privacy
+    refused: str = ""  # reason why the scheme cannot run this study
+    hidden: float = 0.0  # Mean number of values per run that noise suppresses. `error` is over the remaining values.
 
     @property
     def heading(self) -> str:
+        """Name of the scheme for tables."""
         return f"{self.scheme}, as published" if self.calibration == "published" else self.scheme
 
 
@@ -72,10 +79,11 @@ class Comparison:
     data: str
     seeds: int
     lines: tuple[SchemeLine, ...]
-    loss: bool = False  # whether errors are losses, which the result without privacy has too
+    loss: bool = False  # Whether errors are losses. The result without privacy then has a nonzero error too.
     spent = "nothing: the data are public or made up, the noise comes from seeds, and no ledger was charged"
 
     def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
         own = {name: getattr(self, name) for name in ("study", "algorithm", "unit", "data", "seeds", "loss", "spent")}
         return own | {"schemes": [asdict(line) for line in self.lines]}
 
@@ -90,8 +98,32 @@ def compare(
     people: int | None = None,
     on_step: OnStep = lambda done, planned: None,
 ) -> Comparison:
-    """Run a study under each scheme, so many seeds each, on its sites' data, which their policies must call public or
-    synthetic, or on people who are `made_up` from public guesses."""
+    """Run a study under each scheme, several seeds each.
+
+    Parameters
+    ----------
+    study : Study
+        The study. Its sites' data are used, and their policies must declare them public or synthetic.
+    schemes : sequence of str
+        Scheme names, or "all".
+    seeds : int
+        Runs per scheme, at least 2.
+    made_up : bool
+        Use synthetic data from public guesses instead of the sites' data.
+    guesses : Guesses, optional
+        Assumptions about the synthetic data.
+    people : int, optional
+        Number of synthetic units; by default as the roster declares.
+    on_step : callable
+        Receives (done, planned) after each run.
+
+    Raises
+    ------
+    BadParameter
+        If the algorithm has no accuracy measure, or a parameter is invalid.
+    PolicyRefused
+        If a policy declares the data private.
+    """
     if seeds < 2:
         raise BadParameter("a spread takes two seeds at least")
     chosen = _chosen(schemes)
@@ -114,7 +146,8 @@ def compare(
         if measure.anchored is not None and anchor is None:
             anchor = measure.anchored(truth.estimate)
         read = _Reading(measure, _together(data), anchor)
-        whole = np.zeros(len(read.counted)) if measure.loss else read(truth)  # a loss says by itself how good it is
+        # A loss is absolute, so its reference is 0 instead of the result without privacy.
+        whole = np.zeros(len(read.counted)) if measure.loss else read(truth)
         lines = []
         for number, (scheme, calibration) in enumerate(chosen):
             on_step(1 + number * seeds, planned)
@@ -124,6 +157,7 @@ def compare(
                 for seed in range(seeds if facts.noisy else 1):
                     result = runner.run(scheme, calibration, seed)
                     gaps = read(result) - whole
+                    # A value is NaN when noise suppresses it. Values that are NaN without noise too are not counted.
                     hidden += int(np.sum(np.isnan(gaps) & ~np.isnan(whole)))
                     if not np.all(np.isnan(gaps)):
                         errors.append(math.sqrt(float(np.nanmean(gaps**2))))
@@ -144,7 +178,17 @@ def compare(
 
 @dataclass(frozen=True)
 class _Reading:
-    """The numbers of a result that count, each on its scale."""
+    """Reads the numbers of a result that count, each divided by its scale.
+
+    Attributes
+    ----------
+    measure : Measure
+        How the result is evaluated.
+    everybody : Units
+        Data of all sites together.
+    anchor : array or None
+        Reference for matching (centres, maps, topics) or evaluation.
+    """
 
     measure: Measure
     everybody: Units
@@ -152,22 +196,25 @@ class _Reading:
 
     @property
     def counted(self) -> list[Line]:
+        """The lines of the measure that count."""
         return [line for line in self.measure.lines if line.counts]
 
     def __call__(self, result: Result) -> Floats:
+        """Scaled values, array of shape (n_counted,)."""
         values = self.measure.values(result.estimate, self.everybody, self.anchor)
         counting = np.array([line.counts for line in self.measure.lines])
         return np.asarray(values[counting] / [line.scale for line in self.counted])
 
 
 def trusted(facts: SchemeFacts) -> str:
-    """Who must be trusted, beside the site itself."""
+    """Party that must be trusted beside the site itself."""
     if facts.sees_data:
         return "coordinator"
     return "noise dealer" if facts.deals_noise else "no one"
 
 
 def _chosen(schemes: Sequence[str]) -> list[tuple[str, Calibration]]:
+    """Pairs of scheme and calibration, in the order of the table. Raises `BadParameter` for unknown names."""
     names = [name for each in schemes for name in each.split(",")]
     if unknown := [name for name in names if name not in (ALL, *SCHEMES)]:
         raise BadParameter(f"unknown scheme {unknown[0]!r}; there are {ALL}, {', '.join(SCHEMES)}")
@@ -179,7 +226,7 @@ def _chosen(schemes: Sequence[str]) -> list[tuple[str, Calibration]]:
 
 
 def _own_data(study: Study) -> dict[str, Units]:
-    """The sites' data, once every policy is known to call them public or synthetic."""
+    """Data of the sites by name. All policies are checked before any data are read."""
     files = {file.name: file for file in study.site_files}
     if missing := [site.name for site in study.sites if site.name not in files]:
         raise BadStudy(
@@ -197,6 +244,7 @@ def _own_data(study: Study) -> dict[str, Units]:
 
 
 def _made_up(study: Study, guesses: Guesses, people: int | None) -> tuple[dict[str, Units], str, Floats | None]:
+    """Synthetic data by site, a description of the assumptions, and the true parameters (or None)."""
     world = world_of(study.build_algorithm(), guesses, study.full_design)
     if world is None:
         raise BadParameter(f"nobody is made up for the algorithm {study.algorithm!r}: give data that are public")
@@ -213,7 +261,7 @@ def _made_up(study: Study, guesses: Guesses, people: int | None) -> tuple[dict[s
 
 
 def _together(data: dict[str, Units]) -> Units:
-    """Everybody, whoever has how many rows."""
+    """Concatenation of the data of all sites."""
     if any(units.is_sparse for units in data.values()):
         rows: Array = csr_array(vstack([units.rows for units in data.values()]))
     else:
@@ -225,22 +273,26 @@ def _together(data: dict[str, Units]) -> Units:
 
 
 class _Runner:
-    """Runs of one study on these data, with ledgers that are thrown away."""
+    """Runs one study on fixed data with temporary ledgers in `folder`."""
 
     def __init__(self, study: Study, data: dict[str, Units], folder: Path) -> None:
         self.study, self.data, self.folder, self._count = study, data, folder, 0
 
     def run(self, scheme: str, calibration: Calibration, seed: int) -> Result:
+        """One seeded run under a scheme."""
         self._count += 1
         privacy = self.study.privacy.model_copy(update={"calibration": calibration, "random_state": seed})
+        # Only the cape schemes support other combinations than sums.
         combine = {} if scheme.startswith("cape") else {"combine": SchemeTable().combine}
         table = self.study.scheme.model_copy(update={"name": scheme, **combine})
+        # Every run creates its sites anew, so the roster must not pin identities.
         sites = tuple(site.model_copy(update={"identity": None}) for site in self.study.sites)
         study = self.study.model_copy(update={"privacy": privacy, "scheme": table, "sites": sites, "site_files": ()})
         members = list(self._members(study))
         return execute_here(pin(study.plan(), members), study.build_algorithm(), members)
 
     def _members(self, study: Study) -> Iterator[Site]:
+        """Yield the sites, each with a new temporary ledger."""
         for at, (name, units) in enumerate(self.data.items()):
             ledger = self.folder / f"{self._count}-{at}.sqlite"
             settings = {"unit": study.unit.kind, "adjacency": study.unit.adjacency, "delta": study.privacy.delta}

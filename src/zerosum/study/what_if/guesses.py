@@ -1,4 +1,4 @@
-"""Public guesses about data that nobody has looked at: how columns may lie, of which kind a spectrum is.
+"""Public guesses about unseen data: distributions of columns, spectrum, explained variance, separation, length.
 
 Tested in tests/study/test_what_if.py.
 """
@@ -21,27 +21,31 @@ from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.kernel.units import Units
 from zerosum.study.schema import Study
 
+# Accepted forms, for messages.
 _SHAPES = "uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE:..."
 _SPECTRA = "flat, power:EXPONENT, exponential:RATIO, or a file of eigenvalues"
+# Guesses other than those about columns, and what they describe, for messages.
 _ABOUT = {
     "spectrum": "of principal components",
     "r_squared": "of what a regression's features explain",
     "separation": "of clusters and classes",
     "rows": "of people with many rows in order of time",
 }
-_WIDE = 6.0  # standard deviations in a range, where nothing is said of a column that cannot be uniform
+# Width of a range, in standard deviations of the response, if nothing is guessed about it. Chosen by hand; no benchmark
+# recorded.
+_WIDE = 6.0
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a column may lie within its public range, or how its levels share everybody."""
+    """Distribution of a column within its public range, or the shares of its levels."""
 
     kind: str = "uniform"
     numbers: tuple[float, ...] = ()
 
     @classmethod
     def parse(cls, said: str) -> Shape:
-        """From the words of an option.
+        """Parse the value of a command-line option.
 
         >>> Shape.parse("normal:60:15")
         Shape(kind='normal', numbers=(60.0, 15.0))
@@ -66,36 +70,41 @@ class Shape:
         return cls(kind, numbers)
 
     def numbers_in(self, low: float, high: float, count: int, rng: np.random.Generator) -> Floats:
-        """So many values of a column of numbers, within its range."""
+        """Draw `count` values of a numeric column, clipped to [low, high]."""
         if self.kind == "shares":
             raise BadParameter("shares are guessed for columns of categories, and this one has a range")
         if self.kind == "uniform":
             return rng.uniform(low, high, count)
         a, b = self.numbers
+        # "skewed" is log-normal: median a, and factor b between the median and the 84th percentile.
         found = rng.normal(a, b, count) if self.kind == "normal" else a * b ** rng.normal(size=count)
         return np.clip(found, low, high)
 
     def levels_of(self, levels: int, count: int, rng: np.random.Generator) -> Floats:
-        """So many values of a column of categories, as their positions."""
+        """Draw `count` values of a categorical column, as indices of its levels."""
         if self.kind not in ("uniform", "shares") or (self.numbers and len(self.numbers) != levels):
             raise BadParameter(f"a column of {levels} categories is guessed as uniform, or by {levels} shares")
         shares = np.array(self.numbers or [1.0] * levels)
         return rng.choice(levels, count, p=shares / shares.sum()).astype(np.float64)
 
     def told(self) -> str:
+        """The guess in the form that `parse` accepts."""
         return ":".join([self.kind, *(f"{each:g}" for each in self.numbers)])
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The eigenvalues of a covariance, up to their size: of a kind, or as a public file has them."""
+    """Eigenvalues of a covariance matrix, up to a common factor: a parametric form, or the values of a public file.
+
+    `values(count)` gives the largest `count` of them in descending order.
+    """
 
     said: str
     values: Callable[[int], Floats]
 
     @classmethod
     def parse(cls, said: str, folder: Path = Path()) -> Spectrum:
-        """From the words of an option.
+        """Parse the value of a command-line option. A path is relative to `folder`.
 
         >>> Spectrum.parse("power:1.0").values(4).tolist()
         [1.0, 0.5, 0.3333333333333333, 0.25]
@@ -110,6 +119,7 @@ class Spectrum:
         if kind == "power" and 0 <= amount <= 20:
             return cls(said, lambda count: np.arange(1.0, count + 1) ** np.float64(-amount))
         if kind == "exponential" and 0 < amount <= 1:
+            # The lower bound keeps the square roots of eigenvalues away from underflow.
             return cls(said, lambda count: np.maximum(amount ** np.arange(count), 1e-12))
         path = folder / said
         if not path.is_file():
@@ -118,6 +128,7 @@ class Spectrum:
 
 
 def _read(path: Path) -> Callable[[int], Floats]:
+    """Read eigenvalues from a .npy or text file. Raises `BadParameter`."""
     try:
         found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=None)
     except (OSError, ValueError):
@@ -136,12 +147,22 @@ def _read(path: Path) -> Callable[[int], Floats]:
 
 @dataclass(frozen=True)
 class Guesses:
-    """What is taken for granted about data that nobody has looked at; everything here is public.
+    """Public assumptions about data that have not been seen. None: not guessed.
 
-    `columns` says how columns lie, by name: without a word uniform over the range, levels alike. `like` are public or
-    made-up people with the study's columns, to draw from instead. `spectrum` is for principal components, `r_squared`
-    how much of a response its features explain, `separation` how far neighbouring clusters or classes are apart, in
-    standard deviations within one, `rows` how long recordings are. What is None was not guessed.
+    Parameters
+    ----------
+    columns : mapping of str to Shape
+        Distribution of each column. Default: uniform over the range, or equal shares of levels.
+    like : Units, optional
+        Public or synthetic units with the study's columns, which are drawn from instead.
+    spectrum : Spectrum, optional
+        Eigenvalues, for principal components.
+    r_squared : float, optional
+        Share of the response's variance that the features of a regression explain, 0 to 0.99.
+    separation : float, optional
+        Distance of neighbouring clusters or classes, in standard deviations within one.
+    rows : int, optional
+        Rows per recording, 30 to 10000.
     """
 
     columns: Mapping[str, Shape] = field(default_factory=dict)
@@ -160,23 +181,24 @@ class Guesses:
             raise BadParameter(f"rows must lie between 30 and 10000, got {self.rows}")
 
     def check_heard(self, heard: Collection[str], why: str) -> None:
-        """Refuse what was guessed and would not count."""
+        """Raise `BadParameter` for a guess that the algorithm does not use. `heard` names those that it uses."""
         for name, about in _ABOUT.items():
             if getattr(self, name) is not None and name not in heard:
                 option = f"--{name.replace('_', '-')}"
                 raise BadParameter(f"{option} is {about}, and would not count: {why}; leave it out")
 
     def shape(self, name: str) -> Shape:
+        """Distribution of a column."""
         return self.columns.get(name, Shape())
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse guesses about columns that the study does not have."""
+        """Raise `BadParameter` for guesses about columns that the study does not have."""
         for name in self.columns:
             if name not in names:
                 raise BadParameter(f"there is a guess about {name!r}, which is not one of the study's columns")
 
     def response(self, name: str, low: float, high: float) -> tuple[float, float]:
-        """Mean and standard deviation of a response, which cannot be uniform."""
+        """Mean and standard deviation of a regression's response, which cannot be uniform."""
         shape = self.columns.get(name)
         if shape is None:
             return (low + high) / 2, (high - low) / _WIDE
@@ -186,8 +208,8 @@ class Guesses:
 
 
 def read_like(study: Study, path: Path) -> Units:
-    """Public or made-up people with the study's columns. Data of a site whose policy does not call them public or
-    synthetic are refused before they are read."""
+    """Read public or synthetic units with the study's columns. A path that holds a site's private data is refused
+    before it is read."""
     _check_public(study, path)
     if study.imaging is not None and study.space is not None:
         return load_images(path, study.space, study.imaging.preprocessing, study.imaging.selection).units
@@ -204,12 +226,13 @@ def read_like(study: Study, path: Path) -> Units:
 
 
 def read_spectrum(study: Study, said: str) -> Spectrum:
-    """A spectrum from the words of an option; a file that holds a site's private data is refused before it is read."""
+    """Parse a spectrum. A path that holds a site's private data is refused before it is read."""
     _check_public(study, Path(said))
     return Spectrum.parse(said)
 
 
 def _check_public(study: Study, path: Path) -> None:
+    """Raise `PolicyRefused` if a path overlaps with private data of a site."""
     for file in study.site_files:
         if _overlap(file.path, path) and file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
             raise PolicyRefused(
@@ -218,7 +241,7 @@ def _check_public(study: Study, path: Path) -> None:
 
 
 def _overlap(data: Path, path: Path) -> bool:
-    """Whether two files or folders are the same, one lies within the other, or links in a folder lead to the data."""
+    """Whether two paths are equal, nested, connected by symbolic links, or share files by hard links."""
     if not path.exists():
         return False
     one, other = data.resolve(), path.resolve()
@@ -229,7 +252,7 @@ def _overlap(data: Path, path: Path) -> bool:
 
 
 def _inodes(path: Path) -> set[tuple[int, int]]:
-    """Which files a path and everything below it are, whatever they are called."""
+    """(device, inode) of a path and of everything below it. Hard links to a file share them."""
     found = set()
     for each in (path, *path.rglob("*")):
         with suppress(OSError):

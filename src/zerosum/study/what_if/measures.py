@@ -1,4 +1,4 @@
-"""What an algorithm's accuracy is: which of its numbers count, on which scale, and how far noise moves them.
+"""Accuracy measures of algorithms: which numbers of a result count, on which scale, and how they are compared.
 
 Tested in tests/study/test_what_if.py.
 """
@@ -35,37 +35,43 @@ from zerosum.arrays import Floats
 from zerosum.kernel.units import Units
 from zerosum.statistics.softmax import BIAS
 
+# Unit of errors that are divided by the width of a column's range.
 OF_RANGE = "of a column's range"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One number of a result: what it is called, and how large it is when a forecast counts it as 1."""
+    """One number of a result. Its error is divided by `scale` in the summary figure."""
 
     label: str
     scale: float
-    counts: bool = True  # whether it is part of the one figure that settings are compared by
+    counts: bool = True  # whether it is part of the summary figure
 
 
 @dataclass(frozen=True)
 class Measure:
-    """How a result is read: `values` are those of `lines`, from an estimate, its data and what it is held against:
-    centres, maps or topics to match with, or people who judge."""
+    """How a result is evaluated.
+
+    `values(estimate, data, anchor)` gives one value for each line. The anchor is the reference: centres, maps or topics
+    for matching, or held-out rows for evaluation.
+    """
 
     lines: tuple[Line, ...]
+    # `unit` is that of the summary figure.
     unit: str  # of the one figure
     values: Callable[[Estimate, Units, Floats | None], Floats]
-    anchored: Callable[[Estimate], Floats] | None = None  # what others are held against, where no truth is known
-    loss: bool = False  # whether values are losses: the less, the better
-    level: str = ""  # what is 1 less a loss, in words
+    # makes the anchor from a noise-free estimate, if the truth is unknown
+    anchored: Callable[[Estimate], Floats] | None = None
+    loss: bool = False  # whether values are losses in [0, 1], smaller is better
+    level: str = ""  # name of 1 - loss
 
     def held(self, truth: Floats | None) -> str:
-        """What results are held against where the truth is not known, in words."""
+        """Clause about the reference, if the truth is unknown; else empty."""
         return "; results are held against one without privacy" if self.anchored is not None and truth is None else ""
 
 
 def measure_of(algorithm: Algorithm) -> Measure | None:
-    """None where no figure says how good a result is without somebody's judgement."""
+    """Measure of an algorithm, or None if no single figure describes the quality of its result."""
     match algorithm:
         case Mean():
             return _by_column(algorithm, "mean")
@@ -95,12 +101,15 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
 
 
 def _widths(algorithm: RangedAlgorithm) -> Floats:
+    """Width of each column's range, shape (n_columns,); the diameter of the ball if only norms are bounded."""
     if algorithm.lower is None:
         return np.full(len(algorithm.columns), 2 * algorithm.radius)
     return 2 * algorithm.half
 
 
 def _flat(*names: str) -> Callable[[Estimate, Units, Floats | None], Floats]:
+    """Reader of all values of the named quantities, flattened and concatenated."""
+
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
         return np.concatenate([np.ravel(estimate[name].value) for name in names])
 
@@ -108,13 +117,14 @@ def _flat(*names: str) -> Callable[[Estimate, Units, Floats | None], Floats]:
 
 
 def _by_column(algorithm: RangedAlgorithm, name: str) -> Measure:
+    """One line per column, in units of its range."""
     widths = _widths(algorithm)
     lines = [Line(column, float(width)) for column, width in zip(algorithm.columns, widths, strict=True)]
     return Measure(tuple(lines), OF_RANGE, _flat(name))
 
 
 def _covariance(algorithm: Covariance) -> Measure:
-    """Means, and correlations as they are."""
+    """Means in units of the range, and correlations in absolute units."""
     means, names = _by_column(algorithm, "mean"), algorithm.columns
     upper = [(i, j) for i in range(len(names)) for j in range(i)]
     pairs = [Line(f"{names[j]}, {names[i]}", 1.0) for i, j in upper]
@@ -127,6 +137,8 @@ def _covariance(algorithm: Covariance) -> Measure:
 
 
 def _histogram(algorithm: Histogram) -> Measure:
+    """Shares of units per bin."""
+
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
         return np.asarray(estimate["counts"].value / len(data))
 
@@ -134,6 +146,7 @@ def _histogram(algorithm: Histogram) -> Measure:
 
 
 def _centers(algorithm: Mixture | KMeans, name: str, count: int) -> Measure:
+    """Cluster centres, matched to the anchor, in units of the range."""
     widths = _widths(algorithm)
     lines = [
         Line(f"{number + 1}: {column}", float(width))
@@ -149,17 +162,17 @@ def _centers(algorithm: Mixture | KMeans, name: str, count: int) -> Measure:
 
 
 def in_order(centers: Floats) -> Floats:
-    """Centres by their first column, then by the others: an order that the next sample has too."""
+    """Centres sorted by the first column, then by the others. The order is stable between samples."""
     return np.asarray(centers[np.lexsort(centers.T[::-1])])
 
 
 def matched(found: Floats, anchor: Floats, widths: Floats) -> Floats:
-    """Centres in the order of those they are nearest to, all together."""
+    """Centres in the order of the anchor's centres, by the assignment with the least total squared distance."""
     return np.asarray(found[_paired(np.sum(((anchor[:, None, :] - found[None, :, :]) / widths) ** 2, axis=2))])
 
 
 def _energy(algorithm: PCA) -> Measure:
-    """How much of the data's variance components hold, as a loss: the largest that so many can hold is 1."""
+    """Loss of PCA: 1 - captured variance / largest variance that k components can capture."""
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
         rows = (np.asarray(data.rows, dtype=np.float64) - algorithm.middle) / algorithm.scale
@@ -167,6 +180,7 @@ def _energy(algorithm: PCA) -> Measure:
             rows = rows - np.mean(rows, axis=0)
         second = rows.T @ rows / len(rows)
         found = np.atleast_2d(estimate["components"].value)
+        # eigvalsh returns ascending eigenvalues; the sum of the last k is the optimum.
         most = float(np.sum(np.linalg.eigvalsh(second)[-len(found) :]))
         return np.array([1 - float(np.trace(found @ second @ found.T)) / most if most > 0 else 0.0])
 
@@ -175,11 +189,12 @@ def _energy(algorithm: PCA) -> Measure:
 
 
 def _maps(algorithm: ICA) -> Measure:
-    """How far each map is from the true one that it is matched with, or from that of a run without noise: what its
-    correlation with it lacks."""
+    """Loss of ICA: 1 - absolute correlation of each map with the map it is matched to, of the truth or of a noise-free
+    run."""
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
         found = estimate["maps"].value
+        # Maps have unit norm, and their sign is arbitrary.
         likeness = np.abs((found if anchor is None else anchor) @ found.T)
         return np.asarray(1 - np.minimum(likeness[np.arange(len(likeness)), _paired(-likeness)], 1.0))
 
@@ -189,10 +204,12 @@ def _maps(algorithm: ICA) -> Measure:
 
 
 def _topics(algorithm: Topics) -> Measure:
-    """The share of a topic's words that would have to be others, and of topics that the budget does not carry."""
+    """Loss of topic models: total variation distance between matched topics. A further line has the share of topics
+    that the budget does not support."""
     place = {name: at for at, name in enumerate(algorithm.columns)}
 
     def whole(estimate: Estimate) -> Floats:
+        """Topics over all words, shape (n_topics, n_words); words that were not released have probability 0."""
         told = estimate["topics"]
         found = np.zeros((len(told.value), len(place)))
         found[:, [place[name] for name in told.axes[-1].labels]] = told.value
@@ -212,17 +229,19 @@ def _topics(algorithm: Topics) -> Measure:
 
 
 def _paired(costs: Floats) -> NDArray[np.intp]:
-    """For every row the column it is paired with, so that costs add up to the least."""
+    """Column assigned to each row, with the least total cost (Hungarian method)."""
     from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
 
     return np.asarray(linear_sum_assignment(costs)[1], dtype=np.intp)
 
 
 def _classes(algorithm: FeatureClassifier | DataCollaboration | NeuralClassifier) -> Measure:
-    """How many of those who judge are taken for another class."""
-    known: dict[int, tuple[Floats, Floats]] = {}  # the features of those who judged last
+    """Loss of classifiers: share of held-out rows with a wrong class."""
+    # Features of the last evaluation rows. Feature maps are slow, and the rows are the same in all runs.
+    known: dict[int, tuple[Floats, Floats]] = {}
 
     def features(rows: Floats) -> Floats:
+        """Features of rows; the last column is the class."""
         if isinstance(algorithm, NeuralClassifier):
             return rows[:, :-1]
         if id(rows) not in known:
@@ -231,6 +250,7 @@ def _classes(algorithm: FeatureClassifier | DataCollaboration | NeuralClassifier
         return known[id(rows)][1]
 
     def scores(estimate: Estimate, rows: Floats) -> Floats:
+        """Scores of each class, shape (n_rows, n_classes), computed as the algorithm does."""
         weights = estimate["weights"].value
         if isinstance(algorithm, NeuralClassifier):
             return algorithm.probabilities(weights, features(rows))
@@ -248,8 +268,8 @@ def _classes(algorithm: FeatureClassifier | DataCollaboration | NeuralClassifier
 
 
 def _coefficients(algorithm: Regression) -> Measure:
-    """A coefficient counts by what it makes of the response when its column goes through its range; the intercept,
-    which stands for columns at 0, where there may be nobody, does not count."""
+    """Coefficients in units of the effect on the response when a column traverses its range. The intercept does not
+    count: it refers to columns at 0, which may be far from the data."""
     widths = 2 * algorithm.half
     response = float(widths[-1]) if isinstance(algorithm, LinearRegression) else 1.0
     names = algorithm.columns[: algorithm.features]
@@ -260,6 +280,8 @@ def _coefficients(algorithm: Regression) -> Measure:
 
 
 def _survival(algorithm: Survival) -> Measure:
+    """Survival probabilities by group and time."""
+
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
         return np.ravel(estimate["survival"].value)
 
@@ -270,7 +292,7 @@ def _survival(algorithm: Survival) -> Measure:
 
 
 def _table(algorithm: GroupedAlgorithm) -> Measure:
-    """Means and quantiles by their range, proportions as they are."""
+    """Means and quantiles in units of the range, and proportions in absolute units."""
     groups, names = algorithm.group_axis.labels, algorithm.numbers
     width = {name: high - low for name, (low, high) in algorithm.ranges.items()}
     wanted = getattr(algorithm, "wanted", ("quantiles",))
@@ -296,4 +318,5 @@ def _table(algorithm: GroupedAlgorithm) -> Measure:
 
 
 def _said(group: str, name: str, what: str) -> str:
+    """Label of a line."""
     return ", ".join(each for each in (name, what, "" if group == "all" else group) if each)

@@ -1,4 +1,4 @@
-"""Where a study's people come from in a forecast: what every world has, and people in a public file.
+"""Populations for forecasts: base class, and resampling of a public file.
 
 Tested in tests/study/test_what_if.py.
 """
@@ -17,30 +17,30 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.units import Units
 from zerosum.study.what_if.guesses import Guesses
 
-NUMBERS = 10**8  # of made-up data, at most
-_JUDGES = 4  # of the people in a public file every fourth judges, and is not drawn
+NUMBERS = 10**8  # Largest number of matrix elements of synthetic data. Chosen by hand; no benchmark recorded.
+_JUDGES = 4  # Every fourth unit of a public file is held out for evaluation. Chosen by hand; no benchmark recorded.
 
 
 class World(ABC):
-    """Where a study's people come from."""
+    """A population from which samples of a study's units are drawn."""
 
-    hears: frozenset[str] = frozenset()  # guesses that count, beside those about columns
-    truth: Floats | None = None  # what a result is held against: centres, maps, topics, or people who judge
-    says: str = ""  # what was taken for granted
+    hears: frozenset[str] = frozenset()  # names of the guesses that the population uses, beside columns
+    truth: Floats | None = None  # reference: true centres, maps or topics, or held-out rows
+    says: str = ""  # description of the assumptions
 
     @property
     @abstractmethod
     def numbers_each(self) -> int:
-        """How many numbers one person's data hold."""
+        """Number of matrix elements per unit."""
 
     @abstractmethod
     def people(self, count: int, rng: np.random.Generator) -> Units:
-        """A sample of so many, as the study's statistics take them."""
+        """Draw a sample of `count` units, in the form that the study's statistics take."""
 
 
 class Public(World):
-    """People in a public file, drawn with replacement, each with all its rows. Where a classifier is to be judged,
-    every fourth of them judges and is not drawn."""
+    """Units of a public file, drawn with replacement, each with all its rows. For a classifier (`judged`) every fourth
+    unit is held out for evaluation."""
 
     def __init__(self, units: Units, design: Design | None, *, judged: bool = False) -> None:
         self.design, self.units = design, units
@@ -55,15 +55,17 @@ class Public(World):
 
     @property
     def numbers_each(self) -> int:
+        """Mean number of matrix elements per unit, at least one row."""
         return max(int(self.units.rows.shape[0]) // max(len(self.units), 1), 1) * self.units.columns
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
+        """Draw with replacement, and apply the design."""
         found = taken(self.units, rng.integers(len(self.units), size=count))
         return found if self.design is None else Units(expanded(np.asarray(found.rows, dtype=np.float64), self.design))
 
 
 def taken(units: Units, places: NDArray[np.int64]) -> Units:
-    """The units at these places, in this order; one may be taken more than once."""
+    """Units at these indices, in this order. Indices may repeat."""
     if units.offsets is None:
         return Units(units.rows[places])
     if units.runs is None:
@@ -75,7 +77,7 @@ def taken(units: Units, places: NDArray[np.int64]) -> Units:
 
 
 def expanded(rows: Floats, design: Design) -> Floats:
-    """Rows as a design reads them, as they enter: shared out among the sites, where these have effects."""
+    """Rows expanded by a design. If sites have effects, the rows are divided equally among the sites."""
     sites = design.sites if design.site_effects and design.sites else ("",)
     ends = np.linspace(0, len(rows), len(sites) + 1).astype(int)
     parts = [Units(rows[a:b]) for a, b in pairwise(ends)]
@@ -83,6 +85,6 @@ def expanded(rows: Floats, design: Design) -> Floats:
 
 
 def no_columns(guesses: Guesses, why: str) -> None:
-    """Refuse guesses that would not be heard."""
+    """Raise `BadParameter` for guesses about columns that the population does not use."""
     if guesses.columns:
         raise BadParameter(f"{why}, and guesses about columns would not count: leave them out, or draw from a file")

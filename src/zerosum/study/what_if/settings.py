@@ -1,4 +1,4 @@
-"""Studies that differ from one in a single setting: its epsilon, its sites, its colluders, its people.
+"""Settings of a forecast: epsilon, sites, colluders and number of units, and studies changed in one of them.
 
 Tested in tests/study/test_what_if.py.
 """
@@ -19,14 +19,17 @@ from zerosum.kernel.units import Units
 from zerosum.study.planning import coalition_of
 from zerosum.study.schema import Study
 
+# Factors of epsilon and of the number of units. Chosen by hand; no benchmark recorded.
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+# Numbers of sites; the four nearest to the study's own (by ratio) are shown. Chosen by hand; no benchmark recorded.
 _ROSTERS = (2, 3, 5, 10, 20, 50, 100)
+# What may vary, in the order of the tables.
 KINDS = ("epsilon", "people", "sites", "colluders")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What an answer's accuracy hangs on, beside the question."""
+    """Public quantities that determine the accuracy of a given question."""
 
     epsilon: float
     sites: int
@@ -35,7 +38,7 @@ class Setting:
 
     @classmethod
     def of(cls, study: Study, people: int | None = None) -> Setting:
-        """The study's own. How many people there are is what its roster declares, or `people`."""
+        """The study's own setting. The number of units is `people`, or what the roster declares."""
         if people is None:
             declared = [site.units for site in study.sites]
             if any(each is None for each in declared):
@@ -50,7 +53,8 @@ class Setting:
         return cls(study.privacy.epsilon, len(study.sites), colluders, people)
 
     def around(self) -> Iterator[tuple[str, Setting]]:
-        """Settings that differ in one thing, and in which; this one itself stands in every row."""
+        """Yield (kind, setting) pairs that differ from this setting in one quantity. Each kind includes this setting
+        itself."""
         for factor in _FACTORS:
             yield "epsilon", replace(self, epsilon=self.epsilon * factor)
         for factor in _FACTORS:
@@ -64,12 +68,16 @@ class Setting:
             yield "colluders", replace(self, colluders=colluders)
 
     def as_record(self) -> dict[str, float | int]:
+        """JSON-compatible form."""
         return {"epsilon": self.epsilon, "sites": self.sites, "colluders": self.colluders, "people": self.people}
 
 
 def altered(study: Study, setting: Setting) -> Study:
-    """The study in this setting. Where its roster says how many people each site has, so does this one's; other rosters
-    have sites of equal size. It has nothing of anybody's private part."""
+    """The study in another setting, without private parts.
+
+    If the roster declares numbers of units, they are scaled to the setting. A roster with another number of sites has
+    sites of equal size.
+    """
     roster = study.sites
     if setting.sites != len(roster):
         roster = tuple(roster[0].model_copy(update=_fresh(at)) for at in range(setting.sites))
@@ -90,18 +98,19 @@ def altered(study: Study, setting: Setting) -> Study:
 
 
 def _fresh(at: int) -> dict[str, object]:
+    """Fields of a site in a roster of equal sites."""
     shape = SiteShape()
     return {"name": f"site {at + 1}", "units": 1, "scale": shape.scale, "weight": shape.weight, "identity": None}
 
 
 def parted(people: Units, by: list[int]) -> list[Units]:
-    """People at sites, in proportion to these sizes."""
+    """Divide units among sites in proportion to these sizes."""
     ends = np.cumsum(shared_out(len(people), by)).tolist()
     return [people.between(first, last) for first, last in pairwise([0, *ends])]
 
 
 def shared_out(people: int, by: list[int]) -> NDArray[np.int64]:
-    """People among sites in proportion to their sizes, at least one each.
+    """Number of units per site in proportion to these sizes, at least one each.
 
     >>> shared_out(10, [1, 1, 2]).tolist(), shared_out(3, [1, 1000, 1]).tolist()
     ([3, 2, 5], [1, 1, 1])
@@ -110,7 +119,8 @@ def shared_out(people: int, by: list[int]) -> NDArray[np.int64]:
         raise BadParameter("there must be somebody at every site")
     ends = np.floor(np.cumsum(by) / np.sum(by) * people + 0.5).astype(np.int64)
     found = np.maximum(np.diff(ends, prepend=0), 1)
-    while (over := int(np.sum(found)) - people) > 0:  # those who had none got one from the largest
+    # Sites rounded down to 0 received one unit. These units are taken from the largest sites.
+    while (over := int(np.sum(found)) - people) > 0:
         at = int(np.argmax(found))
         found[at] -= min(over, int(found[at]) - 1)
     return np.asarray(found)

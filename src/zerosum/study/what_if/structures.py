@@ -1,7 +1,8 @@
-"""Made-up people for questions about structure: independent components over time, topics of documents, classes.
+"""Synthetic populations with structure: independent components over time, topics of documents, classes.
 
-What hangs on people whom no public range describes is made up in the plainest way that has the structure, from public
-facts alone: how many people, columns, components, words and classes there are, and how long recordings and documents.
+No public range describes such structure. The simplest data with the structure are generated, from public facts only:
+numbers of units, columns, components, words and classes, and the length of recordings and documents. The constants
+below were chosen by hand; no benchmark recorded.
 
 Tested in tests/study/test_what_if_structures.py.
 """
@@ -22,25 +23,28 @@ from zerosum.kernel.units import Runs, Units
 from zerosum.study.what_if.guesses import Guesses
 from zerosum.study.what_if.people import World, no_columns
 
-ROWS = 100  # of a recording, where nothing is said
-_SENSOR = 0.25  # the energy of noise that no component explains, over that of all components
-_SECONDS = 2.0  # between volumes, where files would say
-_SLOWEST, _FASTEST = 0.9, -0.3  # the correlation of a time course with itself one row later, by component
-_LENGTH = 50  # words of a document, where the study does not say
-_SPARSE = 0.3  # of the Dirichlet law of topics
-_APART = 4.0  # standard deviations between neighbouring classes
-_HELD_OUT = 2000  # made-up people who judge a classifier
-_WIDEST = 0.25  # of half a range, the standard deviation within a class
-_REACH = 2.0  # standard deviations beyond a class's centre that its range should hold
-_WAVES = 24  # smooth patterns that made-up images consist of
+ROWS = 100  # default number of rows of a recording
+_SENSOR = 0.25  # energy of the sensor noise, relative to that of all components
+_SECONDS = 2.0  # s, default interval between volumes
+_SLOWEST, _FASTEST = 0.9, -0.3  # lag-1 autocorrelation of the first and last component
+_LENGTH = 50  # default number of words of a document
+_SPARSE = 0.3  # concentration of the Dirichlet distribution of topics
+_APART = 4.0  # default distance of neighbouring classes, in standard deviations
+_HELD_OUT = 2000  # synthetic units held out for the evaluation of a classifier
+_WIDEST = 0.25  # largest standard deviation within a class, in half ranges
+_REACH = 2.0  # distance between a class centre and the end of its range, in standard deviations
+_WAVES = 24  # number of smooth patterns in synthetic images
 
 Classifier = FeatureClassifier | DataCollaboration | NeuralClassifier
 
 
 class Recordings(World):
-    """Time courses that are independent, mixed by maps of equal strength in directions chosen at random, which all
-    people share, and white noise; the same maps in every sample. Courses are volatile (GARCH), or, where the study
-    separates by frequency, normal and forget at different rates."""
+    """Mixtures x = s A + noise of independent time courses s by maps A that all units share.
+
+    The maps are orthonormal, in random directions, and equal in every sample. The time courses follow a GARCH process.
+    If the study separates components by frequency, they are Gaussian autoregressive processes with different
+    autocorrelations. The noise is white.
+    """
 
     hears = frozenset({"rows"})
 
@@ -52,9 +56,11 @@ class Recordings(World):
         maps = within if algorithm.basis is None else np.linalg.qr(algorithm.basis)[0] @ within
         self.maps: Floats = np.ascontiguousarray(maps.T)
         self.truth = self.maps
+        # Total noise variance over all columns is _SENSOR times the number of components, each of which has variance 1.
         self.noise = math.sqrt(_SENSOR * self.count / len(algorithm.columns))
         self.by_frequency = algorithm.chosen == "second-order"
         high = algorithm.band[1] if algorithm.band is not None else 0.5 / (algorithm.seconds or _SECONDS)
+        # The interval must resolve the upper end of the band (Nyquist frequency).
         self.seconds = algorithm.seconds or min(_SECONDS, 0.5 / high)
         self.band = algorithm.band if self.by_frequency else None
         courses = "normal, and forget at different rates" if self.by_frequency else "volatile (GARCH)"
@@ -65,9 +71,11 @@ class Recordings(World):
 
     @property
     def numbers_each(self) -> int:
+        """Rows times columns."""
         return self.length * int(self.maps.shape[1])
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
+        """One run per unit, all of the same length."""
         sources = self._courses(count, rng) if self.by_frequency else self._volatile(count, rng)
         rows = sources.reshape(-1, self.count) @ self.maps
         rows += self.noise * rng.standard_normal(rows.shape)
@@ -75,27 +83,33 @@ class Recordings(World):
         return Units(rows, begins, Runs(begins, np.full(count, self.seconds)))
 
     def _volatile(self, count: int, rng: np.random.Generator) -> Floats:
+        """GARCH time courses, shape (count, rows, components)."""
         return np.asarray(garch_sources(count, self.count, self.length, rng=rng), dtype=np.float64)
 
     def _courses(self, count: int, rng: np.random.Generator) -> Floats:
-        """Autoregressive ones by their spectra, cut to the band."""
+        """Gaussian AR(1) time courses with variance 1, shape (count, rows, components), limited to the band.
+
+        Each course is drawn in the frequency domain with the AR(1) power spectrum 1 / |1 - a exp(-2 pi i f dt)|^2.
+        """
         frequency = np.fft.rfftfreq(self.length, self.seconds)
         kept = np.linspace(_FASTEST, _SLOWEST, self.count)
         turn = np.exp(-2j * math.pi * frequency * self.seconds)[:, None]
         power = 1 / np.abs(1 - kept * turn) ** 2
         if self.band is not None:
             power *= ((frequency >= self.band[0]) & (frequency <= self.band[1]))[:, None]
+        # No constant: recordings are centred.
         power[0] = 0.0
         shape = (count, *power.shape)
         waves = np.sqrt(power) * (rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
         found = np.fft.irfft(waves, self.length, axis=1)
+        # Standard deviation of the inverse transform: each frequency contributes 4 power / n^2 to the variance.
         expected = math.sqrt(2) * np.sqrt(2 * np.sum(power, axis=0)) / self.length
         return np.asarray(found / np.where(expected > 0, expected, 1.0))
 
 
 class Documents(World):
-    """Documents of one topic each, all topics alike, whose words a Dirichlet law gave; where words are many, those that
-    rank lower are rarer in all topics."""
+    """Documents of one topic each. All topics are equally frequent, and their word probabilities come from a Dirichlet
+    distribution. In large vocabularies words of higher index are rarer in all topics (Zipf)."""
 
     def __init__(self, algorithm: Topics, guesses: Guesses) -> None:
         no_columns(guesses, "documents are made up by their topics")
@@ -115,11 +129,15 @@ class Documents(World):
 
     @property
     def numbers_each(self) -> int:
+        """Number of words of a document, an upper bound of its nonzero counts."""
         return self.length
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
+        """One document per unit, as sparse word counts of shape (count, n_words)."""
         assert self.truth is not None  # noqa: S101
         topics, words = self.truth.shape
+        # Documents are sorted by topic so that words are drawn by topic in one call. The permutation below removes the
+        # order.
         which = np.sort(rng.integers(topics, size=count))
         drawn = [
             rng.choice(words, size=self.length * int(np.sum(which == topic)), p=self.truth[topic])
@@ -133,8 +151,11 @@ class Documents(World):
 
 
 class Classes(World):
-    """Normal classes of equal size and spread, neighbours as far apart as guessed; rows of images consist of smooth
-    patterns. `truth` holds people of the same kind who judge: features and, last, the class."""
+    """Gaussian classes of equal size and spread. The nearest two are `separation` standard deviations apart. Images are
+    sums of smooth patterns.
+
+    `truth` holds further rows for evaluation: features, and the class in the last column.
+    """
 
     hears = frozenset({"separation"})
 
@@ -147,6 +168,7 @@ class Classes(World):
         dimensions = math.prod(shape) if waves is None else waves.shape[1]
         centers = _centers(self.classes, dimensions, self.apart)
         far = np.max(np.abs(centers if waves is None else centers @ waves.T))
+        # Scaled so that the farthest centre plus _REACH standard deviations stays within the range.
         width = min(_WIDEST, 1 / (float(far) + _REACH))
         self.centers = centers
         self.mixing = np.diag(half * width) if waves is None else (half * width)[:, None] * waves
@@ -160,9 +182,11 @@ class Classes(World):
 
     @property
     def numbers_each(self) -> int:
+        """Features and the class."""
         return len(self.middle) + 1
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
+        """Rows of features, clipped to their ranges, and the class."""
         which = rng.integers(self.classes, size=count)
         inner = self.centers[which] + rng.standard_normal((count, self.centers.shape[1]))
         rows = np.clip(self.middle + inner @ self.mixing.T, self.low, self.high)
@@ -170,7 +194,7 @@ class Classes(World):
 
 
 def _inputs(algorithm: Classifier) -> tuple[Floats, Floats, tuple[int, ...]]:
-    """The public range of every input, and the shape of one row's inputs."""
+    """Public lower and upper bounds of the inputs, shape (n_inputs,), and the shape of one row's inputs."""
     if isinstance(algorithm, NeuralClassifier):
         assert algorithm.lower is not None and algorithm.upper is not None  # noqa: S101, PT018
         return algorithm.lower[:-1], algorithm.upper[:-1], algorithm.shape or (algorithm.features,)
@@ -183,7 +207,10 @@ def _inputs(algorithm: Classifier) -> tuple[Floats, Floats, tuple[int, ...]]:
 
 
 def _centers(classes: int, dimensions: int, apart: float) -> Floats:
-    """Centres about 0, far from each other, the nearest two so far apart."""
+    """Class centres with mean 0, shape (classes, dimensions), whose smallest distance is `apart`.
+
+    Chosen by farthest-point search among random candidates in the unit ball.
+    """
     candidates = np.random.default_rng(0).uniform(-1, 1, (max(200, 50 * classes), dimensions))
     candidates /= np.maximum(np.linalg.norm(candidates, axis=1, keepdims=True), 1.0)
     chosen = [candidates[int(np.argmax(np.sum(candidates**2, axis=1)))]]
@@ -197,8 +224,10 @@ def _centers(classes: int, dimensions: int, apart: float) -> Floats:
 
 
 def _patterns(shape: tuple[int, ...]) -> Floats:
-    """Products of low cosines along the last two axes, the same for all channels: inputs x patterns, so that pixels of
-    their sum with standard normal weights have variance 1 on average."""
+    """Products of low-frequency cosines along the last two axes, equal for all channels, shape (n_inputs, n_patterns).
+
+    Scaled so that pixels of a sum with standard normal weights have variance 1 on average.
+    """
     *channels, height, width = shape
     most = min(_WAVES, height * width - 1)
     turns = itertools.product(range(min(height, 8)), range(min(width, 8)))

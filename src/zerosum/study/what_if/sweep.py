@@ -1,4 +1,4 @@
-"""A study's forecast against epsilon, people, sites and colluders, and the smallest epsilon that is accurate enough.
+"""Forecasts for varying epsilon, units, sites and colluders, and search for the smallest sufficient epsilon.
 
 Tested in tests/study/test_what_if.py.
 """
@@ -17,44 +17,47 @@ from zerosum.study.what_if.forecast import Advisor, Forecast, OnStep
 from zerosum.study.what_if.guesses import Guesses
 from zerosum.study.what_if.settings import Setting
 
-LARGEST, _SMALLEST = 100.0, 1e-4  # epsilon that a search looks at
-_TRIES = 10  # of a search, about
-_NEAR = 1.05  # a larger epsilon by less than this factor is not looked for
-WHOLE = ""  # the name of the one figure among targets
+LARGEST, _SMALLEST = 100.0, 1e-4  # largest and smallest epsilon of a search; chosen by hand
+_TRIES = 10  # approximate number of forecasts of a search, for progress reports
+_NEAR = 1.05  # the search stops when its bounds are closer than this factor; chosen by hand
+WHOLE = ""  # key of the summary figure among targets
 
 
 @dataclass(frozen=True)
 class Target:
-    """The smallest epsilon with which privacy adds no more than what was asked and hides none of it, and what it adds
-    then; None where no epsilon that makes sense does."""
+    """Result of a search: the forecast at the smallest epsilon whose privacy errors are at most `wanted` and that
+    suppresses none of these numbers. None if there is no such epsilon."""
 
-    wanted: Mapping[str, float]  # by line, or the one figure
+    wanted: Mapping[str, float]  # largest error by label of a line, or by WHOLE
     forecast: Forecast | None
 
     @property
     def epsilon(self) -> float | None:
+        """The epsilon found, or None."""
         return None if self.forecast is None else self.forecast.setting.epsilon
 
     def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
         found = None if self.forecast is None else self.forecast.as_record()
         return {"wanted": dict(self.wanted), "epsilon": self.epsilon, "forecast": found}
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A study's own forecast, and those that differ in one setting."""
+    """Forecast of a study's own setting, and of settings that differ in one quantity."""
 
     study: str
     algorithm: str
     unit: str
     says: str
-    drawn: str  # whom rehearsals are on
+    drawn: str  # source of the simulated units
     own: Forecast
     around: Mapping[str, tuple[Forecast, ...]]
     target: Target | None = field(default=None)
-    level: str = ""  # what is 1 less the figure, where it is a loss
+    level: str = ""  # name of 1 - figure, if the figure is a loss
 
     def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
         return {
             "study": self.study,
             "algorithm": self.algorithm,
@@ -76,7 +79,23 @@ def what_if(
     target: Mapping[str, float] | None = None,
     on_step: OnStep = lambda done, planned: None,
 ) -> WhatIf:
-    """Forecasts around a study's own setting. Settings that no plan can have are left out."""
+    """Forecasts around a study's own setting. Settings for which no plan exists are left out.
+
+    Parameters
+    ----------
+    study : Study
+        The study; private parts are not read.
+    guesses : Guesses, optional
+        Public assumptions about the data.
+    people : int, optional
+        Number of units; by default as the roster declares.
+    runs : int, optional
+        Simulations for the study's own setting. Other settings get 1/16 of them.
+    target : mapping of str to float, optional
+        Largest error due to privacy, by label or WHOLE. Starts a search for the smallest epsilon.
+    on_step : callable
+        Receives (done, planned).
+    """
     advisor = Advisor(study, guesses, people)
     _check_wanted(advisor, target or {})
     runs = advisor.usual if runs is None else runs
@@ -92,12 +111,15 @@ def what_if(
         return lambda done, planned: on_step(begun + done * length // planned, whole)
 
     known = {own: advisor.at(own, runs, steps(0, runs))}
-    privacy = 1.0  # of losses, which have an end, and sometimes a run in which all goes wrong
-    if not advisor.level:  # what so few draws make of the study itself, others share
+    privacy = 1.0  # Losses are bounded, and single failed runs dominate ratios. They are not corrected.
+    # Control variate: the ratio of the forecast with many simulations to that with few corrects the other settings,
+    # since all settings share the same samples and noise draws.
+    if not advisor.level:
         privacy = _ratio(known[own].privacy, advisor.at(own, some, steps(runs, some)).privacy)
     for at, setting in enumerate(todo, 1):
-        with suppress(BadParameter):  # no plan can have it
+        with suppress(BadParameter):  # no plan exists for this setting
             found = advisor.at(setting, some, steps(runs + some * at, some))
+            # The sampling error is known from the study's own setting and scales with 1 / sqrt(n).
             sampling = known[own].sampling * math.sqrt(own.people / setting.people)
             known[setting] = found.scaled(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
     around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
@@ -107,7 +129,7 @@ def what_if(
 
 
 def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:
-    """What is wrong with a target is said before anybody waits for it."""
+    """Raise `BadParameter` for an invalid target, before any simulation."""
     for name, error in wanted.items():
         if name != WHOLE and name not in advisor.names:
             raise BadParameter(f"the result has no number called {name!r}: there are {', '.join(advisor.names[:12])}")
@@ -116,6 +138,7 @@ def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:
 
 
 def _ratio(a: float, b: float) -> float:
+    """a / b, or 1 if one of them is not positive."""
     return a / b if a > 0 and b > 0 else 1.0
 
 
@@ -126,13 +149,29 @@ def search(
     privacy: float = 1.0,
     on_step: OnStep = lambda done, planned: None,
 ) -> Target:
-    """Bisection on the study's plan: the same made-up people and the same draws of noise for every epsilon. `privacy`
-    multiplies what so few rehearsals say."""
+    """Search for the smallest epsilon by bisection on a logarithmic scale.
+
+    All values of epsilon share the same samples and noise draws, so that the error is nearly monotone in epsilon.
+
+    Parameters
+    ----------
+    advisor : Advisor
+        Makes the forecasts.
+    wanted : mapping of str to float
+        Largest error due to privacy, by label or WHOLE.
+    runs : int
+        Simulations per epsilon.
+    privacy : float
+        Correction factor for errors from few simulations.
+    on_step : callable
+        Receives (done, planned).
+    """
     _check_wanted(advisor, wanted)
     exact = not advisor.takes_rehearsals()
     tried: dict[float, Forecast | None] = {}
 
     def reaches(epsilon: float) -> bool:
+        """Whether an epsilon meets all targets. The forecast is stored in `tried`, None if no plan exists."""
         on_step(min(len(tried), _TRIES), _TRIES)
         try:
             found = advisor.at(replace(advisor.own, epsilon=epsilon), runs).scaled(privacy, 1.0)
@@ -150,7 +189,7 @@ def search(
             low, high = low / 2, low / 2
         low = low / 2
     else:
-        wall = math.inf  # from where on no study can be planned
+        wall = math.inf  # smallest epsilon tried for which no plan exists
         while not reaches(high):
             if tried[high] is None and tried[low] is not None:
                 wall = high
@@ -159,6 +198,7 @@ def search(
             if low >= LARGEST or wall / low < _NEAR:
                 return Target(dict(wanted), None)
             high = math.sqrt(low * wall) if math.isfinite(wall) else min(low * 2, LARGEST)
+    # 12 bisections of a factor of 2 for formulas, 5 for simulations, whose own error is larger. Chosen by hand.
     for _ in range(12 if exact else 5):
         middle = math.sqrt(low * high)
         if reaches(middle):
@@ -173,7 +213,7 @@ def search(
 
 
 def _rounded_up(epsilon: float) -> float:
-    """To three digits.
+    """Round up to three significant digits.
 
     >>> _rounded_up(1.2341)
     1.24

@@ -1,4 +1,6 @@
-"""Made-up people for a study's question, by public guesses: every draw of a world is a new sample of the same people.
+"""Synthetic populations for a study's question, from public guesses. Each draw is a new sample of the same population.
+
+The constants below were chosen by hand; no benchmark recorded.
 
 Tested in tests/study/test_what_if.py.
 """
@@ -37,17 +39,23 @@ from zerosum.study.what_if.guesses import Guesses, Shape, Spectrum
 from zerosum.study.what_if.people import Public, World, expanded, no_columns
 from zerosum.study.what_if.structures import ROWS, Classes, Classifier, Documents, Recordings
 
-_INSIDE = 0.6  # of the ranges, where centres of clusters lie
-_NARROW = 0.12  # of half a range, the widest that a cluster is
-_REACH = 4.0  # standard deviations of the widest column that fit into its range
-_COLUMNS = 5000  # that are made up at most
+_INSIDE = 0.6  # share of the ranges that contains the cluster centres
+_NARROW = 0.12  # largest standard deviation of a cluster, in half ranges
+_REACH = 4.0  # standard deviations of the widest column in half its range
+_COLUMNS = 5000  # largest number of synthetic columns
+# Defaults of the guesses `r_squared`, `separation` and `spectrum`.
 _R_SQUARED, _SEPARATION, _SPECTRUM = 0.3, 6.0, "power:1"  # where nothing is said
-_STAY = 0.3  # of people who are followed to the end, where nothing is said of times
+_STAY = 0.3  # share without event at the last edge, if nothing is guessed about times
 
 
 def world_of(algorithm: Algorithm, guesses: Guesses, design: Design | None = None) -> World | None:
-    """The world that a question is about; None where nothing of the people would count. Guesses that would not be
-    heard are refused."""
+    """Population for an algorithm, or None if its accuracy does not depend on the data.
+
+    Raises
+    ------
+    BadParameter
+        For guesses that the algorithm does not use, and for too many columns.
+    """
     if guesses.like is not None and not isinstance(algorithm, CustomStatistic):
         guesses.check_heard((), "people are drawn from a public file")
         if isinstance(algorithm, ICA) and guesses.like.offsets is None:
@@ -61,6 +69,7 @@ def world_of(algorithm: Algorithm, guesses: Guesses, design: Design | None = Non
 
 
 def _made_up(algorithm: Algorithm, guesses: Guesses, design: Design | None) -> World | None:
+    """Synthetic population for an algorithm, or None."""
     columns = len(algorithm.columns)
     if columns > _COLUMNS and not isinstance(algorithm, Topics):
         raise BadParameter(
@@ -88,13 +97,13 @@ def _made_up(algorithm: Algorithm, guesses: Guesses, design: Design | None) -> W
 
 
 class Plain(World):
-    """Columns that lie as guessed, each by itself."""
+    """Independent columns with the guessed distributions."""
 
     def __init__(self, algorithm: Algorithm, guesses: Guesses) -> None:
         self.guesses, self.columns = guesses, algorithm.columns
         self.levels = {name: len(known) for name, known in algorithm.categories.items()}
         self.ranges = ranges_of(algorithm)
-        self.ordinary = 1.0  # where only norms are bounded: an ordinary row has half the bound
+        self.ordinary = 1.0  # If only norms are bounded, a typical row has half the largest norm.
         if isinstance(algorithm, RangedAlgorithm):
             self.ordinary = algorithm.radius / (2 * math.sqrt(len(algorithm.columns)))
         guesses.check(self.columns)
@@ -102,12 +111,15 @@ class Plain(World):
 
     @property
     def numbers_each(self) -> int:
+        """Number of columns."""
         return len(self.columns)
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
+        """One row per unit."""
         return Units(np.column_stack([self.column(name, count, rng) for name in self.columns]))
 
     def column(self, name: str, count: int, rng: np.random.Generator) -> Floats:
+        """Draw one column, shape (count,)."""
         shape = self.guesses.shape(name)
         if name in self.levels:
             return shape.levels_of(self.levels[name], count, rng)
@@ -121,7 +133,7 @@ class Plain(World):
 
 
 def told(guesses: Guesses, columns: tuple[str, ...]) -> str:
-    """What is guessed about columns, in a sentence."""
+    """Sentence about the guesses for columns."""
     said = [f"{name} {guesses.columns[name].told()}" for name in columns if name in guesses.columns]
     if len(said) < len(columns):
         said.append("the others uniform over their ranges" if said else "every column uniform over its range")
@@ -129,7 +141,7 @@ def told(guesses: Guesses, columns: tuple[str, ...]) -> str:
 
 
 def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
-    """The public range of every column of numbers."""
+    """Public range (low, high) of each numeric column."""
     if isinstance(algorithm, GroupedAlgorithm):
         return dict(algorithm.ranges)
     if isinstance(algorithm, Histogram):
@@ -143,7 +155,8 @@ def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
 
 
 class Clustered(World):
-    """Spherical clusters of equal weight, far apart within the ranges; their centres are the same in every sample."""
+    """Spherical Gaussian clusters of equal weight. Their centres are far apart within the ranges and equal in every
+    sample."""
 
     hears = frozenset({"separation"})
 
@@ -155,6 +168,7 @@ class Clustered(World):
         reach = algorithm.half if algorithm.lower is not None else ones * algorithm.radius / math.sqrt(len(ones))
         rng = np.random.default_rng(0)
         candidates = rng.uniform(-1, 1, (200 * count, len(ones))) * _INSIDE * reach / self.scale
+        # Farthest-point search among random candidates.
         chosen = [candidates[np.argmax(np.sum(candidates**2, axis=1))]]
         distance = np.full(len(candidates), np.inf)
         while len(chosen) < count:
@@ -162,7 +176,7 @@ class Clustered(World):
             chosen.append(candidates[int(np.argmax(distance))])
         centers = np.array(chosen)
         apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(centers) for b in centers[:i]]
-        widest = _NARROW * float(np.min(reach / self.scale))  # so that ranges cut nothing off
+        widest = _NARROW * float(np.min(reach / self.scale))  # so that few rows are clipped
         self.spread = min(min(apart, default=math.inf) / (guesses.separation or _SEPARATION), widest)
         self.truth = algorithm.middle + self.scale * centers
         self.low, self.high = algorithm.lower, algorithm.upper
@@ -170,7 +184,8 @@ class Clustered(World):
 
     @property
     def separation(self) -> float:
-        """How far neighbouring clusters are apart: as guessed, or farther where a range is too narrow for that."""
+        """Distance of the nearest clusters in standard deviations: as guessed, or larger if a range is too narrow for
+        that."""
         assert self.truth is not None  # noqa: S101
         at = self.truth / self.scale
         apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(at) for b in at[:i]]
@@ -178,9 +193,11 @@ class Clustered(World):
 
     @property
     def numbers_each(self) -> int:
+        """Number of columns."""
         return len(self.scale)
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
+        """One row per unit, clipped to the ranges."""
         assert self.truth is not None  # noqa: S101
         which = rng.integers(len(self.truth), size=count)
         rows = self.truth[which] + self.scale * self.spread * rng.normal(size=(count, self.truth.shape[1]))
@@ -188,9 +205,11 @@ class Clustered(World):
 
 
 class Spectral(World):
-    """Normal rows whose covariance, as it enters, has the guessed spectrum along directions chosen at random, the same
-    in every sample; so wide that four standard deviations of the widest column fill its range. Where the study centres
-    rows within recordings, people have so many of them."""
+    """Gaussian rows whose covariance, in scaled columns, has the guessed spectrum along random directions.
+
+    The directions are equal in every sample. The size is chosen so that four standard deviations of the widest column
+    fill half its range. If the study centres rows within recordings, each unit has `length` rows.
+    """
 
     def __init__(self, algorithm: PCA, guesses: Guesses) -> None:
         no_columns(guesses, "rows for principal components are made up by their spectrum")
@@ -209,6 +228,8 @@ class Spectral(World):
         directions = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
         root = directions * np.sqrt(values / values[0])
         if algorithm.lower is None:
+            # The expected squared norm of a row is the squared Frobenius norm of `root`. A typical row has half the
+            # largest norm.
             size = algorithm.radius / 2 / math.sqrt(float(np.sum(root**2)))
         else:
             widest = np.sqrt(np.sum(root**2, axis=1)) * algorithm.scale / algorithm.half
@@ -219,15 +240,17 @@ class Spectral(World):
 
     @property
     def numbers_each(self) -> int:
+        """Rows times columns."""
         return self.length * len(self.root)
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
+        """`length` rows per unit."""
         rows = self.center + rng.normal(size=(count * self.length, self.root.shape[1])) @ self.root.T
         return Units(rows, None if self.length == 1 else np.arange(count + 1, dtype=np.int64) * self.length)
 
 
 class Explained(World):
-    """A response that features explain as far as guessed, all of them alike."""
+    """Regression data: all features have equal standardised effects and together explain the share `r_squared`."""
 
     hears = frozenset({"r_squared"})
 
@@ -242,7 +265,7 @@ class Explained(World):
             self.says += f", which is {self._response_told(guesses.columns[self.response])}"
 
     def _response_told(self, shape: Shape) -> str:
-        """A guess about the response in words, if it can be one."""
+        """Describe a guess about the response. Raises `BadParameter` if it does not fit the kind of regression."""
         if isinstance(self.algorithm, LogisticRegression):
             if shape.kind not in ("uniform", "shares") or len(shape.numbers) not in (0, 2):
                 raise BadParameter(
@@ -258,12 +281,15 @@ class Explained(World):
 
     @property
     def numbers_each(self) -> int:
+        """Number of columns."""
         return len(self.algorithm.columns)
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
+        """Features as guessed, and a response drawn from the model."""
         rows = self._features(count, rng)
         features = rows[:, : self.algorithm.features]
         spread = np.std(features, axis=0)
+        # Constant features have no effect. The relative limit of 1e-12 is above rounding error.
         use = spread > 1e-12 * np.maximum(np.max(np.abs(features), axis=0, initial=0.0), 1e-300)
         scores = np.sum((features[:, use] - np.mean(features[:, use], axis=0)) / spread[use], axis=1)
         size = float(np.std(scores))
@@ -271,6 +297,7 @@ class Explained(World):
         return Units(rows)
 
     def _features(self, count: int, rng: np.random.Generator) -> Floats:
+        """Feature columns, with a placeholder for the response in the last column."""
         if self.design is None:
             plain = Plain(self.algorithm, _without(self.guesses, self.response))
             return np.column_stack(
@@ -283,6 +310,7 @@ class Explained(World):
         return expanded(np.column_stack([*drawn, np.zeros(count)]), self.design)
 
     def _raw(self, name: str, count: int, rng: np.random.Generator) -> Floats:
+        """One column as the design reads it."""
         assert self.design is not None  # noqa: S101
         shape = self.guesses.shape(name)
         if name in self.design.levels:
@@ -290,17 +318,20 @@ class Explained(World):
         return shape.numbers_in(*self.design.ranges[name], count, rng)
 
     def _explained(self, scores: Floats, rng: np.random.Generator) -> Floats:
-        """From scores of mean 0 and variance 1."""
+        """Draw the response for linear scores of mean 0 and variance 1, shape (count,)."""
         share, name, algorithm = self.share, self.response, self.algorithm
         low, high = ranges_of(algorithm)[algorithm.columns[-1]]
         if isinstance(algorithm, LogisticRegression):
             shape = self.guesses.shape(name)
             some = shape.numbers[1] / sum(shape.numbers) if shape.kind == "shares" and len(shape.numbers) == 2 else 0.5
+            # A latent logistic error has variance pi^2 / 3, so the scores explain `share` of the latent variance.
             slope = math.sqrt(share / (1 - share) * math.pi**2 / 3)
             chance = 1 / (1 + np.exp(-(_between(scores * slope, some) + slope * scores)))
             return np.where(rng.random(len(scores)) < chance, high, low)
         mean, spread = self.guesses.response(name, low, high)
         if isinstance(algorithm, PoissonRegression):
+            # exp(slope z) has the squared coefficient of variation exp(slope^2) - 1 = share. Dividing by exp(slope^2 /
+            # 2) keeps the mean.
             slope = math.sqrt(math.log1p(share))
             mean = self.guesses.columns[name].numbers[0] if name in self.guesses.columns else high / 6
             return np.clip(rng.poisson(mean * np.exp(slope * scores - slope**2 / 2)), low, high).astype(np.float64)
@@ -309,7 +340,7 @@ class Explained(World):
 
 
 def _between(scores: Floats, share: float) -> float:
-    """The constant with which logistic scores give this share of events."""
+    """Intercept for which logistic scores give this share of events, by bisection."""
     low, high = -40.0, 40.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -321,11 +352,12 @@ def _between(scores: Floats, share: float) -> float:
 
 
 def _without(guesses: Guesses, name: str) -> Guesses:
+    """The guesses without the one about a column."""
     return replace(guesses, columns={each: shape for each, shape in guesses.columns.items() if each != name})
 
 
 class Followed(World):
-    """Exponential times to an event, at which three of ten are still there at the last edge, and uniform censoring."""
+    """Exponential event times, with 30 % without event at the last edge, and uniform censoring."""
 
     def __init__(self, algorithm: Survival, guesses: Guesses) -> None:
         guesses.check(algorithm.columns)
@@ -343,9 +375,11 @@ class Followed(World):
 
     @property
     def numbers_each(self) -> int:
+        """Number of columns."""
         return len(self.algorithm.columns)
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
+        """Rows of time, event indicator and group."""
         edges = self.algorithm.edges
         first, last = float(edges[0]), float(edges[-1])
         name = self.algorithm.columns[0]
@@ -353,6 +387,7 @@ class Followed(World):
             event = self.guesses.shape(name).numbers_in(first, last, count, rng)
         else:
             event = first + rng.exponential((last - first) / -math.log(_STAY), count)
+        # Uniform censoring over twice the follow-up time: half of the units are followed to the last edge.
         gone = first + rng.uniform(0, 2 * (last - first), count)
         rows = [np.minimum(np.minimum(event, gone), last), (event <= np.minimum(gone, last)).astype(np.float64)]
         if len(self.algorithm.columns) == 3:
