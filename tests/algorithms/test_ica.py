@@ -327,7 +327,14 @@ def test_a_private_run_end_to_end(tmp_path: Path) -> None:
             ]
 
 
-@pytest.mark.parametrize("change", [{}, {"start_share": 0.0}, {"solver": "second-order", "seconds": 2.0}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"solver": "second-order", "seconds": 2.0},
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"start_share": 0.0}, marks=pytest.mark.slow),
+    ],
+)
 def test_the_attacker_does_not_exceed_the_claim(change: dict[str, object]) -> None:
     algorithm = ICA(**{"columns": names(8), "n_components": 3, "rounds": 3, **change})
     found = audit(Scheme("secure-sum"), algorithm, samples=400)

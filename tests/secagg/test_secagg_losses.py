@@ -73,7 +73,10 @@ def play(study: Study, attempt: int, lost: Trace, size: int = 5) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("sites", "colluders", "dropouts"), list(settings(2, 6)))
+@pytest.mark.parametrize(
+    ("sites", "colluders", "dropouts"),
+    [*settings(2, 5), *(pytest.param(*setting, marks=pytest.mark.slow) for setting in settings(6, 6))],
+)
 def test_every_pattern_of_losses(sites: int, colluders: int, dropouts: int) -> None:
     probe = Roster(bytes(16), tuple(bytes([s]) for s in range(sites)), 1, colluders, dropouts)
     every = list(traces(probe))
