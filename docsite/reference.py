@@ -1,10 +1,11 @@
-"""The reference, made from the code while the site is built: entries of files, parameters of algorithms, commands.
+"""The reference, made from the code while the site is built: entries of files, parameters, commands, modules.
 
 A page says where with a comment, which MkDocs replaces:
 
     <!-- code: entries PrivacyTable -->
     <!-- code: parameters -->
     <!-- code: commands -->
+    <!-- code: modules -->
 
 Names, types and defaults are those of the code. What an entry means is said in the string below its field or in the
 comment beside it; for parameters, where there is neither, in the docstring of the estimator. An entry without a meaning
@@ -271,6 +272,29 @@ def _default(option: TyperOption) -> str:
     return f"; default `{option.default}`"
 
 
+# ---- modules -------------------------------------------------------------------------------------------------------
+
+
+def modules() -> str:
+    """Every module with the first line of its docstring, package by package."""
+    source = Path(inspect.getfile(zerosum)).parent
+    folders = sorted({path.parent for path in source.rglob("*.py")})
+    return "\n".join(_package(folder, source) for folder in folders)
+
+
+def _package(folder: Path, source: Path) -> str:
+    paths = sorted(folder.glob("*.py"), key=lambda path: (path.name != "__init__.py", path.name))
+    rows = [(f"`{path.name}`", _first_line(path)) for path in paths if ast.parse(path.read_text("utf-8")).body]
+    return f"## {folder.relative_to(source.parent).as_posix()}\n\n" + _table(("module", "content"), rows)
+
+
+def _first_line(path: Path) -> str:
+    said = ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    if not said:
+        raise LookupError(f"the module {path} has no docstring")
+    return " ".join(said.split("\n\n")[0].split())
+
+
 # ---- tables --------------------------------------------------------------------------------------------------------
 
 
@@ -280,4 +304,9 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_MAKERS: dict[str, Callable[..., str]] = {"entries": entries, "parameters": parameters, "commands": commands}
+_MAKERS: dict[str, Callable[..., str]] = {
+    "entries": entries,
+    "parameters": parameters,
+    "commands": commands,
+    "modules": modules,
+}

@@ -128,22 +128,6 @@ def test_the_public_surface_is_what_it_says() -> None:
         assert getattr(zerosum, name).__doc__
 
 
-def test_the_tree_and_its_page_agree() -> None:
-    """Every module stands in docs/architecture.md under its folder, and nothing else does."""
-    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
-    drawn, folders = set(), {2: SOURCE}
-    for line in page.split("src/zerosum/\n")[1].split("\ntests/")[0].splitlines():
-        depth = len(line) - len(line.lstrip())
-        for word in re.findall(r"[\w/]+/(?=\s|$)|\w+\.py\b", line):
-            if word.endswith("/"):
-                folders[depth + 2] = folders[depth] / word
-                depth += 2
-            elif "tests/" not in line.split(word)[0]:
-                drawn.add(folders[depth] / word)
-    known = {path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"} | {SOURCE / "__init__.py"}
-    assert {str(path.relative_to(SOURCE)) for path in drawn} == {str(path.relative_to(SOURCE)) for path in known}
-
-
 def mentions(test: Path, module: Path) -> bool:
     """Whether a test, or a helper of tests that it imports, names the module, its package or something it defines."""
     texts = [test.read_text(encoding="utf-8")]

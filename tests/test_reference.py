@@ -79,3 +79,12 @@ def test_every_option_that_help_shows_is_on_the_page(words: str, tmp_path: Path)
     text = sections(reference.commands, "##")[f"zerosum {words}"]
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", shown.stdout.split("Options")[-1])) - {"--help"}
     assert [option for option in sorted(options) if f"| `{option}" not in text] == []
+
+
+def test_module_list_of_the_source_is_complete() -> None:
+    page = reference.fill((DOCS / "modules.md").read_text())
+    source = DOCS.parent / "src"
+    for path in (source / "zerosum").rglob("*.py"):
+        if path.read_text().strip():
+            section = page.split(f"## {path.parent.relative_to(source).as_posix()}\n")[1].split("\n## ")[0]
+            assert f"| `{path.name}` | " in section
