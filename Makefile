@@ -51,7 +51,7 @@ test-torch: $(TORCH)/.ready
 
 # On a machine with a GPU and PyTorch: nobody decides for others there either, then a table of times.
 gpu:
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests/statistics/test_gpu.py tests/statistics/test_coupling.py
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests/compute/test_gpu.py tests/statistics/test_coupling.py
 	PYTHONPATH=src $(PYTHON) benchmarks/gpu.py
 
 # A server and four sites over NVIDIA FLARE, with mutual TLS on loopback.

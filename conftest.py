@@ -3,5 +3,5 @@
 from importlib.util import find_spec
 
 _FLARE = [f"src/zerosum/flare/{name}.py" for name in ("cells", "controller", "launcher", "relay")]
-_KERNELS = ["src/zerosum/statistics/triton_kernels.py"]
+_KERNELS = ["src/zerosum/compute/backends/triton_kernels.py"]
 collect_ignore_glob = [*([] if find_spec("nvflare") else _FLARE), *([] if find_spec("triton") else _KERNELS)]

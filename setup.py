@@ -10,7 +10,7 @@ STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")  # one wheel for every 
 setup(
     ext_modules=[
         Extension(
-            "zerosum.statistics._native",
+            "zerosum.compute.backends._native",
             sources=["src/native/module.c"],
             depends=HEADERS,
             # Nothing here that would let a sum be taken in another order, or a number be rounded otherwise.

@@ -24,17 +24,17 @@ from time import perf_counter
 import numpy as np
 
 from zerosum.algorithms import Mean
+from zerosum.compute.units import Units
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import Consent, Propose
 from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
 from zerosum.site.service import Service

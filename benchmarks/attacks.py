@@ -23,6 +23,7 @@ os.environ["ZEROSUM_STATE"] = tempfile.mkdtemp()
 import zerosum
 from zerosum.algorithms import Mean
 from zerosum.algorithms.program import Algorithm, Program
+from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
 from zerosum.data.tables import load_units
 from zerosum.engines.in_process import InProcess
@@ -34,7 +35,6 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.codec import decode_message, decode_reply
 from zerosum.protocol.messages import Contribute, DealtNoise
@@ -160,7 +160,7 @@ def third() -> str:
     other = rows.copy()
     other[0] = 1e200
     try:
-        from zerosum.statistics.rows import clip_rows
+        from zerosum.compute.backends.exact import clip_rows
     except ImportError:
         from zerosum.kernel.statistic import clip_rows  # type: ignore[attr-defined,no-redef]
     bits = int(np.sum(np.any(clip_rows(rows, 1.0)[1:] != clip_rows(other, 1.0)[1:], axis=1)))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import zerosum
 from zerosum.algorithms import FeatureClassifier
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 from zerosum.statistics.features import build
 from zerosum.statistics.softmax import BIAS
 from zerosum.study.rehearsal import Rehearsal

@@ -27,9 +27,9 @@ from scipy.special import ndtr
 
 from cells import Cell, Results, computed
 from zerosum.algorithms import DataCollaboration, FeatureClassifier
+from zerosum.compute.units import Units
 from zerosum.kernel import accountant
 from zerosum.kernel.request import PrivatePublication
-from zerosum.kernel.units import Units
 from zerosum.papers.figures import collaboration as figures
 from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods import perceptron

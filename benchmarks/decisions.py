@@ -29,7 +29,7 @@ CASES = {
 
 def ratio(rows: int, columns: int, centres: int) -> float:
     """The time of one release's sum over that of its bare products."""
-    from zerosum.kernel.units import Units
+    from zerosum.compute.units import Units
     from zerosum.statistics import build
 
     rng = np.random.default_rng(0)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms import Describe, Estimate, Quantiles, Survival
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]

@@ -28,7 +28,7 @@ from nvflare.fuel.f3.cellnet.fqcn import FQCN
 
 from deployed import NAMES, Deployment
 from flared import Flare
-from zerosum.coordinator.gather import gather
+from zerosum.coordinator.consent import gather
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.in_process import InProcess
 from zerosum.flare.cells import Cells

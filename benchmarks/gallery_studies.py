@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum import algorithms, run, statistic
+from zerosum.compute.units import Units
 from zerosum.data.masker import Masker
 from zerosum.data.synthetic import COLUMNS, MEASURES, RANGES, hospitals
-from zerosum.kernel.units import Units
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 

@@ -32,14 +32,17 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 import zerosum
 from zerosum.algorithms import ICA
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.compute.backends import fused
+from zerosum.compute.devices import to_numpy
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
+from zerosum.kernel.statistic import Adjacency
 from zerosum.noise.sampler import Sampler
 from zerosum.secagg.session import SiteSession
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
-from zerosum.statistics import build, fused
+from zerosum.statistics import build
 from zerosum.statistics.module_gradients import Architecture, runner
 
 Tensor = Any

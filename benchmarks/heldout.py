@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms import PCA
-from zerosum.algorithms.lifted import Norms
+from zerosum.algorithms.pca.centering import Norms
+from zerosum.algorithms.pca.spectrum import leading
 from zerosum.algorithms.program import Estimate
-from zerosum.algorithms.spectral import leading
+from zerosum.compute.units import Units
 from zerosum.kernel.accountant import mu_for
 from zerosum.kernel.schemes import Scheme, SiteShape
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, calibrate
 from zerosum.study.rehearsal import Rehearsal
 

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import ICA
 from zerosum.algorithms.metrics import amari_index, matched
+from zerosum.compute.units import Units
 from zerosum.data.fmri import garch_sources, make_fmri
-from zerosum.kernel.units import Units
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs
 from zerosum.study.rehearsal import Rehearsal

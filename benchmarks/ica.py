@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import ICA
 from zerosum.algorithms.metrics import amari_index, matched
+from zerosum.compute.units import Units
 from zerosum.data.bases import low_frequencies
 from zerosum.data.fmri import Layout, garch_sources, make_fmri
-from zerosum.kernel.units import Units
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs

@@ -24,7 +24,7 @@ from sklearn.mixture import GaussianMixture as Plain
 
 from zerosum.algorithms import Mixture
 from zerosum.algorithms.metrics import component_error
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 from zerosum.papers.figures.components import Point
 from zerosum.papers.figures.mixture import Made, published_errors
 from zerosum.study.rehearsal import Rehearsal

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from zerosum.compute.units import Units
 from zerosum.kernel import accountant
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.phases import step_mu
-from zerosum.kernel.units import Units
 
 DELTA = 1e-5
 RECORDS = 60_000

@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
+from zerosum.compute.units import Units
 from zerosum.engines.sockets import Sockets
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease
-from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Propose
 from zerosum.protocol.stream import alive

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms import PCA
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 from zerosum.site.policy import Policy
 from zerosum.study import run
 

@@ -23,8 +23,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression as Pooled
 
 from zerosum.algorithms import LinearRegression, LogisticRegression, PoissonRegression
+from zerosum.compute.units import Units
 from zerosum.kernel.request import Request
-from zerosum.kernel.units import Units
 from zerosum.statistics.regression import ResidualMoment
 from zerosum.study import rehearsal as study
 

@@ -25,12 +25,12 @@ from time import process_time
 import numpy as np
 
 from zerosum.algorithms import Mean
+from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.codec import decode_message, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Propose, Secure, Secured

@@ -34,8 +34,8 @@ from scipy.sparse import csr_array
 import zerosum
 from zerosum.algorithms import Estimate, Topics
 from zerosum.algorithms.metrics import component_error
+from zerosum.compute.units import Units
 from zerosum.data.documents import counted
-from zerosum.kernel.units import Units
 from zerosum.papers.figures.components import Point
 from zerosum.papers.figures.topics import Made, published_errors
 from zerosum.study.rehearsal import Rehearsal

@@ -18,10 +18,10 @@ import numpy as np
 os.environ["ZEROSUM_STATE"] = tempfile.mkdtemp()
 
 import zerosum
-from zerosum.algorithms.ica import ICA
+from zerosum.algorithms.ica.program import ICA
+from zerosum.compute.units import Units
 from zerosum.coordinator import conduct
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.units import Units
 from zerosum.protocol import codec
 from zerosum.protocol.messages import Propose
 from zerosum.site.ledger import Ledger

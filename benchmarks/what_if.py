@@ -33,17 +33,17 @@ import numpy as np
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
+from zerosum.forecast import Advisor, Guesses, Shape, Spectrum
+from zerosum.forecast.measures import measure_of
+from zerosum.forecast.populations import world_of
+from zerosum.forecast.settings import parted
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study import Study
 from zerosum.study.planning import pin
 from zerosum.study.rehearsal import Rehearsed
 from zerosum.study.running import execute_here
-from zerosum.study.what_if import Advisor, Guesses, Shape, Spectrum
-from zerosum.study.what_if.measures import measure_of
-from zerosum.study.what_if.settings import parted
-from zerosum.study.what_if.worlds import world_of
 
 SITES, DELTA = 4, 1e-5
 DRAWS = 8  # runs on the same people

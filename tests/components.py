@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.compute.units import Units
 from zerosum.kernel.request import Release, Request
-from zerosum.kernel.units import Units
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import pytest
 
 from explore import EXPLORE, load_profile, reproducible
 from kernels import KINDS, NUMPY
-from zerosum.statistics import native
+from zerosum.compute.backends import native
 
 load_profile()
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from zerosum.compute.backends import native
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import BoundedStatistic
-from zerosum.kernel.units import Units
-from zerosum.statistics import native
 from zerosum.statistics.rounded_scatter import TARGET, RoundedScatter
 
 Floats = NDArray[np.float64]

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from small_studies import QUESTION
+from zerosum.compute.units import Units
 from zerosum.errors import ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import Message, Refusal, Reply
 from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
 from zerosum.site.service import Service

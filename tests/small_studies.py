@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from zerosum.algorithms import Algorithm, Mean
+from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Message
 from zerosum.report.record import Result

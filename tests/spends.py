@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from zerosum.site.account import Account, Cap, Spend
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Account, Cap, Spend
 
 ACCOUNT, CAP = Account("cohort", "person", "replace-one"), Cap(10.0, 1e-5)
 

@@ -23,18 +23,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernel": {"errors"},
     "secagg": {"errors"},
     "noise": {"errors"},
-    "statistics": {"errors", "kernel"},
-    "protocol": {"errors", "kernel", "statistics", "secagg"},
-    "site": {"disk", "errors", "version", "kernel", "statistics", "secagg", "noise", "protocol"},
-    "algorithms": {"errors", "kernel", "statistics"},
-    "coordinator": {"disk", "errors", "kernel", "statistics", "secagg", "noise", "protocol", "engines"},
-    "engines": {"errors", "kernel", "protocol", "site"},
-    "data": {"errors", "kernel"},
+    "compute": {"errors", "kernel"},
+    "statistics": {"errors", "kernel", "compute"},
+    "protocol": {"compute", "errors", "kernel", "statistics", "secagg"},
+    "site": {"compute", "disk", "errors", "version", "kernel", "statistics", "secagg", "noise", "protocol"},
+    "algorithms": {"compute", "errors", "kernel", "statistics"},
+    "coordinator": {"compute", "disk", "errors", "kernel", "statistics", "secagg", "noise", "protocol", "engines"},
+    "engines": {"compute", "errors", "kernel", "protocol", "site"},
+    "data": {"compute", "errors", "kernel"},
     "report": {"disk", "errors", "version", "kernel", "secagg", "site", "data"},
     "study": {
         "disk",
         "errors",
         "kernel",
+        "compute",
         "statistics",
         "protocol",
         "secagg",
@@ -45,11 +47,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "data",
         "report",
     },
-    "estimators": {"errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
+    "forecast": {
+        *("errors", "kernel", "compute", "statistics", "protocol", "site", "algorithms"),
+        *("coordinator", "engines", "data", "report", "study"),
+    },
+    "estimators": {"compute", "errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
     "audit": {
         *(
             "errors",
             "kernel",
+            "compute",
             "statistics",
             "noise",
             "protocol",
@@ -61,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         ),
     },
     "flare": {"errors", "kernel", "secagg", "protocol", "engines", "report", "study"},
-    "papers": {"errors", "kernel", "statistics", "site", "algorithms", "data", "study", "report"},
+    "papers": {"compute", "errors", "kernel", "statistics", "site", "algorithms", "data", "study", "report"},
     "watch": {"errors", "version", "kernel", "protocol", "site", "coordinator", "study", "report"},
     "demo": {"errors", "kernel", "secagg", "site", "algorithms", "data", "report", "study"},
     "demo_maps": {"data", "papers"},
@@ -69,11 +76,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "errors",
         "version",
         "kernel",
+        "compute",
         "protocol",
         "site",
         "algorithms",
         "report",
         "study",
+        "forecast",
         "demo",
         "demo_maps",
         "audit",
@@ -82,7 +91,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "watch",
         "",
     },
-    "": {"errors", "version", "kernel", "statistics", "site", "algorithms", "report", "study", "estimators"},
+    "": {"compute", "errors", "version", "kernel", "statistics", "site", "algorithms", "report", "study", "estimators"},
 }
 TESTS = Path(__file__).parent
 IO = {"pathlib", "sqlite3", "socket", "subprocess", "tempfile", "requests", "secrets", "random"}
@@ -113,7 +122,7 @@ def test_dependencies_point_inward(path: Path) -> None:
             target = name.split(".")[1] if "." in name else ""
             target = target if (SOURCE / target).is_dir() or (SOURCE / f"{target}.py").exists() else ""
             assert target in (part, "arrays") or target in MAY_IMPORT[part], f"{part} must not import {name}"
-        if part in ("kernel", "statistics", "algorithms", "secagg"):
+        if part in ("kernel", "compute", "statistics", "algorithms", "secagg"):
             allowed = {"secrets"} if part == "secagg" else set()  # keys and shares, drawn by the operating system
             assert name.split(".")[0] not in IO - allowed, f"{part} is pure: it must not import {name}"
 
@@ -148,7 +157,8 @@ def mentions(test: Path, module: Path) -> bool:
 )
 def test_a_module_has_a_test_of_its_name_or_says_where_it_is_tested(path: Path) -> None:
     relative = path.relative_to(SOURCE)
-    own = TESTS / relative.parent / f"test_{path.name}"
+    # the program of a package is tested in the module that has the package's name
+    own = TESTS / relative.parent / f"test_{path.parent.name if path.stem == 'program' else path.stem}.py"
     said = re.search(
         r"^Tested in tests/([\w/]+\.py)\.$\Z", ast.get_docstring(ast.parse(path.read_text())) or "", re.MULTILINE
     )

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from zerosum.algorithms import Mean
+from zerosum.compute.backends.exact import clip_rows
+from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused, OutsidePlan, PolicyRefused, ZerosumError
 from zerosum.kernel import grid
@@ -20,18 +22,16 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.noise.sampler import Sampler
 from zerosum.protocol.codec import decode_message, encode
 from zerosum.protocol.messages import Contribute, Contribution, Message, Prepare, Propose, Reply
-from zerosum.site.account import Spend, Total
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Spend, Total
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics import BUILTIN
-from zerosum.statistics.rows import clip_rows
 from zerosum.statistics.vectors import VectorSum
 from zerosum.study import execute, make_plan, pin
 

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from small_studies import QUESTION, make, make_sites
 from zerosum import algorithms
+from zerosum.compute.units import Units
 from zerosum.coordinator.journal import Journal
 from zerosum.data.documents import load_documents
 from zerosum.engines.in_process import InProcess
@@ -25,11 +26,10 @@ from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.protocol.codec import decode_message, decode_reply, encode
 from zerosum.protocol.messages import Consent, Propose
-from zerosum.site.account import Spend, Total
+from zerosum.site.ledger_records import Spend, Total
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics import build

@@ -1,6 +1,6 @@
-/* zerosum.statistics._native: what a site does with every record or person, in one pass over memory.
+/* zerosum.compute.backends._native: what a site does with every record or person, in one pass over memory.
 
-Compiled where there is a compiler; without it NumPy does the same (statistics/native.py). The functions take contiguous
+Compiled where there is a compiler; without it NumPy does the same (compute/backends/native.py). The functions take contiguous
 arrays through the buffer protocol, check their lengths, and run without the interpreter's lock. */
 
 #define PY_SSIZE_T_CLEAN

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from zerosum import algorithms
+from zerosum.compute.units import Units
 from zerosum.errors import ZerosumError
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.report.record import PrivacyReport, Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site

@@ -13,13 +13,13 @@ from small_studies import make_sites
 from zerosum.algorithms import DataCollaboration, FeatureClassifier
 from zerosum.algorithms.collaboration import corrected_least_squares
 from zerosum.algorithms.program import PublicFacts
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.kernel import accountant
 from zerosum.kernel.request import PrivatePublication
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Contribute, Contribution, Propose
 from zerosum.site.site import Site

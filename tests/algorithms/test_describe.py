@@ -13,9 +13,9 @@ from zerosum.algorithms import Describe, Quantiles
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.quantiles import Curve, QuantileAlgorithm
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
 QUESTION: dict[str, Any] = {

@@ -14,12 +14,12 @@ from zerosum.algorithms import Mixture
 from zerosum.algorithms.components import Step, believed, kept_shift, quantile, separations, variance_of
 from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
+from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import Release, Request
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.statistics import build
 from zerosum.study.rehearsal import Rehearsal
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm, Covariance, CustomStatistic, Histogram, KMeans, Mean
 from zerosum.algorithms.histogram import nearest_probabilities
+from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import Release, Request
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 
 Floats = NDArray[np.float64]
 

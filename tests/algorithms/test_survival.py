@@ -10,9 +10,9 @@ import pytest
 from test_programs import Floats, result_of
 
 from zerosum.algorithms import Survival
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
 EDGES = np.linspace(0, 8, 17)

@@ -22,12 +22,12 @@ from zerosum.algorithms.topic_factors import (
 )
 from zerosum.algorithms.topics import heard_units
 from zerosum.audit import audit
+from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import Release, Request
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]

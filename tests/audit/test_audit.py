@@ -24,18 +24,19 @@ from zerosum.arrays import Array, Floats
 from zerosum.audit import audit
 from zerosum.audit.adversary import candidates, worst_pair
 from zerosum.audit.mistakes import Mistaken, mistaken, seeded
+from zerosum.compute.backends.exact import clip_rows
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency
 from zerosum.noise.sampler import Sampler
 from zerosum.site.noise import NoiseShare
 from zerosum.site.site import Site
 from zerosum.statistics import build, register
 from zerosum.statistics.moments import SecondMoment
-from zerosum.statistics.rows import clip_rows
 
 SCHEMES = [
     Scheme("secure-sum"),

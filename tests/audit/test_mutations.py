@@ -65,7 +65,7 @@ GUARDS = {
     "scale-in-divisor": "test_guards.py::test_a_scaled_site_weighs_less_in_the_divisor_too",
     "composition": "site/test_ledger.py::test_totals_are_the_accountants",
     "unclipped-row": "test_guards.py::test_every_row_is_clipped_wherever_it_stands",
-    "crowd-clip": "statistics/test_rows.py::test_one_extreme_row_leaves_the_bits_of_all_others",
+    "crowd-clip": "compute/backends/test_exact.py::test_one_extreme_row_leaves_the_bits_of_all_others",
     "crowd-clusters": "statistics/test_coupling.py::test_whole_blocks_of_clusters_and_projections",
     "crowd-projection": "statistics/test_coupling.py::test_whole_blocks_of_clusters_and_projections",
     "crowd-rounding": f"{ROUNDED}_a_record_contributes_the_same_alone_and_among_others",

@@ -10,7 +10,7 @@ from test_cli import STUDY, as_json, assert_refused, write_study
 from called import zerosum
 from zerosum import Study
 from zerosum.errors import BadStudy, BudgetExceeded, PolicyRefused
-from zerosum.site.costs import check_budget
+from zerosum.site.budget import check_budget
 from zerosum.study import SiteFile
 from zerosum.study.checking import check_study
 

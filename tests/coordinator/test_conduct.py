@@ -13,6 +13,7 @@ import pytest
 from small_studies import QUESTION, carry_out, entries, make, make_sites
 from zerosum.algorithms import KMeans
 from zerosum.algorithms.program import Program
+from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import (
@@ -31,7 +32,6 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Contribute, Message, Prepare, Propose, Reply
 from zerosum.site.policy import Policy

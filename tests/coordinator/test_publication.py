@@ -11,6 +11,7 @@ import pytest
 
 from small_studies import make_sites
 from zerosum.algorithms.program import Algorithm, Program
+from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter, OutsidePlan, PolicyRefused
 from zerosum.kernel import accountant
@@ -20,7 +21,6 @@ from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Contribute, Contribution, Propose
 from zerosum.site.policy import Policy

@@ -10,7 +10,7 @@ import pytest
 
 from small_studies import QUESTION, entries, make, make_sites
 from zerosum.coordinator.conduct import Outcome, conduct
-from zerosum.coordinator.gather import gather
+from zerosum.coordinator.consent import gather
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess, Loses

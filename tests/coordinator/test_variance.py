@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from zerosum.algorithms import Mean
+from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Contribute
 from zerosum.site.policy import Policy

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from zerosum.compute.units import Units
 from zerosum.data.design import Design, Formula
 from zerosum.errors import BadData
-from zerosum.kernel.units import Units
 
 DESIGN = Design(
     response="sick",

@@ -32,13 +32,14 @@ from differential.questions import BARE, DELTA, EPSILONS, OWN, QUESTIONS, Ask, a
 from zerosum.algorithms import ALGORITHMS
 from zerosum.algorithms import build as build_algorithm
 from zerosum.algorithms.program import planned
+from zerosum.compute.statistic import BoundedMap
 from zerosum.errors import ZerosumError
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.statistic import Adjacency, BoundedMap
+from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Contribute, Dismiss, Message, Prepare, Propose, Secure

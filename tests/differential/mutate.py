@@ -17,10 +17,10 @@ import numpy as np
 from differential.neighbours import COLUMNS, CONFOUNDS, WORDS, Rng
 from differential.questions import cases_of
 from statistic_cases import SMALL
+from zerosum.compute.statistic import BoundedMap, BoundedStatistic
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
-from zerosum.kernel.statistic import BoundedMap, BoundedStatistic
 from zerosum.statistics import BUILTIN, find
 
 DICTIONARY: tuple[Any, ...] = (

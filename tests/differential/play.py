@@ -26,16 +26,16 @@ from differential.neighbours import schema_of
 from differential.questions import OWN
 from differential.transcript import Difference, Transcript, differences, ledger_fault
 from mutations import mutated
+from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
 from zerosum.errors import Abandoned, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Release, Request
 from zerosum.kernel.schemes import NoiseMechanism
-from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_message, decode_reply, encode
 from zerosum.protocol.messages import Contribute, Contribution, Message, Propose, Reply
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.site.host import answer
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema

@@ -26,8 +26,8 @@ from differential.neighbours import (
     table_pair,
 )
 from statistic_cases import SMALL
+from zerosum.compute.statistic import BoundedMap
 from zerosum.data.design import Design
-from zerosum.kernel.statistic import BoundedMap
 from zerosum.statistics import BUILTIN, find
 from zerosum.statistics.user import statistic
 

@@ -31,7 +31,7 @@ from zerosum.protocol.messages import (
     Secure,
     Secured,
 )
-from zerosum.site.account import Draw, Entry
+from zerosum.site.ledger_records import Draw, Entry
 
 FOLLOWS = "follows from an earlier difference"
 ORDER = "number or order of lines"

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import several_tables
 from zerosum.estimators.describe import Describe, Quantiles
@@ -21,7 +22,6 @@ from zerosum.estimators.mean import Mean
 from zerosum.estimators.scaler import StandardScaler
 from zerosum.estimators.survival import SurvivalCurve
 from zerosum.estimators.tables import TableEstimator
-from zerosum.kernel.units import Units
 
 Floats = NDArray[np.float64]
 FREE: dict[str, Any] = {"scheme": "non-private", "random_state": 0, "data": "synthetic"}

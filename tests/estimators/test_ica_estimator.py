@@ -16,10 +16,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from zerosum.compute.units import Units
 from zerosum.data.fmri import Brains, make_fmri
 from zerosum.errors import BadData, BadParameter, BudgetExceeded
 from zerosum.estimators import ICA
-from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 
 Floats = NDArray[np.float64]

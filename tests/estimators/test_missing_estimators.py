@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators import PCA, Covariance, GaussianMixture, Histogram, KMeans, Mean
 from zerosum.estimators.base import RangedEstimator
-from zerosum.kernel.units import Units
 
 Floats = NDArray[np.float64]
 NAN = np.nan

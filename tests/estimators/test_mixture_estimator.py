@@ -15,9 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture as Plain
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators import GaussianMixture
-from zerosum.kernel.units import Units
 
 Floats = NDArray[np.float64]
 CENTERS = np.array([[-3.0, 0.0, 1.0], [3.0, 2.0, 0.0], [0.0, -3.0, -1.0]])

@@ -20,10 +20,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BudgetExceeded, PolicyRefused
 from zerosum.estimators import PCA
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 
 Floats = NDArray[np.float64]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 import zerosum
+from zerosum.compute.units import Units
 from zerosum.data.fmri import make_fmri
 from zerosum.errors import BadData, BadInput, BadParameter
-from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 
 KINDS = ["Mean", "Histogram", "Covariance", "KMeans", "PCA", "ICA"]

@@ -19,9 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from zerosum.algorithms.histogram import nearest_probabilities
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators import Covariance, Histogram, KMeans, Mean
-from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 
 Floats = NDArray[np.float64]

@@ -16,9 +16,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from zerosum.algorithms.metrics import component_error
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators import TopicModel
-from zerosum.kernel.units import Units
 
 Floats = NDArray[np.float64]
 WORDS = [f"{letter}{i}" for letter in "abc" for i in range(4)]

@@ -9,13 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel import grid
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
 from zerosum.noise import discrete_gaussian
 from zerosum.noise.sampler import Sampler

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.missing import is_number, refusal, rules_by_column
-from zerosum.kernel.units import Units
 
 COLUMNS = ("age", "bmi")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zerosum.algorithms.ica import ICA
+from zerosum.algorithms.ica.program import ICA
 from zerosum.algorithms.metrics import matched
+from zerosum.compute.units import Units
 from zerosum.data.bases import low_frequencies
 from zerosum.data.fmri import make_fmri
 from zerosum.errors import BadParameter
-from zerosum.kernel.units import Units
 from zerosum.papers.figures import ica, reproduce
 from zerosum.papers.figures import separating as parts
 from zerosum.papers.figures.panels import aligned

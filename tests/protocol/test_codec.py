@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from explore import examples
 from small_studies import make
 from statistic_cases import SMALL
+from zerosum.compute.statistic import BoundedStatistic
 from zerosum.errors import BadMessage, BudgetExceeded, Malformed, Refused, Unsupported, ZerosumError, by_code
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.request import PrivatePublication, PrivateSum
-from zerosum.kernel.statistic import BoundedStatistic
 from zerosum.protocol import codec
 from zerosum.protocol.codec import decode_message, decode_reply, encode
 from zerosum.protocol.messages import (

@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from zerosum.algorithms import Describe, Mean, Survival
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 from zerosum.report.json_text import finite
 from zerosum.report.sheets import records_of, sheets_of
 from zerosum.study.rehearsal import Rehearsal

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from zerosum.errors import BudgetExceeded, LedgerRefused
-from zerosum.site.account import Account, Cap, Spend
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Account, Cap, Spend
 
 
 def say(line: str) -> None:

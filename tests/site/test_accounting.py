@@ -22,7 +22,7 @@ from zerosum.kernel.events import Sampling, Subsampled
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Propose, Refusal
-from zerosum.site import account
+from zerosum.site import ledger_records
 from zerosum.site.accounting import MOST_REPEATS, accounted, decided
 from zerosum.site.ledger import Ledger
 
@@ -32,7 +32,7 @@ SAMPLING = Sampling(0.25, 6)
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> None:
-    for cache in (phases.step_mu, phases.step_mus, accountant._sampled, account._sampled_epsilon):
+    for cache in (phases.step_mu, phases.step_mus, accountant._sampled, ledger_records._sampled_epsilon):
         cache.cache_clear()
 
 
@@ -81,7 +81,7 @@ def slow_totals(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
             gate.wait()
         return real(mu, sampled)
 
-    monkeypatch.setattr(account, "mixed_curve", slow)
+    monkeypatch.setattr(ledger_records, "mixed_curve", slow)
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def test_a_contribution_is_answered_while_another_studys_phase_is_still_charged(
     for plan in (phase, *others):
         assert isinstance(tell(service, plan, Propose(plan)), Consent)
     assert isinstance(tell(service, others[0], Contribute(0, 0, REQUEST)), Contribution)
-    account._sampled_epsilon.cache_clear()  # the total was known since the proposals
+    ledger_records._sampled_epsilon.cache_clear()  # the total was known since the proposals
     gate.close()
     with threads(gate) as pool:
         step = Contribute(0, 0, PrivateSum(REQUEST.statistic, 1.0, SAMPLING))
@@ -154,7 +154,7 @@ def test_two_studies_accounted_at_once_never_both_pass_a_cap_that_only_one_fits_
             both.wait(PATIENCE)
         return curve
 
-    monkeypatch.setattr(account, "mixed_curve", slow)
+    monkeypatch.setattr(ledger_records, "mixed_curve", slow)
     with ThreadPoolExecutor(2) as pool:
         replies = list(pool.map(lambda plan: tell(service, plan, Propose(plan)), plans))
     agreed = [reply for reply in replies if isinstance(reply, Consent)]
@@ -167,9 +167,9 @@ def test_two_phases_recorded_at_once_never_both_pass_a_cap_that_only_one_fits_un
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spends = [replace(spend(0, 0.5, study=name), rate=rate, steps=6) for name, rate in (("a", 0.25), ("b", 0.2))]
-    alone = max(account.Total().plus([(each, each.mu)]).epsilon(CAP.delta) for each in spends)
+    alone = max(ledger_records.Total().plus([(each, each.mu)]).epsilon(CAP.delta) for each in spends)
     cap = replace(CAP, epsilon=alone * 1.01)
-    account._sampled_epsilon.cache_clear()
+    ledger_records._sampled_epsilon.cache_clear()
     both, real, seen = threading.Barrier(2), accountant.mixed_curve, set()
 
     def slow(mu: float, sampled: Iterable[Subsampled]) -> Callable[[float], float]:
@@ -179,7 +179,7 @@ def test_two_phases_recorded_at_once_never_both_pass_a_cap_that_only_one_fits_un
             both.wait(PATIENCE)
         return real(mu, sampled)
 
-    monkeypatch.setattr(account, "mixed_curve", slow)
+    monkeypatch.setattr(ledger_records, "mixed_curve", slow)
 
     def record(index: int) -> bool:
         try:

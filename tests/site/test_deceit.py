@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from zerosum.algorithms import Mean
+from zerosum.compute.units import Units
 from zerosum.errors import (
     AwaitingConsent,
     Forged,
@@ -29,7 +30,6 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import (
@@ -48,7 +48,7 @@ from zerosum.secagg.collector import Collector
 from zerosum.secagg.keys import Identity
 from zerosum.secagg.session import SiteSession
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
 from zerosum.site.service import Service

@@ -12,6 +12,7 @@ import pytest
 
 from small_studies import make_sites
 from zerosum.algorithms import Histogram
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, LedgerRefused, PolicyRefused
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
@@ -19,7 +20,6 @@ from zerosum.kernel.request import PrivatePublication, PrivateSum
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Propose
 from zerosum.site.policy import Policy

@@ -14,7 +14,7 @@ from small_studies import make
 from zerosum.errors import BudgetExceeded, Busy, NotAgreed
 from zerosum.kernel.request import PrivateSum
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Dismissed, Propose, Refusal, Reply
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 
 
 def test_consent_holds_budget_back_until_the_study_is_through(tmp_path: Path) -> None:

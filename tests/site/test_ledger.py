@@ -13,8 +13,8 @@ from spends import ACCOUNT, CAP, counter_of, grown, spend
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
 from zerosum.kernel.accountant import compose, epsilon, mixed_epsilon, mu_for
 from zerosum.kernel.events import Subsampled
-from zerosum.site.account import Account, Cap, Spend
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Account, Cap, Spend
 
 
 @pytest.fixture

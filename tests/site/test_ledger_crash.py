@@ -19,8 +19,8 @@ import pytest
 
 from zerosum.errors import LedgerRefused
 from zerosum.kernel.accountant import epsilon
-from zerosum.site.account import Account, Cap, Entry, Spend
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Account, Cap, Entry, Spend
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="sites are forked here")
 

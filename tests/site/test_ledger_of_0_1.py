@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from zerosum.cli import _run
-from zerosum.site.account import Account, Cap, Spend
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Account, Cap, Spend
 
 DATA = Path(__file__).with_name("data")
 DOUBTS: dict[str, list[str | None]] = {

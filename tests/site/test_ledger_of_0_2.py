@@ -23,9 +23,9 @@ from zerosum.kernel.plan import Plan
 from zerosum.protocol.messages import Contribute, Contribution, Propose
 from zerosum.site import ledger as ledgers
 from zerosum.site import site as sites
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.site.ledger import Ledger
-from zerosum.site.statement import in_words, statement
+from zerosum.site.ledger_summary import in_words, statement
 from zerosum.version import VERSION
 
 APPROVED, AUTOMATIC = make("local", study="read by the steward"), make("local", study="read by nobody")

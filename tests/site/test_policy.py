@@ -15,7 +15,7 @@ from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
-from zerosum.site.account import Account, Cap, Spend
+from zerosum.site.ledger_records import Account, Cap, Spend
 from zerosum.site.policy import Policy
 
 

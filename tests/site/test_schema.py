@@ -11,10 +11,10 @@ import pytest
 
 from served import ROWS, serve
 from small_studies import make
+from zerosum.compute.units import Units
 from zerosum.errors import BadStudy, PolicyRefused
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite
-from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import Consent, Propose, Refusal
 from zerosum.site.schema import ColumnSchema, DataSchema, column_refusals

@@ -17,15 +17,15 @@ import pytest
 
 from mutations import mutated
 from small_studies import QUESTION, make
+from zerosum.compute.units import Units
 from zerosum.errors import BadMessage, Refused
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import Consent, Contribute, Prepare, Propose, Refusal, Secure
 from zerosum.protocol.stream import NO_STUDY, alive, connect, read, write
 from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
 from zerosum.site.server import Server, only_one

@@ -12,6 +12,7 @@ import pytest
 
 from served import REQUEST, ROWS, lines, more_rounds, refused, serve, tell
 from small_studies import make
+from zerosum.compute.units import Units
 from zerosum.errors import (
     AwaitingConsent,
     BadData,
@@ -27,11 +28,10 @@ from zerosum.errors import (
 )
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
-from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Reply
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import MOST_WAITING, Consents
+from zerosum.site.decisions import MOST_WAITING, Consents
 from zerosum.site.steward import decide
 from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.vectors import VectorSum

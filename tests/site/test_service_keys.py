@@ -14,7 +14,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Propose
 from zerosum.secagg.keys import Identity
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.site.policy import Policy
 
 

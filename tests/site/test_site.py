@@ -13,14 +13,15 @@ from small_studies import carry_out, entries, make, make_sites
 from zerosum.algorithms import Algorithm, Histogram
 from zerosum.algorithms.program import Program
 from zerosum.arrays import Array
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
 from zerosum.errors import (
     BadData,
 )
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease
-from zerosum.kernel.units import Units
 from zerosum.protocol.messages import Consent, Propose
 from zerosum.site.site import Site
 from zerosum.statistics import build, register

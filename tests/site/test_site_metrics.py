@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from small_studies import QUESTION, make
+from zerosum.compute.units import Units
 from zerosum.errors import BadInput
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.protocol.codec import decode_reply, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Propose
 from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.site.metrics import NAME, Metrics, process, read
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema

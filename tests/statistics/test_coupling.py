@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from statistic_cases import EXTREME, ONE_ROW, SMALL, WIDE, Case, with_holes
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
 from zerosum.kernel.grid import BLOCK_ROWS
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics import build
 from zerosum.statistics.sources import sums
 
@@ -238,7 +239,7 @@ def test_blocks_are_cut_without_a_difference(case: Case, monkeypatch: pytest.Mon
     stat, rng = build(*case), np.random.default_rng(3)
     pool = at_the_edge(stat, rng, 1)
     said = [single(stat, unit) for unit in pool]
-    monkeypatch.setattr("zerosum.kernel.units.BLOCK_ROWS", 128)
+    monkeypatch.setattr("zerosum.compute.units.BLOCK_ROWS", 128)
     for size in (127, 128, 129, 255, 256, 257):
         picks = rng.integers(len(pool), size=size).tolist()
         chosen = [pool[i] for i in picks]

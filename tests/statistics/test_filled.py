@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
-from zerosum.kernel.units import Units
 from zerosum.statistics import build
 from zerosum.statistics.missing import Filled
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.grid import summation_slack
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.statistics import build
 from zerosum.statistics.groups import FREE_SECOND, GroupedCounts, GroupedMoments, GroupedRanks, summation_root
 from zerosum.statistics.survival import SurvivalTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import array_api_strict
 import numpy as np
 
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 from zerosum.statistics.holdout import chosen, held_out
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from statistic_cases import ONE_ROW, SMALL, WIDE, Case, with_holes
-from zerosum.kernel.units import Runs, Units
+from zerosum.compute.units import Runs, Units
 from zerosum.statistics import build
 
 PEOPLE = [case for case in SMALL + WIDE if case[0] not in ONE_ROW]

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, Refused
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.statistics import module_gradients
 from zerosum.statistics.module import ModuleGradient
 from zerosum.statistics.module_gradients import Architecture, Runner

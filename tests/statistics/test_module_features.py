@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
-from zerosum.kernel.units import Units
 from zerosum.statistics import build as statistic
 from zerosum.statistics.features import build
 from zerosum.statistics.module_registry import register_module

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from zerosum.compute.backends.exact import exponential
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.statistics import build
 from zerosum.statistics.polynomial import PolynomialCoefficients, farthest
 from zerosum.statistics.regression import (
@@ -23,7 +24,6 @@ from zerosum.statistics.regression import (
     ResidualGradient,
     ResidualMoment,
 )
-from zerosum.statistics.rows import exponential
 
 Floats = NDArray[np.float64]
 

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from kernels import added, drawn, integers
+from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.statistics.rounded_scatter import LONGEST, STEP, TARGET, RoundedScatter, _drawn, round_rows
 from zerosum.statistics.scatter import Scatter
 

@@ -14,9 +14,10 @@ from scipy.optimize import minimize
 
 from attack import assert_not_exceeded
 from statistic_cases import MANY_ROWS, ONE_ROW, SMALL, Case, of_many_rows, with_holes
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency
 from zerosum.noise.sampler import Sampler
 from zerosum.statistics import BUILTIN, build
 from zerosum.statistics.user import statistic

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel import coordinates
-from zerosum.kernel.units import Units
 from zerosum.statistics import build
 from zerosum.statistics.features import build as feature_map
 from zerosum.statistics.softmax import BIAS

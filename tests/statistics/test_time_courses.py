@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from zerosum.compute.devices import to_numpy
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel import coordinates
-from zerosum.kernel.devices import to_numpy
-from zerosum.kernel.units import Units
 from zerosum.statistics import build
 from zerosum.statistics.sources import moving_average, windows_of
 from zerosum.statistics.unmixing import SCORES, Score, UnmixingScore

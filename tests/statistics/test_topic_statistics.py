@@ -15,10 +15,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics import build
 from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
 

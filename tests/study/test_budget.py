@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 import zerosum
 from zerosum.errors import BadParameter, BudgetExceeded, Refused, ZerosumError
 from zerosum.kernel.accountant import epsilon, mu_for
-from zerosum.study.kept import Kept
+from zerosum.study.archive import Kept
 
 NAMES = ("north", "east", "south")
 

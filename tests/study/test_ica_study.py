@@ -21,7 +21,7 @@ from zerosum.data.bases import cosines
 from zerosum.data.fmri import garch_sources
 from zerosum.data.masker import Masker
 from zerosum.errors import BadData, BadParameter, BadStudy
-from zerosum.study.what_if import Advisor, Guesses, read_like
+from zerosum.forecast import Advisor, Guesses, read_like
 
 Floats = NDArray[np.float64]
 CLOCKS = {"north": 2.0, "east": 1.5, "south": 2.0}

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum.algorithms import PCA, Covariance, Histogram, KMeans, Mean, Mixture
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.protocol.messages import Propose
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy

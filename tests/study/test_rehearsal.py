@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zerosum.algorithms import Mean
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
 

@@ -24,7 +24,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import nobody
 from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.site.policy import Policy
 from zerosum.site.service import Service
 from zerosum.site.site import Site

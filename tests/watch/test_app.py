@@ -14,7 +14,7 @@ from small_studies import make
 from watched import HOSTILE, Stream, Visitor, coordinated, parsed, served, wait_for
 from zerosum.cli import sites
 from zerosum.kernel.markup import Html
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.study import SiteFile
 from zerosum.watch.app import MOST_FORM, MOST_STREAMS
 from zerosum.watch.coordinator_board import CoordinatorBoard

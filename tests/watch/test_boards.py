@@ -17,9 +17,9 @@ from zerosum.cli import sites
 from zerosum.errors import BadInput
 from zerosum.kernel.plan import Plan
 from zerosum.report.record import privacy_report
-from zerosum.site.account import Spend
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
+from zerosum.site.ledger_records import Spend
 from zerosum.site.policy import Policy
 from zerosum.watch import plans
 from zerosum.watch.coordinator_board import CoordinatorBoard

@@ -18,7 +18,7 @@ import pytest
 from browsing import chromium, complaints, faults, grave, picture, skip_unless_installed, wait
 from deployed import COMMAND, NAMES, Deployment
 from watched import HOSTILE, served
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
 from zerosum.study import Study
 from zerosum.study.status import read_status
 

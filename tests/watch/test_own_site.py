@@ -13,9 +13,9 @@ from small_studies import make
 from watched import wait_for
 from zerosum.cli import sites
 from zerosum.errors import BadInput, BadStudy
-from zerosum.site.account import Spend
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents
+from zerosum.site.decisions import Consents
+from zerosum.site.ledger_records import Spend
 from zerosum.watch.fresh import Fresh
 from zerosum.watch.own_site import LedgerReader, LogReader, OwnSite
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerosum.algorithms.classifier import FeatureClassifier
 from zerosum.algorithms.collaboration import DataCollaboration
 from zerosum.algorithms.covariance import Covariance
 from zerosum.algorithms.custom import CustomStatistic
 from zerosum.algorithms.describe import Describe
-from zerosum.algorithms.functional import PolynomialLoss
-from zerosum.algorithms.glm import LogisticRegression, PoissonRegression
 from zerosum.algorithms.histogram import Histogram
-from zerosum.algorithms.ica import ICA
+from zerosum.algorithms.ica.program import ICA
 from zerosum.algorithms.kmeans import KMeans
-from zerosum.algorithms.linear import LinearRegression
 from zerosum.algorithms.mean import Mean
 from zerosum.algorithms.mixture import Mixture
-from zerosum.algorithms.network import NeuralClassifier
-from zerosum.algorithms.pca import PCA
+from zerosum.algorithms.pca.program import PCA
 from zerosum.algorithms.program import Algorithm, Estimate, Program
 from zerosum.algorithms.quantiles import Quantiles
+from zerosum.algorithms.regression.functional import PolynomialLoss
+from zerosum.algorithms.regression.glm import LogisticRegression, PoissonRegression
+from zerosum.algorithms.regression.linear import LinearRegression
 from zerosum.algorithms.survival import Survival
 from zerosum.algorithms.topics import Topics
+from zerosum.algorithms.training.classifier import FeatureClassifier
+from zerosum.algorithms.training.network import NeuralClassifier
 from zerosum.errors import BadParameter
 
 ALGORITHMS: dict[str, type[Algorithm]] = {

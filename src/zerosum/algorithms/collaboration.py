@@ -21,10 +21,10 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.classifier import FeatureAlgorithm, whitener
 from zerosum.algorithms.groups import shown
+from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Program, PublicFacts
-from zerosum.algorithms.schedule import GUESSED_UNITS
+from zerosum.algorithms.training.classifier import FeatureAlgorithm, whitener
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request

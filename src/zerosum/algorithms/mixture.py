@@ -46,14 +46,15 @@ from zerosum.algorithms.components import (
 )
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.kmeans import weighted_kmeans
+from zerosum.algorithms.pca.spectrum import debiased, noise_edge
+from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Estimate, Program, PublicFacts, RangedAlgorithm
-from zerosum.algorithms.schedule import GUESSED_UNITS
-from zerosum.algorithms.spectral import debiased, noise_edge
 from zerosum.algorithms.tensor import simultaneous
 from zerosum.arrays import Floats
+from zerosum.compute.statistic import BoundedStatistic
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum, Release, Request
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
+from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMoment
 from zerosum.statistics.scatter import ScatterNorms
 from zerosum.statistics.vectors import VectorSum

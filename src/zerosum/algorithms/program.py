@@ -45,13 +45,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, first_fault
 from zerosum.kernel.missing import OBSERVED, OWN_ROWS, RULES, Rule, is_number, rules_by_column
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.statistic import LARGEST, Adjacency, FloatArray
 from zerosum.kernel.terms import PlannedRelease
-from zerosum.kernel.units import Units
 
 Estimate = Mapping[str, Quantity]
 # yields requests, receives releases, returns the estimate (see the module's docstring)

@@ -12,14 +12,15 @@ from pydantic import Field, model_validator
 from scipy.special import ndtri
 
 from zerosum.algorithms.components import heard_shares
+from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
-from zerosum.algorithms.schedule import GUESSED_UNITS
 from zerosum.algorithms.topic_factors import fitted, nonnegative_factors, on_simplex, refitted, started, unmistaken
 from zerosum.arrays import Floats
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release, Request
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
 
 Path = Literal["tensor", "pairs"]

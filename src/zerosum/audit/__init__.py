@@ -20,11 +20,11 @@ Of a publication the adversary reads every row. The victim's row is that of the 
 likelihood ratio of its two possible rows, and all rows of its site give the size of their noise. The order in which a
 site publishes is secret; the audit reveals it to the adversary.
 
-This assumes that the numbers of a release, and the releases, are independent. `echoes` tests that assumption: it
+This assumes that the numbers of a release, and the releases, are independent. `correlation` tests that assumption: it
 searches for repeated noise in the errors of the adversary's estimates, over all numbers, rounds and studies, and in all
 draws of all sites. If the error of one estimate has correlation r with that of another, their difference reaches 1 /
-sqrt(1 - r) times the mu, which is infinite for noise that is used twice. `shape` tests the same streams for noise that
-is too small, missing or not normal. Either is a fault even if this coalition gains nothing from it.
+sqrt(1 - r) times the mu, which is infinite for noise that is used twice. `marginals` tests the same streams for
+noise that is too small, missing or not normal. Either is a fault even if this coalition gains nothing from it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import Algorithm, Mean
 from zerosum.arrays import Floats
-from zerosum.audit import echoes, shape
+from zerosum.audit import correlation, marginals
 from zerosum.audit.adversary import Attack, Draw, attack, candidates, contributed, rehearsed, worst_pair
 from zerosum.audit.transcript import ColludingSite, Recorder, overhear, planned_size, view
+from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter
@@ -53,7 +54,6 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, Release, Request
 from zerosum.kernel.schemes import NoiseMechanism, Scheme
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.protocol.messages import Contribute, Message, Prepare, Secure
 from zerosum.site.policy import Policy
@@ -199,7 +199,7 @@ def audit(
     one, other = worst_pair(rehearsed(chosen, draw, units), draw)
     attacks: dict[int, list[Attack]] = {}
     distances: dict[int, float] = {}
-    drawn: dict[str, list[shape.Stream]] = {}
+    drawn: dict[str, list[marginals.Stream]] = {}
     words: list[tuple[str, NDArray[np.uint64]]] = []
     with TemporaryDirectory() as folder:
         for number in range(needed):
@@ -217,9 +217,9 @@ def audit(
     seen = min(sum(each.seen for each in found) for found in attacks.values())
     reached, faults = _reached(plan, attacks, distances)
     streams = {name: _stacked(parts) for name, parts in drawn.items()}
-    faults += tuple(echo.says for echo in echoes.search({name: s.values.ravel() for name, s in streams.items()}))
-    faults += tuple(echo.says for echo in echoes.same_words(words))
-    faults += shape.search(streams)
+    faults += tuple(echo.says for echo in correlation.search({name: s.values.ravel() for name, s in streams.items()}))
+    faults += tuple(echo.says for echo in correlation.same_words(words))
+    faults += marginals.search(streams)
     # Relative standard error of a standard deviation from n normal values: 1 / sqrt(2 n).
     error = Z / math.sqrt(2 * seen)
     return Finding(
@@ -265,17 +265,17 @@ def _reached(
         mus.append(distances[round] / noise)
         errors = np.stack([each.errors for each in found]) / noise
         slack = max(each.slack for each in found)
-        streams[f"the estimate{_of(round, attacks)}"] = shape.Stream(
+        streams[f"the estimate{_of(round, attacks)}"] = marginals.Stream(
             errors, plan.law(round).step / noise, planned=False, slack=slack
         )
-    seen = echoes.search({name: stream.values.ravel() for name, stream in streams.items()})
+    seen = correlation.search({name: stream.values.ravel() for name, stream in streams.items()})
     # The difference of two estimates with correlation r has variance 2 (1 - r) times that of one.
     rest = 1 - max((echo.correlation for echo in seen), default=0.0)
     reached = accountant.compose(mus) / math.sqrt(rest) if rest > 1e-9 else math.inf
-    return reached, tuple(echo.says for echo in seen) + shape.search(streams)
+    return reached, tuple(echo.says for echo in seen) + marginals.search(streams)
 
 
-def _stacked(parts: list[shape.Stream]) -> shape.Stream:
+def _stacked(parts: list[marginals.Stream]) -> marginals.Stream:
     """One stream of all studies, with one row per study."""
     return replace(parts[0], values=np.stack([part.values for part in parts]))
 
@@ -327,13 +327,13 @@ class _Run:
         self._central: dict[int, Floats] = {}
         self._plan = pin(plan, self._sites)
 
-    def drawn(self) -> Iterator[tuple[str, shape.Stream]]:
+    def drawn(self) -> Iterator[tuple[str, marginals.Stream]]:
         """Yield all draws of all sites and of a trusted coordinator, divided by their planned standard deviation, with
         a name for each. Noise that a site failed to draw is zero."""
         rounds = range(self._plan.rounds)
         for round, steps in self._central.items():
             std = self._plan.law(round).central / self._plan.law(round).step
-            yield f"the noise of the coordinator{_of(round, rounds)}", shape.Stream(steps / std, 1 / std)
+            yield f"the noise of the coordinator{_of(round, rounds)}", marginals.Stream(steps / std, 1 / std)
         for s, heard in enumerate(self._heard):
             for round, noted in enumerate(heard):
                 law = self._plan.law(round)
@@ -341,7 +341,7 @@ class _Run:
                 for name, values in {"noise": none, **noted.draws}.items():
                     if (std := planned_size(law, s, name)) > 0:
                         step = 1 / std if law.step > 0 else 0.0
-                        yield f"the {name} of site {s}{_of(round, rounds)}", shape.Stream(values / std, step)
+                        yield f"the {name} of site {s}{_of(round, rounds)}", marginals.Stream(values / std, step)
 
     def words(self) -> Iterator[tuple[str, NDArray[np.uint64]]]:
         """Yield the first words of the key stream of every sampler."""

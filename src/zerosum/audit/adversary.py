@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from zerosum.algorithms import Algorithm
 from zerosum.algorithms.program import RangedAlgorithm
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivatePublication, Release, Request
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency, Statistic
 
 # Draws a unit and its mirror image, each of shape (rows, columns).
 Draw = Callable[[np.random.Generator], list[Floats]]
@@ -95,7 +95,7 @@ def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack
     return Attack(float(np.sqrt(np.mean(errors[half:] ** 2))), noise.shape[1] - half, errors, slack)
 
 
-def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, seed: int = 0) -> tuple[Floats, Floats]:
+def worst_pair(releases: Sequence[tuple[Statistic, float]], draw: Draw, seed: int = 0) -> tuple[Floats, Floats]:
     """Two units whose contributions to a whole study have the largest distance found by a search.
 
     Parameters
@@ -141,12 +141,12 @@ def worst_pair(releases: Sequence[tuple[BoundedStatistic, float]], draw: Draw, s
     return pair[0], pair[1]
 
 
-def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[BoundedStatistic, float]]:
+def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[Statistic, float]]:
     """Statistics and shares of a study, run without noise. Later requests depend on earlier results, which an adversary
     knows approximately."""
     rng = np.random.default_rng(1)
     table = Units.from_list([draw(rng)[0] for _ in range(units)])
-    asked: list[tuple[BoundedStatistic, float]] = []
+    asked: list[tuple[Statistic, float]] = []
 
     def answer(request: Request) -> Release:
         asked.append((request.statistic, request.share))

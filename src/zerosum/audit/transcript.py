@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism, draw_step
-from zerosum.kernel.units import Units
 from zerosum.noise.sampler import Sampler
 from zerosum.protocol.codec import decode_message, decode_reply
 from zerosum.protocol.messages import Contribute, Contribution, DealtNoise, DrawSum, Message, NoiseInput, Reply, Steps

@@ -21,9 +21,9 @@ from zerosum.kernel.names import visible
 from zerosum.report.record import write_whole
 
 if TYPE_CHECKING:
+    from zerosum.forecast import Comparison, Forecast, Guesses, WhatIf
     from zerosum.report.document import Picture
     from zerosum.study import Study
-    from zerosum.study.what_if import Comparison, Forecast, Guesses, WhatIf
 
 _LINES = 24  # of the table of a result's numbers
 
@@ -68,7 +68,7 @@ def advise(
     runs: int | None,
 ) -> None:
     """Print forecasts around a study's own setting, and draw them if a place is given."""
-    from zerosum.study.what_if import what_if
+    from zerosum.forecast import what_if
 
     _check_picture(out, "with --what-if, --out names the picture: a file that ends in .svg")
     with terminal.progress("rehearsing") as on_step:
@@ -113,7 +113,7 @@ def guesses_of(
     separation: float | None,
     rows: int | None,
 ) -> Guesses:
-    from zerosum.study.what_if import Guesses, Shape, read_like, read_spectrum
+    from zerosum.forecast import Guesses, Shape, read_like, read_spectrum
 
     columns = {}
     for said in guess or ():
@@ -129,7 +129,7 @@ def guesses_of(
 
 
 def _targets(said: Sequence[str]) -> dict[str, float] | None:
-    from zerosum.study.what_if import WHOLE
+    from zerosum.forecast import WHOLE
 
     found = {}
     for each in said:
@@ -142,7 +142,7 @@ def _targets(said: Sequence[str]) -> dict[str, float] | None:
 
 
 def _show(found: WhatIf) -> None:
-    from zerosum.study.what_if import LARGEST
+    from zerosum.forecast import LARGEST
 
     terminal.titled(visible(found.study), f" ({found.algorithm}): what to expect, {found.unit}")
     terminal.out.print(f"Taken for granted: {visible(found.says)}.")
@@ -267,8 +267,8 @@ def compare(
     json_: Json = False,
 ) -> None:
     """One study under every scheme, on data that are public, synthetic or made up. Spends nothing."""
+    from zerosum import forecast as module
     from zerosum.study import SiteFile, Study
-    from zerosum.study import what_if as module
 
     _check_picture(out, "--out names the picture: a file that ends in .svg")
     loaded = Study.load(study)

@@ -16,7 +16,7 @@ from zerosum.cli import terminal
 from zerosum.errors import ZerosumError
 from zerosum.kernel.names import visible
 from zerosum.report.record import privacy_report
-from zerosum.site.consents import Consents, Decision
+from zerosum.site.decisions import Consents, Decision
 
 Decide = Callable[[str, Decision], None]
 

@@ -27,7 +27,7 @@ def site_rotate_key(
 ) -> None:
     """Replace the key this site signs with. The process that serves takes it up when it is started again."""
     from zerosum.site.audit_log import AuditLog
-    from zerosum.site.consents import Consents
+    from zerosum.site.decisions import Consents
     from zerosum.site.identity import rotate_identity
     from zerosum.study import SiteFile
 
@@ -85,7 +85,7 @@ def site_check_rotation(
 def site_withdraw(identity: Identified, site: SiteOption = Path("site.toml")) -> None:
     """Take part in nothing with the holder of this key, at once, even in the middle of a study."""
     from zerosum.site.audit_log import AuditLog
-    from zerosum.site.consents import Consents
+    from zerosum.site.decisions import Consents
     from zerosum.study import SiteFile
 
     loaded = SiteFile.load(site)

@@ -21,7 +21,7 @@ from zerosum.errors import BadInput, BadParameter, CheckFailed, LedgerRefused
 from zerosum.kernel.names import counted
 
 if TYPE_CHECKING:
-    from zerosum.site.account import Cap
+    from zerosum.site.ledger_records import Cap
 
 _DOUBTED = (
     "Some entries were charged by Zerosum 0.1 under a guarantee that did not hold, or may not have held: they count as "
@@ -68,7 +68,7 @@ def ledger_show(
     """Who asked what, when, of which columns, what it cost, and what is left under the cap."""
     from zerosum.kernel.amounts import check_delta
     from zerosum.site.ledger import Ledger
-    from zerosum.site.statement import statement
+    from zerosum.site.ledger_summary import statement
 
     if csv_ and json_:
         raise BadParameter("--csv or --json, not both")
@@ -150,7 +150,7 @@ def _places(path: Path | None, policy: Path | None, counter: Path | None) -> lis
         raise BadParameter("--counter is of one ledger: name that too")
     if counter is not None and not counter.is_file():
         raise BadInput(f"there is no counter {counter}")
-    from zerosum.study.kept import charged_ledgers
+    from zerosum.study.archive import charged_ledgers
 
     known = {place.resolve(): _Place(place) for place in sorted(ledger_folder().glob("*.sqlite"))}
     for place, its_counter in charged_ledgers():
@@ -163,7 +163,7 @@ def _places(path: Path | None, policy: Path | None, counter: Path | None) -> lis
 
 
 def _gone() -> list[Path]:
-    from zerosum.study.kept import missing_ledgers
+    from zerosum.study.archive import missing_ledgers
 
     return missing_ledgers()
 

@@ -130,7 +130,7 @@ def site_report(
     from zerosum.report import verify as module
     from zerosum.report.compose import PAGE, TEXT, at_site, sealed
     from zerosum.site.ledger import Ledger
-    from zerosum.site.statement import statement
+    from zerosum.site.ledger_summary import statement
     from zerosum.study import SiteFile
 
     loaded = SiteFile.load(site)

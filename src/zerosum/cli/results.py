@@ -36,7 +36,7 @@ def results(context: typer.Context, json_: Json = False) -> None:
     """Results of studies that spent: listed, shown and written again, free."""
     if context.invoked_subcommand is not None:
         return
-    from zerosum.study.kept import Kept
+    from zerosum.study.archive import Kept
 
     records = [each.as_record() for each in Kept.all()]
     for record in records:
@@ -63,7 +63,7 @@ def results(context: typer.Context, json_: Json = False) -> None:
 @results_app.command("show")
 def results_show(id: Id, json_: Json = False) -> None:
     """One study: its result, or the rounds that were released before it was stopped; and what it cost."""
-    from zerosum.study.kept import Kept
+    from zerosum.study.archive import Kept
 
     kept = Kept.load(id)
     record = kept.as_record()
@@ -98,7 +98,7 @@ def results_export(
 ) -> None:
     """Write a result again; of a study that was stopped, what was released. Nothing is asked and nothing spent."""
     from zerosum.study import Study
-    from zerosum.study.kept import Kept
+    from zerosum.study.archive import Kept
 
     loaded = None if study is None else Study.load(study)
     whole = Kept.load(id).export(out, None if loaded is None else loaded.build_algorithm())
@@ -127,7 +127,7 @@ def results_remove(
     json_: Json = False,
 ) -> None:
     """Remove a result that is kept; it cannot be written again. What was spent stays spent: no ledger is touched."""
-    from zerosum.study.kept import Kept
+    from zerosum.study.archive import Kept
 
     if (id is None) != not_begun:
         raise BadParameter("name one result, or say --not-begun")

@@ -24,7 +24,7 @@ from zerosum.protocol.progress import Progress
 from zerosum.report.record import privacy_report, read_plan, write_whole
 
 if TYPE_CHECKING:
-    from zerosum.site.consents import Decision
+    from zerosum.site.decisions import Decision
 
 _TEMPLATE = """\
 # A site of Zerosum. Paths start from the folder of this file. docs/deployment.md explains every entry.
@@ -155,9 +155,9 @@ def site_run(
     On a terminal, plans that wait for the steward are asked about there.
     """
     from zerosum.cli.asking import Asking
-    from zerosum.kernel.devices import check_device
+    from zerosum.compute.devices import check_device
     from zerosum.site.audit_log import AuditLog
-    from zerosum.site.consents import Consents
+    from zerosum.site.decisions import Consents
     from zerosum.site.metrics import Metrics
     from zerosum.site.server import Server, only_one
     from zerosum.site.service import Service
@@ -233,7 +233,7 @@ def site_refuse(
 
 def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None:
     from zerosum.site.audit_log import AuditLog
-    from zerosum.site.consents import Consents
+    from zerosum.site.decisions import Consents
     from zerosum.site.steward import decide
     from zerosum.study import SiteFile
 
@@ -249,7 +249,7 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
 def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> None:
     """Whether the site serves, what waits for the steward, and what was spent."""
     from zerosum.protocol.stream import alive
-    from zerosum.site.consents import Consents
+    from zerosum.site.decisions import Consents
     from zerosum.site.ledger import Ledger
     from zerosum.study import SiteFile
 
@@ -284,7 +284,7 @@ def site_dry_run(
     json_: Json = False,
 ) -> None:
     """What a plan would ask and cost here, and whether this site would agree. Reads the data; spends nothing."""
-    from zerosum.site.consents import Consents
+    from zerosum.site.decisions import Consents
     from zerosum.site.site import Site, own_position
     from zerosum.study import SiteFile
     from zerosum.study.site_data import Faults, fault_lines, load_for, review_question

@@ -23,9 +23,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadData
 from zerosum.kernel.missing import OWN_ROWS
-from zerosum.kernel.units import Units
 
 Level = str | float | bool
 Range = tuple[float, float]

@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, load_npz
 
+from zerosum.compute.units import Units, doubled
 from zerosum.data.formats import readable
 from zerosum.errors import BadData
-from zerosum.kernel.units import Units, doubled
 
 # A letter, optionally followed by word characters, apostrophes and hyphens that end in a letter or digit.
 _WORD = re.compile(r"[^\W\d_](?:[\w'-]*[^\W_])?")

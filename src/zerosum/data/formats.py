@@ -25,8 +25,8 @@ from typing import Any, BinaryIO, TextIO, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.compute.units import Runs
 from zerosum.errors import BadData, BadParameter, ZerosumError
-from zerosum.kernel.units import Runs
 
 Cells: TypeAlias = Sequence[str] | NDArray[Any]  # some rows of one column, as text or numbers
 

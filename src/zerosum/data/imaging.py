@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.compute.units import Runs, Units
 from zerosum.data.bids import Selection, find_recordings
 from zerosum.data.masker import Masker
 from zerosum.data.scans import MINIMUM_VOLUMES, Preprocessing, Scan, open_scan, read_scan
 from zerosum.errors import BadData, ZerosumError
-from zerosum.kernel.units import Runs, Units
 
 __all__ = ["ImagingData", "Masker", "OnScan", "Preprocessing", "Selection", "load_images"]
 

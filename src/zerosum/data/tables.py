@@ -28,11 +28,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.compute.units import Units
 from zerosum.data.formats import Cells, Table, number, open_table, readable
 from zerosum.data.frames import array_table, frame_table, is_frame
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.missing import refusal
-from zerosum.kernel.units import Units
 
 Category: TypeAlias = str | float | bool
 Lookup: TypeAlias = Mapping[str | float, int]  # content of a cell to the index of its category

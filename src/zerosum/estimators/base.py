@@ -24,11 +24,11 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm, Estimate
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.units import Units
 from zerosum.report.record import PrivacyReport, Result
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Budget, Unit, declared_unit, run

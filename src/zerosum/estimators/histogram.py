@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import DataMark, JointEstimator, Tables
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 

@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from zerosum.algorithms import Estimate
 from zerosum.algorithms.metrics import Matched, matched
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import DataMark, JointTransformer, Tables, bad_data, dimensions
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.units import Units
 from zerosum.site.policy import Policy
 from zerosum.statistics.scatter import per_recording_rows
 from zerosum.study import DEFAULT_SCHEME, Budget, Unit

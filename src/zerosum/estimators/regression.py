@@ -18,12 +18,12 @@ from sklearn.utils.validation import column_or_1d
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import DataMark, RangedEstimator, Tables, bad_data
 from zerosum.estimators.supervised import Supervised
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.units import Units
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Budget, Unit

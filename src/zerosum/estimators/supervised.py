@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadData
 from zerosum.estimators.base import JointEstimator, Tables, bad_data, several_tables
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.units import Units
 
 
 class Supervised(JointEstimator):

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import JointEstimator, check_collected
-from zerosum.kernel.units import Units
 from zerosum.report.sheets import Sheet, records_of, sheets_of
 
 Levels = Mapping[str, Sequence[Any]]

@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units, doubled
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import DataMark, JointTransformer, Tables
 from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.units import Units, doubled
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 

@@ -14,12 +14,9 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 
 import numpy as np
-from array_api_compat import array_namespace
-from array_api_compat import device as device_of
 from numpy.typing import NDArray
 
-from zerosum.arrays import Array, Floats
-from zerosum.kernel.devices import like, on_host
+from zerosum.arrays import Floats
 
 # columns beyond which a matrix is processed row by row, since an index array takes three times the memory of its
 # coordinates. Chosen by hand; no benchmark recorded
@@ -36,7 +33,7 @@ def size(columns: int, order: int = 2) -> int:
 
 
 @lru_cache(maxsize=8)
-def _layout(columns: int, order: int) -> tuple[NDArray[np.intp], Floats]:
+def layout(columns: int, order: int) -> tuple[NDArray[np.intp], Floats]:
     """Return the positions of the distinct entries, shape (order, size), and the root of each entry's multiplicity,
     shape (size,).
     """
@@ -61,7 +58,7 @@ def pack(symmetric: Floats) -> Floats:
     """
     if symmetric.ndim == 2 and len(symmetric) > _LARGE:
         return scaled(triangle(symmetric), symmetric.shape[0])
-    index, roots = _layout(symmetric.shape[0], symmetric.ndim)
+    index, roots = layout(symmetric.shape[0], symmetric.ndim)
     return np.asarray(symmetric[tuple(index)] * roots)
 
 
@@ -104,42 +101,7 @@ def roots(columns: int, order: int) -> Floats:
     >>> roots(2, 2).round(4).tolist()
     [1.0, 1.4142, 1.0]
     """
-    return _layout(columns, order)[1]
-
-
-def packed(symmetric: Array) -> Array:
-    """`pack` for a matrix of any array namespace, on the device of the matrix.
-
-    >>> import array_api_strict
-    >>> packed(array_api_strict.asarray([[1.0, 2.0], [2.0, 3.0]]))[1] == math.sqrt(2) * 2.0
-    Array(True, dtype=array_api_strict.bool)
-    """
-    if on_host(symmetric):
-        return pack(symmetric)
-    xp = array_namespace(symmetric)
-    places = xp.arange(symmetric.shape[0], device=device_of(symmetric))
-    row, column = places[:, None], places[None, :]
-    return xp.where(row == column, symmetric, math.sqrt(2) * symmetric)[row <= column]
-
-
-def powers(rows: Array, order: int) -> Array:
-    """Return for every row x the coordinates of its symmetric power (outer product of x with itself), shape (rows,
-    size).
-
-    >>> powers(np.array([[1.0, 2.0]]), 2).round(4).tolist()
-    [[1.0, 2.8284, 4.0]]
-    """
-    index, roots = _layout(rows.shape[1], order)
-    if not on_host(rows):
-        xp = array_namespace(rows)
-        found = like(roots, rows)[None, :] * xp.take(rows, like(index[0], rows), axis=1)
-        for axis in index[1:]:
-            found = found * xp.take(rows, like(axis, rows), axis=1)
-        return found
-    product = roots * rows[:, index[0]]
-    for axis in index[1:]:
-        product = product * rows[:, axis]
-    return np.asarray(product)
+    return layout(columns, order)[1]
 
 
 def unpack(coordinates: Floats, columns: int, order: int = 2) -> Floats:
@@ -157,7 +119,7 @@ def unpack(coordinates: Floats, columns: int, order: int = 2) -> Floats:
             array[row + 1 :, row] = array[row, row + 1 :]
             at += columns - row
         return array
-    index, roots = _layout(columns, order)
+    index, roots = layout(columns, order)
     values = coordinates / roots
     if order == 2:
         array[index[0], index[1]] = values

@@ -15,7 +15,7 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel.events import Sampling
-from zerosum.kernel.statistic import BoundedMap, BoundedStatistic
+from zerosum.kernel.statistic import PublishableStatistic, Statistic
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class PrivateSum:
     The share pays for the whole phase, which is planned and charged at once.
     """
 
-    statistic: BoundedStatistic
+    statistic: Statistic
     share: float = 1.0
     sampling: Sampling | None = None
 
@@ -39,7 +39,7 @@ class PrivateSum:
 class PrivatePublication:
     """Request to all sites: the vector of every unit, each with independent noise of its own."""
 
-    statistic: BoundedMap
+    statistic: PublishableStatistic
     share: float = 1.0
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Release:
         return dict(zip(self.participants, np.split(self.value, ends), strict=True))
 
 
-def _digest(kind: str, statistic: BoundedStatistic, share: float, sampling: Sampling | None) -> str:
+def _digest(kind: str, statistic: Statistic, share: float, sampling: Sampling | None) -> str:
     """SHA-256 of canonical JSON. Arrays enter by their type, shape and digest, so that the digest does not depend on
     printing.
     """

@@ -1,37 +1,23 @@
-"""Bounded statistics: a map of one unit to a vector, and a bound on how far one unit can move the sum.
+"""Statistics as the accounting sees them: public parameters, the size of a release, and its sensitivity.
 
-A statistic is a frozen record of public parameters. `size` and `sensitivity` follow from the parameters alone, before
-any data is read. `sum_block` adds up the bounded contributions of some units. Each subclass proves its sensitivity in
-its docstring; tests search numerically for worse neighbours.
+A statistic maps each unit to a vector and releases the sum over units. It is a frozen record of public parameters.
+`size` and `sensitivity` follow from the parameters alone, before any data is read. How a site computes the sum is
+`zerosum.compute.statistic`.
 
 Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from zerosum.arrays import Array, Floats
+from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter, first_fault
-from zerosum.kernel.devices import no_memory, on_host, release, works
-from zerosum.kernel.devices import to_numpy as to_numpy
-from zerosum.kernel.grid import rows_allowed
-from zerosum.kernel.threads import side_by_side, threads
-from zerosum.kernel.units import Units, rows_at_once
-
-_log = logging.getLogger(__name__)  # stays at the site
-_PIECE = 1 << 13  # numbers of a sum that are added at a time, so that they stay in the processor's cache
-_WORTH_A_THREAD = 1 << 21  # least bytes of one block for threads to pay: below it they wait for the interpreter
-_HELD = 1 << 29  # most bytes of working memory of all blocks that are computed at the same time
 
 
 class Adjacency(Enum):
@@ -59,16 +45,11 @@ FloatArray = Annotated[Floats, BeforeValidator(_as_floats)]
 Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST)]
 
 
-class BoundedStatistic(BaseModel, ABC):
+class Statistic(BaseModel, ABC):
     """A map of each unit to a vector with a bound. The fields are its public parameters; unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str]
-    takes_sparse: ClassVar[bool] = False  # whether `sum_block` takes sparse rows as they are
-    # whether all sums go through `zerosum.statistics.rows`, which limits the rounding of long blocks
-    adds_in_pieces: ClassVar[bool] = False
-    adds_units: ClassVar[bool] = False  # whether each unit enters the sum as one vector, whatever its number of rows
-    in_threads: ClassVar[bool] = True  # whether `sum_block` may run in several threads at a time
 
     columns: int
 
@@ -90,152 +71,25 @@ class BoundedStatistic(BaseModel, ABC):
         """
 
     @abstractmethod
-    def sum_block(self, block: Units) -> Array:
-        """The sum of the bounded contributions of some units, shape (size,). A unit whose contribution is not finite
-        counts as a row of zeros.
+    def total(self, units: Any) -> Floats:
+        """The sum of the bounded contributions of a site's units (`zerosum.compute.units.Units`), shape (size,)."""
 
-        The values that are computed for a unit, up to the last decision about it, must not depend on the other units of
-        the block (`zerosum.statistics.rows`).
-        """
-
-    def adds_exactly(self, units: Units) -> bool:
-        """Whether `exact_block` adds up these units without rounding. If so, they may be cut into blocks in any way."""
-        return False
-
-    def exact_block(self, block: Units) -> Array:
-        """`sum_block` before its last step, the only one that rounds."""
-        return self.sum_block(block)
-
-    def exact_bytes(self, units: Units) -> int:
-        """Working memory of `exact_block` per unit, in bytes, for units of one row each."""
-        return 8 * units.columns
-
-    def finished(self, total: Floats) -> Floats:
-        """The last step of an exact sum, applied to the sum over all units. It may overwrite its argument."""
-        return total
-
-    def entering(self, units: Units) -> Units:
-        """The units that `sum_block` receives in blocks: the units themselves, or a table derived from them that many
-        rounds share (`Units.made`). It must not fail, and the result for a unit must not depend on other units.
-        """
-        return units
-
-    def parameters(self) -> dict[str, Any]:
-        """The public parameters by name. They are sent together with the statistic's name."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
-
-    def check(self, units: Units) -> None:
+    def check(self, units: Any) -> None:
         """Refuse data of another shape, before the site consents to a study. Values are not examined: the parameters
         come from the coordinator, which could search for values by one refusal after another.
         """
         if units.columns != self.columns:
             raise BadData(f"the data do not have the {self.columns} columns of the study")
 
-    @classmethod
-    def ready_for(cls, parameters: Mapping[str, Any]) -> None:
-        """Refuse a question whose parameters need a library or module that this site does not have, before the site
-        consents and a release is charged.
-        """
-
-    def check_values(self, units: Units) -> None:
+    def check_values(self, units: Any) -> None:
         """Warn the owner of the data about values that would not count. The warning does not leave the site."""
 
-    @np.errstate(all="ignore")
-    def total(self, units: Units) -> Floats:
-        """The sum over all units, block by block, as a NumPy vector of shape (size,). It does not fail for any values
-        of a unit.
-
-        Blocks are added up in double precision on the device of their rows. Only the sum is copied back from a device.
-        """
-        with release(rows_allowed(len(units))):
-            entering = self.entering(units)
-            workers, exact = self._workers(entering), self.adds_exactly(entering)
-            running = Running(self.size, exact=exact)
-            if exact:
-                blocks = entering.evenly(workers, self.exact_bytes(entering))
-            else:
-                blocks = entering.blocks(self.row_bytes, longer=self.adds_in_pieces, by_units=self.adds_units)
-            add = self.exact_block if exact else self.sum_block
-            with side_by_side(workers) as each:
-                for part in each(partial(self._sum, add), blocks):
-                    running.add(part)
-        return self.finished(running.total()) if exact else running.total()
-
-    def _workers(self, units: Units) -> int:
-        """Number of blocks on the host that are computed at the same time. No bit of the result depends on it. It is 1
-        for small sums, for sums with much working memory, and where a device computes.
-        """
-        if not self.in_threads or units.device is not None or not (units.is_sparse or on_host(units.rows)):
-            return 1
-        exact, every = self.adds_exactly(units), int(units.rows.shape[0])
-        rows = rows_at_once(self.row_bytes, by_units=self.adds_units or exact)
-        blocks = units.even_blocks(threads(), self.exact_bytes(units)) if exact else -(-every // rows)
-        # a block of persons may hold a single one
-        together = rows if units.offsets is None else min(rows, every // max(1, len(units)))
-        together = min(together, every // blocks) if exact and blocks else together
-        if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:
-            return 1
-        held = max(rows, units.largest) * self.row_bytes + self.block_bytes
-        return max(1, min(threads(), blocks, _HELD // held))
-
-    def _sum(self, add: Callable[[Units], Array], block: Units) -> Array:
-        return self._part(add, block if self.takes_sparse else block.dense())
-
-    def _part(self, add: Callable[[Units], Array], block: Units) -> Array:
-        """The sum over a block.
-
-        If the computation fails or is not finite, the block is halved, down to the unit at fault, which counts as a
-        unit of zeros. After a site has consented, an error would disclose something about a unit to the coordinator.
-        """
-        try:
-            part = add(block)
-            xp = array_namespace(part)
-            if part.shape == (self.size,) and bool(xp.all(xp.isfinite(part))):
-                return part if on_host(part) else xp.astype(part, xp.float64, copy=False)
-        except Exception as error:
-            self._blame(error, block)
-        if len(block) == 1:
-            return self._nobody(add)
-        middle = len(block) // 2
-        one, other = (self._part(add, half) for half in (block.between(0, middle), block.between(middle, len(block))))
-        return one + other if on_host(one) == on_host(other) else to_numpy(one) + to_numpy(other)
-
-    def _blame(self, error: Exception, block: Units) -> None:
-        """Raise errors that no unit has caused, except a full device where half of the block may fit. Log all other
-        errors.
-        """
-        full = no_memory(error)
-        if full and len(block) == 1 and not isinstance(error, MemoryError):
-            raise MemoryError("there is no memory left for one unit") from error
-        if isinstance(error, MemoryError) or not works(block.rows):
-            raise error
-        if not full:
-            text = "%s failed for a block of units; only the one at fault is left out"
-            _log.warning(text, self.name, exc_info=error)
-
-    def _nobody(self, add: Callable[[Units], Array]) -> Floats:
-        """The contribution used for a unit whose computation fails: that of one row of zeros. It is a contribution like
-        any other, so that every bound on the distance between two units holds for it. A vector of zeros would be no
-        contribution.
-        """
-        try:
-            part = to_numpy(add(self.entering(Units(np.zeros((1, self.columns))))))
-        except Exception:
-            return np.zeros(self.size)
-        return part if part.shape == (self.size,) and np.all(np.isfinite(part)) else np.zeros(self.size)
-
-    @property
-    def row_bytes(self) -> int:
-        """Working memory of `sum_block` per row, in bytes; it decides the length of blocks."""
-        return 8 * (2 * self.columns + self.size)
-
-    @property
-    def block_bytes(self) -> int:
-        """Working memory of `sum_block` that does not depend on the number of rows, in bytes."""
-        return 16 * self.size
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters by name. They are sent together with the statistic's name."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
-class BoundedMap(BoundedStatistic):
+class PublishableStatistic(Statistic):
     """A statistic whose contributions can be published one by one, since each of them is bounded."""
 
     @property
@@ -244,85 +98,5 @@ class BoundedMap(BoundedStatistic):
         return True
 
     @abstractmethod
-    def map_block(self, block: Units) -> Array:
-        """The bounded contributions of some units, shape (units, size); a contribution that is not finite is zero."""
-
-    def sum_block(self, block: Units) -> Array:
-        rows = self.map_block(block)
-        return array_namespace(rows).sum(rows, axis=0)
-
-    @np.errstate(all="ignore")
-    def rows(self, units: Units) -> Floats:
-        """One row for every unit, shape (units, size). It does not fail for any values of a unit."""
-        with release(rows_allowed(len(units))):
-            entering = self.entering(units)
-            with side_by_side(self._workers(entering)) as each:
-                parts = list(each(self._dense_rows, entering.blocks(row_bytes=self.row_bytes)))
-        return np.concatenate(parts) if parts else np.zeros((0, self.size))
-
-    def _dense_rows(self, block: Units) -> Floats:
-        return self._rows(block.dense())
-
-    def _rows(self, block: Units) -> Floats:
-        """The rows of a block. As in `_part`, a unit that fails does not affect others; its row is zero."""
-        try:
-            rows = to_numpy(self.map_block(block))
-            if rows.shape == (len(block), self.size) and np.all(np.isfinite(rows)):
-                return rows
-        except Exception as error:
-            self._blame(error, block)
-        if len(block) == 1:
-            return np.zeros((1, self.size))
-        middle = len(block) // 2
-        halves = block.between(0, middle), block.between(middle, len(block))
-        return np.concatenate([self._rows(half) for half in halves])
-
-
-class Running:
-    """A compensated sum of vectors (Kahan): the rounding error of one addition is added with the next vector, unless
-    the sum is `exact`. The sum stays where the vectors are, on the host or on a device.
-    """
-
-    def __init__(self, size: int, *, exact: bool = False) -> None:
-        self._size, self._exact = size, exact
-        self._here: Floats | None = None
-        self._lost: Floats | None = None  # rounding error of the total on the host; None for a single vector
-        self._there: tuple[Array, Array] | None = None  # total and rounding error on a device
-
-    def add(self, part: Array) -> None:
-        if not on_host(part):
-            self._there = (part, part * 0.0) if self._there is None else compensated(*self._there, part)
-        elif self._here is None:
-            self._here = np.array(part, dtype=np.float64)
-        elif self._exact:
-            self._here += part
-        else:
-            self._lost = np.zeros(self._size) if self._lost is None else self._lost
-            _add_up(self._here, self._lost, part)
-
-    def total(self) -> Floats:
-        parts = [] if self._here is None else [self._here]
-        parts += [] if self._there is None else [to_numpy(self._there[0])]
-        return sum(parts[1:], parts[0]) if parts else np.zeros(self._size)
-
-
-def _add_up(total: Floats, lost: Floats, part: Floats) -> None:
-    """`compensated` in place, in pieces that stay in the processor's cache."""
-    added, raised = np.empty(_PIECE), np.empty(_PIECE)
-    for start in range(0, len(total), _PIECE):
-        here = slice(start, min(start + _PIECE, len(total)))
-        more, higher = added[: here.stop - start], raised[: here.stop - start]
-        np.add(part[here], lost[here], out=more)
-        np.add(total[here], more, out=higher)
-        # The part of `more` that reached the total; what is missing of it is the rounding error, which the next line
-        # keeps.
-        np.subtract(higher, total[here], out=lost[here])
-        np.subtract(more, lost[here], out=lost[here])
-        total[here] = higher
-
-
-def compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:
-    """Return the total with one more part, and the rounding error of this addition, to be added with the next part."""
-    added = part + lost
-    raised = total + added
-    return raised, added - (raised - total)
+    def rows(self, units: Any) -> Floats:
+        """One bounded contribution for every unit, shape (units, size)."""

@@ -22,12 +22,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.compute.statistic import BoundedMap
 from zerosum.errors import Malformed, Unsupported, by_code
 from zerosum.kernel.amounts import MOST
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
-from zerosum.kernel.statistic import BoundedMap
 from zerosum.protocol.messages import (
     Consent,
     Contribute,

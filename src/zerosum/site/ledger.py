@@ -40,7 +40,6 @@ from typing import Any, Self
 from zerosum.disk import make_folder
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
 from zerosum.kernel.names import counted
-from zerosum.site.account import Account, Cap, Draw, Entry, Spend, Standing, Total, rounded_up
 from zerosum.site.accounting import decided
 from zerosum.site.ledger_file import (
     START,
@@ -54,6 +53,7 @@ from zerosum.site.ledger_file import (
     refusing,
     write_counter,
 )
+from zerosum.site.ledger_records import Account, Cap, Draw, Entry, Spend, Standing, Total, rounded_up
 from zerosum.version import VERSION
 
 Asked = Callable[[], Mapping[str, Any]]
@@ -291,7 +291,7 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: each study, its question, and its cost."""
-        from zerosum.site.statement import shown
+        from zerosum.site.ledger_summary import shown
 
         return shown(self)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from zerosum.disk import sync_folder
 from zerosum.errors import LedgerRefused
-from zerosum.site.account import Account
+from zerosum.site.ledger_records import Account
 
 START = "0" * 64  # the digest before row 0
 _COUNTER = re.compile(rb"zerosum-counter 1 (0|[1-9][0-9]{0,15}) ([0-9a-f]{64})\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zerosum.errors import BadInput, ZerosumError
-from zerosum.site.consents import Consents, write_file
+from zerosum.site.decisions import Consents, write_file
 from zerosum.site.service import Service
 
 NAME = "metrics.json"

@@ -22,8 +22,8 @@ from zerosum.errors import BadStudy, PolicyRefused
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.plan import MOST_PHASES, MOST_ROUNDS, Plan
 from zerosum.kernel.statistic import Adjacency
-from zerosum.site.account import Account, Cap
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Account, Cap
 
 
 class Policy(BaseModel):

@@ -22,10 +22,10 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadStudy, PolicyRefused, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 
 Level = bool | float | str
 

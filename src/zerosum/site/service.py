@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from zerosum.compute.units import Units
 from zerosum.errors import (
     AwaitingConsent,
     BadData,
@@ -36,16 +37,15 @@ from zerosum.errors import (
     ZerosumError,
 )
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.units import Units
 from zerosum.protocol.codec import Frame, decode_message, encode
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Dismissed, Message, Propose, Reply
 from zerosum.secagg.keys import Identity
-from zerosum.site.account import Spend
 from zerosum.site.accounting import decided
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
-from zerosum.site.consents import Consents, Decision
+from zerosum.site.decisions import Consents, Decision
 from zerosum.site.host import guarded
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Spend
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
 from zerosum.site.site import Site, own_position

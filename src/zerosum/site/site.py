@@ -19,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
+from zerosum.compute.backends.exact import clip_rows
+from zerosum.compute.statistic import BoundedMap
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, Inconsistent, Misdirected, NotAgreed, OutOfTurn, OutsidePlan, PolicyRefused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
-from zerosum.kernel.statistic import Adjacency, BoundedMap, BoundedStatistic
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency, Statistic
 from zerosum.noise.sampler import Sampler, derive
 from zerosum.protocol.messages import (
     Consent,
@@ -46,15 +48,14 @@ from zerosum.protocol.roster import mask_context, roster, slot
 from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import SiteSession
-from zerosum.site.account import Spend
-from zerosum.site.costs import spend_of, unpaid
+from zerosum.site.budget import spend_of, unpaid
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Spend
+from zerosum.site.ledger_summary import Consented, in_words
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
-from zerosum.site.statement import Consented, in_words
 from zerosum.statistics import BUILTIN, find
-from zerosum.statistics.rows import clip_rows
 
 
 class Site:
@@ -257,7 +258,7 @@ class Site:
         words = self._sampler(plan, round, f"order {attempt}").words(len(self.units))
         return np.argsort(words, kind="stable")
 
-    def _total(self, units: Units, statistic: BoundedStatistic, bound: float) -> Floats:
+    def _total(self, units: Units, statistic: Statistic, bound: float) -> Floats:
         """The sum over units, with a second check in case a statistic breaks its own bound.
 
         A sum longer than all the units' bounds together is scaled to that length, and a sum that is not finite is

@@ -10,7 +10,7 @@ from contextlib import suppress
 from zerosum.errors import BadInput, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents, Decision
+from zerosum.site.decisions import Consents, Decision
 
 
 def decide(

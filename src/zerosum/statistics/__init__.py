@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from zerosum.compute.statistic import BoundedStatistic
 from zerosum.errors import BadParameter, UnknownStatistic
-from zerosum.kernel.statistic import BoundedStatistic
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.cumulants import FourthCumulants

@@ -17,12 +17,14 @@ from array_api_compat import device as device_of
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import INSIDE, Exact, added, doubles, fold, sized, squares, summed, whole
+from zerosum.compute.devices import on_host, to_numpy
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.symmetric import packed
+from zerosum.compute.units import Units, pieces
 from zerosum.errors import BadData
 from zerosum.kernel import coordinates
-from zerosum.kernel.devices import on_host
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
-from zerosum.kernel.units import Units, pieces
-from zerosum.statistics.rows import INSIDE, Exact, added, doubles, fold, sized, squares, summed, whole
+from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
 from zerosum.statistics.scatter import PerRecording, per_recording_rows, recordings_of
 
 _BATCH_NUMBERS = 1 << 28  # of units that are taken together on a device
@@ -84,7 +86,7 @@ class BandScatter(BoundedStatistic):
     def sum_block(self, block: Units) -> Array:
         if not on_host(block.rows):
             total = summed(self._batched(block))
-            bands = [coordinates.packed(total[band, ...]) for band in range(self.bands)]
+            bands = [packed(total[band, ...]) for band in range(self.bands)]
             return array_namespace(total).concat(bands)
         xp = array_namespace(block.rows)
         total = np.zeros(self.size)

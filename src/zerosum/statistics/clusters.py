@@ -19,10 +19,10 @@ from array_api_compat import device as device_of
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import BITS, Exact, added, clip_rows, like, products, rounded, whole
+from zerosum.compute.units import Units
 from zerosum.kernel.statistic import Adjacency, FloatArray
-from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import BITS, Exact, added, clip_rows, like, products, rounded, whole
 
 
 class ClusterSums(Ranged):

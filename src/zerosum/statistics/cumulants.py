@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import doubles, fold
+from zerosum.compute.devices import like, on_host
 from zerosum.kernel import coordinates
-from zerosum.kernel.devices import like, on_host
-from zerosum.statistics.rows import doubles, fold
 from zerosum.statistics.sources import SourceStatistic, each_product, pairs
 
 _MOST = 100  # sources: these have four million cumulants

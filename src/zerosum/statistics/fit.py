@@ -1,6 +1,6 @@
 """How well a regression fits: one histogram of scores or residuals, and of whose rows were clipped.
 
-Tested in tests/algorithms/test_fit.py.
+Tested in tests/algorithms/regression/test_goodness_of_fit.py.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from array_api_compat import array_namespace
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import counts, like
+from zerosum.compute.units import Units
 from zerosum.kernel.statistic import Adjacency, FloatArray
-from zerosum.kernel.units import Units
 from zerosum.statistics.regression import Residuals, counted
-from zerosum.statistics.rows import counts, like
 
 
 class FitHistogram(Residuals):

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Floats
+from zerosum.compute.devices import to_numpy
+from zerosum.compute.units import Units
 from zerosum.errors import BadData
 from zerosum.kernel.grid import summation_slack
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray
 from zerosum.statistics.missing import Filled
 
 # The largest weight of second moments that does not increase the sensitivity: w of the proof in `GroupedMoments`.

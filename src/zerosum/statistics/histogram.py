@@ -19,12 +19,12 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import counts, like
+from zerosum.compute.devices import beside, on_host, to_numpy
+from zerosum.compute.units import Units
 from zerosum.errors import BadData
-from zerosum.kernel.devices import beside, on_host
-from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import counts, like
 
 
 class Histogram(Filled):

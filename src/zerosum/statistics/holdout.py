@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 
 Part = Literal["all", "fitted", "held-out"]
 

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel.devices import beside
-from zerosum.kernel.statistic import LARGEST, BoundedStatistic
-from zerosum.kernel.units import Units
-from zerosum.statistics.rows import doubles, like
+from zerosum.compute.backends.exact import doubles, like
+from zerosum.compute.devices import beside
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
+from zerosum.kernel.statistic import LARGEST
 
 
 class Filled(BoundedStatistic):

@@ -21,12 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel import coordinates
-from zerosum.kernel.devices import on_host
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
-from zerosum.kernel.units import Units, rows_at_once
-from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import (
+from zerosum.compute.backends.exact import (
     INSIDE,
     Exact,
     added,
@@ -39,6 +34,12 @@ from zerosum.statistics.rows import (
     products,
     sized,
 )
+from zerosum.compute.devices import on_host
+from zerosum.compute.symmetric import powers
+from zerosum.compute.units import Units, rows_at_once
+from zerosum.kernel import coordinates
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
+from zerosum.statistics.missing import Filled
 from zerosum.statistics.scatter import Scatter
 
 # Rows farther than this many times the reach of the clip are first scaled back to that distance, so that nothing
@@ -251,7 +252,7 @@ class ThirdMoment(Placed):
         which, often = self._corrected
         chosen = z[:, which] if on_host(z) else array_namespace(z).take(z, like(which, z), axis=1)
         taken = chosen * like(often, z)[None, :]
-        return (coordinates.powers(z, 3) - taken) / self.clip
+        return (powers(z, 3) - taken) / self.clip
 
     def sum_block(self, block: Units) -> Array:
         """The sum over a block of the clipped mean tensors."""

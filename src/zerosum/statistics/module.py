@@ -15,14 +15,15 @@ from array_api_compat import is_torch_array
 from pydantic import Field, JsonValue, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import INSIDE, exponential, fold
+from zerosum.compute.devices import to_numpy
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
-from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.module_gradients import Architecture, Runner, Tensor, deterministic, runner, torch_
 from zerosum.statistics.module_registry import find_module
 from zerosum.statistics.network import Examples
 from zerosum.statistics.predictions import PredictionHistogram
-from zerosum.statistics.rows import INSIDE, exponential, fold
 
 
 class ModuleExamples(Examples):

@@ -38,9 +38,9 @@ from typing import Any
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.compute.backends.exact import squares
 from zerosum.errors import BadParameter, Refused
 from zerosum.statistics.module_registry import find_module
-from zerosum.statistics.rows import squares
 
 Tensor = Any  # torch ships with its own types, but need not be here
 

@@ -21,11 +21,12 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import added, clip_rows, gram
+from zerosum.compute.symmetric import packed
+from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import SMALLEST, Adjacency
-from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import added, clip_rows, gram
 
 
 class SecondMoment(Ranged):
@@ -94,7 +95,7 @@ class SecondMoment(Ranged):
         # The gram matrix of rows times the root of their weight is the sum of weight x x'. A unit of m rows has the
         # weight 1/m for each row.
         root = rows if block.offsets is None else rows * xp.sqrt(block.row_weights(rows))[:, None]
-        parts = [coordinates.packed(gram(root))]
+        parts = [packed(gram(root))]
         if self.mean_weight > 0:
             weighted = rows if block.offsets is None else rows * block.row_weights(rows)[:, None]
             # An off-diagonal entry in isometric coordinates is multiplied by sqrt(2). The last column of Z without its

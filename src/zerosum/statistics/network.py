@@ -27,12 +27,13 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.compute.backends.exact import INSIDE, Exact, clip_rows, exponential, fold, like, sized
+from zerosum.compute.devices import to_numpy
+from zerosum.compute.units import Units
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray
 from zerosum.statistics.holdout import Part, chosen
 from zerosum.statistics.predictions import PredictionHistogram
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import INSIDE, Exact, clip_rows, exponential, fold, like, sized
 
 # The output of a network with two classes is clipped to this absolute value before exp; exp(-30) = 9e-14. Chosen by
 # hand; no benchmark recorded.

@@ -16,11 +16,11 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import added, clip_rows
+from zerosum.compute.units import Units
 from zerosum.kernel.statistic import SMALLEST, Adjacency
-from zerosum.kernel.units import Units
 from zerosum.statistics.missing import observed_means
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import added, clip_rows
 
 
 class ObservedSums(Ranged):

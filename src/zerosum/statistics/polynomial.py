@@ -19,9 +19,10 @@ from array_api_compat import array_namespace
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.symmetric import packed, powers
+from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, FloatArray
-from zerosum.kernel.units import Units
 from zerosum.statistics.regression import RegressionRows, counted
 
 # The largest number of boxes kept in one turn of branch and bound. A table that needs more gets a less sharp bound.
@@ -138,9 +139,9 @@ class PolynomialCoefficients(RegressionRows):
             elif j == 1:
                 parts.append(xp.matmul(value[None, :], x)[0, :])
             elif j == 2:
-                parts.append(coordinates.packed(xp.matmul(xp.matrix_transpose(x * value[:, None]), x)))
+                parts.append(packed(xp.matmul(xp.matrix_transpose(x * value[:, None]), x)))
             else:
-                parts.append(xp.matmul(value, coordinates.powers(x, j)))
+                parts.append(xp.matmul(value, powers(x, j)))
         return counted(xp.concat(parts), block, self.count)
 
     def split(self, release: Floats) -> dict[int, Floats]:

@@ -13,8 +13,10 @@ from array_api_compat import array_namespace
 from pydantic import Field
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.compute.devices import to_numpy
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
+from zerosum.kernel.statistic import Adjacency
 
 WEIGHT = 0.5  # of the histogram of probabilities: it serves a curve, the others single numbers
 

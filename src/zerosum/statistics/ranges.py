@@ -13,10 +13,10 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import like
+from zerosum.compute.units import Units
 from zerosum.kernel.statistic import SMALLEST, FloatArray, Positive
-from zerosum.kernel.units import Units
 from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import like
 
 
 class Ranged(Filled):

@@ -18,11 +18,12 @@ from array_api_compat import device as device_of
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array
-from zerosum.kernel.statistic import Adjacency, BoundedMap, FloatArray
-from zerosum.kernel.units import Units
+from zerosum.compute.backends.exact import INSIDE, Exact, clip_rows, doubles, like, sized
+from zerosum.compute.statistic import BoundedMap
+from zerosum.compute.units import Units
+from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.predictions import class_of
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import INSIDE, Exact, clip_rows, doubles, like, sized
 from zerosum.statistics.softmax import Featured
 
 

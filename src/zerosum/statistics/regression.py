@@ -49,11 +49,12 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import added, clip_factors, exponential, fold, gram, like, products
+from zerosum.compute.symmetric import packed
+from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
-from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import added, clip_factors, exponential, fold, gram, like, products
 
 Family = Literal["linear", "logistic", "poisson"]
 
@@ -414,7 +415,7 @@ class ResidualMoment(Residuals):
         z = xp.concat([rows.x, self.response_weight * r[:, None]], axis=1)
         # Rows times the root of their weight: the gram matrix is then the weighted sum of z z'.
         z = z * xp.sqrt(rows.weight / (1 + self.response_weight**2))[:, None]
-        return counted(coordinates.packed(gram(z)), block, self.count)
+        return counted(packed(gram(z)), block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, Floats, float]:
         """A release as (sum of u u', sum of u r, sum of r^2), in the units of features and response."""
@@ -501,7 +502,7 @@ class NewtonStep(Residuals):
         gradient = products((r * weights)[:, None], x)[0, :]
         # Rows times the root of b h and of their weight: the gram matrix is the weighted sum of b h x x'.
         root = x * xp.sqrt(self.curvature * bent * weights)[:, None]
-        return counted(xp.concat([gradient, coordinates.packed(gram(root))]), block, self.count)
+        return counted(xp.concat([gradient, packed(gram(root))]), block, self.count)
 
     def split(self, release: Floats) -> tuple[Floats, Floats]:
         """A release as (gradient, Hessian) of the log-likelihood, in the units of features and response."""

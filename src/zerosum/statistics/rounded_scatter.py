@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.devices import on_host
+from zerosum.compute.units import Units, pieces
 from zerosum.kernel import coordinates
-from zerosum.kernel.devices import on_host
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units, pieces
 from zerosum.statistics.scatter import CACHED, Scatter
 
 # The largest norm of a record in whole numbers. src/native/module.c has the same constant. n.n <= 2^22, so that sums

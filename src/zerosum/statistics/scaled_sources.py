@@ -1,6 +1,6 @@
 """Sources of many units at once on a device, in batches of one shape: what statistics of time courses begin with there.
 
-Tested in tests/statistics/test_gpu.py.
+Tested in tests/compute/test_gpu.py.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from zerosum.arrays import Array
-from zerosum.kernel.devices import is_gpu, like
-from zerosum.statistics import fused
-from zerosum.statistics.rows import Exact, doubles, fold, sized, whole
+from zerosum.compute.backends import fused
+from zerosum.compute.backends.exact import Exact, doubles, fold, sized, whole
+from zerosum.compute.devices import is_gpu, like
 from zerosum.statistics.scatter import PerRecording, recordings_of
 
 _TOGETHER = 1 << 27  # numbers of the sources of a batch on a GPU

@@ -14,8 +14,8 @@ The four statistics of this module release different functions of the same Z: `S
 last column, `ScatterProduct` its product with a public basis, `ScatterNorms` a histogram of norm(Z).
 
 Arithmetic. The norm of Z decides how much a unit is scaled, so that it must not depend on other units or on the order
-of summation (`zerosum.statistics.rows`). Rows of a unit with many rows are therefore rounded to whole numbers before Z
-is computed, which makes the products exact.
+of summation (`zerosum.compute.backends.exact`). Rows of a unit with many rows are therefore rounded to whole numbers
+before Z is computed, which makes the products exact.
 
 Tested in tests/statistics/test_sensitivity.py.
 """
@@ -36,14 +36,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel import coordinates
-from zerosum.kernel.devices import on_host
-from zerosum.kernel.grid import summation_slack
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
-from zerosum.kernel.units import Units, pieces
-from zerosum.statistics import fused, native
-from zerosum.statistics.missing import Filled
-from zerosum.statistics.rows import (
+from zerosum.compute.backends import fused, native
+from zerosum.compute.backends.exact import (
     BITS,
     INSIDE,
     Exact,
@@ -57,6 +51,13 @@ from zerosum.statistics.rows import (
     summed,
     whole,
 )
+from zerosum.compute.devices import on_host
+from zerosum.compute.symmetric import packed
+from zerosum.compute.units import Units, pieces
+from zerosum.kernel import coordinates
+from zerosum.kernel.grid import summation_slack
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
+from zerosum.statistics.missing import Filled
 
 PerRecording = Literal["none", "center", "standardise"]
 
@@ -419,7 +420,7 @@ class Scatter(UnitMoment):
 
     def sum_block(self, block: Units) -> Array:
         """The packed sum of the bounded matrices of a block."""
-        return coordinates.packed(summed(self._moments(block)))
+        return packed(summed(self._moments(block)))
 
     def _moments(self, block: Units) -> Iterator[Array]:
         """Partial sums of weight x x', each of shape (width, width).

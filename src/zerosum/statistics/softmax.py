@@ -7,7 +7,8 @@ norm 1 row by row: the scale of a single row is discarded at no cost. The classi
 public weights W of shape (k + 1, classes).
 
 Arithmetic. Up to the last decision about a row everything is exact or elementwise. z is stored in whole numbers of 22
-bits, which single floats hold exactly, so that products with public weights do not round (`zerosum.statistics.rows`).
+bits, which single floats hold exactly, so that products with public weights do not round
+(`zerosum.compute.backends.exact`).
 
 Tested in tests/statistics/test_softmax.py.
 """
@@ -27,15 +28,7 @@ from array_api_compat import device as device_of
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel import coordinates
-from zerosum.kernel.devices import on_host, to_host
-from zerosum.kernel.question import plain
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive
-from zerosum.kernel.units import Units
-from zerosum.statistics.features import FeatureMap, ModuleFeatures, build, find
-from zerosum.statistics.holdout import Part, chosen
-from zerosum.statistics.predictions import PredictionHistogram, class_of
-from zerosum.statistics.rows import (
+from zerosum.compute.backends.exact import (
     INSIDE,
     Exact,
     added,
@@ -49,6 +42,16 @@ from zerosum.statistics.rows import (
     rounded,
     sized,
 )
+from zerosum.compute.devices import on_host, to_host
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.symmetric import packed
+from zerosum.compute.units import Units
+from zerosum.kernel import coordinates
+from zerosum.kernel.question import plain
+from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
+from zerosum.statistics.features import FeatureMap, ModuleFeatures, build, find
+from zerosum.statistics.holdout import Part, chosen
+from zerosum.statistics.predictions import PredictionHistogram, class_of
 
 # The constant feature, beside features of norm 1. A larger value fits the intercepts faster and lengthens every
 # gradient by sqrt(1 + bias^2). Chosen by hand; no benchmark recorded.
@@ -173,7 +176,7 @@ class FeatureMoments(Featured):
         weights = block.row_weights(rows)
         root = rows if block.offsets is None else rows * xp.sqrt(weights)[:, None]
         # The factor 1/2 is that of z z'. The first moment is an off-diagonal block: 1/2 times sqrt(2) is 1/sqrt(2).
-        second = coordinates.packed(gram(root)) / 2
+        second = packed(gram(root)) / 2
         first = products(weights[:, None], rows)[0, :] / math.sqrt(2)
         return xp.concat([second, first, *([xp.full_like(first[:1], len(block) / 2)] if self.count else [])])
 

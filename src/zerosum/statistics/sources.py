@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel.devices import on_host, to_host
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray
-from zerosum.kernel.units import Units, pieces
-from zerosum.statistics import fused
-from zerosum.statistics.rows import INSIDE, Exact, added, fold, one_thread, sized, summed, whole
+from zerosum.compute.backends import fused
+from zerosum.compute.backends.exact import INSIDE, Exact, added, fold, one_thread, sized, summed, whole
+from zerosum.compute.devices import on_host, to_host
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units, pieces
+from zerosum.compute.workspace import workspace
+from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.scaled_sources import batch_units, scaled_sources
 from zerosum.statistics.scatter import PerRecording, per_recording_rows
-from zerosum.statistics.workspace import workspace
 
 Singles = NDArray[np.float32]
 

@@ -16,8 +16,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Floats
-from zerosum.kernel.statistic import Adjacency, FloatArray, to_numpy
-from zerosum.kernel.units import Units
+from zerosum.compute.devices import to_numpy
+from zerosum.compute.units import Units
+from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.groups import MOST_BINS, Grouped, codes_of, unit_weights
 
 

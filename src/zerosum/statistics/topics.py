@@ -26,11 +26,13 @@ from pydantic import Field, model_validator
 from scipy.sparse import csr_array, issparse
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import INSIDE, Exact, clip_rows, exponential, fold, sized
+from zerosum.compute.devices import to_numpy
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units, doubled, pieces, rows_at_once
 from zerosum.kernel import coordinates
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, FloatArray, Positive, to_numpy
-from zerosum.kernel.units import Units, doubled, pieces, rows_at_once
-from zerosum.statistics.rows import INSIDE, Exact, clip_rows, exponential, fold, sized
+from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
 
 # The largest count of a word in a document. Products of three counts stay exact or far from overflow. Chosen by hand;
 # no benchmark recorded.

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel.devices import like, on_host
+from zerosum.compute.backends import fused, native
+from zerosum.compute.devices import like, on_host
+from zerosum.compute.units import pieces
+from zerosum.compute.workspace import workspace
 from zerosum.kernel.statistic import FloatArray
-from zerosum.kernel.units import pieces
-from zerosum.statistics import fused, native
 from zerosum.statistics.sources import Singles, SourceStatistic, cached, sums, windows_of
-from zerosum.statistics.workspace import workspace
 
 Score = Literal["volatility", "tanh", "cube", "both"]
 SCORES: tuple[Score, ...] = ("volatility", "tanh", "cube")  # those whose slopes are told in every round

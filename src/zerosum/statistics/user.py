@@ -1,6 +1,6 @@
 """A statistic of the user's own: a function of one unit, bounded by the kernel.
 
-Tested in tests/statistics/test_rows.py.
+Tested in tests/compute/backends/test_exact.py.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import clip_rows
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
-from zerosum.kernel.statistic import Adjacency, BoundedStatistic, Positive
-from zerosum.kernel.units import Units
+from zerosum.kernel.statistic import Adjacency, Positive
 from zerosum.statistics import register
-from zerosum.statistics.rows import clip_rows
 
 
 class UserStatistic(BoundedStatistic):

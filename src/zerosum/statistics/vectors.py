@@ -19,10 +19,10 @@ from typing import ClassVar
 from array_api_compat import array_namespace
 
 from zerosum.arrays import Array
+from zerosum.compute.backends.exact import added, clip_rows
+from zerosum.compute.units import Units
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.statistics.ranges import Ranged
-from zerosum.statistics.rows import added, clip_rows
 
 
 class VectorSum(Ranged):

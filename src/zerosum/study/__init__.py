@@ -2,8 +2,8 @@
 execution."""
 
 from zerosum.kernel.schemes import DEFAULT_SCHEME
+from zerosum.study.archive import room_of
 from zerosum.study.budget import Budget
-from zerosum.study.kept import room_of
 from zerosum.study.planning import make_plan, pin, resolve
 from zerosum.study.running import Unit, declared_unit, execute, run
 from zerosum.study.schema import Study

@@ -13,8 +13,8 @@ from zerosum.errors import BadParameter, BudgetExceeded, Refused
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, Progress
-from zerosum.site.account import Cap, Spend, Standing, Total, left_under, rounded_up
-from zerosum.site.costs import unpaid
+from zerosum.site.budget import unpaid
+from zerosum.site.ledger_records import Cap, Spend, Standing, Total, left_under, rounded_up
 
 _Payment = dict[str, list[Spend]]  # Spends of one study, by site name. One payment is one call of `Budget._pay`.
 

@@ -18,17 +18,16 @@ from typing import Any
 import numpy as np
 
 from zerosum.algorithms import Algorithm
+from zerosum.compute.devices import check_device, to_numpy
+from zerosum.compute.units import Units
 from zerosum.errors import BadStudy, ZerosumError
-from zerosum.kernel.devices import check_device
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.statistic import to_numpy
-from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import make_room
-from zerosum.site.costs import check_budget, refusals
+from zerosum.site.budget import check_budget, refusals
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
-from zerosum.study.kept import results_folder, room_of
+from zerosum.study.archive import results_folder, room_of
 from zerosum.study.schema import Study
 from zerosum.study.site_data import Faults, fault_lines, load_for, question_refusals
 from zerosum.study.site_file import SiteFile

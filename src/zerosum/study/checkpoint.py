@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from zerosum.compute.devices import to_numpy
+from zerosum.compute.units import Units
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import BadInput, Refused
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.statistic import to_numpy
-from zerosum.kernel.units import Units
 from zerosum.secagg.keys import Identity
 from zerosum.site.identity import keep_identity
 from zerosum.site.site import Site

@@ -20,7 +20,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from zerosum.coordinator.gather import Attendance, OnAttendance, dismiss, gather
+from zerosum.coordinator.consent import Attendance, OnAttendance, dismiss, gather
 from zerosum.coordinator.journal import NAME as JOURNAL
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine

@@ -14,13 +14,13 @@ import numpy as np
 
 from zerosum.algorithms import Algorithm, Estimate
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
 from zerosum.study.planning import make_plan, resolve
 

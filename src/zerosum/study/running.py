@@ -10,6 +10,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from zerosum.algorithms import Algorithm
+from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
 from zerosum.data.frames import is_frame, is_text
@@ -22,14 +23,13 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import Calibration, PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
+from zerosum.study.archive import Keeping, is_kept
 from zerosum.study.budget import Budget
 from zerosum.study.checkpoint import Checkpoint
-from zerosum.study.kept import Keeping, is_kept
 from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, resolve, result_of
 
 Unit = Literal["person", "record"]
@@ -63,7 +63,7 @@ def execute_here(
 ) -> Result:
     """Run a plan with all its sites in this process.
 
-    A run that charges a ledger is archived (`zerosum.study.kept`), and the result is on disk before it is returned.
+    A run that charges a ledger is archived (`zerosum.study.archive`), and the result is on disk before it is returned.
     """
     for site in sites:
         try:

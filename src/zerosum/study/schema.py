@@ -20,25 +20,25 @@ from pydantic import Field, ValidationError, model_validator
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm, Estimate
 from zerosum.arrays import Floats
+from zerosum.compute.devices import check_device
+from zerosum.compute.units import Units
 from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, load_images
 from zerosum.data.tables import CellFault, load_units, raise_faults
 from zerosum.errors import BadData, BadStudy, DataWarning, Refused, ZerosumError
-from zerosum.kernel.devices import check_device
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import PICTURES
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
-from zerosum.kernel.units import Units
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.compose import write_report
 from zerosum.report.maps import draw_maps, write_maps, write_sidecars
 from zerosum.report.record import Result
 from zerosum.report.signature import check_coordinator
 from zerosum.secagg.keys import Identity
-from zerosum.site.costs import check_budget, refusals
+from zerosum.site.budget import check_budget, refusals
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.entries import CoalitionTable, ImagingTable, PrivacyTable, RosterTable, SchemeTable, Table, UnitTable

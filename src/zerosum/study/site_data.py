@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from zerosum import algorithms
+from zerosum.compute.units import Units
 from zerosum.data.bids import SELECTED_BY
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
@@ -27,7 +28,6 @@ from zerosum.data.tables import CellFault, check_reading, load_units, table_name
 from zerosum.errors import BadParameter, PolicyRefused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question, columns_digest
-from zerosum.kernel.units import Units
 from zerosum.site.schema import DataSchema, ImagesSchema, column_refusals
 from zerosum.study.entries import ImagingTable
 from zerosum.study.site_file import SiteFile, digest

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from zerosum.compute.devices import HOST, NAMES
 from zerosum.errors import BadStudy, first_fault
-from zerosum.kernel.devices import HOST, NAMES
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
 from zerosum.site.identity import former_identities, keep_identity

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from zerosum.compute.units import Units
 from zerosum.data.bids import SELECTED_BY, Recording, entity_values, every_recording
 from zerosum.data.documents import document_facts
 from zerosum.data.formats import Cells, Table, number, open_table, readable
@@ -33,8 +34,7 @@ from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import columns_digest
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
-from zerosum.site.consents import write_file
+from zerosum.site.decisions import write_file
 from zerosum.site.policy import Policy
 from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
 from zerosum.study.site_data import Faults, fault_lines, load_for

@@ -11,7 +11,7 @@ from pathlib import Path
 from zerosum.errors import BadInput, ZerosumError
 from zerosum.kernel.markup import Html, element
 from zerosum.kernel.names import counted
-from zerosum.study.kept import Kept
+from zerosum.study.archive import Kept
 from zerosum.watch import outcomes, plans
 from zerosum.watch.fresh import Fresh
 from zerosum.watch.markup import Page, Section, badge, bar, join, moment, more, pairs, paragraph, table

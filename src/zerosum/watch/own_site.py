@@ -21,10 +21,10 @@ from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.stream import alive
 from zerosum.site.audit_log import AuditLog
-from zerosum.site.consents import Consents, Decision
+from zerosum.site.decisions import Consents, Decision
 from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_summary import statement
 from zerosum.site.policy import Policy
-from zerosum.site.statement import statement
 from zerosum.site.steward import decide
 from zerosum.study.site_file import SiteFile
 from zerosum.watch.fresh import Fresh

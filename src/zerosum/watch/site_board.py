@@ -12,8 +12,8 @@ from zerosum.errors import BadInput, LedgerRefused, ZerosumError
 from zerosum.kernel.markup import Html, element
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
-from zerosum.site.consents import MOST_REASON
-from zerosum.site.costs import check_budget, refusals
+from zerosum.site.budget import check_budget, refusals
+from zerosum.site.decisions import MOST_REASON
 from zerosum.watch import plans
 from zerosum.watch.coordinator_board import pieces
 from zerosum.watch.fresh import Fresh

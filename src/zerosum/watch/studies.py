@@ -21,8 +21,8 @@ from zerosum.coordinator.journal import NAME as JOURNAL
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import BadInput, ZerosumError
 from zerosum.kernel.plan import Plan
+from zerosum.study.archive import Kept
 from zerosum.study.coordinating import Settings
-from zerosum.study.kept import Kept
 from zerosum.study.status import BEGUN, read_status
 
 State = Literal["begun", "gathering", "running", "finished", "refused", "failed", "stopped", "damaged"]

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
-from zerosum.kernel.units import Units
 from zerosum.papers.methods import network as methods
 from zerosum.papers.methods.network import Classes
 from zerosum.statistics.network import TwoLayerGradient

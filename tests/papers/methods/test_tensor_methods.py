@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from zerosum.algorithms.metrics import component_error
+from zerosum.compute.symmetric import powers
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, coordinates
 from zerosum.papers.methods import tensor as published
@@ -23,7 +24,7 @@ def third(rows: Floats, variance: float) -> Floats:
     eye = np.eye(D)
     parts = [np.einsum("i,jk->ijk", t, eye) for t in rows]
     taken = [coordinates.pack(p + np.moveaxis(p, 0, 1) + np.moveaxis(p, 0, 2)) for p in parts]
-    return np.asarray(coordinates.powers(rows, 3) - variance * np.array(taken))
+    return np.asarray(powers(rows, 3) - variance * np.array(taken))
 
 
 @pytest.mark.parametrize(("columns", "variance"), [(1, 0.05), (1, 0.6), (2, 0.3), (3, 0.05), (4, 0.5), (10, 0.05)])

@@ -257,7 +257,7 @@ _KERNEL = [
         "the first row of a block is not clipped",
         (
             Edit(
-                "statistics.rows:clip_factors",
+                "compute.backends.exact:clip_factors",
                 "norm <= radius / size",
                 "(norm <= radius / size) | (xp.arange(rows.shape[0]) == 0)",
             ),
@@ -269,7 +269,7 @@ _KERNEL = [
         "how a row is clipped depends on whether all rows of its block have sound squares",
         (
             Edit(
-                "statistics.rows:sized",
+                "compute.backends.exact:sized",
                 "plain = (size > 1e-200) & (size < 1e200)",
                 "plain = xp.full_like(size, bool(xp.all((size > 1e-200) & (size < 1e200))), dtype=xp.bool)",
             ),
@@ -289,7 +289,7 @@ _KERNEL = [
     Fault(
         "crowd-projection",
         "a norm to divide by follows a product whose rounding depends on who else is there",
-        (Edit("statistics.rows:Exact.seen", "whole(rows, norm)", "rows * (2.0**BITS / norm)[:, None]"),),
+        (Edit("compute.backends.exact:Exact.seen", "whole(rows, norm)", "rows * (2.0**BITS / norm)[:, None]"),),
     ),
     Fault(
         "crowd-rounding",
@@ -318,7 +318,7 @@ _KERNEL = [
         "a contribution that fails for one unit ends the study after consent",
         (
             Edit(
-                "kernel.statistic:BoundedStatistic._part",
+                "compute.statistic:BoundedStatistic._part",
                 "except Exception as error:",
                 "except ZeroDivisionError as error:",
             ),
@@ -327,7 +327,7 @@ _KERNEL = [
     Fault(
         "rows-for-people",
         "a person with many rows counts by rows",
-        (Edit("kernel.units:Units.row_weights", "np.repeat(1 / sizes, sizes)", "np.repeat(1.0 + 0 * sizes, sizes)"),),
+        (Edit("compute.units:Units.row_weights", "np.repeat(1 / sizes, sizes)", "np.repeat(1.0 + 0 * sizes, sizes)"),),
     ),
     # Statistics with their own bounds.
     Fault(

@@ -36,7 +36,7 @@ DISCLOSURES = [
     Fault(
         "attempt-at-half-rate",
         "another attempt at a step of a sampled phase is charged at half its sampling rate",
-        (Edit("site.costs:spend_of", "planned.sampled.rate", "planned.sampled.rate / (2 if attempt else 1)"),),
+        (Edit("site.budget:spend_of", "planned.sampled.rate", "planned.sampled.rate / (2 if attempt else 1)"),),
     ),
     Fault(
         "endless-reservation",

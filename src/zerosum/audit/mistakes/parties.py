@@ -31,12 +31,12 @@ SITE = [
     Fault(
         "half-the-spend",
         "half of the mu is written into the ledger",
-        (Edit("site.costs:spend_of", "mu=mu,", "mu=mu / 2,"),),
+        (Edit("site.budget:spend_of", "mu=mu,", "mu=mu / 2,"),),
     ),
     Fault(
         "no-distance",
         "what finite arithmetic costs is not written into the ledger",
-        (Edit("site.costs:spend_of", "distance=plan.distance(round) * steps,", ""),),
+        (Edit("site.budget:spend_of", "distance=plan.distance(round) * steps,", ""),),
     ),
     # Repeated requests, and checks before consent.
     Fault(
@@ -53,7 +53,7 @@ SITE = [
     Fault(
         "first-release-checked",
         "of a study only the first release is held against the cap before a site agrees",
-        (Edit("site.costs:unpaid", "range(begun + 1, len(plan.releases))", "range(begun + 1, 1)"),),
+        (Edit("site.budget:unpaid", "range(begun + 1, len(plan.releases))", "range(begun + 1, 1)"),),
     ),
     Fault(
         "record-study",
@@ -112,12 +112,12 @@ SITE = [
     Fault(
         "finished-round-again",
         "a site that restarted answers the last finished round again",
-        (Edit("site.account:Standing.check_turn", "if attempt == 0 and round == self.round:", "if False:"),),
+        (Edit("site.ledger_records:Standing.check_turn", "if attempt == 0 and round == self.round:", "if False:"),),
     ),
     Fault(
         "resumed-under-another-plan",
         "a phase that was paid for under one plan is continued under another, with less noise",
-        (Edit("site.account:Standing.check", "if self.round >= 0 and self.plan != plan:", "if False:"),),
+        (Edit("site.ledger_records:Standing.check", "if self.round >= 0 and self.plan != plan:", "if False:"),),
     ),
     Fault(
         "sample-again",
@@ -252,14 +252,14 @@ SITE = [
     Fault(
         "rows-per-person",
         "a study of records is charged to people as if each had one",
-        (Edit("site.account:Account.charge", "spend.mu * self.rows_per_unit", "spend.mu"),),
+        (Edit("site.ledger_records:Account.charge", "spend.mu * self.rows_per_unit", "spend.mu"),),
     ),
     Fault(
         "largest-distance",
         "of what finite arithmetic costs in several releases only the largest counts",
         (
             Edit(
-                "site.account:Total.plus",
+                "site.ledger_records:Total.plus",
                 "distance += Fraction(spend.distance)",
                 "distance = max(distance, Fraction(spend.distance))",
             ),

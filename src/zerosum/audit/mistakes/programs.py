@@ -12,14 +12,14 @@ import numpy as np
 
 from zerosum.algorithms.program import Program, RangedAlgorithm
 from zerosum.arrays import Array
+from zerosum.compute.backends.exact import clip_rows
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.units import Units
 from zerosum.statistics import build, register
 from zerosum.statistics.moments import SecondMoment
-from zerosum.statistics.rows import clip_rows
 
 
 class SpectralNorm(SecondMoment):

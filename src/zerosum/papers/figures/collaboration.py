@@ -18,8 +18,8 @@ import numpy as np
 
 from zerosum.algorithms import DataCollaboration, FeatureClassifier
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.kernel.units import Units
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
 from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods import perceptron

@@ -11,7 +11,7 @@ import numpy as np
 
 from zerosum.algorithms import ALGORITHMS, build
 from zerosum.arrays import Floats
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
 # Name of the algorithm.

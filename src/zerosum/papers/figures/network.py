@@ -18,8 +18,8 @@ from typing import Any, Literal
 import numpy as np
 
 from zerosum.algorithms import NeuralClassifier
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
-from zerosum.kernel.units import Units
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
 from zerosum.papers.methods import network as methods
 from zerosum.papers.methods.network import Classes, Reading

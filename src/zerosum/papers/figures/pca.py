@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from zerosum.algorithms.pca import PCA
+from zerosum.algorithms.pca.program import PCA
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet

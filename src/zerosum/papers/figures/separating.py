@@ -23,14 +23,14 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from zerosum.algorithms.ica import ICA
+from zerosum.algorithms.ica.program import ICA
 from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
 from zerosum.data.bases import low_frequencies
 from zerosum.data.fmri import Brains
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
-from zerosum.kernel.units import Units
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs as costs

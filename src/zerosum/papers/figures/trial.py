@@ -1,6 +1,6 @@
 """Runs one study on public or synthetic data with temporary ledgers, for figures and benchmarks.
 
-Tested in tests/algorithms/test_ica.py.
+Tested in tests/algorithms/ica/test_ica.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from zerosum.algorithms import Algorithm
-from zerosum.kernel.units import Units
+from zerosum.compute.units import Units
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, run

@@ -14,8 +14,8 @@ from array_api_compat import device as device_of
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from zerosum.arrays import Array
+from zerosum.compute.backends.exact import doubles
 from zerosum.errors import BadParameter, first_fault
-from zerosum.statistics.rows import doubles
 
 _log = logging.getLogger(__name__)  # stays at the site
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)  # stays at the site
 class FeatureMap(BaseModel, ABC):
     """A public map from a row of `inputs` numbers to one of `size`. Fields are its settings; unknown ones are refused.
 
-    What it makes of a row must not depend on any other (`zerosum.statistics.rows`). Rows are taken in batches of
+    What it makes of a row must not depend on any other (`zerosum.compute.backends.exact`). Rows are taken in batches of
     `batch`, the last one filled up with zeros, so that a library never sees another shape, whoever takes part: how it
     computes a place of a batch can then depend neither on how many rows there are nor on what stands beside it.
     """

@@ -15,12 +15,12 @@ from array_api_compat import array_namespace
 from pydantic import Field, JsonValue, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import fold
+from zerosum.compute.devices import beside, to_numpy
 from zerosum.errors import BadParameter, Refused, ZerosumError
-from zerosum.kernel.devices import beside, to_numpy
 from zerosum.statistics.features.base import FeatureMap
 from zerosum.statistics.module_gradients import deterministic, own_device, torch_
 from zerosum.statistics.module_registry import find_module
-from zerosum.statistics.rows import fold
 
 
 class ModuleFeatures(FeatureMap):

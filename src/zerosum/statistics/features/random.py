@@ -14,9 +14,9 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import Exact, like, sized
 from zerosum.kernel.statistic import SMALLEST, FloatArray
 from zerosum.statistics.features.base import FeatureMap
-from zerosum.statistics.rows import Exact, like, sized
 
 _TERMS = 14  # of the cosine's series on half a turn: the next one is below 1e-16
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.kernel.devices import beside, is_gpu, to_numpy
+from zerosum.compute.backends.exact import fold, like
+from zerosum.compute.devices import beside, is_gpu, to_numpy
 from zerosum.statistics.features.base import FeatureMap
-from zerosum.statistics.rows import fold, like
 
 Singles = NDArray[np.float32]
 

@@ -1,0 +1,499 @@
+"""Spectra of noisy second moments, for PCA, ICA and mixtures: edges of the noise, components, white coordinates.
+
+Everything here is post-processing of releases and costs no privacy, except that `subspace_iteration` yields the
+requests that its caller makes.
+
+Model
+-----
+One release is A + E. A (D x D) is the sum over units of their second-moment matrices, each divided by its norm or by a
+clip. E is symmetric normal noise with standard deviation s in isometric coordinates (`kernel.coordinates`): s on the
+diagonal, s/sqrt(2) off the diagonal. For large D:
+
+- The eigenvalues of E fill a semicircle of radius e = s sqrt(2 D), the edge (Wigner). The largest one fluctuates around
+  e by the Tracy-Widom law: it is e (1 + X/(2 D^(2/3))) with X of order 1.
+- An eigenvalue x > e/2 of A appears in A + E at l = x + e^2/(4 x) > e. Its eigenvector in A + E has the squared cosine
+  1 - e^2/(4 x^2) with the one in A. So x = (l + sqrt(l^2 - e^2))/2 (`debiased`).
+- An eigenvalue x < e/2 of A has no visible counterpart (phase transition).
+- An eigenvector of A + E in the bulk, with eigenvalue l, has the mean squared cosine r^2/(x^2 + r^2 - x l)/D with an
+  eigenvector of A with eigenvalue x, where r = e/2 (`_moved`).
+
+A unit's matrix has norm 1 at most, and the leading directions take most of it. A second release therefore takes
+coordinates in which the strong directions of the first one are damped (`NoisySpectrum.damped`): each unit's matrix is
+divided by a smaller norm, and weak directions gain relative to the noise. `together` combines both releases.
+
+References
+----------
+- E. Wigner, On the distribution of the roots of certain symmetric matrices, 1958.
+- C. Tracy and H. Widom, On orthogonal and symplectic matrix ensembles, 1996.
+- F. Benaych-Georges and R. R. Nadakuditi, The eigenvalues and eigenvectors of finite, low rank perturbations of large
+  random matrices, 2011 (x, l and the cosine).
+- R. Allez, J. Bun and J.-P. Bouchaud, The eigenvectors of Gaussian matrices with an external source, 2014 (the bulk).
+- K. Davidson and S. Szarek, Local operator theory, random matrices and Banach spaces, 2001 (`product_edge`).
+- W. James and C. Stein, Estimation with quadratic loss, 1961 (shrinkage).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.compute.threads import one_thread
+from zerosum.kernel.request import PrivateSum, Release, Request
+
+# Size to which strong directions are damped, as a fraction of the edge e. One half is the phase transition e/2: the
+# weakest eigenvalue that is visible at all. Chosen by hand; no benchmark recorded.
+_DAMPED_TO = 0.5
+
+# Smallest size of a damped direction, as a multiple of the last wanted eigenvalue, so that noise does not exchange a
+# damped direction for an unwanted one. Chosen by hand; no benchmark recorded.
+_ABOVE_THE_LAST = 1.5
+
+# Lower limit for an eigenvalue, as a fraction of the edge e. Whitening divides by its root; a smaller value would let
+# one direction of noise take most of each unit's matrix. Chosen by hand; no benchmark recorded.
+_FLOOR = 0.25
+
+# Lower limit for the real share of a direction in `NoisySpectrum.held`, a fraction. Chosen by hand; no benchmark
+# recorded.
+_KEPT = 0.3
+
+# Iterations of `without_noise`, and simulated releases per iteration. Chosen by hand; no benchmark recorded.
+_STEPS, _STEP_LOOKS = 8, 2
+
+# Simulated releases of `again`: fewest and most, and the budget of matrix entries in all of them, which bounds the
+# time. Chosen by hand; no benchmark recorded.
+_LOOKS, _NUMBERS = (4, 20), 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Public linear coordinates of rows: c = x @ `projection` and back, x = `reconstruction` @ c."""
+
+    projection: Floats  # D x k
+    reconstruction: Floats  # D x k
+    whole: bool = False  # whether both are the identity, so that products with them can be left out
+
+    @classmethod
+    def all(cls, columns: int) -> Coordinates:
+        """The identity: the coordinates are the columns."""
+        return cls(np.eye(columns), np.eye(columns), whole=True)
+
+    @classmethod
+    def of(cls, basis: Floats) -> Coordinates:
+        """Orthonormal coordinates in the span of `basis` (D x k, linearly independent columns)."""
+        orthonormal = np.linalg.qr(basis)[0]
+        return cls(orthonormal, orthonormal)
+
+    def then(self, projection: Floats, reconstruction: Floats) -> Coordinates:
+        """Compose: coordinates of these coordinates. Both arguments are k x m, as in this class."""
+        if self.whole:
+            return Coordinates(projection, reconstruction)
+        return Coordinates(self.projection @ projection, self.reconstruction @ reconstruction)
+
+
+def noise_edge(order: int, noise: float) -> float:
+    """The edge e = s sqrt(2 D): the largest eigenvalue of pure noise in the limit of large D. `order` is D."""
+    return noise * math.sqrt(2 * order)
+
+
+def matrix_edge(columns: int, noise: float) -> float:
+    """A limit that the largest eigenvalue of pure noise exceeds less than once in 100 000 releases.
+
+    `columns` is D and `noise` is s. The limit is e (1 + 3 D^(-2/3)), which is X = 6 in the Tracy-Widom law.
+    """
+    return float(noise * np.sqrt(2 * columns) * (1 + 3 * columns ** (-2 / 3)))
+
+
+def product_edge(columns: int, width: int, noise: float) -> float:
+    """A limit that the largest singular value of a noise matrix exceeds at most once in 270 000 releases.
+
+    The matrix is `columns` x `width` with independent normal entries of standard deviation `noise`. By Gaussian
+    concentration the probability to exceed sqrt(columns) + sqrt(width) + t is at most exp(-t^2/2); t is 5.
+    """
+    return float(noise * (np.sqrt(columns) + np.sqrt(width) + 5))
+
+
+def debiased(values: Floats, edge: float) -> Floats:
+    """Invert l = x + e^2/(4 x): the eigenvalue x of A that appears at l in A + E. `edge` is e.
+
+    Below the edge the equation has no solution; half of l is returned, and callers replace it.
+    """
+    # The root of a negative number is replaced by 0, for values below the edge.
+    return np.asarray((values + np.sqrt(np.maximum(values**2 - edge**2, 0))) / 2)
+
+
+def signs(vectors: Floats) -> Floats:
+    """The sign (1 or -1) that makes the largest entry of each column of `vectors` positive, of shape (k,)."""
+    largest = np.argmax(np.abs(vectors), axis=0)
+    return np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
+
+
+def first_basis(columns: int, width: int, seed: int) -> Floats:
+    """A random orthonormal basis (`columns` x `width`) from a public seed, the start of subspace iteration."""
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(columns, width)))[0]
+
+
+def subspace_iteration(
+    basis: Floats,
+    shares: Sequence[float],
+    ask: Callable[[Floats, float], PrivateSum],
+    read: Callable[[Release, Floats], Floats] | None = None,
+) -> Generator[Request, Release, tuple[Floats, Floats, Release]]:
+    """Noisy subspace iteration: each round releases A Q for the current basis Q and orthonormalises the result.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (D, width)
+        The first Q, public, with orthonormal columns.
+    shares : sequence of float
+        Share of the budget of each round; not empty.
+    ask : callable
+        Makes the request of a round from Q and its share.
+    read : callable, optional
+        Makes A Q, of shape (D, width), from a release and its Q, where the release holds more than A Q.
+
+    Returns
+    -------
+    tuple
+        The last basis (D x width, in falling order of the singular values), the singular values of the last product, of
+        shape (width,), and the last release.
+    """
+    for share in shares:
+        release = yield ask(basis, share)
+        product = release.value.reshape(basis.shape) if read is None else read(release, basis)
+        # The left singular vectors span the product and order it. With Q close to eigenvectors, the singular values of
+        # A Q are close to the eigenvalues.
+        vectors, values, _right = np.linalg.svd(product, full_matrices=False)
+        # The statistic refuses a basis that is not orthonormal to 1e-9; QR removes the rounding of the decomposition.
+        basis = np.linalg.qr(vectors)[0]
+    return basis, values, release
+
+
+def leading(matrix: Floats, noise: float, count: int, *, shrink: bool) -> Floats:
+    """The leading eigenvectors of a noisy symmetric matrix.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (D, D)
+        The released matrix A + E.
+    noise : float
+        s, in isometric coordinates.
+    count : int
+        The number of eigenvectors.
+    shrink : bool
+        Whether column j is multiplied by d_j^2/(d_j^2 + s^2), Wiener's filter, before the decomposition. d_j is the
+        estimated diagonal entry of A. Columns without signal then add no noise to the eigenvectors.
+
+    Returns
+    -------
+    ndarray of shape (D, count)
+        Orthonormal vectors, the largest eigenvalue first.
+    """
+    weights = np.ones(len(matrix))
+    if shrink and noise > 0:
+        diagonal = np.diag(matrix)
+        # Each diagonal entry has the noise s. Entries are shrunk towards their mean by the share of their variance that
+        # noise explains (James and Stein), so that equal columns get equal weights.
+        spread = float(np.var(diagonal))
+        kept = 1 - noise**2 / spread if spread > noise**2 else 0.0
+        signal = np.maximum(np.mean(diagonal) + kept * (diagonal - np.mean(diagonal)), 0) ** 2
+        weights = signal / (signal + noise**2) if np.any(signal > 0) else weights
+    from scipy.linalg import eigh  # a slow import, so it is left until it is needed
+
+    # SciPy computes the last `count` eigenvectors only, which NumPy cannot. Eigenvalues come in rising order.
+    last = len(matrix) - 1
+    weighed = weights[:, None] * matrix * weights[None, :]
+    # SciPy has a BLAS of its own, whose threads would compete with those of NumPy's.
+    with one_thread():
+        _rising, vectors = eigh(weighed, subset_by_index=(last - count + 1, last), overwrite_a=True, check_finite=False)
+    return np.asarray(vectors[:, ::-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Damped:
+    """Coordinates for the next release, and the earlier release expressed in them."""
+
+    projection: Floats  # D x k, as in `Coordinates`
+    reconstruction: Floats  # D x k
+    known: Floats  # k x k, the earlier release in these coordinates
+    noise: float  # s of the earlier release
+    trace: float  # trace of the earlier release in damped coordinates, with the directions that were left out
+    most: float  # largest factor by which damping can reduce the norm of a unit's matrix
+
+    def scale(self, look: Floats) -> float:
+        """The factor by which units weigh more in the release `look` (k x k) than in the earlier one.
+
+        A damped matrix has a smaller norm, and normalising divides by it. The ratio of the traces estimates the factor;
+        it is at least 1 and at most `most`.
+        """
+        return min(max(1.0, float(np.trace(look)) / max(self.trace, 1e-100)), self.most)
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """Simulated releases with the noise of a real one, in the basis of the estimated noise-free eigenvectors."""
+
+    values: Floats  # (directions), the estimated spectrum without noise, falling
+    vectors: Floats  # (simulations x directions x wanted), the leading eigenvectors of each simulation
+    roots: Floats  # (simulations x wanted), the divisors that make the coordinates white
+    inside: Floats  # (wanted), the share of each wanted direction that lies in these coordinates at all
+
+    @classmethod
+    def exact(cls, values: Floats) -> Looks:
+        """One simulation without noise, for known eigenvalues `values` of shape (R,), all of them wanted."""
+        R = len(values)
+        return cls(values, np.eye(R)[None], np.ones((1, R)), np.ones(R))
+
+    @property
+    def share(self) -> Floats:
+        """Mean share of each simulated vector that lies in the span of the wanted noise-free vectors, of shape
+        (wanted,).
+
+        In this basis the noise-free vectors are unit vectors, so squared entries are squared cosines.
+        """
+        wanted = self.vectors.shape[2]
+        return np.asarray(np.mean(self.inside @ self.vectors[:, :wanted] ** 2, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySpectrum:
+    """Eigendecomposition of a release, with the effect of the noise on eigenvalues and eigenvectors."""
+
+    vectors: Floats  # (D x D), one eigenvector a column, the largest eigenvalue first
+    released: Floats  # (D), l: eigenvalues of A + E, falling
+    values: Floats  # (D), x: estimated eigenvalues of A; 0 where l is below the edge
+    held: Floats  # (D), estimated value of v'A v along the noisy vector v; positive, to be divided by
+    real: Floats  # (D), squared cosine of a noisy vector with its own direction; 0 where l is below the edge
+    edge: float  # e
+
+    @classmethod
+    def at(cls, matrix: Floats, noise: float) -> NoisySpectrum:
+        """Decompose a release: `matrix` is A + E (D x D) and `noise` is s. The formulas are in the module's model."""
+        released, vectors = np.linalg.eigh(matrix)
+        released, vectors = released[::-1], vectors[:, ::-1]
+        edge = noise_edge(len(matrix), noise)
+        raised = debiased(np.maximum(released, 0.0), edge)
+        # The lower limit keeps divisors positive: 1e-12 of the largest eigenvalue without noise, `_FLOOR` e with noise.
+        raised = np.maximum(raised, max(1e-12 * max(float(raised[0]), 1e-100), _FLOOR * edge))
+        real = np.where(released > edge, 1 - np.minimum(edge**2 / (4 * raised**2), 1), 0.0)
+        values = np.where(released > edge, raised, 0.0)
+        return cls(vectors, released, values, raised * np.maximum(real, _KEPT), real, edge)
+
+    def damped(self, wanted: int, count: int | None = None) -> Damped:
+        """Coordinates for a second release in which strong directions are damped.
+
+        Parameters
+        ----------
+        wanted : int
+            The number of components.
+        count : int, optional
+            Keep this many of the strongest directions only; all by default.
+        """
+        # Eigenvalues above the cap are reduced to it, others stay. So the strongest directions remain the strongest. An
+        # empty matrix without noise has the cap 0, which would divide by zero.
+        cap = max(_DAMPED_TO * self.edge, _ABOVE_THE_LAST * float(self.values[wanted - 1])) or 1.0
+        root = np.sqrt(np.maximum(self.values, cap) / cap)
+        trace, most = float(np.sum(self.released / root**2)), float(np.max(root)) ** 2
+        noise = self.edge / math.sqrt(2 * len(root))
+        if count is None or count >= len(root):
+            # Symmetric roots V f V', so that the new coordinates keep the meaning of the columns.
+            turn = self.vectors.T
+            made = [(self.vectors * each) @ turn for each in (1 / root, root, self.released / root**2)]
+            return Damped(made[0], made[1], made[2], noise, trace, most)
+        vectors, root, released = self.vectors[:, :count], root[:count], self.released[:count]
+        # The kept directions were selected for their noise too, so their eigenvalues are too large on average. The mean
+        # of the kept eigenvalues below the edge estimates that excess. Above the edge x times the cosine is used.
+        below = released[released <= self.edge]
+        usual = float(np.mean(below)) if len(below) else self.edge
+        known = np.maximum(released - usual, (self.values * self.real)[:count])
+        return Damped(vectors / root, vectors * root, np.diag(known / root**2), noise, trace, most)
+
+    def within(self, count: int, strengths: Floats) -> Floats:
+        """The share of directions with eigenvalues `strengths` that lies in the span of the strongest `count` vectors.
+
+        The share in each of the other vectors is the formula for the bulk (`_moved`), and their sum is lost. A random
+        direction has the share `count`/D, which is the lower limit: the formula gives less if more than `count`
+        eigenvalues exceed the edge. Returns an array of the shape of `strengths`.
+        """
+        # The formula holds up to the edge; eigenvalues beyond it are treated as if they were at the edge.
+        others = np.minimum(self.released[count:], self.edge)
+        lost = np.sum(_moved(others, strengths[:, None], self.edge / 2), axis=1) / len(self.vectors)
+        return np.asarray(np.maximum(1 - lost, min(count / len(self.vectors), 1.0)))
+
+    def without_noise(self, rng: np.random.Generator) -> Floats:
+        """Estimate the spectrum of A: the one that, with this noise, gives the released eigenvalues. Of shape (D,).
+
+        - Above the edge: x = l - (s^2/2) times the sum over the bulk of 1/(l - l'), the repulsion by the eigenvalues l'
+          of the bulk (s^2/2 is the variance off the diagonal). It is exact for large D, whatever the bulk is. The
+          repulsion among the large eigenvalues is left out: with it, too much energy would seem lost on average,
+          because the loss is a convex function of the distance.
+        - In the bulk: a fixed-point iteration. Releases are simulated from the current estimate, and the difference
+          between the released and the simulated eigenvalues is added to it.
+        """
+        noise = self.edge / math.sqrt(2 * len(self.vectors))
+        above, middle = 0, 0.0
+        # The bulk is a semicircle around the mean eigenvalue of the bulk, which depends on where the bulk ends. Ten
+        # iterations are ample: the number above the edge is an integer that settles after a few.
+        for _ in range(10):
+            above = int(np.sum(self.released > middle + self.edge))
+            middle = max(float(np.mean(self.released[above:])), 0.0) if above < len(self.released) else 0.0
+        pushed = np.sum(1 / (self.released[:above, None] - self.released[None, above:]), axis=1)
+        top = np.maximum(self.released[:above] - noise**2 / 2 * pushed, 0.0)
+        # Eigenvalues near the edge are repelled most, which may invert their order; the minimum restores it.
+        values = np.concatenate([np.minimum.accumulate(top), np.maximum(self.released[above:], 0.0)])
+        most = values[above - 1] if above else math.inf
+        for _ in range(_STEPS):
+            seen = [np.linalg.eigvalsh(_noisy(values, noise, rng)) for _ in range(_STEP_LOOKS)]
+            values[above:] += (self.released - np.mean(seen, axis=0)[::-1])[above:]
+            # A is positive semidefinite, and the bulk stays below the eigenvalues above the edge.
+            values[above:] = np.clip(np.sort(values[above:])[::-1], 0.0, most)
+        return values
+
+    def again(self, wanted: int, rng: np.random.Generator) -> Looks:
+        """Simulate further releases, as if the vectors of this one were those of A.
+
+        `wanted` is the number of leading vectors to record and `rng` a generator with a public seed.
+        """
+        order = len(self.vectors)
+        if self.edge <= 0:
+            return Looks(
+                self.values, np.eye(order)[None, :, :wanted], np.sqrt(self.held[None, :wanted]), np.ones(wanted)
+            )
+        values, noise = self.without_noise(rng), self.edge / math.sqrt(2 * order)
+        looks = [
+            NoisySpectrum.at(_noisy(values, noise, rng), noise)
+            for _ in range(min(max(_NUMBERS // order**2, _LOOKS[0]), _LOOKS[1]))
+        ]
+        vectors = np.stack([look.vectors[:, :wanted] for look in looks])
+        return Looks(values, vectors, np.sqrt([look.held[:wanted] for look in looks]), np.ones(wanted))
+
+    def leading(self, wanted: int) -> tuple[Floats, Floats]:
+        """White coordinates of the `wanted` strongest directions: projection and reconstruction, each D x wanted."""
+        vectors, root = self.vectors[:, :wanted], np.sqrt(self.held[:wanted])
+        return vectors / root, vectors * root
+
+
+def _noisy(values: Floats, noise: float, rng: np.random.Generator) -> Floats:
+    """A simulated release: diag(`values`) plus noise of standard deviation s = `noise` in isometric coordinates."""
+    drawn = rng.normal(size=(len(values), len(values)))
+    # (G + G')/2 has variance 1 on the diagonal and 1/2 off it, as isometric coordinates have.
+    return np.asarray(np.diag(values) + noise * (drawn + drawn.T) / 2)
+
+
+def believed(matrix: Floats, noise: float) -> tuple[float, float, float]:
+    """Compare a release with a multiple of the identity.
+
+    `matrix` (R x R) is a release in coordinates that are white as far as known, `noise` is its s. Returns the scale
+    (mean of the diagonal), s over the scale, and the share in [0, 1] of the deviation from the identity that noise does
+    not explain (James and Stein).
+    """
+    R = len(matrix)
+    # The scale is at least the noise: a smaller trace is not distinguishable from zero.
+    scale = max(float(np.trace(matrix)) / R, noise, 1e-100)
+    apart, relative = matrix / scale - np.eye(R), noise / scale
+    # Pure noise has a squared Frobenius norm of s^2 for each of the R (R + 1)/2 isometric coordinates.
+    explained = relative**2 * R * (R + 1) / 2 / max(float(np.sum(apart**2)), 1e-300)
+    return scale, relative, max(0.0, 1 - explained)
+
+
+def refined(matrix: Floats, noise: float) -> tuple[Floats, Floats]:
+    """Whiten again: projection and reconstruction (each R x R) from a second release in nearly white coordinates.
+
+    The arguments are those of `believed`. The deviation from the identity is multiplied by the share that noise does
+    not explain, and the result is inverted.
+    """
+    R = len(matrix)
+    scale, relative, share = believed(matrix, noise)
+    values, vectors = np.linalg.eigh(np.eye(R) + share * (matrix / scale - np.eye(R)))
+    # An eigenvalue below the noise must not be inverted: its direction would dominate each unit's matrix.
+    root = np.sqrt(np.maximum(values, max(_DAMPED_TO * noise_edge(R, relative), 1e-6)))
+    return vectors / root, vectors * root
+
+
+def left_over(matrix: Floats, noise: float) -> float:
+    """Variance of the correlations that remain after `refined`. The arguments are those of `believed`.
+
+    For deviations of variance t under noise of variance n, the share t/(t + n) is used, and the variance that remains
+    is t n/(t + n): the share times n. Off the diagonal n is s^2/2. The share is estimated; one standard error is added
+    to it, so that the result is not too optimistic.
+    """
+    _scale, relative, share = believed(matrix, noise)
+    numbers = len(matrix) * (len(matrix) + 1) / 2
+    return min((share + (1 - share) * math.sqrt(2 / numbers)) * relative**2 / 2, 1.0)
+
+
+def together(look: Floats, noise: float, damped: Damped) -> tuple[Floats, float]:
+    """Combine a release in damped coordinates with the earlier release, each weighted by its precision.
+
+    Parameters
+    ----------
+    look : ndarray of shape (k, k)
+        The second release.
+    noise : float
+        s of the second release.
+    damped : Damped
+        The coordinates and the earlier release in them.
+
+    Returns
+    -------
+    tuple
+        The combined matrix (k x k) and its s.
+    """
+    # Without noise the second release is exact and needs no help.
+    if noise <= 0 or damped.noise <= 0:
+        return look, noise
+    # Units weigh more in damped coordinates. The earlier release is multiplied by that factor, and its noise too. Its
+    # noise is smaller along damped directions; the undamped value is used for all, which gives it too little weight.
+    scale = damped.scale(look)
+    weight = noise**2 / (noise**2 + (scale * damped.noise) ** 2)
+    return look + weight * (scale * damped.known - look), noise * math.sqrt(1 - weight)
+
+
+def best_count(columns: int, wanted: int, strength: float, noise: float, first: float, second: float) -> int:
+    """The number of directions that a first release should leave to a second one.
+
+    In fewer dimensions the second release has a smaller edge, and units keep their weight, since each is divided by the
+    norm of its projection. But what lies in the other directions is lost. Fewer dimensions pay for weak directions,
+    most of which lie in the vectors near the edge, not for strong ones.
+
+    Parameters
+    ----------
+    columns : int
+        D.
+    wanted : int
+        The number of components; at least twice as many directions are kept.
+    strength : float
+        x, the assumed eigenvalue of the weakest wanted direction.
+    noise : float
+        s of a release that takes the whole budget.
+    first, second : float
+        Shares of the two releases.
+    """
+    if noise <= 0:
+        return columns
+    # `half` is r = e/2 of the first release: e = s sqrt(2 D/first).
+    counts, half = np.arange(1, columns + 1), noise * math.sqrt(columns / (2 * first))
+    # Expected eigenvalues of the noise, falling: quantiles of Wigner's semicircle, by its distribution function.
+    at = np.linspace(-1, 1, 4001)
+    below = 0.5 + (at * np.sqrt(1 - at**2) + np.arcsin(at)) / math.pi
+    values = 2 * half * np.interp(1 - (counts - 0.5) / columns, below, at)
+    # Share of the direction inside the strongest k vectors: its own noisy vector, if x > r, and parts of the bulk.
+    held = max(0.0, 1 - (half / strength) ** 2) + np.cumsum(_moved(values, strength, half)) / columns
+    # Loss by the noise of both releases together in k dimensions: e^2/(4 x^2) with e^2 = 2 k s^2/precision.
+    turned = noise**2 * counts / (2 * strength**2 * (first * held**2 + second))
+    found = held * np.maximum(1 - turned, 0.0)
+    # The largest of equally good counts. If nothing can be found, `found` is zero, none passes and the limit decides.
+    most = counts[found > (1 - 1e-9) * np.max(found)]
+    return max(int(most[-1]) if len(most) else 1, min(2 * wanted, columns))
+
+
+def _moved(values: Floats, strength: float | Floats, half: float) -> Floats:
+    """D times the mean squared cosine between a bulk eigenvector of A + E and an eigenvector of A.
+
+    r^2/(x^2 + r^2 - x l), with l = `values`, x = `strength` and r = `half`, half the edge; the arrays are broadcast.
+    """
+    # The denominator is zero at l = e = 2 r and x = r only.
+    return np.asarray(half**2 / np.maximum(strength**2 + half**2 - strength * values, 1e-9 * half**2 + 1e-300))

@@ -1,0 +1,1 @@
+"""Regression: shared parts, least squares, generalised linear models, the functional mechanism and inference."""

@@ -1,0 +1,280 @@
+"""Linear regression over sites: rounds of the joint moment of features and residuals, or of the gradient alone.
+
+Model
+-----
+The response in [-1, 1] is y = u.w + o + error, with the features u (width D) in a frame, coefficients w (D) and an
+optional offset o (`regression`). At coefficients w the residual is r = y - o - u.w, clipped to [-b, b].
+
+Method "moment". A round releases, in one matrix of sensitivity sqrt(2) (`ResidualMoment`, D + 1 columns),
+
+    S = sum u u' (D, D),    g = sum r u (D),    q = sum r^2.
+
+The Hessian S does not depend on w, so the S of all rounds are averaged. A round takes the damped Newton step
+
+    w <- w + V diag(1/(max(e, 0) + damping)) V' g,    e, V the eigenvalues and vectors of the averaged S/n,
+
+with damping = (noise of an entry of S/n) sqrt(D). The result is one more such step, with half the damping, from the
+average of the later w at the average of their gradients, each with weight 1/b^2.
+
+Method "gradient". A round releases g and q only (`ResidualGradient`, sensitivity 2, D + 1 numbers), and the step is
+gradient descent with momentum: speed <- 0.7 speed + g/n, w <- w + rate/c^2 speed, c the clip of a row.
+
+In both methods the bound b follows the released size of the residuals. It starts at the range of the response and is
+reduced to `residual_clip` times the root mean square; the noise of g is proportional to b.
+
+Releases: the optional column moments, `rounds` equal shares, the optional histogram of the fit. Steps, posterior and
+intervals are free post-processing. The planner's constants were chosen on the kinds of data of
+`benchmarks/regression.py` (docs/regression.md, "How good it is"); no record says which run chose which.
+
+Tested in tests/algorithms/regression/test_regression.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from zerosum.algorithms.program import Estimate, Program, PublicFacts
+from zerosum.algorithms.regression.base import Frame, Regression, counted_units
+from zerosum.algorithms.regression.inference import Look, believed, unclipped
+from zerosum.arrays import Floats
+from zerosum.kernel.quantity import Quantity
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.regression import SQUARE, ResidualGradient, ResidualMoment
+
+# Mean square of a value that is uniform in [-1, 1]: the squared clip per feature where only ranges are known.
+_SQUARES = 1 / 3
+# Spectral norm of the noise of S/n over the squared clip, below which the clips of rows and residuals are widened.
+# Chosen by hand; no benchmark recorded.
+_QUIET = 0.008
+# Bound of the residuals after the first round, over that of the first, from the prototype of linear regression.
+_FIRST_BOUND = 0.35
+# Most coefficients of the method "moment", whose releases grow with the square. Chosen by hand; no benchmark recorded.
+_MATRIX_COLUMNS = 256
+# Rounds of the method "moment". Chosen by hand; no benchmark recorded.
+_ROUNDS = 24
+# Momentum of the method "gradient", from the prototype of linear regression.
+_MOMENTUM = 0.7
+
+
+class LinearRegression(Regression):
+    """Least squares in a fixed number of rounds, each a release at the current coefficients.
+
+    With "moment" a round releases the joint second moment of features and residuals. The gradient has the same noise as
+    a release of the gradient alone, and the average of the features' moments over all rounds has the noise of one
+    release of the whole budget. Steps are Newton steps, damped by the known noise; directions whose eigenvalue is below
+    the noise still move slowly, as in gradient descent. With "gradient" (many columns, or moments that are mostly
+    noise) a round releases the gradient and the mean square residual, and steps have momentum.
+
+    Results besides those of `Regression`: `residual_std`, in the units of the response, and `r_squared` if the variance
+    of the response was released with the column moments (`standardise`).
+    """
+
+    name: ClassVar[str] = "linear-regression"
+    method: Literal["auto", "moment", "gradient"] = "auto"
+    """What a round releases: joint second moments, or the gradient."""
+    rounds: int | None = Field(default=None, gt=1, le=1000)
+    """How many, by default the planner's choice."""
+    residual_clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Residuals are bounded at so many of their standard deviations, by default the planner's choice."""
+    room: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Rows are clipped where their squared length is this many times the average, by default the planner's choice."""
+    learning_rate: float | None = Field(default=None, gt=0, le=2)
+    """The length of a step of `gradient`, by default the planner's choice."""
+    burn_in: int | None = Field(default=None, ge=0)
+    """Rounds that the final average leaves out."""
+
+    @property
+    def describe(self) -> str:
+        measured = "standardised" if self.standardise == "dp" else "measured"
+        bought = f"columns {measured} for a share of {self.standardise_share:g}, " if self._buys else ""
+        return f"{bought}{self.rounds or _ROUNDS} {self.method} rounds"
+
+    def resolve(self, facts: PublicFacts) -> Self:
+        unit = self._unit_noise(facts)
+        width = self.features + int(self.intercept)
+        # Norm of the noise of S/n over the squared clip: an entry of the joint matrix has noise sqrt(2) unit, z is
+        # divided by sqrt(2) (a factor 2 in its square), and a symmetric noise matrix of order D has norm sqrt(2 D).
+        blur = 2 * math.sqrt(2) * unit * math.sqrt(2 * width)
+        method = self.method
+        if method == "auto":
+            method = "moment" if width <= _MATRIX_COLUMNS and blur < 1 else "gradient"
+        quiet = math.sqrt(_QUIET / max(blur, 1e-12))
+        rounds, rate = self.rounds, self.learning_rate
+        if method == "gradient":
+            # The effect of noise depends on the learning time rounds * rate/(1 - momentum) alone, in units of 1/clip^2:
+            # longer where noise is smaller. 0.17, 0.3 and 12 to 100 rounds are from the prototype of linear regression.
+            time = 0.17 / (2 * 0.3 * max(unit, 1e-12)) * (1 - _MOMENTUM)
+            rounds = rounds or int(np.clip(math.ceil(time / 2), 12, 100))
+            rate = rate or float(min(2.0, time / rounds))
+        # With less noise than _QUIET the clips widen (less bias); with more they keep the tightest values. Exponent 1.5
+        # and the limits of both clips: chosen by hand; no benchmark recorded.
+        chosen = {
+            "standardise": self._standardised(facts),
+            "method": method,
+            "rounds": rounds or _ROUNDS,
+            "learning_rate": rate,
+            "residual_clip": self.residual_clip or float(np.clip(1.5 * quiet**1.5, 1.5, 5.0)),
+            "room": self.room or float(np.clip(0.8 * quiet**1.5, 0.8, 2.5)),
+            "burn_in": self.burn_in if self.burn_in is not None else (1 if quiet > 1 else (rounds or _ROUNDS) // 3),
+        }
+        return self.model_copy(update=chosen)
+
+    @property
+    def _as_it_is(self) -> bool:
+        return True
+
+    @property
+    def _response_half(self) -> float:
+        return float(self.half[-1])
+
+    @property
+    def _response_middle(self) -> float:
+        return float(self.middle[-1])
+
+    def _moment(self, frame: Frame, at: Floats, bound: float, adjacency: Adjacency) -> ResidualMoment:
+        return ResidualMoment(**self._bounds(frame, adjacency), coefficients=at, bound=bound)
+
+    def _gradient(self, frame: Frame, at: Floats, bound: float, adjacency: Adjacency) -> ResidualGradient:
+        return ResidualGradient(**self._bounds(frame, adjacency), coefficients=at, bound=bound)
+
+    @property
+    def _share(self) -> float:
+        """Share of the budget of one round."""
+        return self._left / (self.rounds or _ROUNDS)
+
+    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        frame = self._frame(self.room or 0.8, _SQUARES)
+        kind = self._gradient if self.method == "gradient" else self._moment
+        each = PrivateSum(kind(frame, frame.start, 1.0, adjacency), self._share)
+        return (*self._bought(adjacency), *[each] * (self.rounds or _ROUNDS), *self._evaluation(adjacency))
+
+    def program(self, adjacency: Adjacency) -> Program:
+        frame = yield from self._measure(adjacency, self.room or 0.8, _SQUARES)
+        if self.method == "gradient":
+            return (yield from self._descend(frame, adjacency))
+        return (yield from self._newton(frame, adjacency))
+
+    @property
+    def _widest(self) -> float:
+        """Largest residual at coefficients of zero: a response in [-1, 1] less the largest offset."""
+        return 1.0 + max((abs(end) for end in self._offset_range or ()), default=0.0)
+
+    def _next_bound(self, bound: float, first: bool, mean_square: float, noise: float) -> float:
+        """The bound of the residuals in the next round: `residual_clip` times their root mean square.
+
+        It never grows, and at most halves in a round, so that one noisy release cannot clip all later ones.
+
+        Parameters
+        ----------
+        bound : of the round that just ended.
+        first : whether that was the first round, whose residuals are still the whole response.
+        mean_square : released mean square of the clipped residuals.
+        noise : its standard deviation; it is added, because a bound that is too small biases the fit.
+        """
+        if first:
+            return min(bound, _FIRST_BOUND * self._widest)
+        size = math.sqrt(max(mean_square + noise, 1e-6))
+        return float(np.clip((self.residual_clip or 1.5) * size, bound / 2, bound))
+
+    def _newton(self, frame: Frame, adjacency: Adjacency) -> Program:
+        """Rounds of the method "moment": damped Newton steps, then the posterior at their average."""
+        rounds, width = self.rounds or _ROUNDS, frame.width
+        at, bound = frame.start, self._widest
+        moments, looks, weights = np.zeros((width, width)), [], []
+        residual, used, slope, units = 1.0, 1.0, 1.0, 1.0
+        for turn in range(rounds):
+            statistic = self._moment(frame, at, bound, adjacency)
+            release = yield PrivateSum(statistic, self._share)
+            units = counted_units(release)
+            second, gradient, squares = (part / units for part in statistic.split(release.value))
+            # units of weight zero have no residual: their share is taken out of the mean square
+            squares = squares / frame.weight
+            c, b = statistic.scales
+            noise = release.noise_std / units
+            moments = moments + second
+            entry_noise = c**2 * noise / math.sqrt(turn + 1)
+            values, vectors = np.linalg.eigh(moments / (turn + 1))
+            # about the norm of the noise of the averaged moments: a smaller floor makes the steps diverge
+            damping = entry_noise * math.sqrt(width)
+            # rounds before the burn-in are left out of the final average: their coefficients are still far off
+            if turn >= min(self.burn_in if self.burn_in is not None else rounds // 3, rounds - 1):
+                looks.append((at, np.asarray(gradient)))
+                weights.append(bound**-2)
+                residual, used = float(squares), bound
+            # an entry of the gradient is an off-diagonal entry of the joint matrix: 1/sqrt(2) of a coordinate's noise
+            step_noise = c * b * noise / math.sqrt(2)
+            at = at + vectors @ ((vectors.T @ gradient) / _floored(values, damping))
+            bound = self._next_bound(bound, turn == 0, float(squares), b**2 * noise / frame.weight)
+        share = np.array(weights) / np.sum(weights)
+        # Noise of the average gradient. That of one round is its bound times a constant (step_noise/used), and with
+        # weights 1/b^2 the average has the constant over sqrt(sum of 1/b^2).
+        mean_noise = step_noise / used * math.sqrt(1 / float(np.sum(weights)))
+        average = np.asarray(sum(w * point for w, (point, _) in zip(share, looks, strict=True)))
+        gradient = np.asarray(sum(w * g for w, (_, g) in zip(share, looks, strict=True)))
+        slope = unclipped(max(residual, 0.0), used)
+        # one last step from the average, with less damping: its noise is smaller than that of a single round
+        step = vectors @ ((vectors.T @ gradient) / _floored(values, damping / 2))
+        found = average + step
+        look = Look(average, gradient, moments / rounds, mean_noise, entry_noise)
+        told = self._finish(frame, found, look, residual, used, slope, units)
+        return (yield from self._evaluated(frame, found, adjacency, told))
+
+    def _finish(
+        self, frame: Frame, found: Floats, look: Look, residual: float, bound: float, slope: float, units: float
+    ) -> Estimate:
+        """Posterior, intervals and diagnostics.
+
+        Parameters
+        ----------
+        found : (width,), final coefficients in the frame.
+        look : gradient and moments for the posterior's covariance.
+        residual, bound : mean square of the residuals and the bound at which they were clipped.
+        slope : factor by which this clipping reduced the gradient.
+        units : number of units.
+        """
+        # Prior: a typical entry of a row, clip/sqrt(width), changes a response in [-1, 1] by 1 (standard deviation).
+        prior = math.sqrt(frame.width) / frame.clip
+        dispersion = float(np.clip(residual, 1e-6, bound**2))
+        pooled = believed(look, prior, slope=slope)
+        population = believed(look, prior, sampling=dispersion / units, slope=slope)
+        told = self._report(frame, found, pooled, population, prior)
+        extra = {"residual_std": Quantity(np.array([self._response_half * math.sqrt(dispersion)]), "diagnostic")}
+        if frame.response_variance is not None:
+            explained = np.array([1 - dispersion / frame.response_variance])
+            extra["r_squared"] = Quantity(np.clip(explained, 0, 1), "diagnostic")
+        return {**told, **extra}
+
+    def _descend(self, frame: Frame, adjacency: Adjacency) -> Program:
+        """Rounds of the method "gradient". Of the Hessian only the bound clip^2 on its norm is known."""
+        rounds, rate = self.rounds or _ROUNDS, self.learning_rate or 1.0
+        at, speed, bound = frame.start, np.zeros(frame.width), self._widest
+        residual, used, units, noise = 1.0, 1.0, 1.0, 0.0
+        for turn in range(rounds):
+            statistic = self._gradient(frame, at, bound, adjacency)
+            release = yield PrivateSum(statistic, self._share)
+            units = counted_units(release)
+            gradient, squares = statistic.split(release.value)
+            noise, residual, used = release.noise_std / units, squares / (units * frame.weight), bound
+            speed = _MOMENTUM * speed + gradient / units
+            at = at + rate / frame.clip**2 * speed
+            bound = self._next_bound(bound, turn == 0, residual, bound**2 * noise / (SQUARE * frame.weight))
+        # No Hessian was released. A Hessian of zero with noise clip^2 makes the posterior equal to the prior, so all
+        # coefficients are reported as not identified.
+        blank = np.zeros((frame.width, frame.width))
+        look = Look(at, np.zeros(frame.width), blank, max(frame.clip * used * noise, 1e-12), frame.clip**2)
+        told = self._finish(frame, at, look, residual, used, 1.0, units)
+        return (yield from self._evaluated(frame, at, adjacency, told))
+
+
+def _floored(values: Floats, damping: float) -> Floats:
+    """Positive eigenvalues for a damped Newton step.
+
+    The moment matrix is positive semidefinite, so negative eigenvalues are noise and become 0. Then `damping` is added
+    to all; a relative 1e-9 keeps the division finite without noise.
+    """
+    return np.maximum(values, 0.0) + max(damping, 1e-9 * max(float(np.max(np.abs(values))), 1e-12))

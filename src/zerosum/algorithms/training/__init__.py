@@ -1,0 +1,1 @@
+"""Classifiers that are trained by noisy gradients, and their evaluation."""

@@ -1,0 +1,1 @@
+"""How a statistic is executed: units, blocks of rows, threads, devices and numerical back ends."""

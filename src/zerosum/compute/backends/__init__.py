@@ -1,0 +1,1 @@
+"""Numerical back ends: bit-independent NumPy operations, C kernels and fused GPU kernels."""

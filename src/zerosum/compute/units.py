@@ -1,0 +1,508 @@
+"""Units: the protected unit is a person (who may own many rows) or a single record.
+
+N is the number of rows of a site, n its number of units. Functions here decide how rows are cut into blocks; they use
+shapes only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from array_api_compat import array_namespace
+from array_api_compat import device as device_of
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
+
+from zerosum.arrays import Array
+from zerosum.compute.devices import (
+    HOST,
+    ahead,
+    beside,
+    check_device,
+    check_products,
+    is_gpu,
+    on_host,
+    room,
+    to_device,
+    to_host,
+    to_numpy,
+)
+from zerosum.errors import BadData
+from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
+from zerosum.kernel.missing import refusal
+
+_KEPT = 2  # derived tables that are kept with the units
+_BLOCK_BYTES = 1 << 25  # working memory of a pass over the data, in bytes
+_LONG = 1 << 11  # least rows of a block of `Units.evenly`
+_HOST_BYTES = 1 << 31  # working memory on the host, in bytes, for rows on a device, where blocks are long
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Recordings: `offsets` (recordings + 1,) has the first row of each and, last, the number of rows; `seconds`
+    (recordings,) is the time between two rows.
+    """
+
+    offsets: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+
+    def within(self, first: int, last: int) -> Runs:
+        """The recordings in rows `first` to `last`, which begin and end with a recording; offsets are counted from
+        `first`.
+        """
+        a, b = np.searchsorted(self.offsets, [first, last])
+        return Runs(self.offsets[a : b + 1] - first, self.seconds[a:b])
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Units of one shape.
+
+    `units` are their indices, `length` the number of rows of each, `begins` the first row of each. `runs` are the
+    offsets of the recordings within a unit, the end included, and `seconds` the time between their rows where known.
+    """
+
+    units: NDArray[np.int64]
+    length: int
+    begins: NDArray[np.int64]
+    runs: NDArray[np.int64]
+    seconds: NDArray[np.float64] | None
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def of(self, values: Array) -> Array:
+        """Their part of `values` (one row per row of data), shape (units, rows, columns); a view if the units are
+        adjacent.
+        """
+        xp, begin = array_namespace(values), int(self.begins[0])
+        shape = (len(self), self.length, *values.shape[1:])
+        if np.array_equal(self.begins, begin + self.length * np.arange(len(self))):
+            return xp.reshape(values[begin : begin + len(self) * self.length, ...], shape)
+        places = (self.begins[:, None] + np.arange(self.length)).reshape(-1)
+        return xp.reshape(xp.take(values, beside(places, values), axis=0), shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """A site's data: `rows` (N, columns), where each unit's rows begin (None: every row is a unit), and, where rows
+    follow each other in time, the recordings a unit consists of.
+
+    Rows may be sparse (SciPy's `csr_array`): statistics of documents take them as they are, others block by block as
+    dense ones. They may lie on a GPU, or stay on the host and go to `device` block by block (`on`).
+
+    >>> len(Units.from_list([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]]))
+    2
+    """
+
+    rows: Array
+    offsets: NDArray[np.int64] | None = None
+    runs: Runs | None = None
+    device: str | None = None  # where blocks go, if that is not where the rows are
+    _made: dict[str, Units] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def from_rows(cls, rows: ArrayLike | Array) -> Units:
+        """Every row is a unit. One column may be given as a plain vector; sparse rows stay sparse."""
+        array: Array = rows if hasattr(rows, "ndim") else np.asarray(rows, dtype=np.float64)
+        if bool(issparse(array)):
+            array = doubled(array)
+            _check_places(array)
+            array.sum_duplicates()
+        if array.ndim == 1:
+            array = array[:, None]
+        if array.ndim != 2:
+            raise BadData(f"records must be a table of rows and columns, got {array.ndim} dimensions")
+        return cls(array)
+
+    @classmethod
+    def from_list(cls, units: Sequence[ArrayLike]) -> Units:
+        """One table of rows per unit."""
+        tables = [np.atleast_2d(np.asarray(unit, dtype=np.float64)) for unit in units]
+        if not tables:
+            raise BadData("there are no units")
+        if any(len(table) == 0 for table in tables):
+            raise BadData("a unit has no rows")
+        if len({table.shape[1] for table in tables}) > 1:
+            raise BadData("the units' tables disagree in their number of columns")
+        offsets = _ends([len(table) for table in tables])
+        return cls(np.vstack(tables), offsets)
+
+    @classmethod
+    def from_runs(cls, units: Sequence[Sequence[ArrayLike]], seconds: Sequence[Sequence[float]]) -> Units:
+        """For each unit its recordings (tables of rows in order of time), and the seconds between the rows of each.
+
+        >>> person = [np.zeros((5, 2)), np.zeros((3, 2))]
+        >>> Units.from_runs([person], [[2.0, 0.8]]).runs.offsets.tolist()
+        [0, 5, 8]
+        """
+        if len(units) != len(seconds) or any(len(u) != len(s) for u, s in zip(units, seconds, strict=True)):
+            raise BadData("give the seconds between rows for every recording of every unit")
+        flat = [table for unit in units for table in unit]
+        if any(len(unit) == 0 for unit in units):
+            raise BadData("a unit has no recordings")
+        rows = cls.from_list(flat).rows
+        begins = _ends([len(np.atleast_2d(table)) for table in flat])
+        counts = _ends([len(unit) for unit in units])
+        steps = np.array([step for unit in seconds for step in unit], dtype=np.float64)
+        return cls(rows, begins[counts], Runs(begins, steps))
+
+    @classmethod
+    def from_groups(cls, rows: ArrayLike, labels: ArrayLike) -> Units:
+        """Rows with the same label belong to one unit; labels need not be sorted."""
+        table, groups = np.asarray(rows, dtype=np.float64), np.asarray(labels)
+        if table.ndim != 2 or len(groups) != len(table):
+            raise BadData(
+                "there must be one unit label for each row of a table", detail=f"{len(groups)} for {table.shape}"
+            )
+        if len(groups) == 0:
+            raise BadData("there are no units")
+        _, codes = np.unique(groups, return_inverse=True)
+        order = np.argsort(codes, kind="stable")
+        sizes = np.bincount(codes)
+        return cls(table[order], _ends(sizes))
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0]) if self.offsets is None else len(self.offsets) - 1
+
+    @property
+    def columns(self) -> int:
+        return int(self.rows.shape[1])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether only the entries that are not zero are kept."""
+        return bool(issparse(self.rows))
+
+    def dense(self) -> Units:
+        """The same units, every entry kept."""
+        return Units(doubled(self.rows).toarray(), self.offsets, self.runs) if self.is_sparse else self
+
+    @property
+    def largest(self) -> int:
+        """The most rows any unit owns."""
+        return 1 if self.offsets is None else int(np.max(np.diff(self.offsets)))
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a GPU computes with these units, so that the processor is idle meanwhile."""
+        return self.device is not None or is_gpu(self.rows)
+
+    def on(self, device: str) -> Units:
+        """The same units, to be computed with on a device ("cuda", "cuda:1"; "cpu": no change).
+
+        Rows move to the device if they fit in half of its memory. Otherwise each block is copied when it is needed,
+        from memory or from a mapped file, while the block before is processed.
+        """
+        device = check_device(device)
+        if device == HOST or self.is_sparse or not on_host(self.rows):
+            return self
+        if self.rows.nbytes <= (room(device) or 0) * 3 // 4:
+            return Units(to_device(self.rows, device), self.offsets, self.runs)
+        return Units(self.rows, self.offsets, self.runs, device)
+
+    def blocks(self, row_bytes: int | None = None, *, longer: bool = False, by_units: bool = False) -> Iterator[Units]:
+        """The units in order, in blocks of bounded working memory.
+
+        Parameters
+        ----------
+        row_bytes:
+            Working memory per row, in bytes; None: the row itself.
+        longer:
+            On a device, whether blocks may exceed the number of rows that may be added up in any order
+            (`grid.rows_allowed`); the caller
+            then bounds the rounding itself.
+        by_units:
+            On the host, whether the limit counts units instead of rows: for statistics that add up one vector per unit.
+        """
+        size = row_bytes or 8 * self.columns
+        wanted = self.rows.shape[0] * (size + 16 * self.columns)
+        where = room(self.rows if self.device is None else self.device, wanted)
+        if where is None:
+            at_most = rows_at_once(size, by_units=by_units)
+        else:
+            at_most = max(1, where // (size + 16 * self.columns))
+            if not longer:  # some of these statistics compute on the host
+                at_most = min(rows_allowed(len(self)), at_most, max(BLOCK_ROWS, _HOST_BYTES // size))
+        cut = self._cut(at_most, BLOCK_ROWS if where is None else at_most)
+        if self.device is None:
+            return cut
+        device = self.device
+        return ahead(Units(to_device(block.rows, device), block.offsets, block.runs) for block in cut)
+
+    def even_blocks(self, workers: int, row_bytes: int) -> int:
+        """Number of blocks of `evenly`: a multiple of the workers if each block is long enough."""
+        fewest = max(1, -(-len(self) * row_bytes // _BLOCK_BYTES))
+        return max(fewest, min(-(-fewest // workers) * workers, len(self) // _LONG))
+
+    def evenly(self, workers: int, row_bytes: int) -> Iterator[Units]:
+        """Single records on the host in few blocks of about equal length and bounded memory, for exact sums.
+
+        >>> [len(block) for block in Units(np.zeros((8195, 2))).evenly(4, 16)]
+        [2049, 2049, 2049, 2048]
+        """
+        at_most = max(1, -(-len(self) // self.even_blocks(workers, row_bytes)))
+        return self._cut(at_most, at_most)
+
+    def _cut(self, at_most: int, units: int) -> Iterator[Units]:
+        start = 0
+        while start < len(self):
+            end = start + at_most
+            if self.offsets is not None:
+                end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
+            end = min(max(end, start + 1), start + units, len(self))
+            yield self.between(start, end)
+            start = end
+
+    def between(self, start: int, end: int) -> Units:
+        """The units from `start` up to, not including, `end`."""
+        if self.offsets is None:
+            return Units(self.rows[start:end, ...])
+        first, last = int(self.offsets[start]), int(self.offsets[end])
+        runs = None if self.runs is None else self.runs.within(first, last)
+        return Units(_by_rows(self.rows[first:last, ...]), self.offsets[start : end + 1] - first, runs)
+
+    def chosen(self, which: NDArray[np.bool_]) -> Units:
+        """Those units for which `which` is true, in their order."""
+        if self.offsets is None:
+            return Units(self._rows_at(np.flatnonzero(which)), device=self.device)
+        sizes = np.diff(self.offsets)
+        runs = None
+        if self.runs is not None:
+            whose = np.searchsorted(self.offsets, self.runs.offsets[:-1], side="right") - 1
+            lengths = np.diff(self.runs.offsets)[which[whose]]
+            runs = Runs(_ends(lengths), self.runs.seconds[which[whose]])
+        rows = self._rows_at(np.flatnonzero(np.repeat(which, sizes)))
+        return Units(rows, _ends(sizes[which]), runs, self.device)
+
+    def _rows_at(self, places: NDArray[np.intp]) -> Array:
+        if self.is_sparse:
+            return self.rows[places]
+        return array_namespace(self.rows).take(self.rows, beside(places, self.rows), axis=0)
+
+    def own_draws(self, *, twins: Literal["together", "apart"] = "together") -> NDArray[np.float64]:
+        """A number in [0, 1) for every unit, from a hash of its own rows. It does not depend on other units or on the
+        time.
+
+        Units with equal rows have equal numbers or, with twins="apart", different ones: the hash then includes a
+        running count of equal units. This keeps the draw a function of the unit alone: equal units are
+        indistinguishable, so one more or one less of them adds or removes one number, and all others stay.
+
+        >>> Units(np.array([[1.0], [2.0], [1.0]])).own_draws(twins="apart").round(3).tolist()
+        [0.458, 0.425, 0.61]
+        """
+        if self.is_sparse:
+            return np.concatenate([np.zeros(0), *(block.dense().own_draws() for block in self.blocks())])
+        table = np.ascontiguousarray(to_host(self.rows), dtype=np.float64)
+        bounds = np.arange(len(table) + 1) if self.offsets is None else self.offsets
+        seen: Counter[bytes] = Counter()
+        drawn = []
+        for first, last in itertools.pairwise(bounds.tolist()):
+            own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
+            drawn.append(int.from_bytes(hashlib.blake2b(own + seen[own].to_bytes(8, "little"), digest_size=8).digest()))
+            if twins == "apart":
+                seen[own] += 1
+        # The upper 53 bits: exactly representable in a double, so that the result is uniform on a grid and below 1.
+        return np.array([number >> 11 for number in drawn], dtype=np.float64) / 2.0**53
+
+    def made(self, what: str, make: Callable[[], Units]) -> Units:
+        """The derived table of this name, computed once. The last two are kept with the units, for rounds that begin
+        with the same work.
+        """
+        if what not in self._made:
+            made = make()
+            while len(self._made) >= _KEPT:
+                del self._made[next(iter(self._made))]
+            self._made[what] = made
+        return self._made[what]
+
+    def each(self) -> Iterator[NDArray[np.float64]]:
+        """One unit's rows after another, as NumPy arrays."""
+        bounds = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
+        for first, last in itertools.pairwise(bounds):
+            rows = self.rows[int(first) : int(last), ...]
+            yield np.asarray(doubled(rows).toarray(), dtype=np.float64) if self.is_sparse else to_numpy(rows)
+
+    def recordings(self) -> Iterator[list[tuple[Array, float | None]]]:
+        """For one unit after another its recordings in order, each with the seconds between its rows, where known."""
+        bounds = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
+        for first, last in itertools.pairwise(bounds.tolist()):
+            if self.runs is None:
+                yield [(self.rows[first:last, ...], None)]
+                continue
+            runs = self.runs.within(first, last)
+            starts = itertools.pairwise((runs.offsets + first).tolist())
+            yield [(self.rows[a:b, ...], step) for (a, b), step in zip(starts, runs.seconds.tolist(), strict=True)]
+
+    def average(self, values: Array) -> Array:
+        """One row per unit: the mean over its rows of `values` (one row per row of data)."""
+        if self.offsets is None:
+            return values
+        xp = array_namespace(values)
+        if on_host(values):
+            bounds = self.offsets.tolist()
+            return xp.stack([xp.mean(_by_rows(values[a:b, ...]), axis=0) for a, b in itertools.pairwise(bounds)])
+        parts, order = [], []
+        for batch in self.batches():
+            rows = batch.of(values)
+            parts.append(fold(xp.asarray(rows, copy=True)) / rows.shape[1])
+            order.append(batch.units)
+        if len(parts) == 1:
+            return parts[0]
+        return xp.take(xp.concat(parts), beside(np.argsort(np.concatenate(order)), values), axis=0)
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches of units whose recordings have equal lengths and sampling intervals. A batch depends on shapes only,
+        not on values.
+        """
+        ends = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
+        if self.runs is None and len(ends) > 1 and np.all(np.diff(ends) == ends[1]):
+            yield Batch(np.arange(len(ends) - 1), int(ends[1]), ends[:-1], ends[:2], None)
+            return
+        runs = ends if self.runs is None else self.runs.offsets
+        first = np.searchsorted(runs, ends)
+        lengths = np.diff(runs)
+        clocks = np.zeros(len(lengths)) if self.runs is None else self.runs.seconds
+        alike: dict[bytes, list[int]] = {}
+        for unit, (a, b) in enumerate(itertools.pairwise(first.tolist())):
+            alike.setdefault(lengths[a:b].tobytes() + clocks[a:b].tobytes(), []).append(unit)
+        for members in alike.values():
+            units = np.array(members, dtype=np.int64)
+            a, b = first[units[0]], first[units[0] + 1]
+            seconds = None if self.runs is None else clocks[a:b]
+            yield Batch(units, int(runs[b] - runs[a]), ends[units], runs[a : b + 1] - runs[a], seconds)
+
+    def row_weights(self, like: Array) -> Array:
+        """1/(rows of its unit) for every row, so that each unit weighs one; in the namespace of `like`."""
+        xp = array_namespace(like)
+        if self.offsets is None:
+            return xp.ones(self.rows.shape[0], dtype=like.dtype, device=device_of(like))
+        sizes = np.diff(self.offsets)
+        return xp.asarray(np.repeat(1 / sizes, sizes), dtype=like.dtype, device=device_of(like))
+
+    def check(self, missing: Collection[int] = (), names: Sequence[str] = ()) -> None:
+        """Refuse what no study can use: no units, no columns, values that are not finite.
+
+        In the columns at the positions `missing`, which have a rule, values may be missing (NaN). A refusal calls
+        columns as `names` do, where these are given, and then says which rules there are.
+        """
+        if len(self) == 0:
+            raise BadData("there are no units")
+        if self.columns == 0:
+            raise BadData("there are no columns")
+        if summation_slack(len(self), max(BLOCK_ROWS, self.largest)) > summation_slack():
+            raise BadData(
+                "there are too many units, or too many rows in one, for the rounding error that is planned for"
+            )
+        if self.offsets is not None:
+            whole = len(self.offsets) > 0 and (self.offsets[0], self.offsets[-1]) == (0, self.rows.shape[0])
+            if not whole or not np.all(np.diff(self.offsets) > 0):
+                raise BadData("where units begin must rise from 0 to the number of rows")
+        if self.runs is not None:
+            self._check_runs(self.runs)
+        if self.is_sparse:
+            _check_places(self.rows)
+            if not np.all(np.isfinite(self.rows.data)):
+                raise BadData("some values are not finite (NaN or infinite)")
+            return
+        check_products(self.rows)
+        for block in self.blocks():
+            xp = array_namespace(block.rows)
+            if not bool(xp.all(xp.isfinite(block.rows))):
+                self._check_missing(block.rows, frozenset(missing), names)
+
+    def _check_missing(self, rows: Array, allowed: frozenset[int], names: Sequence[str]) -> None:
+        """Of rows that are not all finite, refuse all but NaN where that is allowed. How many there are is data."""
+        xp = array_namespace(rows)
+        gone = [at for at in range(self.columns) if at not in allowed and bool(xp.any(xp.isnan(rows[:, at])))]
+        if gone and names:
+            raise BadData(refusal(names[gone[0]]))
+        if gone or bool(xp.any(xp.isinf(rows))):
+            raise BadData("some values are not finite (NaN or infinite)")
+
+    def _check_runs(self, runs: Runs) -> None:
+        if len(runs.seconds) != len(runs.offsets) - 1 or not np.all(np.isfinite(runs.seconds) & (runs.seconds > 0)):
+            raise BadData("every recording needs a positive number of seconds between its rows")
+        ends = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
+        rising = bool(np.all(np.diff(runs.offsets) > 0))
+        if not rising or not np.all(np.isin(ends, runs.offsets)) or runs.offsets[-1] != self.rows.shape[0]:
+            raise BadData("a recording must lie within the rows of one unit")
+
+
+def fold(values: Array) -> Array:
+    """The sum along axis 1, by adding the second half to the first until at most 8 are left. It overwrites its
+    argument.
+
+    The order of the additions depends on the length only, so that the result for a unit is the same in every batch.
+
+    >>> fold(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).tolist()
+    [6.0, 15.0]
+    """
+    width = values.shape[1]
+    while width > 8:
+        half = (width + 1) // 2
+        values[:, : width - half, ...] += values[:, half:width, ...]
+        width = half
+    total = values[:, 0, ...]
+    for column in range(1, width):
+        total = total + values[:, column, ...]
+    return total
+
+
+def pieces(length: int, most: int) -> Iterator[slice]:
+    """Slices that cover `length` positions, `most` at a time.
+
+    >>> list(pieces(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return (slice(start, min(start + most, length)) for start in range(0, length, most))
+
+
+def rows_at_once(row_bytes: int, *, by_units: bool = False) -> int:
+    """Number of rows that a block may hold, given the working memory per row in bytes. Rows may be added up in any
+    order, so their number is also limited by BLOCK_ROWS, unless units are counted.
+
+    >>> rows_at_once(1), rows_at_once(1 << 20), rows_at_once(1 << 40)
+    (2048, 32, 1)
+    """
+    most = max(1, _BLOCK_BYTES // max(1, row_bytes))
+    return most if by_units else min(BLOCK_ROWS, most)
+
+
+def doubled(rows: Any) -> csr_array:
+    """A copy of sparse rows of any format as doubles. Duplicate entries are added up afterwards, since a sum of short
+    integers could wrap around. Rows that are not numbers are refused.
+    """
+    if rows.dtype.kind not in "biuf":
+        raise BadData("sparse rows must hold real numbers")
+    return csr_array(rows.astype(np.float64), copy=True)
+
+
+def _check_places(rows: csr_array) -> None:
+    """Refuse sparse rows with an entry outside of the table: in dense form it would overwrite numbers
+    of other units.
+    """
+    try:
+        rows.check_format(full_check=True)
+    except ValueError:
+        raise BadData("the sparse rows have an entry in a column that they do not have") from None
+
+
+def _by_rows(rows: Array) -> Array:
+    """The same rows, on the host contiguous in row order.
+
+    NumPy adds up along the memory, and so in another order for column order (Fortran): the rounding of a mean over the
+    rows of one unit would depend on the layout. Rows that have this order already are not copied.
+    """
+    return np.ascontiguousarray(rows) if isinstance(rows, np.ndarray) else rows
+
+
+def _ends(sizes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cumulative sums of sizes, with a leading 0: where parts begin and, last, end."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -1,0 +1,261 @@
+"""Public guesses about unseen data: distributions of columns, spectrum, explained variance, separation, length.
+
+Tested in tests/forecast/test_forecasting.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.compute.units import Units
+from zerosum.data.documents import load_documents
+from zerosum.data.imaging import load_images
+from zerosum.data.tables import load_units
+from zerosum.errors import BadParameter, PolicyRefused
+from zerosum.study.schema import Study
+
+# Accepted forms, for messages.
+_SHAPES = "uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE:..."
+_SPECTRA = "flat, power:EXPONENT, exponential:RATIO, or a file of eigenvalues"
+# Guesses other than those about columns, and what they describe, for messages.
+_ABOUT = {
+    "spectrum": "of principal components",
+    "r_squared": "of what a regression's features explain",
+    "separation": "of clusters and classes",
+    "rows": "of people with many rows in order of time",
+}
+# Width of a range, in standard deviations of the response, if nothing is guessed about it. Chosen by hand; no benchmark
+# recorded.
+_WIDE = 6.0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Distribution of a column within its public range, or the shares of its levels."""
+
+    kind: str = "uniform"
+    numbers: tuple[float, ...] = ()
+
+    @classmethod
+    def parse(cls, said: str) -> Shape:
+        """Parse the value of a command-line option.
+
+        >>> Shape.parse("normal:60:15")
+        Shape(kind='normal', numbers=(60.0, 15.0))
+        """
+        kind, *rest = said.strip().split(":")
+        try:
+            numbers = tuple(float(each) for each in rest)
+        except ValueError:
+            raise BadParameter(f"a guess must be one of {_SHAPES}, got {said!r}") from None
+        wanted = {"uniform": 0, "normal": 2, "skewed": 2, "shares": max(len(numbers), 2)}
+        if wanted.get(kind) != len(numbers) or not all(map(math.isfinite, numbers)):
+            raise BadParameter(f"a guess must be one of {_SHAPES}, got {said!r}")
+        if kind == "normal" and not numbers[1] > 0:
+            raise BadParameter("the standard deviation of a guess must be positive")
+        if kind == "skewed" and not (numbers[0] > 0 and numbers[1] > 1):
+            raise BadParameter(
+                "a skewed guess has a positive median, and a factor above 1: its middle two thirds lie "
+                "between the median over the factor and the median times it"
+            )
+        if kind == "shares" and not (min(numbers) >= 0 and sum(numbers) > 0):
+            raise BadParameter("shares of a guess must not be negative")
+        return cls(kind, numbers)
+
+    def numbers_in(self, low: float, high: float, count: int, rng: np.random.Generator) -> Floats:
+        """Draw `count` values of a numeric column, clipped to [low, high]."""
+        if self.kind == "shares":
+            raise BadParameter("shares are guessed for columns of categories, and this one has a range")
+        if self.kind == "uniform":
+            return rng.uniform(low, high, count)
+        a, b = self.numbers
+        # "skewed" is log-normal: median a, and factor b between the median and the 84th percentile.
+        found = rng.normal(a, b, count) if self.kind == "normal" else a * b ** rng.normal(size=count)
+        return np.clip(found, low, high)
+
+    def levels_of(self, levels: int, count: int, rng: np.random.Generator) -> Floats:
+        """Draw `count` values of a categorical column, as indices of its levels."""
+        if self.kind not in ("uniform", "shares") or (self.numbers and len(self.numbers) != levels):
+            raise BadParameter(f"a column of {levels} categories is guessed as uniform, or by {levels} shares")
+        shares = np.array(self.numbers or [1.0] * levels)
+        return rng.choice(levels, count, p=shares / shares.sum()).astype(np.float64)
+
+    def told(self) -> str:
+        """The guess in the form that `parse` accepts."""
+        return ":".join([self.kind, *(f"{each:g}" for each in self.numbers)])
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues of a covariance matrix, up to a common factor: a parametric form, or the values of a public file.
+
+    `values(count)` gives the largest `count` of them in descending order.
+    """
+
+    said: str
+    values: Callable[[int], Floats]
+
+    @classmethod
+    def parse(cls, said: str, folder: Path = Path()) -> Spectrum:
+        """Parse the value of a command-line option. A path is relative to `folder`.
+
+        >>> Spectrum.parse("power:1.0").values(4).tolist()
+        [1.0, 0.5, 0.3333333333333333, 0.25]
+        """
+        kind, _, number = said.partition(":")
+        try:
+            amount = float(number) if number else math.nan
+        except ValueError:
+            amount = math.nan
+        if kind == "flat" and not number:
+            return cls(said, np.ones)
+        if kind == "power" and 0 <= amount <= 20:
+            return cls(said, lambda count: np.arange(1.0, count + 1) ** np.float64(-amount))
+        if kind == "exponential" and 0 < amount <= 1:
+            # The lower bound keeps the square roots of eigenvalues away from underflow.
+            return cls(said, lambda count: np.maximum(amount ** np.arange(count), 1e-12))
+        path = folder / said
+        if not path.is_file():
+            raise BadParameter(f"the spectrum must be {_SPECTRA}; got {said!r}")
+        return cls(said, _read(path))
+
+
+def _read(path: Path) -> Callable[[int], Floats]:
+    """Read eigenvalues from a .npy or text file. Raises `BadParameter`."""
+    try:
+        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=None)
+    except (OSError, ValueError):
+        raise BadParameter(f"the spectrum {path} holds no plain list of numbers") from None
+    known = np.sort(np.asarray(found, dtype=np.float64).ravel())[::-1]
+    if not known.size or not np.all(np.isfinite(known)) or known[-1] < 0 or known[0] <= 0:
+        raise BadParameter(f"the spectrum {path} must hold eigenvalues: finite, none negative, one positive")
+
+    def values(count: int) -> Floats:
+        if known.size < count:
+            raise BadParameter(f"the spectrum {path} has {known.size} eigenvalues, and the study {count} columns")
+        return known[:count]
+
+    return values
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Public assumptions about data that have not been seen. None: not guessed.
+
+    Parameters
+    ----------
+    columns : mapping of str to Shape
+        Distribution of each column. Default: uniform over the range, or equal shares of levels.
+    like : Units, optional
+        Public or synthetic units with the study's columns, which are drawn from instead.
+    spectrum : Spectrum, optional
+        Eigenvalues, for principal components.
+    r_squared : float, optional
+        Share of the response's variance that the features of a regression explain, 0 to 0.99.
+    separation : float, optional
+        Distance of neighbouring clusters or classes, in standard deviations within one.
+    rows : int, optional
+        Rows per recording, 30 to 10000.
+    """
+
+    columns: Mapping[str, Shape] = field(default_factory=dict)
+    like: Units | None = None
+    spectrum: Spectrum | None = None
+    r_squared: float | None = None
+    separation: float | None = None
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.r_squared is not None and not 0 <= self.r_squared <= 0.99:
+            raise BadParameter(f"r_squared must lie between 0 and 0.99, got {self.r_squared:g}")
+        if self.separation is not None and not 0 < self.separation <= 1000:
+            raise BadParameter(f"separation must be positive, and at most 1000, got {self.separation:g}")
+        if self.rows is not None and not 30 <= self.rows <= 10_000:
+            raise BadParameter(f"rows must lie between 30 and 10000, got {self.rows}")
+
+    def check_heard(self, heard: Collection[str], why: str) -> None:
+        """Raise `BadParameter` for a guess that the algorithm does not use. `heard` names those that it uses."""
+        for name, about in _ABOUT.items():
+            if getattr(self, name) is not None and name not in heard:
+                option = f"--{name.replace('_', '-')}"
+                raise BadParameter(f"{option} is {about}, and would not count: {why}; leave it out")
+
+    def shape(self, name: str) -> Shape:
+        """Distribution of a column."""
+        return self.columns.get(name, Shape())
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raise `BadParameter` for guesses about columns that the study does not have."""
+        for name in self.columns:
+            if name not in names:
+                raise BadParameter(f"there is a guess about {name!r}, which is not one of the study's columns")
+
+    def response(self, name: str, low: float, high: float) -> tuple[float, float]:
+        """Mean and standard deviation of a regression's response, which cannot be uniform."""
+        shape = self.columns.get(name)
+        if shape is None:
+            return (low + high) / 2, (high - low) / _WIDE
+        if shape.kind != "normal":
+            raise BadParameter(f"the response {name!r} is guessed by its mean and spread: normal:MEAN:SD")
+        return shape.numbers[0], shape.numbers[1]
+
+
+def read_like(study: Study, path: Path) -> Units:
+    """Read public or synthetic units with the study's columns. A path that holds a site's private data is refused
+    before it is read."""
+    _check_public(study, path)
+    if study.imaging is not None and study.space is not None:
+        return load_images(path, study.space, study.imaging.preprocessing, study.imaging.selection).units
+    if study.words is not None:
+        return load_documents(path, study.words)
+    algorithm, design = study.build_algorithm(), study.full_design
+    return load_units(
+        path,
+        columns=algorithm.columns if design is None else design.read,
+        categories=algorithm.categories if design is None else design.levels,
+        missing=algorithm.rules if design is None else design.missing,
+        missing_tokens=study.missing_tokens,
+    ).units
+
+
+def read_spectrum(study: Study, said: str) -> Spectrum:
+    """Parse a spectrum. A path that holds a site's private data is refused before it is read."""
+    _check_public(study, Path(said))
+    return Spectrum.parse(said)
+
+
+def _check_public(study: Study, path: Path) -> None:
+    """Raise `PolicyRefused` if a path overlaps with private data of a site."""
+    for file in study.site_files:
+        if _overlap(file.path, path) and file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
+            raise PolicyRefused(
+                f"{path} holds the private data of site {file.name!r}: forecasts are made from public or made-up data"
+            )
+
+
+def _overlap(data: Path, path: Path) -> bool:
+    """Whether two paths are equal, nested, connected by symbolic links, or share files by hard links."""
+    if not path.exists():
+        return False
+    one, other = data.resolve(), path.resolve()
+    if one.is_relative_to(other) or other.is_relative_to(one):
+        return True
+    links = (each.resolve() for each in path.rglob("*") if each.is_symlink())
+    return any(one.is_relative_to(link) for link in links) or bool(_inodes(data) & _inodes(path))
+
+
+def _inodes(path: Path) -> set[tuple[int, int]]:
+    """(device, inode) of a path and of everything below it. Hard links to a file share them."""
+    found = set()
+    for each in (path, *path.rglob("*")):
+        with suppress(OSError):
+            held = each.stat()
+            found.add((held.st_dev, held.st_ino))
+    return found

@@ -1,0 +1,90 @@
+"""Populations for forecasts: base class, and resampling of a public file.
+
+Tested in tests/forecast/test_forecasting.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.arrays import Floats
+from zerosum.compute.units import Units
+from zerosum.data.design import Design
+from zerosum.errors import BadParameter
+from zerosum.forecast.assumptions import Guesses
+
+NUMBERS = 10**8  # Largest number of matrix elements of synthetic data. Chosen by hand; no benchmark recorded.
+_JUDGES = 4  # Every fourth unit of a public file is held out for evaluation. Chosen by hand; no benchmark recorded.
+
+
+class World(ABC):
+    """A population from which samples of a study's units are drawn."""
+
+    hears: frozenset[str] = frozenset()  # names of the guesses that the population uses, beside columns
+    truth: Floats | None = None  # reference: true centres, maps or topics, or held-out rows
+    says: str = ""  # description of the assumptions
+
+    @property
+    @abstractmethod
+    def numbers_each(self) -> int:
+        """Number of matrix elements per unit."""
+
+    @abstractmethod
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        """Draw a sample of `count` units, in the form that the study's statistics take."""
+
+
+class Public(World):
+    """Units of a public file, drawn with replacement, each with all its rows. For a classifier (`judged`) every fourth
+    unit is held out for evaluation."""
+
+    def __init__(self, units: Units, design: Design | None, *, judged: bool = False) -> None:
+        self.design, self.units = design, units
+        self.says = f"{len(units)} public people, drawn with replacement"
+        if judged:
+            judges = np.arange(len(units)) % _JUDGES == _JUDGES - 1
+            if not np.any(judges):
+                raise BadParameter(f"every fourth person in a public file judges a classifier: give {_JUDGES} at least")
+            self.units, judging = units.chosen(~judges), units.chosen(judges)
+            self.truth = np.asarray(judging.dense().rows, dtype=np.float64)
+            self.says += ", but for every fourth, who judge"
+
+    @property
+    def numbers_each(self) -> int:
+        """Mean number of matrix elements per unit, at least one row."""
+        return max(int(self.units.rows.shape[0]) // max(len(self.units), 1), 1) * self.units.columns
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        """Draw with replacement, and apply the design."""
+        found = taken(self.units, rng.integers(len(self.units), size=count))
+        return found if self.design is None else Units(expanded(np.asarray(found.rows, dtype=np.float64), self.design))
+
+
+def taken(units: Units, places: NDArray[np.int64]) -> Units:
+    """Units at these indices, in this order. Indices may repeat."""
+    if units.offsets is None:
+        return Units(units.rows[places])
+    if units.runs is None:
+        tables = list(units.each())
+        return Units.from_list([tables[at] for at in places])
+    held = list(units.recordings())
+    steps = [[step or 1.0 for _rows, step in held[at]] for at in places]
+    return Units.from_runs([[np.asarray(rows) for rows, _step in held[at]] for at in places], steps)
+
+
+def expanded(rows: Floats, design: Design) -> Floats:
+    """Rows expanded by a design. If sites have effects, the rows are divided equally among the sites."""
+    sites = design.sites if design.site_effects and design.sites else ("",)
+    ends = np.linspace(0, len(rows), len(sites) + 1).astype(int)
+    parts = [Units(rows[a:b]) for a, b in pairwise(ends)]
+    return np.vstack([np.asarray(design.expand(part, site).rows) for part, site in zip(parts, sites, strict=True)])
+
+
+def no_columns(guesses: Guesses, why: str) -> None:
+    """Raise `BadParameter` for guesses about columns that the population does not use."""
+    if guesses.columns:
+        raise BadParameter(f"{why}, and guesses about columns would not count: leave them out, or draw from a file")

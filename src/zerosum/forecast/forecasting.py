@@ -1,0 +1,502 @@
+"""Accuracy forecast of a study in a setting: by formula for means and histograms, else by simulation.
+
+A simulation runs the study's own program with the noise of its plan on synthetic data (`zerosum.study.rehearsal`).
+Several samples are drawn. Each is run several times with noise and once without. The difference between runs with and
+without noise is the error due to privacy. The variation of noise-free results between samples is the sampling error.
+
+More than a few thousand units are represented by fewer, with the noise reduced in proportion. If a result is evaluated
+by a loss, the forecast is the increase of the loss due to noise.
+
+Tested in tests/forecast/test_forecasting.py.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from zerosum.algorithms import (
+    ICA,
+    PCA,
+    Algorithm,
+    CustomStatistic,
+    DataCollaboration,
+    Histogram,
+    Mean,
+    NeuralClassifier,
+    Topics,
+)
+from zerosum.algorithms.groups import GroupedAlgorithm
+from zerosum.arrays import Floats
+from zerosum.compute.units import Units
+from zerosum.errors import BadParameter
+from zerosum.forecast.assumptions import Guesses
+from zerosum.forecast.empirical_population import NUMBERS, World
+from zerosum.forecast.measures import Line, Measure, measure_of
+from zerosum.forecast.populations import world_of
+from zerosum.forecast.settings import Setting, altered, parted, shared_out
+from zerosum.forecast.structured_populations import Classifier
+from zerosum.kernel.missing import OBSERVED
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.schemes import Scheme
+from zerosum.study.entries import SchemeTable
+from zerosum.study.rehearsal import Rehearsed
+from zerosum.study.schema import Study
+
+# Number of simulated units; and for histogram-based algorithms, which need more. The constants below were chosen by
+# hand; no benchmark recorded.
+_PEOPLE, _MORE = 2000, 10_000
+_CLASSED, _TRAINED = 2000, 1000  # simulated units for training a classifier, and a network
+_RECORDED = 60, 200  # simulated units with many rows each: minimum, maximum
+_NUMBERS = 4_000_000  # largest number of matrix elements of a reduced sample
+_ALL = 20_000_000  # the same where units cannot be represented by fewer
+_SAMPLE = 20_000  # units for standard deviations without simulation
+_AGAIN, _TWICE = 4, 2  # noise draws per sample; and for slow algorithms
+_WITHOUT = 100  # largest number of samples run without noise
+RUNS, FEW = 400, 24  # default number of simulations; and for losses, which are slow
+_PART = 16  # another setting gets 1/16 of the simulations of the study's own setting
+_LEAST, _LEAST_OF_FEW = 2, 8  # minimum for another setting; and for losses
+# Share of simulations in which a value may be suppressed before it is reported as hidden.
+_SELDOM = 0.05
+
+# Progress callback: (done, planned).
+OnStep = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class LineForecast:
+    """Forecast of one number of a result, in its own unit."""
+
+    label: str
+    noise: float  # standard deviation due to noise, for a fixed sample
+    bias: float  # mean difference from the noise-free result
+    privacy: float  # root mean square error due to privacy; of a loss, its increase
+    sampling: float  # standard error of sampling; NaN if unknown
+    scale: float
+    counts: bool
+    missing: float = 0.0  # share of simulations in which noise suppresses the number
+    without: float | None = None  # of a loss: its mean without privacy
+
+    @property
+    def together(self) -> float:
+        """Privacy and sampling error combined, as root sum of squares."""
+        return math.hypot(self.privacy, self.sampling)
+
+    @property
+    def expected(self) -> float | None:
+        """Of a loss: its expected value, limited to [0, 1]."""
+        return None if self.without is None else min(max(self.without + self.bias, 0.0), 1.0)
+
+    def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
+        own = {name: getattr(self, name) for name in ("label", "noise", "bias", "privacy", "sampling", "together")}
+        loss = {} if self.without is None else {"without_privacy": self.without, "expected": self.expected}
+        return own | {"scale": self.scale, "missing": self.missing} | loss
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Forecast of all numbers of a result in one setting. `runs` is the number of simulations, 0 for a formula."""
+
+    setting: Setting
+    lines: tuple[LineForecast, ...]
+    runs: int
+    standard_error: float | None = None  # standard error of the forecast increase of a loss
+    spread: float | None = None  # of a loss: standard deviation of a single run
+
+    def _figure(self, name: str) -> float:
+        """Aggregate an attribute over the lines that count, each divided by its scale: root mean square, or the mean
+        for losses."""
+        counted = [getattr(line, name) / line.scale for line in self.lines if line.counts]
+        known = [each for each in counted if math.isfinite(each)]
+        if not known:
+            return math.nan
+        return float(np.mean(known)) if self.without is not None else math.sqrt(float(np.mean(np.square(known))))
+
+    @property
+    def privacy(self) -> float:
+        """Summary figure: root mean square error due to privacy over the lines that count, each divided by its scale.
+        For losses, the increase of their mean."""
+        return self._figure("privacy") if self.without is None else max(self._figure("bias"), 0.0)
+
+    @property
+    def hidden(self) -> tuple[LineForecast, ...]:
+        """Lines that count and that noise suppresses in more than 5 % of the simulations."""
+        return tuple(line for line in self.lines if line.counts and line.missing > _SELDOM)
+
+    @property
+    def sampling(self) -> float:
+        """Summary figure of the sampling error."""
+        return self._figure("sampling")
+
+    @property
+    def without(self) -> float | None:
+        """Of losses: their mean without privacy, over the lines that count."""
+        known = [line.without for line in self.lines if line.counts and line.without is not None]
+        return float(np.mean(known)) if known else None
+
+    @property
+    def expected(self) -> float | None:
+        """Of losses: their expected mean."""
+        known = [line.expected for line in self.lines if line.counts and line.expected is not None]
+        return float(np.mean(known)) if known else None
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the simulated standard deviations: samples times (draws per sample - 1)."""
+        return max(self.runs // _AGAIN, 2) * (_AGAIN - 1) if self.runs else 0
+
+    @property
+    def doubt(self) -> float:
+        """Relative standard error of a simulated standard deviation, 1 / sqrt(2 f) for f degrees of freedom (normal
+        errors)."""
+        return 1 / math.sqrt(2 * self.freedom) if self.runs else 0.0
+
+    @property
+    def together(self) -> float:
+        """Summary figure of privacy and sampling error combined."""
+        return self._figure("together")
+
+    def scaled(self, privacy: float, sampling: float) -> Forecast:
+        """The forecast with its privacy and sampling errors multiplied by these factors."""
+        lines = [
+            replace(
+                line,
+                noise=line.noise * privacy,
+                bias=line.bias * privacy,
+                privacy=line.privacy * privacy,
+                sampling=line.sampling * sampling,
+            )
+            for line in self.lines
+        ]
+        return replace(self, lines=tuple(lines))
+
+    def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
+        loss = () if self.without is None else ("without", "expected", "standard_error", "spread")
+        names = ("privacy", "sampling", "together", *loss)
+        figures = {name: getattr(self, name) for name in names}
+        lines = [line.as_record() for line in self.lines]
+        hidden = [line.label for line in self.hidden]
+        return self.setting.as_record() | figures | {"runs": self.runs, "hidden": hidden, "lines": lines}
+
+
+class Advisor:
+    """Forecasts of one study from public guesses. Private site files are not read.
+
+    Parameters
+    ----------
+    study : Study
+        The study; its site files are dropped.
+    guesses : Guesses, optional
+        Public assumptions about the data.
+    people : int, optional
+        Number of units; by default as the roster declares.
+
+    Raises
+    ------
+    BadParameter
+        If the scheme has no noise, or the algorithm has no accuracy measure.
+    """
+
+    def __init__(self, study: Study, guesses: Guesses | None = None, people: int | None = None) -> None:
+        self.study = study.model_copy(update={"site_files": ()})
+        self.guesses = guesses or Guesses()
+        self.own = Setting.of(study, people)
+        if not Scheme(study.scheme.name).facts.noisy:
+            raise BadParameter("without privacy there is no noise to forecast: give the study another scheme")
+        algorithm = study.build_algorithm()
+        self._measure = _custom(algorithm) if isinstance(algorithm, CustomStatistic) else measure_of(algorithm)
+        self._world = world_of(algorithm, self.guesses, study.full_design)
+        if self._measure is None or (self._world is None and not isinstance(algorithm, CustomStatistic)):
+            raise BadParameter(_nothing(study.algorithm))
+        self._free: dict[tuple[int, int, int], Floats] = {}
+
+    @property
+    def unit(self) -> str:
+        """Unit of the summary figure."""
+        return "" if self._measure is None else self._measure.unit
+
+    @property
+    def level(self) -> str:
+        """Name of 1 - loss ("accuracy", ...); empty if the result is not evaluated by a loss."""
+        return "" if self._measure is None else self._measure.level
+
+    @property
+    def says(self) -> str:
+        """Description of the assumptions about the data."""
+        if self._world is None or self._measure is None:
+            return "nothing"
+        return self._world.says + self._measure.held(self._world.truth)
+
+    @property
+    def drawn(self) -> str:
+        """Source of the simulated units, for messages."""
+        return "made-up people" if self.guesses.like is None else "people drawn from the public file"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Labels of the numbers of the result."""
+        return () if self._measure is None else tuple(line.label for line in self._measure.lines)
+
+    @property
+    def _few(self) -> bool:
+        """Whether a simulation is slow. Those of Data Collaboration are fast and have a large variance."""
+        loss = self._measure is not None and self._measure.loss
+        return loss and self.study.algorithm != DataCollaboration.name
+
+    @property
+    def usual(self) -> int:
+        """Default number of simulations for the study's own setting."""
+        return FEW if self._few else RUNS
+
+    def some(self, runs: int) -> int:
+        """Number of simulations for each other setting, if the study's own setting gets `runs`."""
+        return max(runs // _PART, _LEAST_OF_FEW if self._few else _LEAST)
+
+    def at(self, setting: Setting, runs: int | None = None, on_step: OnStep = lambda done, planned: None) -> Forecast:
+        """Forecast in one setting.
+
+        Parameters
+        ----------
+        setting : Setting
+            Epsilon, sites, colluders and number of units.
+        runs : int, optional
+            Number of simulations, at least 2. Ignored where a formula exists.
+        on_step : callable
+            Receives (done, planned).
+        """
+        runs = self.usual if runs is None else runs
+        if runs < 2:
+            raise BadParameter("a spread takes two rehearsals at least")
+        study = altered(self.study, setting)
+        plan, algorithm = study.plan(), study.build_algorithm()
+        if isinstance(algorithm, CustomStatistic):
+            assert self._measure is not None  # noqa: S101
+            noise = plan.law(0).noise_std / _counted(plan, setting.people)
+            return Forecast(setting, (_line(self._measure.lines[0], noise, math.nan),), 0)
+        measure = measure_of(algorithm)  # The lines depend on the roster (site effects), so they are computed again.
+        world = world_of(algorithm, self.guesses, study.full_design)
+        assert measure is not None and world is not None  # noqa: S101, PT018
+        if isinstance(algorithm, Mean) and OBSERVED not in algorithm.rules.values():
+            return self._mean(setting, algorithm, plan, measure, world)
+        if isinstance(algorithm, Histogram) and OBSERVED not in algorithm.rules.values():
+            return self._histogram(setting, algorithm, plan, measure, world)
+        return self._rehearsed(setting, study, plan, measure, world, runs, on_step)
+
+    def takes_rehearsals(self) -> bool:
+        """Whether forecasts of this study need simulations."""
+        algorithm = self.study.build_algorithm()
+        exact = isinstance(algorithm, Mean | Histogram) and OBSERVED not in algorithm.rules.values()
+        return not (exact or isinstance(algorithm, CustomStatistic))
+
+    # ---- by formula ------------------------------------------------------------------------------------------------
+
+    def _mean(self, setting: Setting, algorithm: Mean, plan: Plan, measure: Measure, world: World) -> Forecast:
+        """Mean by formula.
+
+        The noise is the standard deviation that a noise-free run reports. The sampling error is the standard deviation
+        of clipped rows over the root of the effective number of units.
+        """
+        people = world.people(min(setting.people, _sampled(world)), _drawing(0))
+        fewer = setting.people / len(people)
+        quiet = Rehearsed(algorithm, plan, fewer).quietly(_sites(people, plan, setting))
+        rows = np.asarray(people.rows)
+        if algorithm.lower is not None:
+            rows = np.clip(rows, algorithm.lower, algorithm.upper)
+        sampling = np.std(rows, axis=0) / math.sqrt(_effective(plan, setting.people))
+        noise = np.asarray(quiet["mean"].std)
+        figures = zip(measure.lines, noise, sampling, strict=True)
+        return Forecast(setting, tuple(_line(line, float(n), float(s)) for line, n, s in figures), 0)
+
+    def _histogram(
+        self, setting: Setting, algorithm: Histogram, plan: Plan, measure: Measure, world: World
+    ) -> Forecast:
+        """Histogram by formula: noise of the plan over the number of units, and the binomial standard error of a share
+        p, sqrt(p (1 - p) / n)."""
+        people = world.people(min(setting.people, _sampled(world)), _drawing(0))
+        quiet = Rehearsed(algorithm, plan).quietly(people)
+        share = np.asarray(quiet["counts"].value) / len(people)
+        noise = plan.law(0).noise_std / _counted(plan, setting.people)
+        sampling = np.sqrt(share * (1 - share) / _effective(plan, setting.people))
+        lines = tuple(_line(line, noise, float(s)) for line, s in zip(measure.lines, sampling, strict=True))
+        return Forecast(setting, lines, 0)
+
+    # ---- by rehearsal ----------------------------------------------------------------------------------------------
+
+    def _rehearsed(
+        self, setting: Setting, study: Study, plan: Plan, measure: Measure, world: World, runs: int, on_step: OnStep
+    ) -> Forecast:
+        """Forecast by simulation.
+
+        For each sample, `base` holds the values without noise, shape (n_samples, n_lines), and `drawn` those with
+        noise, shape (n_loud_samples, n_draws, n_lines).
+        """
+        algorithm = study.build_algorithm()
+        again = _TWICE if self._few else _AGAIN
+        count = _made_up(algorithm, world, plan, setting.people)
+        private = Rehearsed(algorithm, plan, setting.people / count)
+        open_ = study.model_copy(
+            update={
+                "scheme": SchemeTable(name="non-private"),
+                "privacy": study.privacy.model_copy(update={"calibration": "exact", "attempts": 0}),
+            }
+        )
+        free = Rehearsed(open_.build_algorithm(), open_.plan())
+        effects = setting.sites if study.design is not None and study.design.site_effects else 0
+        # Noise is drawn on `loud` samples. More samples are run without noise, because the sampling error depends on
+        # their number.
+        loud = max(runs // again, 2)
+        samples = loud if measure.loss else max(min(runs // 2, _WITHOUT), loud)
+        noisy, quiet = [], []
+        anchor = world.truth
+        for sample in range(samples):
+            people = world.people(count, _drawing(sample))
+            key = (count, sample, effects)
+            if anchor is None and measure.anchored is not None:
+                anchor = measure.anchored(free.run(people, 0))
+            # Noise-free results do not depend on epsilon or colluders. They are shared by all settings with the same
+            # sample.
+            if key not in self._free:
+                self._free[key] = measure.values(free.run(people, 0), people, anchor)
+            quiet.append(self._free[key])
+            sites = _sites(people, plan, setting)
+            # The reference for a classifier is the better of two noise-free runs. The program of a non-private plan
+            # trains longer and may overfit.
+            if isinstance(algorithm, Classifier):
+                quiet[-1] = np.minimum(quiet[-1], measure.values(private.quietly(sites), people, anchor))
+            if sample < loud:
+                draws = private.runs(sites, range(again * sample, again * (sample + 1)))
+                noisy.append([measure.values(each, people, anchor) for each in draws])
+            on_step(sample + 1, samples)
+        drawn, base = np.array(noisy), np.array(quiet)  # shapes: (samples, draws, lines), (samples, lines)
+        added = drawn - base[: len(drawn), None, :]
+        with warnings.catch_warnings():
+            # mean of an empty slice: lines that are missing in all runs
+            warnings.simplefilter("ignore", RuntimeWarning)
+            # Variance between draws within a sample, averaged over samples.
+            noise = np.sqrt(np.nanmean(np.nanvar(drawn, axis=1, ddof=1), axis=0))
+            bias, total = np.nanmean(added, axis=(0, 1)), np.sqrt(np.nanmean(added**2, axis=(0, 1)))
+            total = np.maximum(bias, 0.0) if measure.loss else total
+            # The standard error scales with 1 / sqrt(n): from `count` simulated units to the planned number.
+            sampling = np.nanstd(base, axis=0, ddof=1) * math.sqrt(count / setting.people) * (not measure.loss)
+        there = np.isfinite(base[: len(drawn), None, :]) & np.ones_like(drawn, dtype=bool)
+        missing = np.sum(there & ~np.isfinite(drawn), axis=(0, 1)) / np.maximum(np.sum(there, axis=(0, 1)), 1)
+        figures = zip(measure.lines, noise, bias, total, sampling, missing, strict=True)
+        without = np.mean(base, axis=0).tolist() if measure.loss else [None] * len(measure.lines)
+        lines = tuple(
+            LineForecast(line.label, float(n), float(b), float(t), float(s), line.scale, line.counts, float(m), w)
+            for (line, n, b, t, s, m), w in zip(figures, without, strict=True)
+            if math.isfinite(s) and (math.isfinite(n) or m > 0)
+        )
+        if not any(math.isfinite(line.privacy) for line in lines):
+            raise BadParameter("nothing of the result would be left of the noise: ask for more epsilon or people")
+        if not measure.loss:
+            return Forecast(setting, lines, loud * again)
+        counting = [line.counts for line in measure.lines]
+        # Draws on one sample are correlated, so the standard error is that of the sample means.
+        each, single = np.mean(added[:, :, counting], axis=(1, 2)), np.mean(drawn[:, :, counting], axis=2)
+        error = float(np.std(each, ddof=1)) / math.sqrt(loud)
+        return Forecast(setting, lines, loud * again, error, float(np.std(single, ddof=1)))
+
+
+def _line(line: Line, noise: float, sampling: float) -> LineForecast:
+    """Forecast of a line without bias."""
+    return LineForecast(line.label, noise, 0.0, noise, sampling, line.scale, line.counts)
+
+
+def _sampled(world: World) -> int:
+    """Number of units for forecasts by formula."""
+    return min(_SAMPLE, max(_PEOPLE, _NUMBERS // world.numbers_each))
+
+
+def _custom(algorithm: CustomStatistic) -> Measure:
+    """Measure of a user-defined statistic: one line, in units of its clip."""
+    lines = (Line("each number of the mean", algorithm.clip),)
+    return Measure(lines, "of the clip", lambda estimate, data, anchor: np.zeros(1))
+
+
+def _made_up(algorithm: Algorithm, world: World, plan: Plan, people: int) -> int:
+    """Number of simulated units that represent `people`. Studies that publish single records need all of them, since
+    the noise of a record does not decrease with their number."""
+    if any(release.kind == "publication" for release in plan.releases):
+        if people * world.numbers_each > _ALL:
+            raise BadParameter(
+                f"records are published one by one, so that a forecast must make up every one of {people}, which are "
+                f"too many: say --people {_ALL // world.numbers_each}, and expect less error than that with more"
+            )
+        return people
+    return min(people, _most(algorithm, world, sampled=any(release.sampled for release in plan.releases)))
+
+
+def _most(algorithm: Algorithm, world: World, *, sampled: bool) -> int:
+    """Largest number of simulated units for an algorithm. The factors 40 and 20 per column were chosen by hand; no
+    benchmark recorded."""
+    each, columns = world.numbers_each, len(algorithm.columns)
+    if sampled:  # A smaller sample would make batches of subsampled units too small.
+        return max(_PEOPLE, _ALL // each)
+    if isinstance(algorithm, ICA) or (isinstance(algorithm, PCA) and algorithm.per_recording != "none"):
+        count = int(np.clip(_NUMBERS // each, *_RECORDED))
+        if count * each > NUMBERS:
+            raise BadParameter(
+                f"a forecast makes up {count} recordings at least, here {count * each:.2g} numbers: too many; "
+                "take fewer columns, or shorter recordings (--rows)"
+            )
+        return count
+    if isinstance(algorithm, PCA):
+        return max(_PEOPLE, min(40 * columns, _NUMBERS // columns))
+    if isinstance(algorithm, GroupedAlgorithm | Topics):  # Quantiles and topics need enough units in each bin.
+        return _MORE
+    if isinstance(algorithm, NeuralClassifier):
+        return _TRAINED
+    if isinstance(algorithm, Classifier):
+        return max(_TRAINED, min(_CLASSED, _NUMBERS // each))
+    return max(_PEOPLE, min(20 * columns, _NUMBERS // columns))
+
+
+def _drawing(run: int) -> np.random.Generator:
+    """Random generator of one sample. The same sample is drawn in every setting, so that settings differ by their noise
+    only."""
+    return np.random.default_rng([18, run])
+
+
+def _weights(plan: Plan) -> Floats:
+    """Weight of each site's sum, shape (n_sites,)."""
+    law = plan.law(0)
+    return np.asarray(law.weight * law.factor)
+
+
+def _shares(plan: Plan, people: int) -> Floats:
+    """Number of units at each site, shape (n_sites,)."""
+    return shared_out(people, [site.units or 1 for site in plan.sites]).astype(np.float64)
+
+
+def _counted(plan: Plan, people: int) -> float:
+    """Weighted number of units, by which sums are divided."""
+    return float(np.sum(_weights(plan) * _shares(plan, people)))
+
+
+def _effective(plan: Plan, people: int) -> float:
+    """Effective number of units under unequal weights, (sum w n)^2 / sum w^2 n (Kish)."""
+    weights, shares = _weights(plan), _shares(plan, people)
+    return float(np.sum(weights * shares) ** 2 / np.sum(weights**2 * shares))
+
+
+def _sites(people: Units, plan: Plan, setting: Setting) -> Units | list[Units]:
+    """Units by site if the sites have different weights, else all together."""
+    if np.all(_weights(plan) == 1):
+        return people
+    return parted(people, [site.units or 1 for site in plan.sites])
+
+
+def _nothing(algorithm: str) -> str:
+    """Message for an algorithm without forecast."""
+    return (
+        f"no forecast is offered for the algorithm {algorithm!r}: no single figure says how good its result is; run it "
+        "on public data of the same kind to see"
+    )

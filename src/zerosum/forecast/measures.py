@@ -1,0 +1,322 @@
+"""Accuracy measures of algorithms: which numbers of a result count, on which scale, and how they are compared.
+
+Tested in tests/forecast/test_forecasting.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.algorithms import (
+    ICA,
+    PCA,
+    Algorithm,
+    Covariance,
+    DataCollaboration,
+    Estimate,
+    FeatureClassifier,
+    Histogram,
+    KMeans,
+    LinearRegression,
+    Mean,
+    Mixture,
+    NeuralClassifier,
+    Survival,
+    Topics,
+)
+from zerosum.algorithms.groups import GroupedAlgorithm
+from zerosum.algorithms.program import RangedAlgorithm
+from zerosum.algorithms.regression.base import Regression
+from zerosum.arrays import Floats
+from zerosum.compute.units import Units
+from zerosum.statistics.softmax import BIAS
+
+# Unit of errors that are divided by the width of a column's range.
+OF_RANGE = "of a column's range"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number of a result. Its error is divided by `scale` in the summary figure."""
+
+    label: str
+    scale: float
+    counts: bool = True  # whether it is part of the summary figure
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a result is evaluated.
+
+    `values(estimate, data, anchor)` gives one value for each line. The anchor is the reference: centres, maps or topics
+    for matching, or held-out rows for evaluation.
+    """
+
+    lines: tuple[Line, ...]
+    # `unit` is that of the summary figure.
+    unit: str  # of the one figure
+    values: Callable[[Estimate, Units, Floats | None], Floats]
+    # makes the anchor from a noise-free estimate, if the truth is unknown
+    anchored: Callable[[Estimate], Floats] | None = None
+    loss: bool = False  # whether values are losses in [0, 1], smaller is better
+    level: str = ""  # name of 1 - loss
+
+    def held(self, truth: Floats | None) -> str:
+        """Clause about the reference, if the truth is unknown; else empty."""
+        return "; results are held against one without privacy" if self.anchored is not None and truth is None else ""
+
+
+def measure_of(algorithm: Algorithm) -> Measure | None:
+    """Measure of an algorithm, or None if no single figure describes the quality of its result."""
+    match algorithm:
+        case Mean():
+            return _by_column(algorithm, "mean")
+        case Covariance():
+            return _covariance(algorithm)
+        case Histogram():
+            return _histogram(algorithm)
+        case Mixture():
+            return _centers(algorithm, "means", algorithm.n_components)
+        case KMeans():
+            return _centers(algorithm, "centers", algorithm.n_clusters)
+        case PCA():
+            return _energy(algorithm)
+        case Regression():
+            return _coefficients(algorithm)
+        case ICA():
+            return _maps(algorithm)
+        case Topics():
+            return _topics(algorithm)
+        case FeatureClassifier() | DataCollaboration() | NeuralClassifier():
+            return _classes(algorithm)
+        case Survival():
+            return _survival(algorithm)
+        case GroupedAlgorithm():
+            return _table(algorithm)
+    return None
+
+
+def _widths(algorithm: RangedAlgorithm) -> Floats:
+    """Width of each column's range, shape (n_columns,); the diameter of the ball if only norms are bounded."""
+    if algorithm.lower is None:
+        return np.full(len(algorithm.columns), 2 * algorithm.radius)
+    return 2 * algorithm.half
+
+
+def _flat(*names: str) -> Callable[[Estimate, Units, Floats | None], Floats]:
+    """Reader of all values of the named quantities, flattened and concatenated."""
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        return np.concatenate([np.ravel(estimate[name].value) for name in names])
+
+    return values
+
+
+def _by_column(algorithm: RangedAlgorithm, name: str) -> Measure:
+    """One line per column, in units of its range."""
+    widths = _widths(algorithm)
+    lines = [Line(column, float(width)) for column, width in zip(algorithm.columns, widths, strict=True)]
+    return Measure(tuple(lines), OF_RANGE, _flat(name))
+
+
+def _covariance(algorithm: Covariance) -> Measure:
+    """Means in units of the range, and correlations in absolute units."""
+    means, names = _by_column(algorithm, "mean"), algorithm.columns
+    upper = [(i, j) for i in range(len(names)) for j in range(i)]
+    pairs = [Line(f"{names[j]}, {names[i]}", 1.0) for i, j in upper]
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        found = estimate["correlation"].value
+        return np.concatenate([estimate["mean"].value, [found[at] for at in upper]])
+
+    return Measure((*means.lines, *pairs), "of a column's range, or of a correlation", values)
+
+
+def _histogram(algorithm: Histogram) -> Measure:
+    """Shares of units per bin."""
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        return np.asarray(estimate["counts"].value / len(data))
+
+    return Measure(tuple(Line(label, 1.0) for label in algorithm.labels), "of everybody", values)
+
+
+def _centers(algorithm: Mixture | KMeans, name: str, count: int) -> Measure:
+    """Cluster centres, matched to the anchor, in units of the range."""
+    widths = _widths(algorithm)
+    lines = [
+        Line(f"{number + 1}: {column}", float(width))
+        for number in range(count)
+        for column, width in zip(algorithm.columns, widths, strict=True)
+    ]
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        found = estimate[name].value
+        return np.ravel(found if anchor is None else matched(found, anchor, widths))
+
+    return Measure(tuple(lines), OF_RANGE, values, lambda estimate: in_order(estimate[name].value))
+
+
+def in_order(centers: Floats) -> Floats:
+    """Centres sorted by the first column, then by the others. The order is stable between samples."""
+    return np.asarray(centers[np.lexsort(centers.T[::-1])])
+
+
+def matched(found: Floats, anchor: Floats, widths: Floats) -> Floats:
+    """Centres in the order of the anchor's centres, by the assignment with the least total squared distance."""
+    return np.asarray(found[_paired(np.sum(((anchor[:, None, :] - found[None, :, :]) / widths) ** 2, axis=2))])
+
+
+def _energy(algorithm: PCA) -> Measure:
+    """Loss of PCA: 1 - captured variance / largest variance that k components can capture."""
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        rows = (np.asarray(data.rows, dtype=np.float64) - algorithm.middle) / algorithm.scale
+        if algorithm.centering != "none":
+            rows = rows - np.mean(rows, axis=0)
+        second = rows.T @ rows / len(rows)
+        found = np.atleast_2d(estimate["components"].value)
+        # eigvalsh returns ascending eigenvalues; the sum of the last k is the optimum.
+        most = float(np.sum(np.linalg.eigvalsh(second)[-len(found) :]))
+        return np.array([1 - float(np.trace(found @ second @ found.T)) / most if most > 0 else 0.0])
+
+    unit = "of the energy that so many components can hold"
+    return Measure((Line("energy lost", 1.0),), unit, values, loss=True, level="energy kept")
+
+
+def _maps(algorithm: ICA) -> Measure:
+    """Loss of ICA: 1 - absolute correlation of each map with the map it is matched to, of the truth or of a noise-free
+    run."""
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        found = estimate["maps"].value
+        # Maps have unit norm, and their sign is arbitrary.
+        likeness = np.abs((found if anchor is None else anchor) @ found.T)
+        return np.asarray(1 - np.minimum(likeness[np.arange(len(likeness)), _paired(-likeness)], 1.0))
+
+    lines = tuple(Line(f"component {number + 1}", 1.0) for number in range(algorithm.n_components))
+    unit = "of the correlation between a component and the true one"
+    return Measure(lines, unit, values, lambda estimate: estimate["maps"].value, loss=True, level="correlation")
+
+
+def _topics(algorithm: Topics) -> Measure:
+    """Loss of topic models: total variation distance between matched topics. A further line has the share of topics
+    that the budget does not support."""
+    place = {name: at for at, name in enumerate(algorithm.columns)}
+
+    def whole(estimate: Estimate) -> Floats:
+        """Topics over all words, shape (n_topics, n_words); words that were not released have probability 0."""
+        told = estimate["topics"]
+        found = np.zeros((len(told.value), len(place)))
+        found[:, [place[name] for name in told.axes[-1].labels]] = told.value
+        return found
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        found = whole(estimate)
+        truth = found if anchor is None else anchor
+        apart = np.array([np.sum(np.abs(found - each), axis=1) / 2 for each in truth])
+        lost = 1 - float(np.mean(estimate["carried"].value))
+        return np.append(apart[np.arange(len(apart)), _paired(apart)], lost)
+
+    lines = [Line(f"topic {number + 1}", 1.0) for number in range(algorithm.n_components)]
+    lines.append(Line("topics not carried", 1.0, counts=False))
+    unit = "of a topic's words, by how often they occur"
+    return Measure(tuple(lines), unit, values, whole, loss=True, level="words that are right")
+
+
+def _paired(costs: Floats) -> NDArray[np.intp]:
+    """Column assigned to each row, with the least total cost (Hungarian method)."""
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
+
+    return np.asarray(linear_sum_assignment(costs)[1], dtype=np.intp)
+
+
+def _classes(algorithm: FeatureClassifier | DataCollaboration | NeuralClassifier) -> Measure:
+    """Loss of classifiers: share of held-out rows with a wrong class."""
+    # Features of the last evaluation rows. Feature maps are slow, and the rows are the same in all runs.
+    known: dict[int, tuple[Floats, Floats]] = {}
+
+    def features(rows: Floats) -> Floats:
+        """Features of rows; the last column is the class."""
+        if isinstance(algorithm, NeuralClassifier):
+            return rows[:, :-1]
+        if id(rows) not in known:
+            known.clear()
+            known[id(rows)] = rows, np.asarray(algorithm.feature_map(rows[:, :-1]), dtype=np.float64)
+        return known[id(rows)][1]
+
+    def scores(estimate: Estimate, rows: Floats) -> Floats:
+        """Scores of each class, shape (n_rows, n_classes), computed as the algorithm does."""
+        weights = estimate["weights"].value
+        if isinstance(algorithm, NeuralClassifier):
+            return algorithm.probabilities(weights, features(rows))
+        directions = (features(rows) - estimate["center"].value) @ estimate["projection"].value
+        norm = np.linalg.norm(directions, axis=1, keepdims=True)
+        constant = BIAS if isinstance(algorithm, FeatureClassifier) else 1.0
+        return np.asarray(directions / np.where(norm > 0, norm, 1.0) @ weights[:-1] + constant * weights[-1])
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        rows = np.asarray(data.rows, dtype=np.float64) if anchor is None else anchor
+        return np.array([float(np.mean(np.argmax(scores(estimate, rows), axis=1) != rows[:, -1]))])
+
+    unit = "of people, taken for another class"
+    return Measure((Line("wrong answers", 1.0),), unit, values, loss=True, level="accuracy")
+
+
+def _coefficients(algorithm: Regression) -> Measure:
+    """Coefficients in units of the effect on the response when a column traverses its range. The intercept does not
+    count: it refers to columns at 0, which may be far from the data."""
+    widths = 2 * algorithm.half
+    response = float(widths[-1]) if isinstance(algorithm, LinearRegression) else 1.0
+    names = algorithm.columns[: algorithm.features]
+    lines = [Line(name, response / float(width)) for name, width in zip(names, widths, strict=False)]
+    unit = "of the response's range" if isinstance(algorithm, LinearRegression) else "of the linear predictor"
+    lines.append(Line("intercept", response, counts=not names))
+    return Measure(tuple(lines), f"{unit}, as a column goes through its range", _flat("coefficients", "intercept"))
+
+
+def _survival(algorithm: Survival) -> Measure:
+    """Survival probabilities by group and time."""
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        return np.ravel(estimate["survival"].value)
+
+    groups = ("all", *map(str, algorithm.groups)) if algorithm.groups else ("all",)
+    ends = [f"{edge:g}" for edge in algorithm.edges[1:]]
+    lines = tuple(Line(f"{group}, {end}", 1.0) for group in groups for end in ends)
+    return Measure(lines, "of a survival probability", values)
+
+
+def _table(algorithm: GroupedAlgorithm) -> Measure:
+    """Means and quantiles in units of the range, and proportions in absolute units."""
+    groups, names = algorithm.group_axis.labels, algorithm.numbers
+    width = {name: high - low for name, (low, high) in algorithm.ranges.items()}
+    wanted = getattr(algorithm, "wanted", ("quantiles",))
+    lines: list[Line] = []
+    kept: list[str] = []
+    if "means" in wanted:
+        kept.append("mean")
+        lines += [Line(_said(group, name, "mean"), width[name]) for group in groups for name in names]
+    if "quantiles" in wanted:
+        kept.append("quantile")
+        shares = getattr(algorithm, "probabilities", ())
+        lines += [
+            Line(_said(group, name, f"{100 * share:g} %"), width[name])
+            for group in groups
+            for name in names
+            for share in shares
+        ]
+    if "proportions" in wanted and algorithm.described:
+        kept.append("proportion")
+        levels = [f"{name} = {level}" for name in algorithm.described for level in algorithm.levels[name]]
+        lines += [Line(_said(group, level, ""), 1.0) for group in groups for level in levels]
+    return Measure(tuple(lines), "of a column's range, or of a proportion", _flat(*kept))
+
+
+def _said(group: str, name: str, what: str) -> str:
+    """Label of a line."""
+    return ", ".join(each for each in (name, what, "" if group == "all" else group) if each)

@@ -1,0 +1,396 @@
+"""Synthetic populations for a study's question, from public guesses. Each draw is a new sample of the same population.
+
+The constants below were chosen by hand; no benchmark recorded.
+
+Tested in tests/forecast/test_forecasting.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from zerosum.algorithms import (
+    ICA,
+    PCA,
+    Algorithm,
+    CustomStatistic,
+    DataCollaboration,
+    FeatureClassifier,
+    Histogram,
+    KMeans,
+    LogisticRegression,
+    Mixture,
+    NeuralClassifier,
+    PoissonRegression,
+    Survival,
+    Topics,
+)
+from zerosum.algorithms.groups import GroupedAlgorithm
+from zerosum.algorithms.program import RangedAlgorithm
+from zerosum.algorithms.regression.base import Regression
+from zerosum.arrays import Floats
+from zerosum.compute.units import Units
+from zerosum.data.design import Design
+from zerosum.errors import BadParameter
+from zerosum.forecast.assumptions import Guesses, Shape, Spectrum
+from zerosum.forecast.empirical_population import Public, World, expanded, no_columns
+from zerosum.forecast.structured_populations import ROWS, Classes, Classifier, Documents, Recordings
+
+_INSIDE = 0.6  # share of the ranges that contains the cluster centres
+_NARROW = 0.12  # largest standard deviation of a cluster, in half ranges
+_REACH = 4.0  # standard deviations of the widest column in half its range
+_COLUMNS = 5000  # largest number of synthetic columns
+# Defaults of the guesses `r_squared`, `separation` and `spectrum`.
+_R_SQUARED, _SEPARATION, _SPECTRUM = 0.3, 6.0, "power:1"  # where nothing is said
+_STAY = 0.3  # share without event at the last edge, if nothing is guessed about times
+
+
+def world_of(algorithm: Algorithm, guesses: Guesses, design: Design | None = None) -> World | None:
+    """Population for an algorithm, or None if its accuracy does not depend on the data.
+
+    Raises
+    ------
+    BadParameter
+        For guesses that the algorithm does not use, and for too many columns.
+    """
+    if guesses.like is not None and not isinstance(algorithm, CustomStatistic):
+        guesses.check_heard((), "people are drawn from a public file")
+        if isinstance(algorithm, ICA) and guesses.like.offsets is None:
+            raise BadParameter("components over time need people with many rows, and every row of the file is a person")
+        return Public(guesses.like, design, judged=isinstance(algorithm, Classifier))
+    world = _made_up(algorithm, guesses, design)
+    if world is None and (guesses.like is not None or guesses.columns):
+        raise BadParameter(f"a forecast of the algorithm {algorithm.name!r} makes nobody up: leave guesses out")
+    guesses.check_heard(() if world is None else world.hears, f"the algorithm is {algorithm.name!r}")
+    return world
+
+
+def _made_up(algorithm: Algorithm, guesses: Guesses, design: Design | None) -> World | None:
+    """Synthetic population for an algorithm, or None."""
+    columns = len(algorithm.columns)
+    if columns > _COLUMNS and not isinstance(algorithm, Topics):
+        raise BadParameter(
+            f"a forecast makes up {_COLUMNS} columns at most, and the study has {columns}: take regions of an atlas "
+            "instead of voxels, or fewer columns, and see what changes as these grow"
+        )
+    match algorithm:
+        case Regression():
+            return Explained(algorithm, guesses, design)
+        case Mixture() | KMeans():
+            return Clustered(algorithm, guesses)
+        case PCA():
+            return Spectral(algorithm, guesses)
+        case ICA():
+            return Recordings(algorithm, guesses)
+        case Topics():
+            return Documents(algorithm, guesses)
+        case FeatureClassifier() | DataCollaboration() | NeuralClassifier():
+            return Classes(algorithm, guesses)
+        case Survival():
+            return Followed(algorithm, guesses)
+        case GroupedAlgorithm() | Histogram() | RangedAlgorithm():
+            return Plain(algorithm, guesses)
+    return None
+
+
+class Plain(World):
+    """Independent columns with the guessed distributions."""
+
+    def __init__(self, algorithm: Algorithm, guesses: Guesses) -> None:
+        self.guesses, self.columns = guesses, algorithm.columns
+        self.levels = {name: len(known) for name, known in algorithm.categories.items()}
+        self.ranges = ranges_of(algorithm)
+        self.ordinary = 1.0  # If only norms are bounded, a typical row has half the largest norm.
+        if isinstance(algorithm, RangedAlgorithm):
+            self.ordinary = algorithm.radius / (2 * math.sqrt(len(algorithm.columns)))
+        guesses.check(self.columns)
+        self.says = told(guesses, self.columns)
+
+    @property
+    def numbers_each(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        """One row per unit."""
+        return Units(np.column_stack([self.column(name, count, rng) for name in self.columns]))
+
+    def column(self, name: str, count: int, rng: np.random.Generator) -> Floats:
+        """Draw one column, shape (count,)."""
+        shape = self.guesses.shape(name)
+        if name in self.levels:
+            return shape.levels_of(self.levels[name], count, rng)
+        if name in self.ranges:
+            return shape.numbers_in(*self.ranges[name], count, rng)
+        if name not in self.guesses.columns:
+            return rng.normal(0.0, self.ordinary, count)
+        if shape.kind == "uniform":
+            raise BadParameter(f"column {name!r} has no range in which it could be uniform")
+        return shape.numbers_in(-math.inf, math.inf, count, rng)
+
+
+def told(guesses: Guesses, columns: tuple[str, ...]) -> str:
+    """Sentence about the guesses for columns."""
+    said = [f"{name} {guesses.columns[name].told()}" for name in columns if name in guesses.columns]
+    if len(said) < len(columns):
+        said.append("the others uniform over their ranges" if said else "every column uniform over its range")
+    return ", ".join(said) or "nothing of columns"
+
+
+def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
+    """Public range (low, high) of each numeric column."""
+    if isinstance(algorithm, GroupedAlgorithm):
+        return dict(algorithm.ranges)
+    if isinstance(algorithm, Histogram):
+        edges = algorithm.edges
+        return {} if edges is None else {algorithm.columns[0]: (float(edges[0]), float(edges[-1]))}
+    if isinstance(algorithm, RangedAlgorithm) and algorithm.lower is not None and algorithm.upper is not None:
+        return dict(
+            zip(algorithm.columns, zip(algorithm.lower.tolist(), algorithm.upper.tolist(), strict=True), strict=True)
+        )
+    return {}
+
+
+class Clustered(World):
+    """Spherical Gaussian clusters of equal weight. Their centres are far apart within the ranges and equal in every
+    sample."""
+
+    hears = frozenset({"separation"})
+
+    def __init__(self, algorithm: Mixture | KMeans, guesses: Guesses) -> None:
+        no_columns(guesses, "clusters are made up by how far they are apart")
+        count = algorithm.n_components if isinstance(algorithm, Mixture) else algorithm.n_clusters
+        ones = np.ones(len(algorithm.columns))
+        self.scale = algorithm.scale if isinstance(algorithm, Mixture) else algorithm.half
+        reach = algorithm.half if algorithm.lower is not None else ones * algorithm.radius / math.sqrt(len(ones))
+        rng = np.random.default_rng(0)
+        candidates = rng.uniform(-1, 1, (200 * count, len(ones))) * _INSIDE * reach / self.scale
+        # Farthest-point search among random candidates.
+        chosen = [candidates[np.argmax(np.sum(candidates**2, axis=1))]]
+        distance = np.full(len(candidates), np.inf)
+        while len(chosen) < count:
+            distance = np.minimum(distance, np.sum((candidates - chosen[-1]) ** 2, axis=1))
+            chosen.append(candidates[int(np.argmax(distance))])
+        centers = np.array(chosen)
+        apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(centers) for b in centers[:i]]
+        widest = _NARROW * float(np.min(reach / self.scale))  # so that few rows are clipped
+        self.spread = min(min(apart, default=math.inf) / (guesses.separation or _SEPARATION), widest)
+        self.truth = algorithm.middle + self.scale * centers
+        self.low, self.high = algorithm.lower, algorithm.upper
+        self.says = f"{count} clusters of equal size, neighbours {self.separation:.3g} standard deviations apart"
+
+    @property
+    def separation(self) -> float:
+        """Distance of the nearest clusters in standard deviations: as guessed, or larger if a range is too narrow for
+        that."""
+        assert self.truth is not None  # noqa: S101
+        at = self.truth / self.scale
+        apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(at) for b in at[:i]]
+        return min(apart, default=math.inf) / self.spread
+
+    @property
+    def numbers_each(self) -> int:
+        """Number of columns."""
+        return len(self.scale)
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        """One row per unit, clipped to the ranges."""
+        assert self.truth is not None  # noqa: S101
+        which = rng.integers(len(self.truth), size=count)
+        rows = self.truth[which] + self.scale * self.spread * rng.normal(size=(count, self.truth.shape[1]))
+        return Units(rows if self.low is None else np.clip(rows, self.low, self.high))
+
+
+class Spectral(World):
+    """Gaussian rows whose covariance, in scaled columns, has the guessed spectrum along random directions.
+
+    The directions are equal in every sample. The size is chosen so that four standard deviations of the widest column
+    fill half its range. If the study centres rows within recordings, each unit has `length` rows.
+    """
+
+    def __init__(self, algorithm: PCA, guesses: Guesses) -> None:
+        no_columns(guesses, "rows for principal components are made up by their spectrum")
+        if algorithm.per_recording == "standardise":
+            raise BadParameter(
+                "no spectrum describes columns that every recording standardises by itself: forecast it with "
+                "per_recording = 'center', which the result will be near"
+            )
+        recorded = algorithm.per_recording != "none"
+        self.hears = frozenset({"spectrum", "rows"} if recorded else {"spectrum"})
+        self.length = (guesses.rows or ROWS) if recorded else 1
+        columns = len(algorithm.columns)
+        spectrum = guesses.spectrum or Spectrum.parse(_SPECTRUM)
+        values = spectrum.values(columns)
+        rng = np.random.default_rng(0)
+        directions = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
+        root = directions * np.sqrt(values / values[0])
+        if algorithm.lower is None:
+            # The expected squared norm of a row is the squared Frobenius norm of `root`. A typical row has half the
+            # largest norm.
+            size = algorithm.radius / 2 / math.sqrt(float(np.sum(root**2)))
+        else:
+            widest = np.sqrt(np.sum(root**2, axis=1)) * algorithm.scale / algorithm.half
+            size = 1 / (_REACH * float(np.max(widest)))
+        self.root, self.center = size * root * algorithm.scale[:, None], algorithm.middle
+        of = f", {self.length} of them a person" if recorded else ""
+        self.says = f"normal rows with a spectrum {spectrum.said}{of}"
+
+    @property
+    def numbers_each(self) -> int:
+        """Rows times columns."""
+        return self.length * len(self.root)
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        """`length` rows per unit."""
+        rows = self.center + rng.normal(size=(count * self.length, self.root.shape[1])) @ self.root.T
+        return Units(rows, None if self.length == 1 else np.arange(count + 1, dtype=np.int64) * self.length)
+
+
+class Explained(World):
+    """Regression data: all features have equal standardised effects and together explain the share `r_squared`."""
+
+    hears = frozenset({"r_squared"})
+
+    def __init__(self, algorithm: Regression, guesses: Guesses, design: Design | None) -> None:
+        self.algorithm, self.guesses, self.design = algorithm, guesses, design
+        names = algorithm.columns if design is None else design.read
+        guesses.check(names)
+        self.response = names[-1]
+        self.share = _R_SQUARED if guesses.r_squared is None else guesses.r_squared
+        self.says = f"{told(guesses, names[:-1])}; features explain {100 * self.share:g} % of the response"
+        if self.response in guesses.columns:
+            self.says += f", which is {self._response_told(guesses.columns[self.response])}"
+
+    def _response_told(self, shape: Shape) -> str:
+        """Describe a guess about the response. Raises `BadParameter` if it does not fit the kind of regression."""
+        if isinstance(self.algorithm, LogisticRegression):
+            if shape.kind not in ("uniform", "shares") or len(shape.numbers) not in (0, 2):
+                raise BadParameter(
+                    f"the response {self.response!r} is guessed by two shares, of no and of yes: shares:9:1"
+                )
+        elif isinstance(self.algorithm, PoissonRegression):
+            if shape.kind != "normal" or not shape.numbers[0] > 0:
+                raise BadParameter(
+                    f"the response {self.response!r} counts, and is guessed by a positive mean: normal:MEAN:SD"
+                )
+            return f"{shape.numbers[0]:g} on average, and spread as counts are"
+        return shape.told()
+
+    @property
+    def numbers_each(self) -> int:
+        """Number of columns."""
+        return len(self.algorithm.columns)
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        """Features as guessed, and a response drawn from the model."""
+        rows = self._features(count, rng)
+        features = rows[:, : self.algorithm.features]
+        spread = np.std(features, axis=0)
+        # Constant features have no effect. The relative limit of 1e-12 is above rounding error.
+        use = spread > 1e-12 * np.maximum(np.max(np.abs(features), axis=0, initial=0.0), 1e-300)
+        scores = np.sum((features[:, use] - np.mean(features[:, use], axis=0)) / spread[use], axis=1)
+        size = float(np.std(scores))
+        rows[:, -1] = self._explained(scores / size if size > 0 else scores, rng)
+        return Units(rows)
+
+    def _features(self, count: int, rng: np.random.Generator) -> Floats:
+        """Feature columns, with a placeholder for the response in the last column."""
+        if self.design is None:
+            plain = Plain(self.algorithm, _without(self.guesses, self.response))
+            return np.column_stack(
+                [
+                    rng.random(count) if name == self.algorithm.draw else plain.column(name, count, rng)
+                    for name in self.algorithm.columns
+                ]
+            )
+        drawn = [self._raw(name, count, rng) for name in self.design.read[:-1]]
+        return expanded(np.column_stack([*drawn, np.zeros(count)]), self.design)
+
+    def _raw(self, name: str, count: int, rng: np.random.Generator) -> Floats:
+        """One column as the design reads it."""
+        assert self.design is not None  # noqa: S101
+        shape = self.guesses.shape(name)
+        if name in self.design.levels:
+            return shape.levels_of(len(self.design.levels[name]), count, rng)
+        return shape.numbers_in(*self.design.ranges[name], count, rng)
+
+    def _explained(self, scores: Floats, rng: np.random.Generator) -> Floats:
+        """Draw the response for linear scores of mean 0 and variance 1, shape (count,)."""
+        share, name, algorithm = self.share, self.response, self.algorithm
+        low, high = ranges_of(algorithm)[algorithm.columns[-1]]
+        if isinstance(algorithm, LogisticRegression):
+            shape = self.guesses.shape(name)
+            some = shape.numbers[1] / sum(shape.numbers) if shape.kind == "shares" and len(shape.numbers) == 2 else 0.5
+            # A latent logistic error has variance pi^2 / 3, so the scores explain `share` of the latent variance.
+            slope = math.sqrt(share / (1 - share) * math.pi**2 / 3)
+            chance = 1 / (1 + np.exp(-(_between(scores * slope, some) + slope * scores)))
+            return np.where(rng.random(len(scores)) < chance, high, low)
+        mean, spread = self.guesses.response(name, low, high)
+        if isinstance(algorithm, PoissonRegression):
+            # exp(slope z) has the squared coefficient of variation exp(slope^2) - 1 = share. Dividing by exp(slope^2 /
+            # 2) keeps the mean.
+            slope = math.sqrt(math.log1p(share))
+            mean = self.guesses.columns[name].numbers[0] if name in self.guesses.columns else high / 6
+            return np.clip(rng.poisson(mean * np.exp(slope * scores - slope**2 / 2)), low, high).astype(np.float64)
+        rest = rng.normal(size=len(scores))
+        return np.clip(mean + spread * (math.sqrt(share) * scores + math.sqrt(1 - share) * rest), low, high)
+
+
+def _between(scores: Floats, share: float) -> float:
+    """Intercept for which logistic scores give this share of events, by bisection."""
+    low, high = -40.0, 40.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if float(np.mean(1 / (1 + np.exp(-(middle + scores))))) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _without(guesses: Guesses, name: str) -> Guesses:
+    """The guesses without the one about a column."""
+    return replace(guesses, columns={each: shape for each, shape in guesses.columns.items() if each != name})
+
+
+class Followed(World):
+    """Exponential event times, with 30 % without event at the last edge, and uniform censoring."""
+
+    def __init__(self, algorithm: Survival, guesses: Guesses) -> None:
+        guesses.check(algorithm.columns)
+        time, event, *group = algorithm.columns
+        if event in guesses.columns:
+            raise BadParameter(
+                f"when events happen is guessed about {time!r}, and a guess about {event!r} would not count"
+            )
+        self.algorithm, self.guesses = algorithm, guesses
+        when = "a constant rate of events, after which 3 of 10 are there at the last edge"
+        if time in guesses.columns:
+            when = f"{time} until the event {guesses.columns[time].told()}"
+        of = "".join(f", {name} {guesses.columns[name].told()}" for name in group if name in guesses.columns)
+        self.says = f"{when}; half of everybody followed to the last edge, the others lost evenly before{of}"
+
+    @property
+    def numbers_each(self) -> int:
+        """Number of columns."""
+        return len(self.algorithm.columns)
+
+    def people(self, count: int, rng: np.random.Generator) -> Units:
+        """Rows of time, event indicator and group."""
+        edges = self.algorithm.edges
+        first, last = float(edges[0]), float(edges[-1])
+        name = self.algorithm.columns[0]
+        if name in self.guesses.columns:
+            event = self.guesses.shape(name).numbers_in(first, last, count, rng)
+        else:
+            event = first + rng.exponential((last - first) / -math.log(_STAY), count)
+        # Uniform censoring over twice the follow-up time: half of the units are followed to the last edge.
+        gone = first + rng.uniform(0, 2 * (last - first), count)
+        rows = [np.minimum(np.minimum(event, gone), last), (event <= np.minimum(gone, last)).astype(np.float64)]
+        if len(self.algorithm.columns) == 3:
+            shape = self.guesses.shape(self.algorithm.columns[2])
+            rows.append(shape.levels_of(len(self.algorithm.groups), count, rng))
+        return Units(np.column_stack(rows))

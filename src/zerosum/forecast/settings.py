@@ -1,0 +1,126 @@
+"""Settings of a forecast: epsilon, sites, colluders and number of units, and studies changed in one of them.
+
+Tested in tests/forecast/test_forecasting.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerosum.compute.units import Units
+from zerosum.errors import BadParameter
+from zerosum.kernel.amounts import check_count
+from zerosum.kernel.schemes import SiteShape
+from zerosum.study.planning import coalition_of
+from zerosum.study.schema import Study
+
+# Factors of epsilon and of the number of units. Chosen by hand; no benchmark recorded.
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+# Numbers of sites; the four nearest to the study's own (by ratio) are shown. Chosen by hand; no benchmark recorded.
+_ROSTERS = (2, 3, 5, 10, 20, 50, 100)
+# What may vary, in the order of the tables.
+KINDS = ("epsilon", "people", "sites", "colluders")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Public quantities that determine the accuracy of a given question."""
+
+    epsilon: float
+    sites: int
+    colluders: int
+    people: int
+
+    @classmethod
+    def of(cls, study: Study, people: int | None = None) -> Setting:
+        """The study's own setting. The number of units is `people`, or what the roster declares."""
+        if people is None:
+            declared = [site.units for site in study.sites]
+            if any(each is None for each in declared):
+                raise BadParameter(
+                    "say how many people there are in all (--people): not every site of the study declares its units"
+                )
+            people = sum(each or 0 for each in declared)
+        check_count("the number of people", people)
+        if people < len(study.sites):
+            raise BadParameter("there must be somebody at every site")
+        colluders = coalition_of(study.coalition.colluders, study.coalition.dropouts, len(study.sites)).colluders
+        return cls(study.privacy.epsilon, len(study.sites), colluders, people)
+
+    def around(self) -> Iterator[tuple[str, Setting]]:
+        """Yield (kind, setting) pairs that differ from this setting in one quantity. Each kind includes this setting
+        itself."""
+        for factor in _FACTORS:
+            yield "epsilon", replace(self, epsilon=self.epsilon * factor)
+        for factor in _FACTORS:
+            yield "people", replace(self, people=max(round(self.people * factor), 1))
+        near = sorted(set(_ROSTERS) - {self.sites}, key=lambda each: abs(np.log(each / self.sites)))[:4]
+        for sites in sorted({self.sites, *near}):
+            if sites <= self.people:
+                yield "sites", replace(self, sites=sites)
+        colluding = {self.colluders, 1, 2, self.sites // 2, self.sites - 1}
+        for colluders in sorted(each for each in colluding if 0 <= each < self.sites):
+            yield "colluders", replace(self, colluders=colluders)
+
+    def as_record(self) -> dict[str, float | int]:
+        """JSON-compatible form."""
+        return {"epsilon": self.epsilon, "sites": self.sites, "colluders": self.colluders, "people": self.people}
+
+
+def altered(study: Study, setting: Setting) -> Study:
+    """The study in another setting, without private parts.
+
+    If the roster declares numbers of units, they are scaled to the setting. A roster with another number of sites has
+    sites of equal size.
+    """
+    roster = study.sites
+    if setting.sites != len(roster):
+        roster = tuple(roster[0].model_copy(update=_fresh(at)) for at in range(setting.sites))
+    declared = all(site.units is not None for site in study.sites)
+    units = shared_out(setting.people, [site.units or 1 for site in roster]) if declared else None
+    sites = tuple(
+        site.model_copy(update={"units": None if units is None else int(units[at]), "identity": None})
+        for at, site in enumerate(roster)
+    )
+    return study.model_copy(
+        update={
+            "sites": sites,
+            "site_files": (),
+            "privacy": study.privacy.model_copy(update={"epsilon": setting.epsilon}),
+            "coalition": study.coalition.model_copy(update={"colluders": setting.colluders}),
+        }
+    )
+
+
+def _fresh(at: int) -> dict[str, object]:
+    """Fields of a site in a roster of equal sites."""
+    shape = SiteShape()
+    return {"name": f"site {at + 1}", "units": 1, "scale": shape.scale, "weight": shape.weight, "identity": None}
+
+
+def parted(people: Units, by: list[int]) -> list[Units]:
+    """Divide units among sites in proportion to these sizes."""
+    ends = np.cumsum(shared_out(len(people), by)).tolist()
+    return [people.between(first, last) for first, last in pairwise([0, *ends])]
+
+
+def shared_out(people: int, by: list[int]) -> NDArray[np.int64]:
+    """Number of units per site in proportion to these sizes, at least one each.
+
+    >>> shared_out(10, [1, 1, 2]).tolist(), shared_out(3, [1, 1000, 1]).tolist()
+    ([3, 2, 5], [1, 1, 1])
+    """
+    if people < len(by):
+        raise BadParameter("there must be somebody at every site")
+    ends = np.floor(np.cumsum(by) / np.sum(by) * people + 0.5).astype(np.int64)
+    found = np.maximum(np.diff(ends, prepend=0), 1)
+    # Sites rounded down to 0 received one unit. These units are taken from the largest sites.
+    while (over := int(np.sum(found)) - people) > 0:
+        at = int(np.argmax(found))
+        found[at] -= min(over, int(found[at]) - 1)
+    return np.asarray(found)

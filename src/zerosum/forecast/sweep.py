@@ -1,0 +1,222 @@
+"""Forecasts for varying epsilon, units, sites and colluders, and search for the smallest sufficient epsilon.
+
+Tested in tests/forecast/test_forecasting.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zerosum.errors import BadParameter
+from zerosum.forecast.assumptions import Guesses
+from zerosum.forecast.forecasting import Advisor, Forecast, OnStep
+from zerosum.forecast.settings import Setting
+from zerosum.study.schema import Study
+
+LARGEST, _SMALLEST = 100.0, 1e-4  # largest and smallest epsilon of a search; chosen by hand
+_TRIES = 10  # approximate number of forecasts of a search, for progress reports
+_NEAR = 1.05  # the search stops when its bounds are closer than this factor; chosen by hand
+WHOLE = ""  # key of the summary figure among targets
+
+
+@dataclass(frozen=True)
+class Target:
+    """Result of a search: the forecast at the smallest epsilon whose privacy errors are at most `wanted` and that
+    suppresses none of these numbers. None if there is no such epsilon."""
+
+    wanted: Mapping[str, float]  # largest error by label of a line, or by WHOLE
+    forecast: Forecast | None
+
+    @property
+    def epsilon(self) -> float | None:
+        """The epsilon found, or None."""
+        return None if self.forecast is None else self.forecast.setting.epsilon
+
+    def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
+        found = None if self.forecast is None else self.forecast.as_record()
+        return {"wanted": dict(self.wanted), "epsilon": self.epsilon, "forecast": found}
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Forecast of a study's own setting, and of settings that differ in one quantity."""
+
+    study: str
+    algorithm: str
+    unit: str
+    says: str
+    drawn: str  # source of the simulated units
+    own: Forecast
+    around: Mapping[str, tuple[Forecast, ...]]
+    target: Target | None = field(default=None)
+    level: str = ""  # name of 1 - figure, if the figure is a loss
+
+    def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
+        return {
+            "study": self.study,
+            "algorithm": self.algorithm,
+            "unit": self.unit,
+            "level": self.level,
+            "guesses": self.says,
+            "own": self.own.as_record(),
+            "around": {kind: [each.as_record() for each in row] for kind, row in self.around.items()},
+            "target": None if self.target is None else self.target.as_record(),
+        }
+
+
+def what_if(
+    study: Study,
+    guesses: Guesses | None = None,
+    *,
+    people: int | None = None,
+    runs: int | None = None,
+    target: Mapping[str, float] | None = None,
+    on_step: OnStep = lambda done, planned: None,
+) -> WhatIf:
+    """Forecasts around a study's own setting. Settings for which no plan exists are left out.
+
+    Parameters
+    ----------
+    study : Study
+        The study; private parts are not read.
+    guesses : Guesses, optional
+        Public assumptions about the data.
+    people : int, optional
+        Number of units; by default as the roster declares.
+    runs : int, optional
+        Simulations for the study's own setting. Other settings get 1/16 of them.
+    target : mapping of str to float, optional
+        Largest error due to privacy, by label or WHOLE. Starts a search for the smallest epsilon.
+    on_step : callable
+        Receives (done, planned).
+    """
+    advisor = Advisor(study, guesses, people)
+    _check_wanted(advisor, target or {})
+    runs = advisor.usual if runs is None else runs
+    own, some = advisor.own, advisor.some(runs)
+    kinds: dict[str, list[Setting]] = {}
+    for kind, setting in own.around():
+        kinds.setdefault(kind, []).append(setting)
+    todo = dict.fromkeys(setting for row in kinds.values() for setting in row if setting != own)
+    before = runs + some * (1 + len(todo))
+    whole = before + (some * _TRIES if target is not None else 0)
+
+    def steps(begun: int, length: int) -> OnStep:
+        return lambda done, planned: on_step(begun + done * length // planned, whole)
+
+    known = {own: advisor.at(own, runs, steps(0, runs))}
+    privacy = 1.0  # Losses are bounded, and single failed runs dominate ratios. They are not corrected.
+    # Control variate: the ratio of the forecast with many simulations to that with few corrects the other settings,
+    # since all settings share the same samples and noise draws.
+    if not advisor.level:
+        privacy = _ratio(known[own].privacy, advisor.at(own, some, steps(runs, some)).privacy)
+    for at, setting in enumerate(todo, 1):
+        with suppress(BadParameter):  # no plan exists for this setting
+            found = advisor.at(setting, some, steps(runs + some * at, some))
+            # The sampling error is known from the study's own setting and scales with 1 / sqrt(n).
+            sampling = known[own].sampling * math.sqrt(own.people / setting.people)
+            known[setting] = found.scaled(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
+    around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
+    reached = None if target is None else search(advisor, target, some, privacy, steps(before, whole - before))
+    said = advisor.unit, advisor.says, advisor.drawn
+    return WhatIf(study.name, study.algorithm, *said, known[own], around, reached, advisor.level)
+
+
+def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:
+    """Raise `BadParameter` for an invalid target, before any simulation."""
+    for name, error in wanted.items():
+        if name != WHOLE and name not in advisor.names:
+            raise BadParameter(f"the result has no number called {name!r}: there are {', '.join(advisor.names[:12])}")
+        if not (math.isfinite(error) and error > 0):
+            raise BadParameter("the error that is wanted must be a positive number")
+
+
+def _ratio(a: float, b: float) -> float:
+    """a / b, or 1 if one of them is not positive."""
+    return a / b if a > 0 and b > 0 else 1.0
+
+
+def search(
+    advisor: Advisor,
+    wanted: Mapping[str, float],
+    runs: int,
+    privacy: float = 1.0,
+    on_step: OnStep = lambda done, planned: None,
+) -> Target:
+    """Search for the smallest epsilon by bisection on a logarithmic scale.
+
+    All values of epsilon share the same samples and noise draws, so that the error is nearly monotone in epsilon.
+
+    Parameters
+    ----------
+    advisor : Advisor
+        Makes the forecasts.
+    wanted : mapping of str to float
+        Largest error due to privacy, by label or WHOLE.
+    runs : int
+        Simulations per epsilon.
+    privacy : float
+        Correction factor for errors from few simulations.
+    on_step : callable
+        Receives (done, planned).
+    """
+    _check_wanted(advisor, wanted)
+    exact = not advisor.takes_rehearsals()
+    tried: dict[float, Forecast | None] = {}
+
+    def reaches(epsilon: float) -> bool:
+        """Whether an epsilon meets all targets. The forecast is stored in `tried`, None if no plan exists."""
+        on_step(min(len(tried), _TRIES), _TRIES)
+        try:
+            found = advisor.at(replace(advisor.own, epsilon=epsilon), runs).scaled(privacy, 1.0)
+        except BadParameter:
+            tried[epsilon] = None
+            return False
+        tried[epsilon] = found
+        by_label = {line.label: line.privacy for line in found.lines} | {WHOLE: found.privacy}
+        by_label |= {name: math.inf for line in found.hidden for name in (line.label, WHOLE)}
+        return all(by_label.get(name, math.inf) <= error for name, error in wanted.items())
+
+    low = high = min(max(advisor.own.epsilon, _SMALLEST), LARGEST)
+    if reaches(high):
+        while low > _SMALLEST and reaches(low / 2):
+            low, high = low / 2, low / 2
+        low = low / 2
+    else:
+        wall = math.inf  # smallest epsilon tried for which no plan exists
+        while not reaches(high):
+            if tried[high] is None and tried[low] is not None:
+                wall = high
+            else:
+                low = high
+            if low >= LARGEST or wall / low < _NEAR:
+                return Target(dict(wanted), None)
+            high = math.sqrt(low * wall) if math.isfinite(wall) else min(low * 2, LARGEST)
+    # 12 bisections of a factor of 2 for formulas, 5 for simulations, whose own error is larger. Chosen by hand.
+    for _ in range(12 if exact else 5):
+        middle = math.sqrt(low * high)
+        if reaches(middle):
+            high = middle
+        else:
+            low = middle
+    found = tried.get(high)
+    rounded = _rounded_up(high)
+    if rounded != high and reaches(rounded):
+        found = tried[rounded]
+    return Target(dict(wanted), found)
+
+
+def _rounded_up(epsilon: float) -> float:
+    """Round up to three significant digits.
+
+    >>> _rounded_up(1.2341)
+    1.24
+    """
+    places = 2 - math.floor(math.log10(epsilon))
+    return float(round(math.ceil(epsilon * 10.0**places - 1e-9) / 10.0**places, max(places, 0)))

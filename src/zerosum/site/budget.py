@@ -1,0 +1,95 @@
+"""The cost of a plan for a site, computed from the public plan alone.
+
+Tested in tests/cli/test_checking.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from zerosum.errors import BudgetExceeded, LedgerRefused, OutsidePlan, PolicyRefused
+from zerosum.kernel.plan import Plan
+from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_records import Spend, Standing, Total, left_under, rounded_up
+from zerosum.site.policy import Policy
+from zerosum.statistics import BUILTIN
+
+
+def spend_of(plan: Plan, position: int, round: int, attempt: int, request: str, steps: int) -> Spend:
+    """The spend of `steps` rounds of a release for the site at `position` on the roster."""
+    planned = plan.release(round)
+    mu = float(plan.mus(round)[position])
+    if not math.isfinite(mu):
+        raise OutsidePlan(f"release {plan.position(round) + 1} would protect nobody at this site")
+    return Spend(
+        study=plan.study,
+        round=round,
+        attempt=attempt,
+        unit=plan.unit,
+        statistic=planned.statistic,
+        sensitivity=planned.sensitivity,
+        mu=mu,
+        request=request,
+        distance=plan.distance(round) * steps,
+        kind=planned.kind,
+        rate=None if planned.sampled is None else planned.sampled.rate,
+        steps=steps,
+    )
+
+
+def unpaid(plan: Plan, position: int, standing: Standing) -> list[Spend]:
+    """The spends that a plan still costs a site: releases that were not begun, and every remaining attempt on the most
+    expensive round that may still be repeated; for sub-sampled phases on each of them (as the plan accounts for them).
+    """
+    left, begun = plan.attempts - standing.extra, plan.position(standing.round)
+    if standing.round == plan.rounds - 1 and left < 1:
+        raise LedgerRefused(
+            f"study {plan.study!r} is in the ledger already, whole: what was sent once is not sent again"
+        )
+    spends = [
+        spend_of(plan, position, plan.first_round(r), 0, "", plan.releases[r].steps)
+        for r in range(begun + 1, len(plan.releases))
+    ]
+    if left > 0:
+        # The release in progress may be repeated as well; earlier ones are over.
+        again = {r: plan.first_round(r) for r in range(max(begun, 0), len(plan.releases))}
+        plain = [round for r, round in again.items() if plan.releases[r].sampled is None]
+        dearest = max(plain, key=lambda round: plan.mus(round)[position], default=None)
+        sampled = [round for r, round in again.items() if plan.releases[r].sampled is not None]
+        rounds = sampled if dearest is None else [*sampled, dearest]
+        spends += [spend_of(plan, position, round, standing.extra + 1, "", left) for round in rounds]
+    return spends
+
+
+def refusals(plan: Plan, policy: Policy) -> Iterator[PolicyRefused]:
+    """The refusals of a policy that do not depend on data. Identities are checked only if the plan pins them."""
+    pinned = all(site.identity is not None for site in plan.sites)
+    seen = policy if pinned else policy.model_copy(update={"roster": None})
+    yield from seen.refusals(plan, None, BUILTIN)
+
+
+def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
+    """Refuse a plan that does not fit under the cap by today's ledger; return the epsilon that one more study may cost
+    afterwards.
+
+    Reads the ledger if there is one, and creates none. None for a plan without noise, whose cost no ledger can express.
+    """
+    if not plan.scheme.facts.noisy:
+        return None
+    total = Total()
+    spends = unpaid(plan, position, Standing())
+    if policy.ledger_path.exists():
+        with Ledger.inspect(policy.ledger_path, counter=policy.counter_path) as ledger:
+            total = ledger.total
+            spends = unpaid(plan, position, ledger.standing(plan.study, plan.digest()))
+    after = total.plus((spend, policy.account.charge(spend)) for spend in spends)
+    cap = policy.cap
+    if after.epsilon(cap.delta) > cap.epsilon * (1 + 1e-12):
+        before = rounded_up(total.epsilon(cap.delta))
+        raise BudgetExceeded(
+            f"population {policy.population!r} has spent epsilon {before} at delta {cap.delta:g}, and with this study "
+            f"it would be {rounded_up(after.epsilon(cap.delta))}, above its lifetime cap of {cap.epsilon:g}: one more "
+            f"study may cost {left_under(total, cap):.4g} at that delta"
+        )
+    return left_under(after, cap)

@@ -1,0 +1,242 @@
+"""Training through the private sum: programs on scripted releases, what the planner chooses, and how well it learns."""
+
+from __future__ import annotations
+
+import math
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from zerosum import run
+from zerosum.algorithms import NeuralClassifier, build
+from zerosum.algorithms.program import PublicFacts
+from zerosum.algorithms.training.network import Momentum, TorchOptimiser
+from zerosum.compute.units import Units
+from zerosum.errors import Abandoned, BadParameter
+from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.statistic import Adjacency
+from zerosum.site.policy import Policy
+from zerosum.statistics.holdout import held_out
+from zerosum.study.rehearsal import Rehearsal
+
+Floats = NDArray[np.float64]
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed: make test-torch")
+
+
+def made(features: int = 4, **extra: Any) -> NeuralClassifier:
+    names = (*(f"x{i}" for i in range(features)), "class")
+    return NeuralClassifier(columns=names, lower=np.full(features, -4.0), upper=np.full(features, 4.0), **extra)
+
+
+def rings(count: int, seed: int = 0) -> Floats:
+    """Two classes that no line tells apart: inside and outside of a circle; two columns more say nothing."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, 4))
+    return np.column_stack([x, np.hypot(x[:, 0], x[:, 1]) > 1.18])
+
+
+def accuracy(algorithm: NeuralClassifier, weights: Any, rows: Floats) -> float:
+    chance = algorithm.probabilities(np.asarray(weights), rows[:, :-1])
+    return float(np.mean(chance.argmax(axis=1) == rows[:, -1]))
+
+
+def test_it_learns_what_no_line_tells_apart() -> None:
+    rows, others = rings(4000), rings(1000, seed=1)
+    rehearsal = Rehearsal(made(center=np.zeros(4), scale=np.ones(4), steps=60), len(rows), 4, 3.0, 1e-5)
+    found = rehearsal.run(Units.from_rows(rows), seed=0)
+    assert isinstance(rehearsal.algorithm, NeuralClassifier)
+    assert accuracy(rehearsal.algorithm, found["weights"], others) > 0.85
+    assert float(found["steps_taken"][0]) == 60
+
+
+def test_several_classes_and_sampling() -> None:
+    rng = np.random.default_rng(2)
+    label = rng.integers(0, 3, 3000)
+    rows = np.column_stack([rng.normal(size=(3000, 4)) + 2 * np.eye(3, 4)[label], label])
+    algorithm = made(classes=("a", "b", "c"), rate=0.5, steps=15)
+    rehearsal = Rehearsal(algorithm, 3000, 4, 1.0, 1e-5)
+    found, asked = rehearsal.asked(Units.from_rows(rows), 0)
+    assert isinstance(rehearsal.algorithm, NeuralClassifier)
+    assert accuracy(rehearsal.algorithm, found["weights"], rows) > 0.7
+    assert len(asked) == 15 == rehearsal.plan.rounds
+    assert len(rehearsal.plan.releases) == 1
+
+
+def test_accuracy_is_bought_on_held_out_units() -> None:
+    rows = rings(4000)
+    algorithm = made(steps=60, scale=np.ones(4), evaluate_share=0.2, hold_out=0.2)
+    rehearsal = Rehearsal(algorithm, len(rows), 4, 5.0, 1e-5)
+    found, asked = rehearsal.asked(Units.from_rows(rows), 0)
+    assert isinstance(rehearsal.algorithm, NeuralClassifier)
+    out = held_out(Units.from_rows(rows), 0.2)
+    true = accuracy(rehearsal.algorithm, found["weights"], rows[out])
+    low, high = found["accuracy_interval_95"].tolist()
+    assert low <= true <= high
+    assert high - low < 0.12
+    assert [request.share for request in asked] == pytest.approx([0.8] * 60 + [0.2])
+    assert found["confusion"].shape == (2, 2)
+
+
+def test_every_step_is_what_was_planned() -> None:
+    algorithm = made(steps=3)
+    (template,) = algorithm.requests(Adjacency.REPLACE_ONE)
+    program = algorithm.program(Adjacency.REPLACE_ONE)
+    request = next(program)
+    seen = []
+    for _ in range(3):
+        assert isinstance(request, PrivateSum)
+        assert request.statistic.size == template.statistic.size
+        assert request.statistic.sensitivity(Adjacency.REPLACE_ONE) == 2.0
+        seen.append(request.statistic.parameters()["weights"])
+        try:
+            request = program.send(Release(np.ones(template.statistic.size), 0.1, 10.0, ("a", "b")))
+        except StopIteration as stop:
+            found = stop.value
+    assert np.array_equal(seen[0], algorithm.first_weights())
+    assert not np.array_equal(seen[1], seen[0])
+    assert found["weights"].shape == seen[0].shape
+
+
+def test_a_step_that_is_lost_is_left_out_and_if_all_are_the_study_ends() -> None:
+    algorithm = made(steps=2, averaging=0.0)
+    size = len(algorithm.first_weights())
+    program = algorithm.program(Adjacency.REPLACE_ONE)
+    next(program)
+    program.throw(Abandoned("too few"))
+    with pytest.raises(StopIteration) as ended:
+        program.send(Release(np.ones(size), 0.1, 10.0, ("a",)))
+    assert float(ended.value.value["steps_taken"][0]) == 1
+    program = algorithm.program(Adjacency.REPLACE_ONE)
+    next(program)
+    program.throw(Abandoned("too few"))
+    with pytest.raises(Abandoned):
+        program.throw(Abandoned("too few"))
+
+
+def test_the_last_weights_are_averaged() -> None:
+    size = len(made().first_weights())
+    gradient = np.zeros(size)
+    gradient[0] = 1.0
+    ends = {}
+    for averaging in (0.0, 0.5, 1.0):
+        algorithm = made(steps=4, averaging=averaging, momentum=0.0, learning_rate=1.0)
+        program = algorithm.program(Adjacency.REPLACE_ONE)
+        next(program)
+        try:
+            while True:
+                program.send(Release(gradient, 0.0, 1.0, ("a",)))
+        except StopIteration as stop:
+            ends[averaging] = float(algorithm.first_weights()[0] - stop.value["weights"][0])
+    assert ends == pytest.approx({0.0: 4.0, 0.5: 3.5, 1.0: 2.5})
+
+
+def test_the_planner_goes_farther_where_there_is_less_noise_and_keeps_what_is_given() -> None:
+    ways = []
+    for noise in (30.0, 10.0, 3.0, 1.0):
+        chosen = made().resolve(PublicFacts(noise, 10_000))
+        assert chosen.resolve(PublicFacts(99.0, 7)).describe == chosen.describe
+        assert chosen.steps is not None
+        assert chosen.learning_rate is not None
+        ways.append((chosen.steps, chosen.steps * chosen.learning_rate))
+    assert [steps for steps, _ in ways] == sorted(steps for steps, _ in ways)
+    assert [way for _, way in ways] == sorted(way for _, way in ways)
+    fixed = made(steps=7, learning_rate=0.3, clip=0.2).resolve(PublicFacts(5.0, 100))
+    assert (fixed.steps, fixed.learning_rate, fixed.clip) == (7, 0.3, 0.2)
+    sampled = made(rate=0.01).resolve(PublicFacts(5.0, 10_000))
+    assert sampled.steps == 1000
+    assert "a sample of 0.01" in sampled.describe
+
+
+def test_a_study_over_sites_and_a_study_by_its_name(tmp_path: Any) -> None:
+    rows = rings(1200)
+    algorithm = build(
+        "neural-classifier",
+        {"columns": ["a", "b", "c", "d", "class"], "lower": [-4] * 4, "upper": [4] * 4, "steps": 5, "hidden": 4},
+    )
+    sites = {name: rows[k::3] for k, name in enumerate("xyz")}
+    policies = {name: Policy(population=name, unit="record", ledger=tmp_path / f"{name}.sqlite") for name in sites}
+    result = run(algorithm, sites, epsilon=2.0, delta=1e-5, unit="record", policies=policies)
+    assert result.estimate["weights"].shape == ((4 + 1) * 4 + 4 + 1,)
+    assert len(result.participants) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"optimizer": "LBFGS"}, "optimizer must be one of"),
+        ({"classes": ("a", "a")}, "two classes are the same"),
+        ({"lower": None}, "lower and upper belong together"),
+        ({"lower": None, "upper": None, "clip": 1.0}, "give public ranges"),
+        ({"scale": [1.0]}, "scale must hold one number for each"),
+        ({"settings": {"a": 1}}, "for PyTorch modules"),
+        ({"model": "tanh-cnn", "shape": (2, 3)}, "does not have 4 numbers"),
+        ({"lower": [-1, -1, -1, -1, 1]}, "their range is 0 to 1"),
+        ({"steps": 0}, "steps"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
+    params = {"columns": ("a", "b", "c", "d", "class"), "lower": [-4] * 4, "upper": [4] * 4} | change
+    with pytest.raises(BadParameter, match=words):
+        NeuralClassifier(**params)
+
+
+def test_added_and_removed_units_are_refused() -> None:
+    with pytest.raises(BadParameter, match="replace-one"):
+        made().requests(Adjacency.ADD_REMOVE)
+
+
+# ---- PyTorch --------------------------------------------------------------------------------------------------------
+
+
+@needs_torch
+def test_momentum_is_what_torch_takes_it_for() -> None:
+    rng = np.random.default_rng(0)
+    ours, theirs = Momentum(0.1, 0.9), TorchOptimiser("SGD", 0.1, 0.9, {})
+    here = there = rng.normal(size=5)
+    for _ in range(4):
+        gradient = rng.normal(size=5)
+        here, there = ours.step(here, gradient), theirs.step(there, gradient)
+    assert here == pytest.approx(there, abs=1e-12)
+
+
+@needs_torch
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_a_torch_module_learns_under_noise(optimizer: str) -> None:
+    rows, others = rings(2000), rings(1000, seed=1)
+    algorithm = made(
+        model="perceptron",
+        settings={"features": 4, "classes": 2, "hidden": 16},
+        optimizer=optimizer,
+        learning_rate=0.05 if optimizer == "Adam" else None,
+        steps=30,
+        batch=256,
+        scale=np.ones(4),
+    )
+    rehearsal = Rehearsal(algorithm, len(rows), 4, 8.0, 1e-5)
+    found = rehearsal.run(Units.from_rows(rows), 0)
+    assert isinstance(rehearsal.algorithm, NeuralClassifier)
+    assert accuracy(rehearsal.algorithm, found["weights"], others) > 0.8
+
+
+@needs_torch
+def test_settings_that_torch_does_not_know_are_refused() -> None:
+    with pytest.raises(BadParameter, match="does not take these settings"):
+        TorchOptimiser("Adam", 0.1, 0.9, {"warmth": 1}).step(np.zeros(2), np.zeros(2))
+
+
+@needs_torch
+def test_a_torch_module_over_sites_and_one_that_a_site_does_not_know(tmp_path: Any) -> None:
+    rows = rings(300)
+    settings: dict[str, Any] = {"features": 4, "classes": 2, "hidden": 8}
+    sites = {name: rows[k::3] for k, name in enumerate("xyz")}
+    policies = {name: Policy(population=name, unit="record", ledger=tmp_path / f"{name}.sqlite") for name in sites}
+    algorithm = made(model="perceptron", settings=settings, steps=4, rate=0.5)
+    result = run(algorithm, sites, epsilon=1.0, delta=1e-5, unit="record", policies=policies)
+    assert result.estimate["weights"].shape == (4 * 8 + 8 + 8 * 2 + 2,)
+    assert math.isfinite(float(np.sum(result.estimate["weights"])))
+    with pytest.raises(BadParameter, match="unknown module"):
+        made(model="nowhere").first_weights()

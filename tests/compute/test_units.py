@@ -1,0 +1,81 @@
+"""Units and the recordings they consist of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zerosum.compute.units import Runs, Units
+from zerosum.errors import BadData
+from zerosum.kernel.grid import BLOCK_ROWS
+from zerosum.statistics import build
+
+
+def people() -> Units:
+    rng = np.random.default_rng(0)
+    sizes = [[40, 30], [50], [20, 20, 20], [60]]
+    tables = [[rng.normal(size=(size, 3)) for size in person] for person in sizes]
+    return Units.from_runs(tables, [[2.0, 1.0], [0.8], [2.0, 2.0, 3.0], [1.5]])
+
+
+def test_a_block_keeps_the_recordings_of_its_people() -> None:
+    units = people()
+    units.check()
+    assert len(units) == 4
+    seconds, sizes = [], []
+    for block in units.blocks(row_bytes=1 << 19):  # about one person each
+        assert block.runs is not None
+        block.check()
+        seconds += block.runs.seconds.tolist()
+        sizes += np.diff(block.runs.offsets).tolist()
+    assert seconds == [2.0, 1.0, 0.8, 2.0, 2.0, 3.0, 1.5]
+    assert sizes == [40, 30, 50, 20, 20, 20, 60]
+
+
+def test_blocks_by_units_hold_as_many_rows_as_memory_allows_and_no_more_units_than_may_be_added_up() -> None:
+    rows = np.zeros((3 * BLOCK_ROWS, 1))
+    long = Units(rows, np.arange(0, len(rows) + 1, BLOCK_ROWS // 2))
+    assert [len(block) for block in long.blocks(8)] == [2, 2, 2]
+    assert [len(block) for block in long.blocks(8, by_units=True)] == [6]
+    assert [len(block) for block in long.blocks(1 << 14, by_units=True)] == [2, 2, 2]
+    short = Units(rows)
+    assert [len(block) for block in short.blocks(8, by_units=True)] == [BLOCK_ROWS] * 3
+
+
+def test_recordings_that_cross_people_or_have_no_clock_are_refused() -> None:
+    rows, offsets = np.zeros((10, 2)), np.array([0, 6, 10])
+    for runs in (
+        Runs(np.array([0, 5, 10]), np.array([1.0, 1.0])),
+        Runs(np.array([0, 6, 6, 10]), np.array([1.0, 1.0, 1.0])),
+        Runs(np.array([0, 6, 9]), np.array([1.0, 1.0])),
+        Runs(np.array([0, 6, 10]), np.array([1.0])),
+        Runs(np.array([0, 6, 10]), np.array([1.0, 0.0])),
+        Runs(np.array([0, 6, 10]), np.array([1.0, np.nan])),
+    ):
+        with pytest.raises(BadData):
+            Units(rows, offsets, runs).check()
+    Units(rows, offsets, Runs(np.array([0, 2, 6, 10]), np.ones(3))).check()
+
+
+def test_every_recording_needs_its_clock() -> None:
+    with pytest.raises(BadData, match="seconds"):
+        Units.from_runs([[np.zeros((3, 2))]], [[1.0, 2.0]])
+    with pytest.raises(BadData, match="no recordings"):
+        Units.from_runs([[]], [[]])
+
+
+def test_units_that_share_rows_or_have_none_are_refused() -> None:
+    for offsets in ([0, 5, 3, 10], [0, 5, 5, 10], [1, 10], [0, 9]):
+        with pytest.raises(BadData, match="must rise from 0"):
+            Units(np.zeros((10, 2)), np.array(offsets, dtype=np.int64)).check()
+
+
+def test_a_refusal_does_not_count() -> None:
+    """How many values are faulty is data: asked again and again, it would be an exact query."""
+    for bad in (1, 3):
+        rows = np.zeros((10, 2))
+        rows[:bad, 0] = np.nan
+        with pytest.raises(BadData, match=r"^some values are not finite"):
+            Units(rows).check()
+        with pytest.raises(BadData, match=r"^some values lie outside the 2 declared categories$"):
+            build("histogram", {"bins": 2}).check_values(Units(np.full((bad, 1), 7.0)))

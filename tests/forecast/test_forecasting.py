@@ -1,0 +1,332 @@
+"""Forecasts: public guesses, made-up people, and what is predicted against what seeded runs show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zerosum.algorithms import CustomStatistic
+from zerosum.compute.units import Units
+from zerosum.errors import BadParameter, PolicyRefused
+from zerosum.forecast import Advisor, Guesses, Setting, Shape, Spectrum, read_like, what_if
+from zerosum.forecast.measures import matched, measure_of
+from zerosum.forecast.populations import Clustered, Spectral, world_of
+from zerosum.forecast.settings import altered, shared_out
+from zerosum.forecast.sweep import search
+from zerosum.study import Study
+from zerosum.study.rehearsal import Rehearsed
+
+THREE: dict[str, Any] = {"columns": ["a", "b", "c"], "lower": [0, 0, 0], "upper": [10, 100, 1]}
+RANGES: dict[str, Any] = {"columns": ["a"], "ranges": {"a": (0, 10)}}
+MANY: dict[str, Any] = {"columns": [f"c{at}" for at in range(12)], "lower": [-1] * 12, "upper": [1] * 12}
+SKEWED = Guesses(columns={"a": Shape.parse("skewed:1.5:2")})
+
+
+def study_of(algorithm: str, parameters: dict[str, Any], epsilon: float = 1.0, **more: Any) -> Study:
+    usual: dict[str, Any] = {
+        "name": "s",
+        "unit": {"kind": "person"},
+        "privacy": {"epsilon": epsilon, "delta": 1e-5},
+        "sites": [{"name": f"s{at}", "units": 300 + 100 * at} for at in range(4)],
+    }
+    return Study(algorithm=algorithm, parameters=parameters, **usual | more)
+
+
+# ---- guesses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said", ["", "normal", "normal:1", "normal:1:0", "normal:nan:1", "skewed:0:2", "skewed:1:1", "shares:-1:2", "x:1"]
+)
+def test_guesses_that_make_no_sense_are_refused(said: str) -> None:
+    with pytest.raises(BadParameter):
+        Shape.parse(said)
+
+
+@pytest.mark.parametrize("said", ["power:", "power:-1", "exponential:2", "flat:1", "there/is/no/file", "power:inf"])
+def test_spectra_that_make_no_sense_are_refused(said: str) -> None:
+    with pytest.raises(BadParameter, match="spectrum"):
+        Spectrum.parse(said)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "parameters", "said", "word"),
+    [
+        ("k-means", THREE | {"n_clusters": 2}, "a=normal:5:1", "would not count"),
+        ("pca", THREE | {"n_components": 1}, "a=normal:5:1", "would not count"),
+        ("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]}, "e=uniform", "would not count"),
+        ("logistic-regression", THREE, "c=normal:0.1:0.3", "two shares"),
+        ("logistic-regression", THREE, "c=shares:1:1:1", "two shares"),
+        ("poisson-regression", THREE, "c=normal:-1:1", "a positive mean"),
+        ("poisson-regression", THREE, "c=uniform", "a positive mean"),
+    ],
+)
+def test_a_guess_that_would_not_be_heard_is_refused(
+    algorithm: str, parameters: dict[str, Any], said: str, word: str
+) -> None:
+    name, _, shape = said.partition("=")
+    with pytest.raises(BadParameter, match=word):
+        Advisor(study_of(algorithm, parameters), Guesses({name: Shape.parse(shape)}))
+
+
+def test_what_is_guessed_is_what_is_told() -> None:
+    survival = study_of("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]})
+    assert "constant rate" in Advisor(survival).says
+    told = Advisor(survival, Guesses({"t": Shape.parse("skewed:0.5:2")})).says
+    assert "t until the event skewed:0.5:2" in told
+    assert "constant rate" not in told
+    assert (
+        "which is shares:9:1"
+        in Advisor(study_of("logistic-regression", THREE), Guesses({"c": Shape.parse("shares:9:1")})).says
+    )
+
+
+def test_a_spectrum_from_a_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "s.npy", np.array([1.0, 4.0, 2.0]))
+    assert Spectrum.parse(str(tmp_path / "s.npy")).values(2).tolist() == [4.0, 2.0]
+    with pytest.raises(BadParameter, match="3 eigenvalues"):
+        Spectrum.parse(str(tmp_path / "s.npy")).values(5)
+    (tmp_path / "t.txt").write_text("1 nan")
+    with pytest.raises(BadParameter, match="finite"):
+        Spectrum.parse(str(tmp_path / "t.txt"))
+
+
+def test_columns_lie_as_guessed_and_within_their_ranges() -> None:
+    rng = np.random.default_rng(0)
+    skewed = Shape.parse("skewed:10:2").numbers_in(0, 200, 20_000, rng)
+    assert np.median(skewed) == pytest.approx(10, rel=0.03)
+    assert np.quantile(skewed, 0.841) == pytest.approx(20, rel=0.05)
+    normal = Shape.parse("normal:50:10").numbers_in(0, 60, 20_000, rng)
+    assert normal.max() == 60
+    levels = Shape.parse("shares:3:1").levels_of(2, 20_000, rng)
+    assert np.mean(levels) == pytest.approx(0.25, abs=0.02)
+    with pytest.raises(BadParameter, match="3 shares"):
+        Shape.parse("shares:3:1").levels_of(3, 10, rng)
+    with pytest.raises(BadParameter, match="not one of the study's columns"):
+        world_of(study_of("mean", THREE).build_algorithm(), Guesses(columns={"z": Shape()}))
+
+
+def test_private_data_are_never_what_people_are_drawn_from(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b,c\n1,2,0.3\n")
+    study = study_of("mean", THREE)
+    own = [{"name": f"s{at}", "data": tmp_path / "a.csv"} for at in range(4)]
+    whole = Study(**{**study.model_dump(), "sites": own})
+    with pytest.raises(PolicyRefused, match="private data of site"):
+        read_like(whole, tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_text("a,b,c\n1,2,0.3\n4,5,0.6\n")
+    assert len(read_like(whole, tmp_path / "b.csv")) == 2
+
+
+# ---- settings ------------------------------------------------------------------------------------------------------
+
+
+def test_people_are_shared_out_without_losing_anybody() -> None:
+    assert shared_out(1000, [300, 500, 200]).tolist() == [300, 500, 200]
+    for people in (3, 4, 17, 100):
+        found = shared_out(people, [1, 1000, 1])
+        assert found.sum() == people
+        assert found.min() >= 1
+
+
+def test_a_study_in_another_setting_differs_in_that_alone() -> None:
+    study = study_of("mean", THREE)
+    own = Setting.of(study)
+    assert own == Setting(1.0, 4, 1, 1800)
+    assert altered(study, own).plan().public_digest == study.plan().public_digest
+    other = altered(study, Setting(2.0, 10, 3, 5000)).plan()
+    assert (other.epsilon, len(other.sites), other.coalition.colluders) == (2.0, 10, 3)
+    assert sum(site.units or 0 for site in other.sites) == 5000
+    with pytest.raises(BadParameter, match="--people"):
+        Setting.of(study_of("mean", THREE, sites=[{"name": "a"}, {"name": "b"}]))
+
+
+def test_counts_stay_undeclared_where_the_study_declares_none() -> None:
+    open_ = study_of(
+        "mean", THREE, sites=[{"name": "a"}, {"name": "b"}], unit={"kind": "person", "adjacency": "add-remove"}
+    )
+    plan = altered(open_, Setting.of(open_, 500)).plan()
+    assert [site.units for site in plan.sites] == [None, None]
+    assert Advisor(open_, people=500).at(Setting.of(open_, 500)).privacy > 0
+
+
+# ---- what is predicted, and what is seen ---------------------------------------------------------------------------
+
+
+def spreads(study: Study, guesses: Guesses, runs: int, samples: int = 4) -> np.ndarray[Any, Any]:
+    """The standard deviation of every number among runs on the same people, all of them."""
+    algorithm, people = study.build_algorithm(), Setting.of(study).people
+    world, measure = world_of(algorithm, guesses), measure_of(algorithm)
+    assert world is not None
+    assert measure is not None
+    whole = Rehearsed(algorithm, study.plan())
+    found = []
+    for sample in range(samples):
+        units = world.people(people, np.random.default_rng([7, sample]))
+        draws = whole.runs(units, range(1000 * sample, 1000 * sample + runs // samples))
+        found.append([measure.values(each, units, world.truth) for each in draws])
+    return np.asarray(np.sqrt(np.mean(np.var(found, axis=1, ddof=1), axis=0)))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "parameters", "guesses", "runs"),
+    [
+        ("mean", THREE, Guesses(), 80),
+        ("mean", {**THREE, "clip": 0.5}, SKEWED, 80),
+        ("histogram", {"columns": ["a"], "edges": [0.0, 1.0, 4.0, 10.0]}, SKEWED, 80),
+        ("quantiles", RANGES, Guesses(), 60),
+        ("quantiles", RANGES, SKEWED, 60),
+        ("covariance", THREE, Guesses(), 60),
+        ("logistic-regression", THREE, Guesses(), 40),
+        ("survival", {"columns": ["t", "e"], "edges": [0.0, 1.0, 2.0, 4.0]}, Guesses(), 60),
+        ("mixture", {**THREE, "n_components": 2, "scaling": "ranges"}, Guesses(), 24),
+    ],
+)
+def test_the_spread_that_is_forecast_is_seen(
+    algorithm: str, parameters: dict[str, Any], guesses: Guesses, runs: int
+) -> None:
+    """Wide, since runs are few here; `benchmarks/what_if.py` has the narrow figures."""
+    study = study_of(algorithm, parameters)
+    advisor = Advisor(study, guesses)
+    said = advisor.at(advisor.own, runs)
+    seen = spreads(study, guesses, runs)
+    scale = np.array([line.scale for line in said.lines])
+    forecast = np.array([line.noise for line in said.lines])
+    ratio = math.sqrt(float(np.mean((forecast / scale) ** 2) / np.mean((seen / scale) ** 2)))
+    assert ratio == pytest.approx(1, abs=0.3)
+
+
+def test_fewer_people_stand_for_many() -> None:
+    """The same forecast, whether all are made up or some stand for them."""
+    study = study_of(
+        "linear-regression", {**THREE, "rounds": 4}, sites=[{"name": f"s{at}", "units": 2500} for at in range(4)]
+    )
+    advisor = Advisor(study)
+    said = advisor.at(advisor.own, 48)
+    seen = spreads(study, Guesses(), 48, samples=2)
+    ratio = [line.noise / each for line, each in zip(said.lines, seen, strict=True)]
+    assert float(np.mean(ratio)) == pytest.approx(1, abs=0.3)
+
+
+@pytest.mark.parametrize("said", ["power:1", "exponential:0.7"])
+def test_the_energy_that_is_forecast_is_seen(said: str) -> None:
+    guesses = Guesses(spectrum=Spectrum.parse(said))
+    study = study_of("pca", {**MANY, "n_components": 2})
+    advisor = Advisor(study, guesses)
+    forecast = advisor.at(advisor.own, 100).lines[0].bias
+    algorithm = study.build_algorithm()
+    world, measure = world_of(algorithm, guesses), measure_of(algorithm)
+    assert world is not None
+    assert measure is not None
+    people = world.people(1800, np.random.default_rng(99))
+    lost = [measure.values(each, people, None)[0] for each in Rehearsed(algorithm, study.plan()).runs(people, range(8))]
+    assert forecast == pytest.approx(float(np.mean(lost)), abs=0.03)
+    assert 0 < forecast < 0.5
+
+
+def test_made_up_rows_have_the_spectrum_that_was_declared() -> None:
+    algorithm = study_of("pca", {**MANY, "n_components": 2}).build_algorithm()
+    world = world_of(algorithm, Guesses(spectrum=Spectrum.parse("power:2")))
+    assert isinstance(world, Spectral)
+    rows = world.people(40_000, np.random.default_rng(0)).rows
+    values = np.linalg.eigvalsh(np.cov(np.asarray(rows).T))[::-1]
+    assert values[:4] / values[0] == pytest.approx([1, 1 / 4, 1 / 9, 1 / 16], rel=0.05)
+    assert np.max(np.std(np.asarray(rows), axis=0)) == pytest.approx(0.25, rel=0.05)
+
+
+def test_clusters_are_matched_whatever_their_order() -> None:
+    world = world_of(study_of("mixture", {**THREE, "n_components": 3}).build_algorithm(), Guesses())
+    assert isinstance(world, Clustered)
+    assert world.truth is not None
+    assert world.separation >= 6
+    assert matched(world.truth[[2, 0, 1]], world.truth, np.array([10.0, 100.0, 1.0])) == pytest.approx(world.truth)
+
+
+# ---- sweeps and targets --------------------------------------------------------------------------------------------
+
+
+def test_more_budget_and_more_people_help_and_more_colluders_do_not() -> None:
+    found = what_if(study_of("survival", {"columns": ["t", "e"], "edges": [0.0, 1.0, 2.0]}), runs=16)
+    for kind, falls in (("epsilon", True), ("people", True), ("sites", True), ("colluders", False)):
+        errors = [each.privacy for each in found.around[kind]]
+        assert len(errors) >= 2
+        assert errors == sorted(errors, reverse=falls), kind
+    assert all(found.own in row for row in found.around.values())
+    sampling = [each.sampling for each in found.around["people"]]
+    assert sampling == pytest.approx([found.own.sampling * math.sqrt(f) for f in (4, 2, 1, 0.5, 0.25)], rel=0.01)
+    assert found.as_record()["own"]["runs"] == 16
+
+
+def test_the_smallest_epsilon_that_is_accurate_enough() -> None:
+    study = study_of("mean", THREE)
+    advisor = Advisor(study)
+    own = advisor.at(advisor.own)
+    for wanted in (own.privacy / 3, own.privacy, own.privacy * 5):
+        target = search(advisor, {"": wanted}, 2)
+        assert target.forecast is not None
+        assert target.forecast.privacy <= wanted
+        less = advisor.at(Setting(0.98 * (target.epsilon or 0), 4, 1, 1800))
+        assert less.privacy > wanted
+    by_name = search(advisor, {"b": own.lines[1].privacy}, 2)
+    assert by_name.epsilon == pytest.approx(1.0, rel=0.02)
+    with pytest.raises(BadParameter, match="no number called 'z'"):
+        search(advisor, {"z": 1.0}, 2)
+    for wrong in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(BadParameter, match="positive"):
+            search(advisor, {"": wrong}, 2)
+
+
+def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
+    """A curve ends where noise is larger than those at risk: the errors of what is left look better than they are."""
+    edges = {"columns": ["t", "e"], "edges": [0, 1, 2, 3, 4]}
+    advisor = Advisor(study_of("survival", edges, epsilon=0.02))
+    found = advisor.at(advisor.own, 16)
+    assert [line.label for line in found.lines] == ["all, 1", "all, 2", "all, 3", "all, 4"]
+    assert found.lines[-1].missing == 1.0
+    assert math.isnan(found.lines[-1].privacy)
+    assert 0 < found.privacy < 1
+    assert found.lines[-1] in found.hidden
+    assert "all, 4" in found.as_record()["hidden"]
+    target = search(advisor, {"": 2 * found.privacy}, 16)  # which what is left has reached already
+    assert target.forecast is not None
+    assert (target.epsilon or 0) > 0.1
+    assert not target.forecast.hidden
+    with pytest.raises(BadParameter, match="nothing of the result would be left"):
+        Advisor(study_of("survival", edges, epsilon=1e-4)).at(advisor.own.__class__(1e-4, 4, 1, 1800), 8)
+
+
+def test_an_error_that_no_epsilon_reaches_is_said() -> None:
+    advisor = Advisor(study_of("mean", THREE))
+    assert search(advisor, {"": 1e-12}, 2).epsilon is None
+    near = advisor.at(replace(advisor.own, epsilon=55.0))  # 64 can no longer be planned
+    assert search(advisor, {"": near.privacy}, 2).epsilon == pytest.approx(55, rel=0.02)
+
+
+def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:
+    own: dict[str, Any] = {"columns": ["a", "b", "c"], "statistic": "a name", "clip": 1.0}
+    for guesses in (Guesses(columns={"a": Shape()}), Guesses(like=Units(np.ones((2, 3))))):
+        with pytest.raises(BadParameter, match="makes nobody up"):
+            world_of(CustomStatistic(**own), guesses)
+    with pytest.raises(BadParameter, match="no noise to forecast"):
+        Advisor(study_of("mean", THREE, scheme={"name": "non-private"}))
+
+
+def test_a_site_that_wants_more_privacy_weighs_less() -> None:
+    """By formula and by rehearsal through weighted sites alike."""
+    sites = [{"name": f"s{at}", "units": 300, "scale": 0.5 if at == 0 else 1.0} for at in range(4)]
+    study = study_of("mean", THREE, sites=sites)
+    advisor = Advisor(study)
+    said = advisor.at(advisor.own)
+    plan, algorithm = study.plan(), study.build_algorithm()
+    rng = np.random.default_rng(0)
+    parts = [Units(rng.uniform(0, 1, (300, 3)) * [10, 100, 1]) for _ in range(4)]
+    drawn = [np.asarray(each["mean"].value) for each in Rehearsed(algorithm, plan).runs(parts, range(100))]
+    seen = np.std(drawn, axis=0, ddof=1)
+    assert np.array([line.noise for line in said.lines]) == pytest.approx(seen, rel=0.3)
+    weights = np.array([0.5, 1, 1, 1])
+    expected = np.average([np.mean(np.asarray(part.rows), axis=0) for part in parts], axis=0, weights=weights)
+    assert np.mean(drawn, axis=0) == pytest.approx(expected, abs=5 * float(np.max(seen)))
