@@ -23,7 +23,7 @@ from time import perf_counter
 
 import numpy as np
 
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.compute.units import Units
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
@@ -57,7 +57,7 @@ class Waits:
 def ordinary() -> Plan:
     sites = tuple(PlannedSite(f"s{i}") for i in range(4))
     terms = Terms(sites=sites, epsilon=2.0, delta=1e-5, scheme=Scheme("local"), coalition=Coalition(1))
-    return make_plan(Mean(columns=("a", "b"), clip=1.0), terms, "ordinary")
+    return make_plan(MeanProgram(columns=("a", "b"), clip=1.0), terms, "ordinary")
 
 
 def sampled(phases: int) -> Plan:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 os.environ["ZEROSUM_STATE"] = tempfile.mkdtemp()
 
 import zerosum
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
@@ -181,7 +181,7 @@ def fourth() -> str:
     told = []
     columns = tuple(f"x{i}" for i in range(20_000))
     for S in (4, 10, 30):
-        question, coalition = Mean(columns=columns, clip=1.0), Coalition.default(S)
+        question, coalition = MeanProgram(columns=columns, clip=1.0), Coalition.default(S)
         units = Units.from_rows(np.zeros((20, len(columns))))
         sites = [Site(f"s{s}", units, Policy(population=f"{S} {s}", data="synthetic")) for s in range(S)]
         shapes = [PlannedSite(site.name, 20) for site in sites]
@@ -198,7 +198,7 @@ def fourth() -> str:
         told.append(f"{accountant.epsilon(2.0 / float(np.std(left[0])), 1e-5):.2f}")
     data = {name: np.zeros((20, 2)) for name in "abcd"}
     try:
-        question = Mean(columns=("a", "b"), clip=1.0)
+        question = MeanProgram(columns=("a", "b"), clip=1.0)
         zerosum.run(question, data, epsilon=1.0, delta=1e-5, scheme="cape-helper", unit="person")
         consent = "a default private policy consents"
     except Refused as error:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import zerosum
-from zerosum.algorithms import FeatureClassifier
+from zerosum.algorithms import FeatureClassifierProgram
 from zerosum.compute.units import Units
 from zerosum.statistics.features import build
 from zerosum.statistics.softmax import BIAS
@@ -39,9 +39,9 @@ def images(folder: Path, name: str, count: int | None = None) -> tuple[Units, ND
     return Units(np.column_stack([train, labels])), np.asarray(test), data["y_test"].astype(int)
 
 
-def program(classes: int, inputs: int, features: dict[str, object]) -> FeatureClassifier:
+def program(classes: int, inputs: int, features: dict[str, object]) -> FeatureClassifierProgram:
     columns = (*(f"p{i}" for i in range(inputs)), "class")
-    return FeatureClassifier(columns=columns, classes=tuple(map(float, range(classes))), features=features)
+    return FeatureClassifierProgram(columns=columns, classes=tuple(map(float, range(classes))), features=features)
 
 
 def accuracy(estimate: zerosum.algorithms.Estimate, features: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
@@ -61,7 +61,7 @@ def table(folder: Path, name: str, seeds: int) -> None:
             asked = Rehearsal(program_, len(units), SITES, epsilon, DELTA, colluders=max(colluders, 1), scheme=scheme)
             found = [accuracy(asked.run(units, seed), test, labels) for seed in range(seeds)]
             chosen = asked.algorithm
-            assert isinstance(chosen, FeatureClassifier)
+            assert isinstance(chosen, FeatureClassifierProgram)
             spread = f"{100 * np.mean(found):.2f} % (sd {100 * np.std(found, ddof=1) if seeds > 1 else 0:.2f})"
             told = f"{chosen.rounds} rounds, clip {chosen.clip:.2f}"
             print(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from cells import Cell, Results, computed
-from zerosum.algorithms import DataCollaboration, FeatureClassifier
+from zerosum.algorithms import DataCollaborationProgram, FeatureClassifierProgram
 from zerosum.compute.units import Units
 from zerosum.kernel import accountant
 from zerosum.kernel.request import PrivatePublication
@@ -201,7 +201,7 @@ def _settings() -> dict[str, Any]:
 
 def _published(clients: list[Records], epsilon: float, seed: int) -> tuple[Floats, float, Any]:
     """What the first client published, under which noise, and the map, which everybody knows."""
-    program = DataCollaboration(**_settings(), keep_records=True)
+    program = DataCollaborationProgram(**_settings(), keep_records=True)
     rehearsal = Rehearsal(program, 10_000, 10, epsilon, figures.OUR_DELTA)
     found, requests = rehearsal.asked(_units(Records.joined(clients)), seed)
     request = requests[-1]
@@ -222,7 +222,7 @@ def _told_by_updates(what: str, clients: list[Records], own: Records, others: Re
 
 def _told_by_gradients(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:
     """By the noisy totals of gradients, round by round; the scores of the first client's records, and of others."""
-    program = FeatureClassifier(**_settings())
+    program = FeatureClassifierProgram(**_settings())
     rehearsal = Rehearsal(program, 10_000, 10, float(what.split()[-1]), figures.OUR_DELTA)
     found, heard = rehearsal.heard(_units(Records.joined(clients)), seed)
     candidates = Records.joined([clients[0], others])

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms import Describe, Estimate, Quantiles, Survival
+from zerosum.algorithms import DescribeProgram, Estimate, QuantilesProgram, SurvivalProgram
 from zerosum.compute.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
@@ -46,7 +46,7 @@ class Data:
     """A question, and units whose categories are codes."""
 
     name: str
-    question: Describe
+    question: DescribeProgram
     units: Units
 
 
@@ -62,7 +62,7 @@ def heart(folder: Path) -> Data:
             codes[rows[:, at] == level] = code
         rows[:, at] = codes
     gone = np.isnan(rows).any(axis=0)
-    question = Describe(
+    question = DescribeProgram(
         columns=tuple(names),
         ranges=HEART_RANGES,
         levels=HEART_LEVELS,
@@ -87,9 +87,9 @@ def made_up(seed: int) -> list[Data]:
     common = {"columns": names, "ranges": {"skewed": (0, 40), "count": (0, 30)}, "by": "group"}
     levels = {"kind": ("a", "b", "c"), "group": tuple("vwxyz")}
     rules = {"skewed": "observed", "kind": "observed"}
-    five = Describe(**common, levels=levels, missing=rules, whole=("count",))
+    five = DescribeProgram(**common, levels=levels, missing=rules, whole=("count",))
     people = rng.integers(0, 900, n)
-    visits = Describe(columns=names[:3], ranges=common["ranges"], levels={"kind": levels["kind"]}, missing=rules)
+    visits = DescribeProgram(columns=names[:3], ranges=common["ranges"], levels={"kind": levels["kind"]}, missing=rules)
     return [
         Data("made up, five groups", five, Units(rows)),
         Data("made up, people with several rows", visits, Units.from_groups(rows[:, :3], people)),
@@ -118,7 +118,7 @@ class Truth:
 
     @staticmethod
     def _line(
-        question: Describe, rows: Floats, owner: NDArray[np.intp], who: NDArray[np.bool_]
+        question: DescribeProgram, rows: Floats, owner: NDArray[np.intp], who: NDArray[np.bool_]
     ) -> tuple[list[float], list[float], list[Floats], list[float]]:
         means, sds, quantiles, shares = [], [], [], []
         for name in question.columns:
@@ -213,7 +213,7 @@ def log_rank_z(time: Floats, event: Floats, group: Floats) -> float:
 
 def part_b(runs: int) -> None:
     edges = np.linspace(0, 8, 17)
-    question = Survival(columns=("time", "event", "arm"), edges=edges, groups=("control", "treated"))
+    question = SurvivalProgram(columns=("time", "event", "arm"), edges=edges, groups=("control", "treated"))
     print(f"\nsurvival: 2000 people, two groups, 16 bins of half a year, {runs} runs against curves on exact times")
     for ratio in (0.7, 1.0):
         time, event, group = cohort(0, ratio)
@@ -272,7 +272,7 @@ def part_c(runs: int) -> None:
                 for seed in range(5):
                     values, limits, whole = columns(n, 100 + seed)[name]
                     units = Units(values[:, None])
-                    question = Quantiles(columns=("x",), ranges={"x": limits}, whole=whole)
+                    question = QuantilesProgram(columns=("x",), ranges={"x": limits}, whole=whole)
                     rehearsal = Rehearsal(question, n, SITES, epsilon, DELTA)
                     bins = rehearsal.algorithm.ranks.bins[0]  # type: ignore[attr-defined]
                     truth = np.quantile(values, QUARTILES, method="inverted_cdf")
@@ -313,7 +313,7 @@ def _plain(
 def part_d(runs: int) -> None:
     print(f"\nintervals for the population, {runs} fresh samples with their noise: how often 95 % intervals hold")
     for n, epsilon in ((500, 4.0), (2000, 1.0), (2000, 4.0)):
-        question = Describe(
+        question = DescribeProgram(
             columns=("x", "kind", "arm"),
             ranges={"x": (0.0, 100.0)},
             levels={"kind": ("a", "b"), "arm": ("p", "q")},

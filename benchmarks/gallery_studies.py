@@ -52,7 +52,10 @@ def _ranged(**more: Any) -> dict[str, Any]:
 
 def mean() -> Drawn:
     return _run(
-        "Five measurements in four hospitals", algorithms.Mean(**_ranged()), hospitals(seed=7), measured_in=MEASURES
+        "Five measurements in four hospitals",
+        algorithms.MeanProgram(**_ranged()),
+        hospitals(seed=7),
+        measured_in=MEASURES,
     ), None
 
 
@@ -61,7 +64,7 @@ def histogram() -> Drawn:
     edges = np.arange(20.0, 101.0, 10.0)
     return _run(
         "How old are our patients?",
-        algorithms.Histogram(columns=("age",), edges=edges),
+        algorithms.HistogramProgram(columns=("age",), edges=edges),
         ages,
         measured_in={"age": "years"},
     ), None
@@ -69,14 +72,16 @@ def histogram() -> Drawn:
 
 def covariance() -> Drawn:
     data = hospitals(seed=7, sizes=(200, 400, 900, 1500))
-    return _run("Which measurements go together?", algorithms.Covariance(**_ranged()), data, measured_in=MEASURES), None
+    return _run(
+        "Which measurements go together?", algorithms.CovarianceProgram(**_ranged()), data, measured_in=MEASURES
+    ), None
 
 
 def describe() -> Drawn:
     rng = np.random.default_rng(5)
     rows = np.vstack(list(hospitals(seed=7, sizes=(300, 500, 900, 1500)).values()))
     table = np.column_stack([rows[:, :3], rng.integers(0, 2, len(rows)), rng.integers(0, 3, len(rows))])
-    chosen = algorithms.Describe(
+    chosen = algorithms.DescribeProgram(
         columns=("age", "systolic", "bmi", "sex", "smoking"),
         ranges={name: RANGES[name] for name in ("age", "systolic", "bmi")},
         levels={"sex": (0.0, 1.0), "smoking": (0.0, 1.0, 2.0)},
@@ -88,7 +93,7 @@ def describe() -> Drawn:
 
 def quantiles() -> Drawn:
     data = {name: rows[:, [0, 3]] for name, rows in hospitals(seed=7, sizes=(300, 500, 900, 1500)).items()}
-    chosen = algorithms.Quantiles(
+    chosen = algorithms.QuantilesProgram(
         columns=("age", "glucose"), ranges={"age": RANGES["age"], "glucose": RANGES["glucose"]}
     )
     return _run("Age and glucose", chosen, data, measured_in={"age": "years", "glucose": "mg/dL"}), None
@@ -99,7 +104,7 @@ def survival() -> Drawn:
     treated = rng.integers(0, 2, 4000)
     death, leaves = rng.exponential(40 + 30 * treated), rng.uniform(10, 80, 4000)
     rows = np.column_stack([np.minimum(death, leaves), death <= leaves, treated]).astype(float)
-    chosen = algorithms.Survival(
+    chosen = algorithms.SurvivalProgram(
         columns=("months", "died", "treatment"), edges=np.arange(0.0, 61.0, 6.0), groups=(0.0, 1.0)
     )
     return _run("Survival after treatment", chosen, _split(rows), 2.0), None
@@ -109,7 +114,7 @@ def linear() -> Drawn:
     rng = np.random.default_rng(2)
     x = np.vstack(list(hospitals(seed=7, sizes=(600, 900, 2000, 3500)).values()))[:, [0, 2, 3]]
     y = 70 + 0.5 * x[:, 0] + 0.9 * x[:, 1] + 0.02 * x[:, 2] + rng.normal(0, 10, len(x))
-    chosen = algorithms.LinearRegression(
+    chosen = algorithms.LinearRegressionProgram(
         columns=("age", "bmi", "glucose", "systolic"),
         lower=np.array([18.0, 12.0, 40.0, 80.0]),
         upper=np.array([100.0, 60.0, 400.0, 220.0]),
@@ -126,7 +131,7 @@ def logistic() -> Drawn:
     x = np.vstack(list(hospitals(seed=7, sizes=(600, 900, 2000, 3500)).values()))[:, [0, 2, 3]]
     risk = 1 / (1 + np.exp(-(-9 + 0.06 * x[:, 0] + 0.12 * x[:, 1] + 0.015 * x[:, 2])))
     rows = np.column_stack([x, rng.random(len(x)) < risk])
-    chosen = algorithms.LogisticRegression(
+    chosen = algorithms.LogisticRegressionProgram(
         columns=("age", "bmi", "glucose", "diabetes"),
         lower=np.array([18.0, 12.0, 40.0, 0.0]),
         upper=np.array([100.0, 60.0, 400.0, 1.0]),
@@ -139,7 +144,7 @@ def poisson() -> Drawn:
     rng = np.random.default_rng(6)
     x = np.vstack(list(hospitals(seed=7, sizes=(600, 900, 2000, 3500)).values()))[:, [0, 2]]
     visits = np.minimum(rng.poisson(np.exp(-0.9 + 0.02 * x[:, 0] + 0.02 * x[:, 1])), 20)
-    chosen = algorithms.PoissonRegression(
+    chosen = algorithms.PoissonRegressionProgram(
         columns=("age", "bmi", "visits"), lower=np.array([18.0, 12.0, 0.0]), upper=np.array([100.0, 60.0, 20.0])
     )
     return _run(
@@ -151,7 +156,7 @@ def polynomial() -> Drawn:
     rng = np.random.default_rng(8)
     x = np.vstack(list(hospitals(seed=7, sizes=(600, 900, 2000, 3500)).values()))[:, [0, 2]]
     y = np.clip(90 + 0.5 * x[:, 0] + 0.4 * x[:, 1] + rng.normal(0, 8, len(x)), 80, 220)
-    chosen = algorithms.PolynomialLoss(
+    chosen = algorithms.PolynomialLossProgram(
         columns=("age", "bmi", "systolic"),
         lower=np.array([18.0, 12.0, 80.0]),
         upper=np.array([100.0, 60.0, 220.0]),
@@ -172,7 +177,7 @@ def pulse_pressure(rows: Floats) -> tuple[float, float]:
 def own_statistic() -> Drawn:
     rng = np.random.default_rng(9)
     rows = np.column_stack([rng.normal(132, 15, 3000), rng.normal(82, 9, 3000)])
-    chosen = algorithms.CustomStatistic(columns=("systolic", "diastolic"), statistic="pulse_pressure", clip=200.0)
+    chosen = algorithms.CustomProgram(columns=("systolic", "diastolic"), statistic="pulse_pressure", clip=200.0)
     return _run(
         "Pulse pressure, by a statistic of one's own", chosen, _split(rows), statistics=("pulse_pressure",)
     ), None
@@ -183,7 +188,7 @@ def pca() -> Drawn:
     axes = np.linalg.qr(rng.normal(size=(12, 12)))[0]
     rows = rng.normal(size=(5000, 12)) * (3.0 * 0.62 ** np.arange(12)) @ axes.T
     names = tuple(f"test {at + 1}" for at in range(12))
-    chosen = algorithms.PCA(columns=names, n_components=4, clip=10.0)
+    chosen = algorithms.PCAProgram(columns=names, n_components=4, clip=10.0)
     return _run("Twelve tests of memory", chosen, _split(rows), 2.0), None
 
 
@@ -196,7 +201,7 @@ def ica() -> Drawn:
     for _ in range(480):
         waves = rng.laplace(size=(60, len(truth)))
         people.append(waves @ truth + 0.3 * rng.normal(size=(60, truth.shape[1])))
-    chosen = algorithms.ICA(columns=space.columns, n_components=len(truth), basis=cosines(space, 4))
+    chosen = algorithms.ICAProgram(columns=space.columns, n_components=len(truth), basis=cosines(space, 4))
     sites = {name: Units.from_list(people[at * 120 : (at + 1) * 120]) for at, name in enumerate(SITES)}
     return _run("Networks of the resting brain", chosen, sites, 4.0), space
 
@@ -217,14 +222,14 @@ def _brain() -> tuple[Masker, Floats]:
 def k_means() -> Drawn:
     return _run(
         "Three kinds of metabolism",
-        algorithms.KMeans(columns=("bmi", "glucose"), **_two(), n_clusters=3),
+        algorithms.KMeansProgram(columns=("bmi", "glucose"), **_two(), n_clusters=3),
         _clouds(),
         2.0,
     ), None
 
 
 def mixture() -> Drawn:
-    chosen = algorithms.Mixture(columns=("bmi", "glucose"), **_two(), n_components=3, scaling="ranges")
+    chosen = algorithms.MixtureProgram(columns=("bmi", "glucose"), **_two(), n_components=3, scaling="ranges")
     return _run("A mixture of metabolisms", chosen, _clouds(), 3.0), None
 
 
@@ -255,7 +260,7 @@ def topics() -> Drawn:
     truth /= truth.sum(axis=1, keepdims=True)
     mixed = rng.dirichlet(np.full(4, 0.3), 12000) @ truth
     notes = np.stack([rng.multinomial(40, each) for each in mixed]).astype(float)
-    chosen = algorithms.Topics(columns=_WORDS, n_components=4, n_words=32)
+    chosen = algorithms.TopicsProgram(columns=_WORDS, n_components=4, n_words=32)
     return _run("What doctors write about", chosen, _split(notes), 4.0), None
 
 
@@ -271,7 +276,7 @@ _SIGNAL = (*(f"lead {at + 1}" for at in range(8)), "rhythm")
 
 
 def feature_classifier() -> Drawn:
-    chosen = algorithms.FeatureClassifier(
+    chosen = algorithms.FeatureClassifierProgram(
         columns=_SIGNAL,
         classes=(0, 1, 2),
         features={"kind": "random", "lower": [-3.0] * 8, "upper": [3.0] * 8, "waves": 60},
@@ -282,7 +287,7 @@ def feature_classifier() -> Drawn:
 
 
 def neural_classifier() -> Drawn:
-    chosen = algorithms.NeuralClassifier(
+    chosen = algorithms.NeuralClassifierProgram(
         columns=_SIGNAL,
         lower=np.array([-3.0] * 8 + [0.0]),
         upper=np.array([3.0] * 8 + [2.0]),
@@ -294,7 +299,7 @@ def neural_classifier() -> Drawn:
 
 
 def data_collaboration() -> Drawn:
-    chosen = algorithms.DataCollaboration(
+    chosen = algorithms.DataCollaborationProgram(
         columns=_SIGNAL,
         classes=(0, 1, 2),
         features={"kind": "random", "lower": [-3.0] * 8, "upper": [3.0] * 8, "waves": 60},

@@ -31,12 +31,12 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 import zerosum
-from zerosum.algorithms import ICA
+from zerosum.algorithms import ICAProgram
 from zerosum.compute.backends import fused
 from zerosum.compute.devices import to_numpy
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Units
-from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.statistic import Adjacency, Statistic
 from zerosum.noise.sampler import Sampler
 from zerosum.secagg.session import SiteSession
 from zerosum.site.noise import NoiseShare
@@ -273,7 +273,7 @@ def ica(machine: Machine, count: int, voxels: int) -> None:
         units = {name: Units(np.asarray(each.rows), each.offsets) for name, each in units.items()}
     else:
         units = {f"site-{s}": people(X) for s, X in enumerate(volumes)}
-    algorithm = ICA(columns=tuple(f"v{i}" for i in range(voxels)), n_components=components, solver="fixed-point")
+    algorithm = ICAProgram(columns=tuple(f"v{i}" for i in range(voxels)), n_components=components, solver="fixed-point")
     clock: dict[str, float] = defaultdict(float)
     with tempfile.TemporaryDirectory() as folder:
         policies = {
@@ -284,7 +284,7 @@ def ica(machine: Machine, count: int, voxels: int) -> None:
         }
         parts: dict[str, float] = defaultdict(float)
 
-        def total(self: Site, units: Units, statistic: BoundedStatistic, bound: float) -> Any:
+        def total(self: Site, units: Units, statistic: Statistic, bound: float) -> Any:
             began = perf_counter()
             try:
                 return plain(self, units, statistic, bound)

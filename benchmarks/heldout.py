@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms import PCA
+from zerosum.algorithms import PCAProgram
 from zerosum.algorithms.pca.centering import Norms
 from zerosum.algorithms.pca.spectrum import leading
 from zerosum.algorithms.program import Estimate
@@ -166,7 +166,7 @@ def names(columns: int) -> tuple[str, ...]:
 def ours(case: Case, epsilon: float, centering: str) -> Callable[[int], Floats]:
     columns = case.rows.shape[1]
     bounds = {"lower": np.full(columns, case.lower), "upper": np.full(columns, case.upper)}
-    algorithm = PCA(columns=names(columns), n_components=case.components, centering=centering, **bounds)
+    algorithm = PCAProgram(columns=names(columns), n_components=case.components, centering=centering, **bounds)
     rehearsal = Rehearsal(algorithm, len(case.rows), case.sites, epsilon, DELTA, colluders=case.colluders)
     units = Units(case.rows)
     return lambda seed: np.asarray(rehearsal.run(units, seed)["components"]).T
@@ -269,7 +269,7 @@ class People(Compared):
 
     def estimate(self, epsilon: float, passes: int | None) -> Callable[[int], Estimate]:
         columns = len(self.matrix)
-        algorithm = PCA(
+        algorithm = PCAProgram(
             columns=names(columns),
             n_components=self.components,
             per_recording="standardise",
@@ -328,7 +328,7 @@ def isotropic(runs: int) -> None:
         columns, told = rows.shape[1], []
         for epsilon in (0.1, 1.0, 10.0):
             bounds = {"lower": np.full(columns, -5.0), "upper": np.full(columns, 5.0)}
-            algorithm = PCA(columns=names(columns), n_components=5, **bounds)
+            algorithm = PCAProgram(columns=names(columns), n_components=5, **bounds)
             rehearsal, units = Rehearsal(algorithm, len(rows), 3, epsilon, DELTA), Units(rows)
             found = [float(rehearsal.run(units, seed)["above_noise"][0]) for seed in range(runs)]
             told.append(f"{100 * np.mean(np.array(found) > 0):.1f} %")

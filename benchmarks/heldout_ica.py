@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms import ICA
+from zerosum.algorithms import ICAProgram
 from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.compute.units import Units
 from zerosum.data.fmri import garch_sources, make_fmri
@@ -143,7 +143,7 @@ class Study:
             units, A = case(seed)
             for epsilon in epsilons:
                 for variant, change in variants.items():
-                    algorithm = ICA(
+                    algorithm = ICAProgram(
                         columns=names(len(A)),
                         n_components=A.shape[1],
                         **(parameters | change),
@@ -184,7 +184,7 @@ def abide(path: Path, components: Sequence[int], epsilons: Sequence[float], seed
     each = [(rows - rows.mean(axis=0)) / np.where(rows.std(axis=0) > 0, rows.std(axis=0), 1) for rows in each]
     units = Units.from_runs([[rows] for rows in each], [[float(clock)] for clock in seconds])
     for R in components:
-        algorithm = ICA(columns=names(200), n_components=R, per_recording="none", band=(0.009, 0.11))
+        algorithm = ICAProgram(columns=names(200), n_components=R, per_recording="none", band=(0.009, 0.11))
         truth = np.asarray(Rehearsal(algorithm, 858, 20, 1.0, DELTA, 6, scheme="non-private").run(units, 0)["maps"])
         for epsilon in epsilons:
             study = Rehearsal(algorithm, 858, 20, epsilon, DELTA, 6)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms import ICA
+from zerosum.algorithms import ICAProgram
 from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.compute.units import Units
 from zerosum.data.bases import low_frequencies
@@ -48,7 +48,12 @@ def people(volumes: NDArray[np.floating[Any]]) -> Units:
 
 
 def private(
-    algorithm: ICA, sites: dict[str, Units], epsilon: float, colluders: int, seed: int, scheme: str = "secure-sum"
+    algorithm: ICAProgram,
+    sites: dict[str, Units],
+    epsilon: float,
+    colluders: int,
+    seed: int,
+    scheme: str = "secure-sum",
 ) -> Estimate:
     result = run_trial(algorithm, sites, epsilon=epsilon, delta=DELTA, colluders=colluders, scheme=scheme, seed=seed)
     return {key: np.asarray(value) for key, value in result.estimate.items()}
@@ -69,7 +74,7 @@ def rotation(seeds: int) -> None:
         Q = np.linalg.qr(np.random.default_rng([seed, 1]).normal(size=(20, 20)))[0]
         white = sources @ Q.T
         sites = {f"s{s}": people(white[s::4]) for s in range(4)}
-        algorithm = ICA(columns=names(20), n_components=20, per_recording="none")
+        algorithm = ICAProgram(columns=names(20), n_components=20, per_recording="none")
         for epsilon in (1.0, 1.5, 2.0):
             estimate = private(algorithm, sites, epsilon, 1, seed)
             found.setdefault(epsilon, []).append(amari_index(estimate["unmixing"], Q))
@@ -107,7 +112,9 @@ def whole(
     sites = {f"s{s}": people(made.observed(s, dtype=np.float32)) for s in range(4)}
     for each in frequencies:
         which, basis = (f"{each}^2 frequencies", low_frequencies(30, each)) if each else ("private PCA", None)
-        algorithm = ICA(columns=names(900), n_components=20, per_recording="none", basis=basis, n_passes=n_passes)
+        algorithm = ICAProgram(
+            columns=names(900), n_components=20, per_recording="none", basis=basis, n_passes=n_passes
+        )
         for epsilon in epsilons:
             scheme, wanted = ("non-private", 1) if np.isinf(epsilon) else ("secure-sum", seeds)
             start = perf_counter()
@@ -143,13 +150,13 @@ def abide(path: Path, seeds: int) -> None:
         sites[str(label)] = Units.from_runs([[everyone[i]] for i in who], [[float(seconds[i])] for i in who])
     template = dict(sites)
     held = template.pop("PITT")
-    clean = ICA(columns=names(200), n_components=30, per_recording="none", n_passes=1)
+    clean = ICAProgram(columns=names(200), n_components=30, per_recording="none", n_passes=1)
     public = private(clean, {"a": held, "b": held}, 1.0, 0, 0, "non-private")["maps"].T
     print(f"ABIDE, C=6, delta=1e-5, {seeds} seeds: Amari index; map correlation, against the same without noise")
     for which, studied, basis in (("private PCA", sites, None), ("30 maps of one site, held out", template, public)):
         for solver in ("second-order", "fixed-point"):
             for components in (5, 10):
-                algorithm = ICA(
+                algorithm = ICAProgram(
                     columns=names(200),
                     n_components=components,
                     per_recording="none",

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture as Plain
 
-from zerosum.algorithms import Mixture
+from zerosum.algorithms import MixtureProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.compute.units import Units
 from zerosum.papers.figures.components import Point
@@ -84,7 +84,7 @@ def table(setting: Setting, seeds: int) -> dict[float, list[float]]:
         model = Plain(K, covariance_type="spherical", means_init=means, max_iter=30, tol=1e-4).fit(rows)
         plain.append(component_error(model.means_, means))
     print(f"  {setting.name}: labels {np.mean(labels):.4f}, EM from the truth {np.mean(plain):.4f}", flush=True)
-    algorithm = Mixture(columns=tuple(f"x{i}" for i in range(setting.columns)), n_components=asked, clip=BALL)
+    algorithm = MixtureProgram(columns=tuple(f"x{i}" for i in range(setting.columns)), n_components=asked, clip=BALL)
     errors: dict[float, list[float]] = {}
     for epsilon, floor in zip(EPSILONS, setting.floors, strict=True):
         rehearsal, carried, start = Rehearsal(algorithm, ROWS, SITES, epsilon, DELTA), [], time.perf_counter()

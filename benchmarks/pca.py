@@ -18,7 +18,7 @@ from time import perf_counter, sleep
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms import PCA
+from zerosum.algorithms import PCAProgram
 from zerosum.compute.units import Units
 from zerosum.site.policy import Policy
 from zerosum.study import run
@@ -44,7 +44,7 @@ def mnist_size(folder: Path, stored: Path | None) -> None:
     else:
         rows = np.random.default_rng(0).uniform(size=(60_000, 784))
     sites = {f"s{s}": Units.from_rows(np.ascontiguousarray(rows[s::5])) for s in range(5)}
-    algorithm = PCA(columns=names(784), n_components=50, lower=np.zeros(784), upper=np.ones(784))
+    algorithm = PCAProgram(columns=names(784), n_components=50, lower=np.zeros(784), upper=np.ones(784))
     ratios = []
     for turn in range(5):
         start = perf_counter()
@@ -85,7 +85,7 @@ def wide(folder: Path, columns: int = 20_000, rows: int = 5_000, components: int
             table[at : at + 500] = (rng.normal(size=(500, rank)) * spread) @ axes.T
         table.flush()
         sites[f"s{s}"] = Units.from_rows(np.load(file, mmap_mode="r"))
-    algorithm = PCA(columns=names(columns), n_components=components, clip=3.0, centering="none")
+    algorithm = PCAProgram(columns=names(columns), n_components=components, clip=3.0, centering="none")
     before = Anonymous()
     before.start()
     sleep(0.1)

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression as Pooled
+from sklearn.linear_model import LogisticRegressionProgram as Pooled
 
-from zerosum.algorithms import LinearRegression, LogisticRegression, PoissonRegression
+from zerosum.algorithms import LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram
 from zerosum.compute.units import Units
 from zerosum.kernel.request import Request
 from zerosum.statistics.regression import ResidualMoment
@@ -107,10 +107,10 @@ def heart(folder: Path) -> tuple[Floats, Floats, NDArray[np.int64]]:
     return np.stack(parts, axis=1), disease, site
 
 
-def heart_algorithm(**more: Any) -> LogisticRegression:
+def heart_algorithm(**more: Any) -> LogisticRegressionProgram:
     low, high, ordinary, scale = np.array(list(HEART.values()), dtype=np.float64).T
     zeros, ones = np.zeros(len(BINARY)), np.ones(len(BINARY))
-    return LogisticRegression(
+    return LogisticRegressionProgram(
         columns=(*HEART, *BINARY, "disease"),
         lower=np.concatenate([low, zeros, [0.0]]),
         upper=np.concatenate([high, ones, [1.0]]),
@@ -183,7 +183,7 @@ def losses(folder: Path, seeds: int) -> None:
         bare = float(np.mean((response - design @ least_squares(features, response)) ** 2))
         print(f"   {name}: {rows.shape[0]} x {features.shape[1]}, non-private {bare:.5f}")
         limits = {"lower": -np.ones(rows.shape[1]), "upper": np.ones(rows.shape[1])}
-        algorithm = LinearRegression(columns=names(rows.shape[1]), **limits)
+        algorithm = LinearRegressionProgram(columns=names(rows.shape[1]), **limits)
         for epsilon, floor in zip((0.1, 0.5, 1.0, 3.0), FLOORS[name], strict=True):
             whole = Rehearsal(algorithm, len(rows), 5, epsilon, 1e-3)
             train = [float(np.mean((response - design @ joined(whole.run(rows, s))) ** 2)) for s in range(seeds)]
@@ -291,7 +291,7 @@ def linear_intervals(runs: int, units: int = 20_000, columns: int = 10) -> None:
     print(f"3c. linear, N={units}, D={columns}, delta=1e-5, S=4, C=1: 90 % intervals of both kinds")
     truth = 0.6 * np.random.default_rng(9).uniform(-0.5, 0.5, columns + 1)
     limits = {"lower": -np.ones(columns + 1), "upper": np.ones(columns + 1)}
-    algorithm = LinearRegression(columns=names(columns + 1), **limits)
+    algorithm = LinearRegressionProgram(columns=names(columns + 1), **limits)
     for epsilon in (0.5, 1.0, 3.0):
         rehearsal = Rehearsal(algorithm, units, 4, epsilon, 1e-5)
         pooled, population, errors, ideal = Tally(), Tally(), [], []
@@ -353,7 +353,7 @@ def coefficients(seeds: int) -> None:
         truth = np.append(np.random.default_rng(3).uniform(-size, size, columns), constant)
         top = 1.0 if family == "logistic" else 20.0
         limits = {"lower": np.append(-np.ones(columns), 0.0), "upper": np.append(np.ones(columns), top)}
-        kind = LogisticRegression if family == "logistic" else PoissonRegression
+        kind = LogisticRegressionProgram if family == "logistic" else PoissonRegressionProgram
         for epsilon in (0.5, 1.0, 3.0):
             rehearsal = Rehearsal(kind(columns=names(columns + 1), **limits), units, 4, epsilon, 1e-5)
             private, bare, pooled = [], [], Tally()

@@ -24,7 +24,7 @@ from time import process_time
 
 import numpy as np
 
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
 from zerosum.kernel.plan import Plan
@@ -69,8 +69,8 @@ def coalition(sites: int) -> Coalition:
     return Coalition(tenth, tenth)
 
 
-def question(size: int) -> Mean:
-    return Mean(columns=tuple(f"c{at}" for at in range(size)), clip=1.0)
+def question(size: int) -> MeanProgram:
+    return MeanProgram(columns=tuple(f"c{at}" for at in range(size)), clip=1.0)
 
 
 def plan_for(sites: int, size: int, rounds: int) -> Plan:

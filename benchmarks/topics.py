@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 import zerosum
-from zerosum.algorithms import Estimate, Topics
+from zerosum.algorithms import Estimate, TopicsProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.compute.units import Units
 from zerosum.data.documents import counted
@@ -67,7 +67,7 @@ def synthetic(seeds: int) -> None:
     for (words, K, length), bars in BARS.items():
         made = [Made.drawn(words, K, length, 10_000, seed) for seed in range(seeds)]
         print(f"  D={words} K={K}, {length} words a document")
-        algorithm = Topics(columns=tuple(f"w{i}" for i in range(words)), n_components=K, length=length)
+        algorithm = TopicsProgram(columns=tuple(f"w{i}" for i in range(words)), n_components=K, length=length)
         others: dict[str, list[str]] = {}
         for epsilon, bar in zip((0.1, 0.5, 1.0, 3.0), bars, strict=True):
             rehearsal = Rehearsal(algorithm, 50_000, SITES, epsilon, 0.01)
@@ -153,7 +153,7 @@ def judged(found: Estimate, present: csr_array, words: list[str]) -> tuple[Float
 
 def corpus(counts: csr_array, words: list[str], seeds: range, bars: tuple[tuple[float, float], ...] | None) -> None:
     present, units = csr_array((counts > 0).astype(float)), Units.from_rows(counts)
-    algorithm = Topics(columns=tuple(words), n_components=10)
+    algorithm = TopicsProgram(columns=tuple(words), n_components=10)
     print(f"  {counts.shape[0]} documents, {counts.shape[1]} words")
     for at, epsilon in enumerate((1.0, 2.0, 4.0, 8.0)):
         rehearsal = Rehearsal(algorithm, counts.shape[0], SITES, epsilon, 1e-5)

@@ -18,7 +18,7 @@ import numpy as np
 os.environ["ZEROSUM_STATE"] = tempfile.mkdtemp()
 
 import zerosum
-from zerosum.algorithms.ica.program import ICA
+from zerosum.algorithms.ica.program import ICAProgram
 from zerosum.compute.units import Units
 from zerosum.coordinator import conduct
 from zerosum.kernel.plan import Plan
@@ -62,10 +62,10 @@ def main() -> None:
     conduct.encode = weighed  # type: ignore[attr-defined]
     rng = np.random.default_rng(0)
     tables = {name: rng.normal(size=(50, 3)) for name in "abc"}
-    mean = zerosum.algorithms.Mean(columns=("x", "y", "z"), clip=1.0)
+    mean = zerosum.algorithms.MeanProgram(columns=("x", "y", "z"), clip=1.0)
     traced("mean, 3 sites", lambda: zerosum.run(mean, tables, epsilon=1.0, delta=1e-5, unit="person"))
     people = {name: Units.from_list(list(rng.laplace(size=(30, 40, 12)))) for name in "def"}
-    ica = ICA(columns=tuple(f"v{i}" for i in range(12)), n_components=4, rounds=10)
+    ica = ICAProgram(columns=tuple(f"v{i}" for i in range(12)), n_components=4, rounds=10)
     traced("ICA, 3 sites", lambda: zerosum.run(ica, people, epsilon=5.0, delta=1e-5))
 
 

@@ -34,7 +34,7 @@ import numpy as np
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
-from zerosum.forecast import Advisor, Guesses, Shape, Spectrum
+from zerosum.forecast import Advisor, Assumptions, ColumnShape, Spectrum
 from zerosum.forecast.measures import measure_of
 from zerosum.forecast.populations import world_of
 from zerosum.forecast.settings import parted
@@ -62,7 +62,7 @@ class Case:
     algorithm: str
     parameters: dict[str, Any]
     data: str
-    guesses: Guesses
+    guesses: Assumptions
     epsilon: float
     people: int
 
@@ -80,8 +80,8 @@ class Case:
         )
 
 
-def shaped(shapes: dict[str, str]) -> Guesses:
-    return Guesses(columns={name: Shape.parse(said) for name, said in shapes.items()})
+def shaped(shapes: dict[str, str]) -> Assumptions:
+    return Assumptions(columns={name: ColumnShape.parse(said) for name, said in shapes.items()})
 
 
 def uneven_clusters(seed: int, count: int) -> Units:
@@ -95,7 +95,7 @@ def uneven_clusters(seed: int, count: int) -> Units:
 
 def cases(part: str) -> Iterator[Case]:
     corners = [(0.5, 1000), (2.0, 1000), (0.5, 6000), (2.0, 6000)]
-    plain, skewed = Guesses(), shaped(SKEWED)
+    plain, skewed = Assumptions(), shaped(SKEWED)
     some = [(plain, "uniform", *corners[0]), (plain, "uniform", *corners[3])]
     some += [(skewed, "skewed", *corners[1]), (skewed, "skewed", *corners[2])]
     every = [(guess, data, *at) for guess, data in ((plain, "uniform"), (skewed, "skewed")) for at in corners]
@@ -103,7 +103,7 @@ def cases(part: str) -> Iterator[Case]:
     explained = {**COLUMNS, "columns": ["a", "b", "y"]}
     classes = {**explained, "upper": [10, 100, 1]}
     for guess, data, epsilon, people in every if part in "mq" else some:
-        narrow = Guesses(columns={name: shape for name, shape in guess.columns.items() if name != "c"})
+        narrow = Assumptions(columns={name: shape for name, shape in guess.columns.items() if name != "c"})
         if part == "m":
             yield Case("mean", "mean", COLUMNS, data, guess, epsilon, people)
         if part == "q":
@@ -113,7 +113,7 @@ def cases(part: str) -> Iterator[Case]:
         if part == "g":
             yield Case("logistic", "logistic-regression", classes, data, narrow, epsilon, people)
     mixture = {**COLUMNS, "n_components": 3, "scaling": "ranges"}
-    uneven = Guesses(like=uneven_clusters(1, 20_000))
+    uneven = Assumptions(like=uneven_clusters(1, 20_000))
     for guess, data, (epsilon, people) in (
         (plain, "clusters", (0.5, 6000)),
         (plain, "clusters", (2.0, 2000)),
@@ -126,7 +126,7 @@ def cases(part: str) -> Iterator[Case]:
         for epsilon, people in ((0.5, 1000), (0.5, 6000), (2.0, 2000)):
             names = [f"c{at}" for at in range(40)]
             many = {"columns": names, "lower": [-1] * 40, "upper": [1] * 40, "n_components": 5}
-            guess = Guesses(spectrum=Spectrum.parse(said))
+            guess = Assumptions(spectrum=Spectrum.parse(said))
             if part == "p":
                 yield Case("pca", "pca", many, said, guess, epsilon, people)
 
@@ -145,7 +145,7 @@ def losses(part: str) -> Iterator[Case]:
     if part in asked:
         algorithm, data, parameters = asked[part]
         for epsilon, people in ((0.25, 1000), (1.0, 200)) if part == "i" else ((1.0, 2000), (4.0, 500)):
-            yield Case(algorithm, algorithm, parameters, data, Guesses(), epsilon, people)
+            yield Case(algorithm, algorithm, parameters, data, Assumptions(), epsilon, people)
 
 
 def seen(case: Case, runs: int, first: int, *, through_sites: bool) -> Floats:

@@ -41,7 +41,7 @@ def clinic(people: int, trend: float, seed: int) -> zerosum.Units:
 
 def main() -> None:
     clinics = {"Hill": clinic(250, 1.0, 1), "Bridge": clinic(400, 1.5, 2), "Harbour": clinic(700, 2.0, 3)}
-    question = zerosum.algorithms.CustomStatistic(columns=COLUMNS, statistic="yearly_trend", clip=CLIP)
+    question = zerosum.algorithms.CustomProgram(columns=COLUMNS, statistic="yearly_trend", clip=CLIP)
 
     with TemporaryDirectory() as folder:
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zerosum.algorithms import Algorithm, Mean
+from zerosum.algorithms import Algorithm, MeanProgram
 from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
 from zerosum.kernel.plan import Plan
@@ -21,7 +21,7 @@ from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study import execute, make_plan, pin
 
-QUESTION = Mean(columns=("a", "b"), clip=1.0)
+QUESTION = MeanProgram(columns=("a", "b"), clip=1.0)
 VITALS = """
 name = "vitals"
 algorithm = "mean"

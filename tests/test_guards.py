@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.compute.backends.exact import clip_rows
 from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
@@ -35,7 +35,7 @@ from zerosum.statistics import BUILTIN
 from zerosum.statistics.vectors import VectorSum
 from zerosum.study import execute, make_plan, pin
 
-QUESTION = Mean(columns=("a", "b"), clip=1.0)
+QUESTION = MeanProgram(columns=("a", "b"), clip=1.0)
 
 
 def make_site(s: int, folder: Path, units: Units | None = None) -> Site:

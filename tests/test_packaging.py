@@ -80,7 +80,7 @@ def test_sources_hold_the_kernels_and_wheels_what_was_compiled_of_them(tmp_path:
             archive.extractall(installed)
         folders = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
         assert folders == {"zerosum", "zerosum_command.py"}
-        code = "from zerosum.statistics import native; print(native.__file__, native.present())"
+        code = "from zerosum.compute.backends import native; print(native.__file__, native.present())"
         environment = {**os.environ, "PYTHONPATH": str(installed), "ZEROSUM_NATIVE": "1"}
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True

@@ -159,7 +159,7 @@ def test_a_checkpoint_knows_its_data(tmp_path: Path) -> None:
     policies = {name: Policy.throwaway(name, tmp_path / f"{name}.sqlite", unit="record") for name in data}
     asked: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "unit": "record", "policies": policies}
     asked |= {"checkpoint": tmp_path / "kept"}
-    program = algorithms.Mean(columns=("x", "y"), clip=1.0)
+    program = algorithms.MeanProgram(columns=("x", "y"), clip=1.0)
     run(program, data, **asked)
     with pytest.raises(Refused, match="are not those of the study"):
         run(program, {**data, "b": data["b"] + 1}, **asked)
@@ -171,7 +171,7 @@ def test_a_site_without_a_module_refuses_before_anybody_pays(tmp_path: Path) -> 
         for name in "ab"
     }
     plan = make_plan(
-        algorithms.Mean(columns=("x",), clip=1.0),
+        algorithms.MeanProgram(columns=("x",), clip=1.0),
         Terms(
             sites=(PlannedSite("a"), PlannedSite("b")),
             epsilon=1.0,
@@ -192,7 +192,7 @@ def test_a_site_without_a_module_refuses_before_anybody_pays(tmp_path: Path) -> 
 def test_a_journal_with_a_changed_length_is_damaged_and_stays(tmp_path: Path) -> None:
     data = {name: np.random.default_rng(n).normal(size=(30, 2)) for n, name in enumerate("ab")}
     policies = {name: Policy.throwaway(name, tmp_path / f"{name}.sqlite", unit="record") for name in data}
-    program = algorithms.KMeans(columns=("x", "y"), clip=1.0, n_clusters=2, rounds=3)
+    program = algorithms.KMeansProgram(columns=("x", "y"), clip=1.0, n_clusters=2, rounds=3)
     run(program, data, epsilon=1.0, delta=1e-5, unit="record", policies=policies, checkpoint=tmp_path / "kept")
     path = tmp_path / "kept" / "journal"
     whole = path.read_bytes()

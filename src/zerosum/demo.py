@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.data.synthetic import COLUMNS, MEASURES, RANGES, hospitals
 from zerosum.report.compose import FILES, write_report
 from zerosum.report.record import PrivacyReport, Result
@@ -91,7 +91,7 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
     data = hospitals(seed=7)
     lower, upper = (np.array([RANGES[column][i] for column in COLUMNS]) for i in (0, 1))
     span = upper - lower
-    question = Mean(columns=COLUMNS, lower=lower, upper=upper)
+    question = MeanProgram(columns=COLUMNS, lower=lower, upper=upper)
     truth = np.vstack(list(data.values())).mean(axis=0)
     lines, kept, estimate = [], None, truth
     with TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from small_studies import make_sites
-from zerosum.algorithms import DataCollaboration, FeatureClassifier
+from zerosum.algorithms import DataCollaborationProgram, FeatureClassifierProgram
 from zerosum.algorithms.collaboration import corrected_least_squares
 from zerosum.algorithms.program import PublicFacts
 from zerosum.compute.units import Units
@@ -36,7 +36,7 @@ def halves(count: int, seed: int = 0) -> Units:
     return Units(np.column_stack([rows, rows[:, 0] + rows[:, 1] > 0]))
 
 
-def accuracy(found: Any, units: Units, program: DataCollaboration) -> float:
+def accuracy(found: Any, units: Units, program: DataCollaborationProgram) -> float:
     rows = np.asarray(units.rows)
     z = np.asarray(program.feature_map(rows[:, :-1])) - found["center"].value
     z = z @ found["projection"].value
@@ -47,7 +47,7 @@ def accuracy(found: Any, units: Units, program: DataCollaboration) -> float:
 
 @pytest.mark.parametrize("reduction", ["dp", "random"])
 def test_it_learns_from_what_was_published(reduction: str) -> None:
-    program = DataCollaboration(**PROGRAM, reduction=reduction, n_components=4, keep_records=True)
+    program = DataCollaborationProgram(**PROGRAM, reduction=reduction, n_components=4, keep_records=True)
     asked = Rehearsal(program, 6000, 3, 8.0, 1e-5)
     found, requests = asked.asked(halves(6000), 1)
     assert accuracy(found, halves(2000, 1), program) > 0.85
@@ -60,9 +60,9 @@ def test_it_learns_from_what_was_published(reduction: str) -> None:
 
 
 def test_training_through_the_private_sum_is_better_and_the_plan_says_so() -> None:
-    program = DataCollaboration(**PROGRAM)
+    program = DataCollaborationProgram(**PROGRAM)
     published = Rehearsal(program, 3000, 3, 1.0, 1e-5).run(halves(3000), 0)
-    summed = Rehearsal(FeatureClassifier(**PROGRAM), 3000, 3, 1.0, 1e-5).run(halves(3000), 0)
+    summed = Rehearsal(FeatureClassifierProgram(**PROGRAM), 3000, 3, 1.0, 1e-5).run(halves(3000), 0)
     rows = np.asarray(halves(2000, 1).rows)
     z = (np.asarray(program.feature_map(rows[:, :-1])) - summed["center"].value) @ summed["projection"].value
     right = np.mean(np.argmax(z @ summed["weights"].value[:-1], axis=1) == rows[:, -1])
@@ -72,7 +72,7 @@ def test_training_through_the_private_sum_is_better_and_the_plan_says_so() -> No
 
 def test_fewer_numbers_are_published_where_noise_is_larger() -> None:
     features = {"kind": "linear", "lower": [0.0] * 300, "upper": [1.0] * 300}
-    program = DataCollaboration(**(PROGRAM | {"features": features}))
+    program = DataCollaborationProgram(**(PROGRAM | {"features": features}))
     quiet, loud = (program.resolve(PublicFacts(9.0, 10_000, published=each)) for each in (0.1, 1.0))
     assert quiet.n_components is not None
     assert loud.n_components is not None
@@ -105,14 +105,14 @@ def test_noise_is_corrected_for() -> None:
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, Any], match: str) -> None:
     with pytest.raises(BadParameter, match=match):
-        DataCollaboration(**(PROGRAM | changes))
+        DataCollaborationProgram(**(PROGRAM | changes))
 
 
 # ---- the publication, attacked --------------------------------------------------------------------------------------
 
 SIZES = (400, 20, 40, 30)
 ENDS = [1.0] * 4 + [0.0], [-1.0] * 4 + [1.0]  # opposite records of different classes
-ASKED = DataCollaboration(**PROGRAM, reduction="random", n_components=3)
+ASKED = DataCollaborationProgram(**PROGRAM, reduction="random", n_components=3)
 
 
 def planned(epsilon: float) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_programs import Floats, result_of
 
-from zerosum.algorithms import Describe, Quantiles
+from zerosum.algorithms import DescribeProgram, QuantilesProgram
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.quantiles import Curve, QuantileAlgorithm
@@ -42,7 +42,7 @@ def parts(rows: Floats) -> list[Floats]:
 @pytest.mark.parametrize("holes", [0.0, 0.3])
 def test_without_noise_it_is_the_plain_table(adjacency: Adjacency, holes: float) -> None:
     rows = people(holes=holes)
-    question = Describe(**QUESTION, missing={"age": "observed", "kind": "observed"} if holes else None, bins=512)
+    question = DescribeProgram(**QUESTION, missing={"age": "observed", "kind": "observed"} if holes else None, bins=512)
     found = result_of(question, Units(rows), adjacency)
     for g, part in enumerate(parts(rows)):
         age = part[~np.isnan(part[:, 0]), 0]
@@ -68,8 +68,8 @@ def test_a_value_in_place_of_what_is_missing_counts_like_any_other() -> None:
     rows = people(holes=0.3)
     filled = np.where(np.isnan(rows), [50.0, 2.0, 0.0], rows)
     rules = {"age": 50.0, "kind": "c"}
-    one = result_of(Describe(**QUESTION, missing=rules), Units(rows))
-    two = result_of(Describe(**QUESTION), Units(filled))
+    one = result_of(DescribeProgram(**QUESTION, missing=rules), Units(rows))
+    two = result_of(DescribeProgram(**QUESTION), Units(filled))
     assert all(np.allclose(one[name], two[name], equal_nan=True) for name in two)
 
 
@@ -77,7 +77,7 @@ def test_a_value_in_place_of_what_is_missing_counts_like_any_other() -> None:
 def test_intervals_hold_what_the_table_without_privacy_says(seed: int, n: int, epsilon: float, holes: float) -> None:
     rows = people(n, seed, holes)
     rules = {"age": "observed", "kind": "observed"} if holes else None
-    rehearsal = Rehearsal(Describe(**QUESTION, missing=rules), n, 4, epsilon, 1e-5)
+    rehearsal = Rehearsal(DescribeProgram(**QUESTION, missing=rules), n, 4, epsilon, 1e-5)
     some = [part[~np.isnan(part[:, 0]), 0] for part in parts(rows)]
     truth = {
         "mean": np.array([[age.mean()] for age in some]),
@@ -104,7 +104,7 @@ def test_where_noise_carries_estimates_beyond_what_is_possible_intervals_go_with
     """Thirty people at the end of the range, under noise larger than they are: no interval is a point, every one holds
     its estimate, differences too, and none leaves what is possible."""
     rows = np.column_stack([np.full(30, 90.0), np.zeros(30), np.arange(30) % 2])
-    rehearsal = Rehearsal(Describe(**QUESTION), 30, 4, 1.0, 1e-5)
+    rehearsal = Rehearsal(DescribeProgram(**QUESTION), 30, 4, 1.0, 1e-5)
     most = {"mean": (20, 90), "proportion": (0, 1), "difference": (-70, 70), "proportion_difference": (-1, 1)}
     edge = 0
     for run in range(100):
@@ -123,24 +123,24 @@ def test_where_noise_carries_estimates_beyond_what_is_possible_intervals_go_with
 def test_whole_numbers_have_whole_quantiles() -> None:
     rng = np.random.default_rng(3)
     ages = np.clip(np.round(rng.normal(55, 15, 5000)), 18, 100)
-    question = Quantiles(columns=("age",), ranges={"age": (18, 100)}, whole=("age",), probabilities=(0.1, 0.5))
+    question = QuantilesProgram(columns=("age",), ranges={"age": (18, 100)}, whole=("age",), probabilities=(0.1, 0.5))
     found = Rehearsal(question, 5000, 3, 2.0, 1e-5).run(Units(ages[:, None]), 0)
     exact = np.quantile(ages, [0.1, 0.5], method="inverted_cdf")
     assert np.all(np.abs(np.asarray(found["quantile"])[0, 0] - exact) <= 1)
     assert np.all(np.asarray(found["quantile_interval"]) % 1 == 0)
-    coarse = Quantiles(columns=("x",), ranges={"x": (0, 999)}, whole=("x",), bins=64)
+    coarse = QuantilesProgram(columns=("x",), ranges={"x": (0, 999)}, whole=("x",), bins=64)
     assert coarse.edges("x")[0] == -0.5
     assert coarse.edges("x")[-1] == 999.5
     assert np.all(coarse.edges("x") % 1 == 0.5)
 
 
 def test_whole_numbers_beyond_64_bits_have_bins_too() -> None:
-    edges = Quantiles(columns=("n",), ranges={"n": (0.0, 1e60)}, whole=("n",), bins=4).edges("n")
+    edges = QuantilesProgram(columns=("n",), ranges={"n": (0.0, 1e60)}, whole=("n",), bins=4).edges("n")
     assert np.allclose(edges[1:], np.linspace(0, 1e60, 5)[1:])
 
 
 def test_the_budget_is_split_by_public_facts_and_said() -> None:
-    question = Describe(**QUESTION)
+    question = DescribeProgram(**QUESTION)
     settled = question.resolve(PublicFacts(noise=5.0, units=1000))
     assert sum(settled.split.values()) == pytest.approx(1)
     assert settled.resolve(PublicFacts(noise=5.0, units=1000)) == settled
@@ -148,9 +148,9 @@ def test_the_budget_is_split_by_public_facts_and_said() -> None:
     assert settled.bins == 32
     assert question.resolve(PublicFacts(noise=5.0, units=10**6)).bins == 1024
     assert question.resolve(PublicFacts(noise=5.0, units=None)).bins == 128
-    own = Describe(**QUESTION, shares={"means": 0.5, "quantiles": 0.25, "proportions": 0.25})
+    own = DescribeProgram(**QUESTION, shares={"means": 0.5, "quantiles": 0.25, "proportions": 0.25})
     assert [release.share for release in own.releases(Adjacency.REPLACE_ONE)] == [0.5, 0.25, 0.25]
-    only = Describe(**QUESTION, parts=("means",))
+    only = DescribeProgram(**QUESTION, parts=("means",))
     assert [release.statistic for release in only.releases(Adjacency.REPLACE_ONE)] == ["grouped_moments"]
 
 
@@ -179,13 +179,13 @@ def test_the_budget_is_split_by_public_facts_and_said() -> None:
 )
 def test_questions_that_make_no_sense_are_refused(change: dict[str, Any], says: str) -> None:
     with pytest.raises(BadParameter, match=says):
-        Describe(**(QUESTION | change))
+        DescribeProgram(**(QUESTION | change))
 
 
 def test_quantiles_are_of_numbers() -> None:
     with pytest.raises(BadParameter, match="columns with ranges"):
-        Quantiles(**QUESTION)
-    assert issubclass(Quantiles, QuantileAlgorithm)
+        QuantilesProgram(**QUESTION)
+    assert issubclass(QuantilesProgram, QuantileAlgorithm)
     assert issubclass(QuantileAlgorithm, GroupedAlgorithm)
 
 

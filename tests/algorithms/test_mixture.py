@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from zerosum.algorithms import Mixture
+from zerosum.algorithms import MixtureProgram
 from zerosum.algorithms.components import Step, believed, kept_shift, quantile, separations, variance_of
 from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
@@ -47,7 +47,7 @@ def error(found: Any, truth: Floats) -> float:
 
 
 def fit(rows: Floats, components: int, epsilon: float, seed: int = 0, **more: Any) -> Any:
-    algorithm = Mixture(**{"columns": names(rows.shape[1]), "n_components": components, "clip": 10.0} | more)
+    algorithm = MixtureProgram(**{"columns": names(rows.shape[1]), "n_components": components, "clip": 10.0} | more)
     return Rehearsal(algorithm, len(rows), 5, epsilon, 0.01).run(Units.from_rows(rows), seed)
 
 
@@ -116,7 +116,7 @@ def test_noise_of_means_is_as_large_as_it_is_said_to_be() -> None:
 def test_counts_that_are_data_are_paid_for() -> None:
     """Under add-remove no release says how many units there are."""
     means, rows = made(6, 3)
-    algorithm, units = Mixture(columns=names(6), n_components=3, clip=10.0), Units.from_rows(rows)
+    algorithm, units = MixtureProgram(columns=names(6), n_components=3, clip=10.0), Units.from_rows(rows)
 
     def answer(request: Request) -> Release:
         return Release(request.statistic.total(units), 0.0, None, ("a", "b"))
@@ -132,7 +132,7 @@ def test_counts_that_are_data_are_paid_for() -> None:
 @pytest.mark.parametrize("components", [1, 3, 6])
 def test_what_is_asked_is_what_was_planned(components: int) -> None:
     _means, rows = made(4, 3)
-    algorithm = Mixture(columns=names(4), n_components=components, lower=-np.ones(4) * 3, upper=np.ones(4) * 3)
+    algorithm = MixtureProgram(columns=names(4), n_components=components, lower=-np.ones(4) * 3, upper=np.ones(4) * 3)
     rehearsal = Rehearsal(algorithm, UNITS, 5, 1.0, 1e-5)
     _found, asked = rehearsal.asked(Units.from_rows(rows), 0)
     planned = rehearsal.algorithm.requests(Adjacency.REPLACE_ONE)
@@ -149,14 +149,14 @@ def test_what_is_asked_is_what_was_planned(components: int) -> None:
 
 
 def test_more_noise_buys_a_better_start() -> None:
-    algorithm = Mixture(columns=names(20), n_components=5, clip=1.0, start_share=0.07)
+    algorithm = MixtureProgram(columns=names(20), n_components=5, clip=1.0, start_share=0.07)
     quiet, loud = (algorithm.resolve(PublicFacts(noise, 10_000)) for noise in (0.1, 30.0))
     assert quiet.moment_share is not None
     assert loud.moment_share is not None
     assert quiet.moment_share < loud.moment_share
     assert quiet.start_share == loud.start_share == 0.07
     assert "third moment" in quiet.describe
-    assert "cells" in Mixture(columns=("a",), n_components=2, clip=1.0).describe
+    assert "cells" in MixtureProgram(columns=("a",), n_components=2, clip=1.0).describe
 
 
 def test_units_that_are_lost_do_no_harm() -> None:
@@ -250,12 +250,12 @@ def test_the_bounds_of_moments_are_reached_within_two_percent() -> None:
 )
 def test_what_makes_no_sense_is_refused(more: dict[str, Any], message: str) -> None:
     with pytest.raises(BadParameter, match=message):
-        Mixture(**{"columns": names(3), "n_components": 2, "clip": 1.0} | more)
+        MixtureProgram(**{"columns": names(3), "n_components": 2, "clip": 1.0} | more)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("components", [2, 3])
 def test_an_attacker_does_not_exceed_the_claim(components: int) -> None:
     """From a tensor, and from cells."""
-    algorithm = Mixture(columns=names(2), n_components=components, clip=3.0, rounds=1)
+    algorithm = MixtureProgram(columns=names(2), n_components=components, clip=3.0, rounds=1)
     assert audit(Scheme("secure-sum"), algorithm, samples=200).holds

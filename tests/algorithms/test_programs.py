@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum import algorithms
-from zerosum.algorithms import Algorithm, Covariance, CustomStatistic, Histogram, KMeans, Mean
+from zerosum.algorithms import Algorithm, CovarianceProgram, CustomProgram, HistogramProgram, KMeansProgram, MeanProgram
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
@@ -50,7 +50,7 @@ def result_of(algorithm: Algorithm, units: Units, adjacency: Adjacency = Adjacen
 def test_mean_of_rows_and_of_people(adjacency: Adjacency) -> None:
     rng = np.random.default_rng(1)
     rows = rng.uniform([20, 100], [80, 180], (60, 2))
-    algorithm = Mean(columns=("age", "systolic"), lower=[20, 100], upper=[80, 180])
+    algorithm = MeanProgram(columns=("age", "systolic"), lower=[20, 100], upper=[80, 180])
     assert np.allclose(result_of(algorithm, Units.from_rows(rows), adjacency)["mean"], rows.mean(axis=0))
     people = Units.from_groups(rows, np.arange(60) % 7)
     by_person = np.mean([rows[np.arange(60) % 7 == k].mean(axis=0) for k in range(7)], axis=0)
@@ -59,25 +59,25 @@ def test_mean_of_rows_and_of_people(adjacency: Adjacency) -> None:
 
 def test_values_outside_the_ranges_are_clamped_column_by_column() -> None:
     rows = np.array([[1e9, 0.5], [0.5, -1e9]])
-    algorithm = Mean(columns=("a", "b"), lower=[0, 0], upper=[1, 1])
+    algorithm = MeanProgram(columns=("a", "b"), lower=[0, 0], upper=[1, 1])
     assert np.allclose(result_of(algorithm, Units.from_rows(rows))["mean"], [0.75, 0.25])
 
 
 def test_a_clip_without_ranges_bounds_each_row() -> None:
     rows = np.array([[3.0, 4.0], [0.3, 0.4]])
-    found = result_of(Mean(columns=("a", "b"), clip=1.0), Units.from_rows(rows))["mean"]
+    found = result_of(MeanProgram(columns=("a", "b"), clip=1.0), Units.from_rows(rows))["mean"]
     assert np.allclose(found, (np.array([0.6, 0.8]) + rows[1]) / 2)
 
 
 def test_histogram_of_categories_and_of_bins() -> None:
     codes = np.array([0, 1, 1, 2, 1, 0], dtype=float)
-    algorithm = Histogram(columns=("sex",), values=("f", "m", "x"))
+    algorithm = HistogramProgram(columns=("sex",), values=("f", "m", "x"))
     found = result_of(algorithm, Units.from_rows(codes))
     assert found["counts"].tolist() == [2, 3, 1]
     assert np.allclose(found["shares"], np.array([2, 3, 1]) / 6)
     people = Units.from_groups(codes[:, None], ["p", "p", "q", "q", "q", "r"])
     assert np.allclose(result_of(algorithm, people)["counts"], [1.5, 0.5 + 2 / 3, 1 / 3])
-    ages = Histogram(columns=("age",), edges=[0, 18, 65, 120])
+    ages = HistogramProgram(columns=("age",), edges=[0, 18, 65, 120])
     found = result_of(ages, Units.from_rows(np.array([3.0, 18.0, 64.9, 65.0, 400.0, -2.0])))
     assert found["counts"].tolist() == [2, 2, 2]
 
@@ -105,7 +105,7 @@ def test_counts_that_are_nothing_but_huge_noise_have_shares_too(size: float) -> 
 def test_covariance_in_the_units_of_the_data(adjacency: Adjacency) -> None:
     rng = np.random.default_rng(2)
     rows = rng.multivariate_normal([50, 3], [[90, 6], [6, 1]], 4000).clip([10, 0], [90, 6])
-    algorithm = Covariance(columns=("a", "b"), lower=[10, 0], upper=[90, 6])
+    algorithm = CovarianceProgram(columns=("a", "b"), lower=[10, 0], upper=[90, 6])
     found = result_of(algorithm, Units.from_rows(rows), adjacency)
     assert np.allclose(found["mean"], rows.mean(axis=0))
     assert np.allclose(found["covariance"], np.cov(rows.T, bias=True))
@@ -114,7 +114,7 @@ def test_covariance_in_the_units_of_the_data(adjacency: Adjacency) -> None:
 
 def test_a_noisy_covariance_is_positive_and_its_means_noise_is_taken_out() -> None:
     rows = np.random.default_rng(3).normal(0, 0.2, (500, 3))
-    algorithm = Covariance(columns=("a", "b", "c"), clip=1.0)
+    algorithm = CovarianceProgram(columns=("a", "b", "c"), clip=1.0)
     many = []
     for seed in range(400):
         rng = np.random.default_rng(seed)
@@ -135,7 +135,7 @@ def test_kmeans_finds_separate_clusters(start: int) -> None:
     rng = np.random.default_rng(4)
     true = np.array([[2.0, 2.0], [8.0, 3.0], [5.0, 8.0]])
     rows = np.vstack([c + 0.4 * rng.normal(size=(300, 2)) for c in true])
-    algorithm = KMeans(columns=("a", "b"), n_clusters=3, lower=[0, 0], upper=[10, 10], start=start)
+    algorithm = KMeansProgram(columns=("a", "b"), n_clusters=3, lower=[0, 0], upper=[10, 10], start=start)
     found = result_of(algorithm, Units.from_rows(rows))
     distance = np.linalg.norm(found["centers"][:, None] - true[None], axis=2)
     assert np.all(distance.min(axis=0) < 0.15)
@@ -143,7 +143,7 @@ def test_kmeans_finds_separate_clusters(start: int) -> None:
 
 
 def test_kmeans_keeps_centres_that_noise_drowns() -> None:
-    algorithm = KMeans(columns=("a",), n_clusters=2, rounds=2, lower=[0], upper=[1])
+    algorithm = KMeansProgram(columns=("a",), n_clusters=2, rounds=2, lower=[0], upper=[1])
     units = Units.from_rows(np.full((5, 1), 0.2))
     estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), exact(units, noise=1000.0))  # type: ignore[arg-type]
     centers = np.asarray(estimate["centers"])
@@ -152,7 +152,7 @@ def test_kmeans_keeps_centres_that_noise_drowns() -> None:
 
 
 def test_the_cells_are_public_and_spread_out() -> None:
-    algorithm = KMeans(columns=("a", "b"), n_clusters=5, clip=2.0)
+    algorithm = KMeansProgram(columns=("a", "b"), n_clusters=5, clip=2.0)
     cells = algorithm.cells()
     assert np.array_equal(cells, algorithm.cells())
     gaps = np.linalg.norm(cells[:, None] - cells[None], axis=2) + 10 * np.eye(len(cells))
@@ -191,7 +191,7 @@ def test_bad_parameters_are_one_clear_sentence(name: str, parameters: dict[str, 
 
 
 def test_an_own_statistic_gives_its_sum_and_mean() -> None:
-    algorithm = CustomStatistic(columns=("a", "b"), statistic="vector_sum", clip=1.0)
+    algorithm = CustomProgram(columns=("a", "b"), statistic="vector_sum", clip=1.0)
     with pytest.raises(BadParameter, match="options"):  # a built-in one has parameters of its own
         algorithm.releases(Adjacency.REPLACE_ONE)
 

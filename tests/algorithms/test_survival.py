@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_programs import Floats, result_of
 
-from zerosum.algorithms import Survival
+from zerosum.algorithms import SurvivalProgram
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency
@@ -37,7 +37,7 @@ def kaplan_meier(rows: Floats, at: Floats) -> Floats:
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_without_noise_and_in_fine_bins_it_is_the_curve_of_kaplan_and_meier(adjacency: Adjacency) -> None:
     rows = cohort(600, 0, 0.6)
-    question = Survival(**(QUESTION | {"edges": np.linspace(0, 8, 401)}))
+    question = SurvivalProgram(**(QUESTION | {"edges": np.linspace(0, 8, 401)}))
     found = result_of(question, Units(rows), adjacency)
     for g in (0, 1):
         exact = kaplan_meier(rows[rows[:, 2] == g], question.edges[1:])
@@ -51,7 +51,7 @@ def test_without_noise_and_in_fine_bins_it_is_the_curve_of_kaplan_and_meier(adja
 def test_times_that_tie_with_the_ends_of_bins_are_exact() -> None:
     """Events at the ends of bins, nobody censored before the end: the same numbers as by hand."""
     rows = np.column_stack([[1.0, 1, 2, 3, 3, 3, 4, 9, 9, 9], [1.0] * 7 + [0] * 3])
-    found = result_of(Survival(columns=("t", "e"), edges=[0, 1, 2, 3, 4]), Units(rows))
+    found = result_of(SurvivalProgram(columns=("t", "e"), edges=[0, 1, 2, 3, 4]), Units(rows))
     assert np.allclose(found["survival"][0], [0.8, 0.7, 0.4, 0.3])
     assert found["at_risk"][0].tolist() == [10, 8, 7, 4]
     assert found["median"][0] == pytest.approx(2 + 2 / 3)
@@ -62,9 +62,9 @@ def test_times_that_tie_with_the_ends_of_bins_are_exact() -> None:
 def test_intervals_hold_the_curve_without_privacy(epsilon: float) -> None:
     rows = cohort(2000, 1, 0.7)
     truth = np.array([kaplan_meier(rows[rows[:, 2] == g], EDGES[1:]) for g in (0, 1)])
-    rehearsal = Rehearsal(Survival(**QUESTION), len(rows), 4, epsilon, 1e-5)
+    rehearsal = Rehearsal(SurvivalProgram(**QUESTION), len(rows), 4, epsilon, 1e-5)
     held, z = [], []
-    plain = result_of(Survival(**(QUESTION | {"edges": np.linspace(0, 8, 401)})), Units(rows))
+    plain = result_of(SurvivalProgram(**(QUESTION | {"edges": np.linspace(0, 8, 401)})), Units(rows))
     for run in range(60):
         found = rehearsal.run(Units(rows), run)
         ends = np.asarray(found["survival_interval"])
@@ -79,14 +79,14 @@ def test_intervals_hold_the_curve_without_privacy(epsilon: float) -> None:
 
 @pytest.mark.slow
 def test_the_log_rank_test_errs_as_seldom_as_it_says() -> None:
-    rehearsal = Rehearsal(Survival(**QUESTION), 1000, 4, 1.0, 1e-5)
+    rehearsal = Rehearsal(SurvivalProgram(**QUESTION), 1000, 4, 1.0, 1e-5)
     p = np.array([float(rehearsal.run(Units(cohort(1000, 100 + s, 1.0)), s)["log_rank_p"]) for s in range(300)])
     assert np.mean(p < 0.05) <= 0.08
     assert np.mean(p < 0.5) == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_curve_ends_where_the_noise_hides_those_at_risk() -> None:
-    rehearsal = Rehearsal(Survival(**QUESTION), 60, 4, 0.5, 1e-5)
+    rehearsal = Rehearsal(SurvivalProgram(**QUESTION), 60, 4, 0.5, 1e-5)
     found = rehearsal.run(Units(cohort(60, 2, 1.0)), 0)
     assert np.all(np.isnan(np.asarray(found["survival"])[:, -1]))
     assert np.all(np.asarray(found["survival_interval"])[:, -1, 0] == 0)
@@ -96,7 +96,9 @@ def test_a_curve_ends_where_the_noise_hides_those_at_risk() -> None:
 def test_many_groups_and_bins_take_no_memory_that_grows_with_their_square() -> None:
     rng, groups, bins = np.random.default_rng(0), 6, 250
     rows = np.column_stack([rng.exponential(300, 3000), rng.integers(0, 2, 3000), rng.integers(0, groups, 3000)])
-    question = Survival(columns=QUESTION["columns"], edges=np.arange(bins + 1.0), groups=tuple(map(str, range(groups))))
+    question = SurvivalProgram(
+        columns=QUESTION["columns"], edges=np.arange(bins + 1.0), groups=tuple(map(str, range(groups)))
+    )
     tracemalloc.start()
     found = result_of(question, Units(rows.astype(float)))
     peak = tracemalloc.get_traced_memory()[1]
@@ -109,7 +111,7 @@ def test_many_groups_and_bins_take_no_memory_that_grows_with_their_square() -> N
 def test_rows_that_lack_something_count_nowhere() -> None:
     rows = cohort(300, 3, 1.0)
     holes = np.vstack([rows, [[np.nan, 1, 0], [1, np.nan, 1], [1, 1, np.nan]]])
-    question = Survival(**QUESTION, missing="observed")
+    question = SurvivalProgram(**QUESTION, missing="observed")
     one, two = result_of(question, Units(holes)), result_of(question, Units(rows))
     assert np.allclose(one["survival"], two["survival"], equal_nan=True)
 
@@ -128,4 +130,4 @@ def test_rows_that_lack_something_count_nowhere() -> None:
 )
 def test_questions_that_make_no_sense_are_refused(change: dict[str, Any], says: str) -> None:
     with pytest.raises(BadParameter, match=says):
-        Survival(**(QUESTION | change))
+        SurvivalProgram(**(QUESTION | change))

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
-from zerosum.algorithms import Topics
+from zerosum.algorithms import TopicsProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.topic_factors import (
@@ -46,7 +46,7 @@ def made(words: int, topics: int, length: int, seed: int = 0, units: int = UNITS
 
 
 def fit(rows: Any, topics: int, epsilon: float, seed: int = 0, **more: Any) -> Any:
-    algorithm = Topics(columns=names(rows.shape[1]), n_components=topics, **more)
+    algorithm = TopicsProgram(columns=names(rows.shape[1]), n_components=topics, **more)
     return Rehearsal(algorithm, rows.shape[0], 5, epsilon, 0.01).run(Units.from_rows(rows), seed)
 
 
@@ -208,14 +208,14 @@ def test_a_long_list_of_words_does_not_fill_up_with_noise() -> None:
 
 
 def test_the_planner_chooses_by_what_is_public_and_says_why() -> None:
-    few, many = Topics(columns=names(30), n_components=3), Topics(columns=names(100), n_components=3)
+    few, many = TopicsProgram(columns=names(30), n_components=3), TopicsProgram(columns=names(100), n_components=3)
 
-    def chosen(algorithm: Topics, units: int | None) -> str:
+    def chosen(algorithm: TopicsProgram, units: int | None) -> str:
         return algorithm.resolve(PublicFacts(noise=1.0, units=units)).chosen
 
     assert chosen(few, 100) == "tensor"
     assert (chosen(many, 1000), chosen(many, 100_000)) == ("pairs", "tensor")
-    assert chosen(Topics(columns=names(6906), n_components=10), 10**7) == "pairs"
+    assert chosen(TopicsProgram(columns=names(6906), n_components=10), 10**7) == "pairs"
     assert chosen(many.model_copy(update={"path": "tensor"}), 10) == "tensor"
     assert "all their triples" in few.describe
     assert "a round of EM, since documents have about 20 words" in few.model_copy(update={"length": 20.0}).describe
@@ -230,7 +230,7 @@ def test_the_planner_chooses_by_what_is_public_and_says_why() -> None:
     ids=str,
 )
 def test_what_runs_is_what_was_planned(words: int, more: dict[str, Any], adjacency: Adjacency) -> None:
-    algorithm = Topics(columns=names(words), n_components=3, **more)
+    algorithm = TopicsProgram(columns=names(words), n_components=3, **more)
     _truth, rows = made(words, 3, 20, units=500)
     units = 500.0 if adjacency is Adjacency.REPLACE_ONE else None
 
@@ -257,11 +257,11 @@ def test_what_runs_is_what_was_planned(words: int, more: dict[str, Any], adjacen
 )
 def test_what_makes_no_sense_is_refused(more: dict[str, Any], match: str) -> None:
     with pytest.raises(BadParameter, match=match):
-        Topics(**{"columns": names(12), "n_components": 3} | more)
+        TopicsProgram(**{"columns": names(12), "n_components": 3} | more)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{"length": 20}, {"path": "pairs"}], ids=str)
 def test_the_audit_finds_nothing(more: dict[str, Any]) -> None:
-    algorithm = Topics(columns=names(5), n_components=2, **more)
+    algorithm = TopicsProgram(columns=names(5), n_components=2, **more)
     assert audit(Scheme("secure-sum"), algorithm, samples=400).holds

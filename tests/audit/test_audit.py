@@ -11,13 +11,13 @@ from pydantic import Field
 
 from zerosum.algorithms import (
     Algorithm,
-    Covariance,
-    CustomStatistic,
-    DataCollaboration,
-    Histogram,
-    KMeans,
-    Mean,
-    NeuralClassifier,
+    CovarianceProgram,
+    CustomProgram,
+    DataCollaborationProgram,
+    HistogramProgram,
+    KMeansProgram,
+    MeanProgram,
+    NeuralClassifierProgram,
 )
 from zerosum.algorithms.program import Program
 from zerosum.arrays import Array, Floats
@@ -84,10 +84,10 @@ def test_the_guarantee_survives_dropouts(scheme: str, dropouts: int) -> None:
 @pytest.mark.parametrize(
     "algorithm",
     [
-        Mean(columns=tuple(f"x{i}" for i in range(2000)), lower=np.zeros(2000), upper=np.arange(1.0, 2001.0)),
-        Covariance(columns=tuple(f"x{i}" for i in range(60)), clip=1.0),
-        Histogram(columns=("bin",), values=tuple(f"{i}" for i in range(2000))),
-        CustomStatistic(columns=tuple(f"x{i}" for i in range(2000)), statistic="vector_sum_of_my_own", clip=0.5),
+        MeanProgram(columns=tuple(f"x{i}" for i in range(2000)), lower=np.zeros(2000), upper=np.arange(1.0, 2001.0)),
+        CovarianceProgram(columns=tuple(f"x{i}" for i in range(60)), clip=1.0),
+        HistogramProgram(columns=("bin",), values=tuple(f"{i}" for i in range(2000))),
+        CustomProgram(columns=tuple(f"x{i}" for i in range(2000)), statistic="vector_sum_of_my_own", clip=0.5),
     ],
     ids=lambda algorithm: algorithm.name,
 )
@@ -100,7 +100,7 @@ def test_every_program_is_tight(algorithm: Algorithm) -> None:
 def test_a_transcript_of_training_holds() -> None:
     """Each step's adversary knows the weights; two examples whose gradients are opposite are what it tells apart."""
     names = (*(f"x{i}" for i in range(9)), "class")
-    algorithm = NeuralClassifier(columns=names, lower=-np.ones(9), upper=np.ones(9), steps=2, hidden=20)
+    algorithm = NeuralClassifierProgram(columns=names, lower=-np.ones(9), upper=np.ones(9), steps=2, hidden=20)
     found = audit(Scheme("secure-sum"), algorithm, samples=2000)
     assert found.holds
     assert found.faults == ()
@@ -110,17 +110,17 @@ def test_a_transcript_of_training_holds() -> None:
 def test_a_program_of_several_rounds_stays_below_its_claim() -> None:
     found = audit(
         Scheme("secure-sum"),
-        KMeans(columns=tuple(f"x{i}" for i in range(99)), n_clusters=10, rounds=3, clip=1.0),
+        KMeansProgram(columns=tuple(f"x{i}" for i in range(99)), n_clusters=10, rounds=3, clip=1.0),
         samples=10_000,
     )
     assert found.holds
 
 
-def published(columns: int = 40, **settings: Any) -> DataCollaboration:
+def published(columns: int = 40, **settings: Any) -> DataCollaborationProgram:
     """Records of so many numbers and their class, one for every unit of every site."""
     features = {"kind": "linear", "lower": [-1.0] * columns, "upper": [1.0] * columns}
     settings = {"reduction": "random", "n_components": columns} | settings
-    return DataCollaboration(classes=(0.0, 1.0, 2.0), features=features, **settings)
+    return DataCollaborationProgram(classes=(0.0, 1.0, 2.0), features=features, **settings)
 
 
 @pytest.mark.parametrize("scheme", ["local", "secure-sum", "zero-sum"])
@@ -237,7 +237,7 @@ def test_noise_that_comes_back_is_found(fault: str, scheme: str, says: str, reac
 
 
 def test_noise_that_comes_back_in_the_next_round_is_found() -> None:
-    kmeans = KMeans(columns=tuple(f"x{i}" for i in range(99)), n_clusters=10, rounds=2, clip=1.0)
+    kmeans = KMeansProgram(columns=tuple(f"x{i}" for i in range(99)), n_clusters=10, rounds=2, clip=1.0)
     with seeded("one-key-a-site"):
         found = audit(Scheme("secure-sum"), kmeans, samples=1000)
     assert any("site 0 in round 2 comes from the same key stream as" in sentence for sentence in found.faults)
@@ -280,7 +280,7 @@ def test_another_site_with_too_little_noise_is_found(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", ["secure-sum", "pooled"])
 @pytest.mark.parametrize("columns", [1, 3])
 def test_releases_of_few_numbers_are_measured_whole(scheme: str, columns: int) -> None:
-    found = audit(Scheme(scheme), Mean(columns=tuple("abc"[:columns]), clip=1.0), samples=40)
+    found = audit(Scheme(scheme), MeanProgram(columns=tuple("abc"[:columns]), clip=1.0), samples=40)
     assert found.tight
     assert found.faults == ()
     assert found.samples >= 40
@@ -317,9 +317,9 @@ def test_what_cannot_be_audited_is_refused() -> None:
     with pytest.raises(BadParameter, match="can collude"):
         audit(Scheme("local"), sites=3, colluders=3)
     with pytest.raises(BadParameter, match="too short to attack this scheme"):
-        audit(Scheme("zero-sum"), Mean(columns=("a",), clip=1.0), samples=100)
+        audit(Scheme("zero-sum"), MeanProgram(columns=("a",), clip=1.0), samples=100)
     with pytest.raises(BadParameter, match="take 50000 studies, and 2000 are the most: ask for at most 4000 samples"):
-        audit(Scheme("secure-sum"), Mean(columns=("a", "b"), clip=1.0))
+        audit(Scheme("secure-sum"), MeanProgram(columns=("a", "b"), clip=1.0))
 
 
 def test_unequal_sites_as_the_papers_combine_them() -> None:
@@ -330,7 +330,7 @@ def test_unequal_sites_as_the_papers_combine_them() -> None:
 
 
 def test_the_search_finds_the_worst_pair() -> None:
-    algorithm = Covariance(columns=("a", "b", "c"), clip=1.3)
+    algorithm = CovarianceProgram(columns=("a", "b", "c"), clip=1.3)
     request = algorithm.requests(Adjacency.REPLACE_ONE)[0]
     statistic = request.statistic
     one, other = worst_pair([(statistic, 1.0)], candidates(algorithm))

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 import zerosum
 from statistic_cases import SMALL, WIDE, Case, with_holes
-from zerosum.algorithms import PCA
+from zerosum.algorithms import PCAProgram
 from zerosum.compute.backends import fused
 from zerosum.compute.backends.exact import added, counts, fold, gram, products
-from zerosum.compute.devices import exact, like, release, to_device, to_numpy
+from zerosum.compute.devices import constant_on, exact, release_scope, to_device, to_numpy
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Runs, Units
 from zerosum.errors import BadData, BadParameter, Refused, ZerosumError
@@ -111,13 +111,13 @@ def test_a_device_gives_what_the_host_gives(
 
 def test_parameters_move_once_a_release() -> None:
     constant, rows = np.arange(3.0), elsewhere(np.zeros((2, 3)))
-    assert like(constant, rows) is not like(constant, rows)
-    with release(BLOCK_ROWS):
-        moved = like(constant, rows)
-        assert moved is like(constant, rows)
+    assert constant_on(constant, rows) is not constant_on(constant, rows)
+    with release_scope(BLOCK_ROWS):
+        moved = constant_on(constant, rows)
+        assert moved is constant_on(constant, rows)
         assert device_of(moved) == OTHER
-        assert like(constant.copy(), rows) is not moved
-    assert like(constant, np.zeros(1)) is constant
+        assert constant_on(constant.copy(), rows) is not moved
+    assert constant_on(constant, np.zeros(1)) is constant
 
 
 @pytest.mark.parametrize("terms", [100, 130, 5000])
@@ -128,7 +128,7 @@ def test_long_sums_are_added_up_in_pieces(terms: int, width: int) -> None:
     places = rng.integers(0, 5, 700)
     there, heavy = elsewhere(rows), elsewhere(weights)
     where = array_api_strict.asarray(places, device=OTHER)
-    with release(terms):
+    with release_scope(terms):
         np.testing.assert_allclose(to_numpy(added(there)), rows.sum(axis=0), atol=1e-11)
         np.testing.assert_allclose(to_numpy(added(heavy)), weights.sum(), rtol=1e-14)
         np.testing.assert_allclose(to_numpy(gram(there)), rows.T @ rows, atol=1e-11)
@@ -139,7 +139,7 @@ def test_long_sums_are_added_up_in_pieces(terms: int, width: int) -> None:
 def test_a_sum_in_pieces_rounds_as_little_as_one_of_so_many_rows() -> None:
     """Within the bound that is planned for pieces, however many of them there are."""
     rows = np.ones((1 << 15, 1)) * 0.1
-    with release(BLOCK_ROWS):
+    with release_scope(BLOCK_ROWS):
         found = float(to_numpy(added(elsewhere(rows)))[0])
     assert abs(found - 0.1 * len(rows)) <= summation_slack(units=1) * 0.1 * len(rows) / 2
 
@@ -385,7 +385,7 @@ def test_a_whole_study_on_a_device_finds_what_one_on_the_host_finds(
             name: Policy(population=name, data="synthetic", unit="record", ledger=tmp_path / f"{device}-{name}.sqlite")
             for name in data
         }
-        algorithm = PCA(columns=("p", "q", "r", "s"), n_components=2, clip=5.0)
+        algorithm = PCAProgram(columns=("p", "q", "r", "s"), n_components=2, clip=5.0)
         found.append(
             zerosum.run(
                 algorithm, sites, epsilon=5.0, delta=1e-5, unit="record", policies=policies, random_state=3

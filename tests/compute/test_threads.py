@@ -16,11 +16,11 @@ from scipy.sparse import csr_array
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from zerosum.arrays import Array
-from zerosum.compute.devices import terms
+from zerosum.compute import statistic as statistic_module
+from zerosum.compute.devices import max_terms
 from zerosum.compute.statistic import BoundedMap
 from zerosum.compute.threads import one_thread, side_by_side, threads
 from zerosum.compute.units import Units
-from zerosum.kernel import statistic as statistic_module
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics import build
 from zerosum.statistics.user import UserStatistic
@@ -187,7 +187,7 @@ class Watched(BoundedMap):
 
     def map_block(self, block: Units) -> Array:
         rows = np.clip(block.rows, -1, 1)
-        sound = set(np.geterr().values()) == {"ignore"} and terms() is not None
+        sound = set(np.geterr().values()) == {"ignore"} and max_terms() is not None
         type(self).seen.append((threading.current_thread().name, sound))
         type(self).trouble(rows)
         return rows

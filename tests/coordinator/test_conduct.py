@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from small_studies import QUESTION, carry_out, entries, make, make_sites
-from zerosum.algorithms import KMeans
+from zerosum.algorithms import KMeansProgram
 from zerosum.algorithms.program import Program
 from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
@@ -364,7 +364,7 @@ def test_a_statistic_unknown_at_one_site_is_refused(tmp_path: Path) -> None:
 def test_a_study_spends_across_rounds_and_studies_until_the_cap(tmp_path: Path) -> None:
     """Two studies of eps 5 each fit under a cap of 8 (they compose), a third does not and is refused whole."""
     sites = make_sites(tmp_path, epsilon=8.0)
-    question = KMeans(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
+    question = KMeansProgram(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
     for _ in range(2):
         plan = replace(make("zero-sum"), releases=question.releases(Adjacency.REPLACE_ONE), study=f"{_}")
         carry_out(plan, sites, question=question)
@@ -392,7 +392,7 @@ def test_no_colluder_is_refused_when_results_go_back() -> None:
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum"])
 def test_a_site_that_was_lost_in_one_round_takes_part_in_the_next(scheme: str, tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
-    question = KMeans(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
+    question = KMeansProgram(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
     plan = replace(make(scheme, coalition=Coalition(1, 1)), releases=question.releases(Adjacency.REPLACE_ONE))
     kind = Contribute if scheme == "secure-sum" else Prepare
 

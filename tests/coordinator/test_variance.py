@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.compute.units import Units
 from zerosum.engines.in_process import InProcess
 from zerosum.kernel.schemes import Scheme
@@ -24,7 +24,7 @@ S, C = 3, 1
 
 def variance(scheme: Scheme, sizes: tuple[int, ...]) -> float:
     """Variance of the released sum over units, one release of many coordinates, in units of D^2/mu^2."""
-    question = Mean(columns=tuple(str(i) for i in range(DRAWS)), clip=1.0)
+    question = MeanProgram(columns=tuple(str(i) for i in range(DRAWS)), clip=1.0)
     sites = {f"site {s}": np.zeros((n, DRAWS)) for s, n in enumerate(sizes)}
     policies = {
         name: Policy(population=f"{name} {scheme}", minimum_units=1, trusted_coordinator=True) for name in sites
@@ -37,7 +37,7 @@ def variance(scheme: Scheme, sizes: tuple[int, ...]) -> float:
 
 def test_planning_for_losses_costs_what_it_should(capsys: pytest.CaptureFixture[str]) -> None:
     """S/(H - L) times pooled when nobody drops out, (S - L)/(H - L) when L do; within 3 %."""
-    question = Mean(columns=tuple(str(i) for i in range(100_000)), clip=1.0)
+    question = MeanProgram(columns=tuple(str(i) for i in range(100_000)), clip=1.0)
     sites = [
         Site(f"s{s}", Units.from_rows(np.zeros((2, 100_000))), Policy(population=f"{s}", minimum_units=1))
         for s in range(7)

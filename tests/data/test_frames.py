@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import zerosum
-from zerosum.algorithms import Histogram, Mean
+from zerosum.algorithms import HistogramProgram, MeanProgram
 from zerosum.data.frames import is_frame, is_text
 from zerosum.data.tables import units_of
 from zerosum.errors import BadData, BadParameter
@@ -97,9 +97,9 @@ def test_studies_take_frames_and_text() -> None:
     people = {
         name: pandas.DataFrame({"sex": rng.choice(["f", "m"], 30), "age": rng.uniform(20, 80, 30)}) for name in "abc"
     }
-    ages = Mean(columns=("age",), lower=np.array([0.0]), upper=np.array([100.0]))
+    ages = MeanProgram(columns=("age",), lower=np.array([0.0]), upper=np.array([100.0]))
     assert zerosum.run(ages, people, adjacency="replace-one", **terms).estimate["mean"].shape == (1,)
-    counts = Histogram(columns=("sex",), values=("f", "m"))
+    counts = HistogramProgram(columns=("sex",), values=("f", "m"))
     for data in (people, {name: frame["sex"].tolist() for name, frame in people.items()}):
         found = zerosum.run(counts, data, **terms).estimate["counts"]
         assert found.value.sum() == pytest.approx(90, abs=60)

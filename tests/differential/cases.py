@@ -45,7 +45,7 @@ from zerosum.kernel.view import Coalition
 from zerosum.protocol.messages import Contribute, Dismiss, Message, Prepare, Propose, Secure
 from zerosum.secagg.keys import Identity
 from zerosum.statistics import BUILTIN, find
-from zerosum.study.planning import MadeOf, make_plan, resolve
+from zerosum.study.planning import Provenance, make_plan, resolve
 
 TARGET, OTHERS = "s1", ("s0", "s2")  # the site that is fuzzed stands between the others on the roster
 NAMES = ("s0", "s1", "s2")
@@ -193,7 +193,7 @@ def _terms(rng: Rng, pair: AnyPair) -> Terms:
 
 def _asked(rng: Rng, ask: Ask, terms: Terms, seed: int) -> tuple[Plan, tuple[Request, ...]]:
     """The base plan of a question, and what its program asks for, given made-up releases."""
-    made_of = MadeOf(_preprocessing(ask), _files(ask))
+    made_of = Provenance(_preprocessing(ask), _files(ask))
     if ask.statistic is None:
         algorithm = build_algorithm(ask.algorithm, {**ask.parameters, "columns": ask.columns})
         plan = make_plan(algorithm, terms, "fuzz", made_of)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zerosum.algorithms import CustomStatistic
+from zerosum.algorithms import CustomProgram
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, PolicyRefused
-from zerosum.forecast import Advisor, Guesses, Setting, Shape, Spectrum, read_like, what_if
+from zerosum.forecast import Advisor, Assumptions, ColumnShape, Setting, Spectrum, read_like, what_if
 from zerosum.forecast.measures import matched, measure_of
-from zerosum.forecast.populations import Clustered, Spectral, world_of
+from zerosum.forecast.populations import ClustersPopulation, SpectrumPopulation, world_of
 from zerosum.forecast.settings import altered, shared_out
 from zerosum.forecast.sweep import search
 from zerosum.study import Study
@@ -24,7 +24,7 @@ from zerosum.study.rehearsal import Rehearsed
 THREE: dict[str, Any] = {"columns": ["a", "b", "c"], "lower": [0, 0, 0], "upper": [10, 100, 1]}
 RANGES: dict[str, Any] = {"columns": ["a"], "ranges": {"a": (0, 10)}}
 MANY: dict[str, Any] = {"columns": [f"c{at}" for at in range(12)], "lower": [-1] * 12, "upper": [1] * 12}
-SKEWED = Guesses(columns={"a": Shape.parse("skewed:1.5:2")})
+SKEWED = Assumptions(columns={"a": ColumnShape.parse("skewed:1.5:2")})
 
 
 def study_of(algorithm: str, parameters: dict[str, Any], epsilon: float = 1.0, **more: Any) -> Study:
@@ -45,7 +45,7 @@ def study_of(algorithm: str, parameters: dict[str, Any], epsilon: float = 1.0, *
 )
 def test_guesses_that_make_no_sense_are_refused(said: str) -> None:
     with pytest.raises(BadParameter):
-        Shape.parse(said)
+        ColumnShape.parse(said)
 
 
 @pytest.mark.parametrize("said", ["power:", "power:-1", "exponential:2", "flat:1", "there/is/no/file", "power:inf"])
@@ -71,18 +71,18 @@ def test_a_guess_that_would_not_be_heard_is_refused(
 ) -> None:
     name, _, shape = said.partition("=")
     with pytest.raises(BadParameter, match=word):
-        Advisor(study_of(algorithm, parameters), Guesses({name: Shape.parse(shape)}))
+        Advisor(study_of(algorithm, parameters), Assumptions({name: ColumnShape.parse(shape)}))
 
 
 def test_what_is_guessed_is_what_is_told() -> None:
     survival = study_of("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]})
     assert "constant rate" in Advisor(survival).says
-    told = Advisor(survival, Guesses({"t": Shape.parse("skewed:0.5:2")})).says
+    told = Advisor(survival, Assumptions({"t": ColumnShape.parse("skewed:0.5:2")})).says
     assert "t until the event skewed:0.5:2" in told
     assert "constant rate" not in told
     assert (
         "which is shares:9:1"
-        in Advisor(study_of("logistic-regression", THREE), Guesses({"c": Shape.parse("shares:9:1")})).says
+        in Advisor(study_of("logistic-regression", THREE), Assumptions({"c": ColumnShape.parse("shares:9:1")})).says
     )
 
 
@@ -98,17 +98,17 @@ def test_a_spectrum_from_a_file(tmp_path: Path) -> None:
 
 def test_columns_lie_as_guessed_and_within_their_ranges() -> None:
     rng = np.random.default_rng(0)
-    skewed = Shape.parse("skewed:10:2").numbers_in(0, 200, 20_000, rng)
+    skewed = ColumnShape.parse("skewed:10:2").numbers_in(0, 200, 20_000, rng)
     assert np.median(skewed) == pytest.approx(10, rel=0.03)
     assert np.quantile(skewed, 0.841) == pytest.approx(20, rel=0.05)
-    normal = Shape.parse("normal:50:10").numbers_in(0, 60, 20_000, rng)
+    normal = ColumnShape.parse("normal:50:10").numbers_in(0, 60, 20_000, rng)
     assert normal.max() == 60
-    levels = Shape.parse("shares:3:1").levels_of(2, 20_000, rng)
+    levels = ColumnShape.parse("shares:3:1").levels_of(2, 20_000, rng)
     assert np.mean(levels) == pytest.approx(0.25, abs=0.02)
     with pytest.raises(BadParameter, match="3 shares"):
-        Shape.parse("shares:3:1").levels_of(3, 10, rng)
+        ColumnShape.parse("shares:3:1").levels_of(3, 10, rng)
     with pytest.raises(BadParameter, match="not one of the study's columns"):
-        world_of(study_of("mean", THREE).build_algorithm(), Guesses(columns={"z": Shape()}))
+        world_of(study_of("mean", THREE).build_algorithm(), Assumptions(columns={"z": ColumnShape()}))
 
 
 def test_private_data_are_never_what_people_are_drawn_from(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_counts_stay_undeclared_where_the_study_declares_none() -> None:
 # ---- what is predicted, and what is seen ---------------------------------------------------------------------------
 
 
-def spreads(study: Study, guesses: Guesses, runs: int, samples: int = 4) -> np.ndarray[Any, Any]:
+def spreads(study: Study, guesses: Assumptions, runs: int, samples: int = 4) -> np.ndarray[Any, Any]:
     """The standard deviation of every number among runs on the same people, all of them."""
     algorithm, people = study.build_algorithm(), Setting.of(study).people
     world, measure = world_of(algorithm, guesses), measure_of(algorithm)
@@ -175,19 +175,19 @@ def spreads(study: Study, guesses: Guesses, runs: int, samples: int = 4) -> np.n
 @pytest.mark.parametrize(
     ("algorithm", "parameters", "guesses", "runs"),
     [
-        ("mean", THREE, Guesses(), 80),
+        ("mean", THREE, Assumptions(), 80),
         ("mean", {**THREE, "clip": 0.5}, SKEWED, 80),
         ("histogram", {"columns": ["a"], "edges": [0.0, 1.0, 4.0, 10.0]}, SKEWED, 80),
-        ("quantiles", RANGES, Guesses(), 60),
+        ("quantiles", RANGES, Assumptions(), 60),
         ("quantiles", RANGES, SKEWED, 60),
-        ("covariance", THREE, Guesses(), 60),
-        ("logistic-regression", THREE, Guesses(), 40),
-        ("survival", {"columns": ["t", "e"], "edges": [0.0, 1.0, 2.0, 4.0]}, Guesses(), 60),
-        ("mixture", {**THREE, "n_components": 2, "scaling": "ranges"}, Guesses(), 24),
+        ("covariance", THREE, Assumptions(), 60),
+        ("logistic-regression", THREE, Assumptions(), 40),
+        ("survival", {"columns": ["t", "e"], "edges": [0.0, 1.0, 2.0, 4.0]}, Assumptions(), 60),
+        ("mixture", {**THREE, "n_components": 2, "scaling": "ranges"}, Assumptions(), 24),
     ],
 )
 def test_the_spread_that_is_forecast_is_seen(
-    algorithm: str, parameters: dict[str, Any], guesses: Guesses, runs: int
+    algorithm: str, parameters: dict[str, Any], guesses: Assumptions, runs: int
 ) -> None:
     """Wide, since runs are few here; `benchmarks/what_if.py` has the narrow figures."""
     study = study_of(algorithm, parameters)
@@ -207,14 +207,14 @@ def test_fewer_people_stand_for_many() -> None:
     )
     advisor = Advisor(study)
     said = advisor.at(advisor.own, 48)
-    seen = spreads(study, Guesses(), 48, samples=2)
+    seen = spreads(study, Assumptions(), 48, samples=2)
     ratio = [line.noise / each for line, each in zip(said.lines, seen, strict=True)]
     assert float(np.mean(ratio)) == pytest.approx(1, abs=0.3)
 
 
 @pytest.mark.parametrize("said", ["power:1", "exponential:0.7"])
 def test_the_energy_that_is_forecast_is_seen(said: str) -> None:
-    guesses = Guesses(spectrum=Spectrum.parse(said))
+    guesses = Assumptions(spectrum=Spectrum.parse(said))
     study = study_of("pca", {**MANY, "n_components": 2})
     advisor = Advisor(study, guesses)
     forecast = advisor.at(advisor.own, 100).lines[0].bias
@@ -230,8 +230,8 @@ def test_the_energy_that_is_forecast_is_seen(said: str) -> None:
 
 def test_made_up_rows_have_the_spectrum_that_was_declared() -> None:
     algorithm = study_of("pca", {**MANY, "n_components": 2}).build_algorithm()
-    world = world_of(algorithm, Guesses(spectrum=Spectrum.parse("power:2")))
-    assert isinstance(world, Spectral)
+    world = world_of(algorithm, Assumptions(spectrum=Spectrum.parse("power:2")))
+    assert isinstance(world, SpectrumPopulation)
     rows = world.people(40_000, np.random.default_rng(0)).rows
     values = np.linalg.eigvalsh(np.cov(np.asarray(rows).T))[::-1]
     assert values[:4] / values[0] == pytest.approx([1, 1 / 4, 1 / 9, 1 / 16], rel=0.05)
@@ -239,8 +239,8 @@ def test_made_up_rows_have_the_spectrum_that_was_declared() -> None:
 
 
 def test_clusters_are_matched_whatever_their_order() -> None:
-    world = world_of(study_of("mixture", {**THREE, "n_components": 3}).build_algorithm(), Guesses())
-    assert isinstance(world, Clustered)
+    world = world_of(study_of("mixture", {**THREE, "n_components": 3}).build_algorithm(), Assumptions())
+    assert isinstance(world, ClustersPopulation)
     assert world.truth is not None
     assert world.separation >= 6
     assert matched(world.truth[[2, 0, 1]], world.truth, np.array([10.0, 100.0, 1.0])) == pytest.approx(world.truth)
@@ -308,9 +308,9 @@ def test_an_error_that_no_epsilon_reaches_is_said() -> None:
 
 def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:
     own: dict[str, Any] = {"columns": ["a", "b", "c"], "statistic": "a name", "clip": 1.0}
-    for guesses in (Guesses(columns={"a": Shape()}), Guesses(like=Units(np.ones((2, 3))))):
+    for guesses in (Assumptions(columns={"a": ColumnShape()}), Assumptions(like=Units(np.ones((2, 3))))):
         with pytest.raises(BadParameter, match="makes nobody up"):
-            world_of(CustomStatistic(**own), guesses)
+            world_of(CustomProgram(**own), guesses)
     with pytest.raises(BadParameter, match="no noise to forecast"):
         Advisor(study_of("mean", THREE, scheme={"name": "non-private"}))
 

@@ -8,11 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zerosum.algorithms import ICA
+from zerosum.algorithms import ICAProgram
 from zerosum.compute.units import Runs, Units
 from zerosum.errors import BadParameter, PolicyRefused
-from zerosum.forecast import Advisor, Guesses, Setting, Shape, Spectrum, compare, read_like, read_spectrum, what_if
-from zerosum.forecast.empirical_population import Public, taken
+from zerosum.forecast import (
+    Advisor,
+    Assumptions,
+    ColumnShape,
+    Setting,
+    Spectrum,
+    compare,
+    read_like,
+    read_spectrum,
+    what_if,
+)
+from zerosum.forecast.empirical_population import EmpiricalPopulation, taken
 from zerosum.forecast.measures import measure_of
 from zerosum.forecast.populations import world_of
 from zerosum.forecast.structured_populations import Classes, Documents, Recordings
@@ -48,8 +58,8 @@ def study_of(algorithm: str, parameters: dict[str, Any] | None = None, epsilon: 
 @pytest.mark.parametrize("more", [{}, {"band": (0.01, 0.1), "seconds": 2.0}])
 def test_recordings_have_the_components_that_a_run_finds(more: dict[str, Any]) -> None:
     algorithm = study_of("ica", ASKED["ica"] | more).build_algorithm()
-    assert isinstance(algorithm, ICA)
-    world = world_of(algorithm, Guesses(rows=40))
+    assert isinstance(algorithm, ICAProgram)
+    world = world_of(algorithm, Assumptions(rows=40))
     assert isinstance(world, Recordings)
     people = world.people(30, np.random.default_rng(0))
     assert len(people) == 30
@@ -67,7 +77,7 @@ def test_recordings_have_the_components_that_a_run_finds(more: dict[str, Any]) -
 
 def test_recordings_lie_in_the_span_of_a_public_basis() -> None:
     basis = np.eye(8)[:, 2:5]
-    world = world_of(ICA(columns=ASKED["ica"]["columns"], n_components=2, basis=basis), Guesses())
+    world = world_of(ICAProgram(columns=ASKED["ica"]["columns"], n_components=2, basis=basis), Assumptions())
     assert isinstance(world, Recordings)
     assert np.linalg.norm(world.maps[:, [0, 1, 5, 6, 7]]) == pytest.approx(0, abs=1e-12)
 
@@ -75,7 +85,7 @@ def test_recordings_lie_in_the_span_of_a_public_basis() -> None:
 def test_recordings_for_principal_components_have_a_spectrum() -> None:
     names = [f"c{at}" for at in range(6)]
     study = study_of("pca", {"columns": names, "clip": 1.0, "n_components": 2, "per_recording": "center"})
-    guesses = Guesses(rows=30, spectrum=Spectrum.parse("power:2"))
+    guesses = Assumptions(rows=30, spectrum=Spectrum.parse("power:2"))
     world = world_of(study.build_algorithm(), guesses)
     assert world is not None
     people = world.people(50, np.random.default_rng(0))
@@ -88,7 +98,7 @@ def test_recordings_for_principal_components_have_a_spectrum() -> None:
 
 
 def test_documents_have_one_topic_and_so_many_words() -> None:
-    world = world_of(study_of("topics", ASKED["topics"] | {"length": 12}).build_algorithm(), Guesses())
+    world = world_of(study_of("topics", ASKED["topics"] | {"length": 12}).build_algorithm(), Assumptions())
     assert isinstance(world, Documents)
     people = world.people(500, np.random.default_rng(1))
     assert people.is_sparse
@@ -102,7 +112,7 @@ def test_documents_have_one_topic_and_so_many_words() -> None:
 
 @pytest.mark.parametrize("separation", [2.0, 5.0])
 def test_neighbouring_classes_are_as_far_apart_as_guessed(separation: float) -> None:
-    world = world_of(study_of("feature-classifier").build_algorithm(), Guesses(separation=separation))
+    world = world_of(study_of("feature-classifier").build_algorithm(), Assumptions(separation=separation))
     assert isinstance(world, Classes)
     rows = np.asarray(world.people(6000, np.random.default_rng(0)).rows)
     means = np.array([rows[rows[:, -1] == k, :-1].mean(axis=0) for k in range(3)])
@@ -118,7 +128,7 @@ def test_made_up_images_are_smooth_and_inside_their_range(shape: tuple[int, ...]
     parameters = {"classes": [0, 1], "shape": shape, "model": "there is none", "lower": 0, "upper": 255}
     images = {"classes": [0, 1], "features": {"kind": "scattering", "height": 12, "width": 12}}
     plain = study_of("neural-classifier", parameters) if len(shape) > 2 else study_of("feature-classifier", images)
-    world = world_of(plain.build_algorithm(), Guesses())
+    world = world_of(plain.build_algorithm(), Assumptions())
     assert isinstance(world, Classes)
     assert "24 smooth patterns" in world.says
     rows = np.asarray(world.people(200, np.random.default_rng(0)).rows)[:, :-1].reshape(200, *shape)
@@ -129,7 +139,7 @@ def test_made_up_images_are_smooth_and_inside_their_range(shape: tuple[int, ...]
 
 def test_an_image_of_one_pixel_has_no_pattern() -> None:
     parameters = {"classes": [0, 1], "shape": (3, 1, 1), "model": "there is none", "lower": 0, "upper": 1}
-    world = world_of(study_of("neural-classifier", parameters).build_algorithm(), Guesses())
+    world = world_of(study_of("neural-classifier", parameters).build_algorithm(), Assumptions())
     assert isinstance(world, Classes)
     assert world.people(5, np.random.default_rng(0)).columns == 4
 
@@ -141,12 +151,12 @@ def test_people_of_a_public_file_keep_their_rows() -> None:
     runs = taken(recorded, np.array([2, 1])).runs
     assert runs is not None
     assert runs.seconds.tolist() == [3.0, 2.0]
-    world = Public(Units(np.arange(8.0)[:, None]), None, judged=True)
+    world = EmpiricalPopulation(Units(np.arange(8.0)[:, None]), None, judged=True)
     assert world.truth is not None
     assert world.truth.ravel().tolist() == [3.0, 7.0]
     assert not np.isin(np.asarray(world.people(50, np.random.default_rng(0)).rows), [3.0, 7.0]).any()
     with pytest.raises(BadParameter, match="every fourth person"):
-        Public(Units(np.zeros((3, 1))), None, judged=True)
+        EmpiricalPopulation(Units(np.zeros((3, 1))), None, judged=True)
 
 
 # ---- guesses that would not count ----------------------------------------------------------------------------------
@@ -157,26 +167,26 @@ THREE: dict[str, Any] = {"columns": ["a", "b", "c"], "lower": [0, 0, 0], "upper"
 @pytest.mark.parametrize(
     ("algorithm", "parameters", "guesses", "option"),
     [
-        ("mean", THREE, Guesses(r_squared=0.3), "--r-squared"),
-        ("mean", THREE, Guesses(spectrum=Spectrum.parse("flat")), "--spectrum"),
-        ("mean", THREE, Guesses(separation=6.0), "--separation"),
-        ("mean", THREE, Guesses(rows=50), "--rows"),
-        ("pca", {**THREE, "n_components": 2}, Guesses(rows=50), "--rows"),
-        ("pca", {**THREE, "n_components": 2}, Guesses(separation=2.0), "--separation"),
-        ("linear-regression", THREE, Guesses(spectrum=Spectrum.parse("flat")), "--spectrum"),
-        ("mixture", {**THREE, "n_components": 2}, Guesses(r_squared=0.5), "--r-squared"),
-        ("topics", None, Guesses(rows=50), "--rows"),
-        ("ica", None, Guesses(separation=2.0), "--separation"),
-        ("feature-classifier", None, Guesses(r_squared=0.1), "--r-squared"),
-        ("mean", THREE, Guesses(like=Units(np.ones((4, 3))), r_squared=0.1), "drawn from a public file"),
-        ("ica", None, Guesses(columns={"c0": Shape()}), "would not count"),
-        ("topics", None, Guesses(columns={"w0": Shape()}), "would not count"),
-        ("neural-classifier", None, Guesses(columns={"a": Shape()}), "would not count"),
-        ("ica", None, Guesses(like=Units(np.ones((4, 8)))), "every row of the file is a person"),
+        ("mean", THREE, Assumptions(r_squared=0.3), "--r-squared"),
+        ("mean", THREE, Assumptions(spectrum=Spectrum.parse("flat")), "--spectrum"),
+        ("mean", THREE, Assumptions(separation=6.0), "--separation"),
+        ("mean", THREE, Assumptions(rows=50), "--rows"),
+        ("pca", {**THREE, "n_components": 2}, Assumptions(rows=50), "--rows"),
+        ("pca", {**THREE, "n_components": 2}, Assumptions(separation=2.0), "--separation"),
+        ("linear-regression", THREE, Assumptions(spectrum=Spectrum.parse("flat")), "--spectrum"),
+        ("mixture", {**THREE, "n_components": 2}, Assumptions(r_squared=0.5), "--r-squared"),
+        ("topics", None, Assumptions(rows=50), "--rows"),
+        ("ica", None, Assumptions(separation=2.0), "--separation"),
+        ("feature-classifier", None, Assumptions(r_squared=0.1), "--r-squared"),
+        ("mean", THREE, Assumptions(like=Units(np.ones((4, 3))), r_squared=0.1), "drawn from a public file"),
+        ("ica", None, Assumptions(columns={"c0": ColumnShape()}), "would not count"),
+        ("topics", None, Assumptions(columns={"w0": ColumnShape()}), "would not count"),
+        ("neural-classifier", None, Assumptions(columns={"a": ColumnShape()}), "would not count"),
+        ("ica", None, Assumptions(like=Units(np.ones((4, 8)))), "every row of the file is a person"),
     ],
 )
 def test_a_guess_that_does_not_apply_is_refused(
-    algorithm: str, parameters: dict[str, Any] | None, guesses: Guesses, option: str
+    algorithm: str, parameters: dict[str, Any] | None, guesses: Assumptions, option: str
 ) -> None:
     with pytest.raises(BadParameter, match=option):
         Advisor(study_of(algorithm, parameters), guesses)
@@ -191,7 +201,7 @@ def test_more_than_a_forecast_makes_up_is_refused_with_what_to_do() -> None:
     advisor = Advisor(study_of("data-collaboration"))
     with pytest.raises(BadParameter, match=r"published one by one.*--people 5000000"):
         advisor.at(Setting(1.0, 4, 1, 6 * 10**6), 8)
-    long = Advisor(study_of("ica", {"columns": names[:2000], "n_components": 2}), Guesses(rows=1000))
+    long = Advisor(study_of("ica", {"columns": names[:2000], "n_components": 2}), Assumptions(rows=1000))
     with pytest.raises(BadParameter, match=r"60 recordings at least.*--rows"):
         long.at(long.own, 8)
     recorded = {**THREE, "n_components": 2, "per_recording": "standardise"}
@@ -240,7 +250,7 @@ def test_a_spectrum_is_not_read_from_private_data(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("algorithm", ASKED)
 def test_a_loss_is_forecast_with_and_without_privacy(algorithm: str) -> None:
-    advisor = Advisor(study_of(algorithm), Guesses(rows=40) if algorithm == "ica" else None)
+    advisor = Advisor(study_of(algorithm), Assumptions(rows=40) if algorithm == "ica" else None)
     found = advisor.at(advisor.own, 4)
     assert found.runs == (8 if algorithm == "data-collaboration" else 4)
     assert found.standard_error is not None
@@ -279,7 +289,7 @@ def test_a_target_that_cannot_be_is_refused_before_anything_is_rehearsed() -> No
 def test_what_stands_for_an_unknown_truth_is_said() -> None:
     study = study_of("topics")
     assert "held against" not in Advisor(study).says
-    like = Guesses(like=Units(np.eye(60)))
+    like = Assumptions(like=Units(np.eye(60)))
     assert "held against one without privacy" in Advisor(study, like).says
     assert Advisor(study, like).drawn == "people drawn from the public file"
 
@@ -299,7 +309,7 @@ def test_the_loss_that_is_forecast_is_seen(algorithm: str) -> None:
     advisor = Advisor(study)
     forecast = advisor.at(advisor.own, 10)
     built = study.build_algorithm()
-    world, measure = world_of(built, Guesses()), measure_of(built)
+    world, measure = world_of(built, Assumptions()), measure_of(built)
     assert world is not None
     assert measure is not None
     rehearsed, lost = Rehearsed(built, study.plan()), []
@@ -334,7 +344,7 @@ def test_records_are_published_where_a_scheme_can() -> None:
 def test_components_are_compared_with_those_without_privacy(tmp_path: Path) -> None:
     """On public data of sites, where no truth is known."""
     algorithm = study_of("ica").build_algorithm()
-    world = world_of(algorithm, Guesses(rows=40))
+    world = world_of(algorithm, Assumptions(rows=40))
     assert world is not None
     sites = []
     for at in range(3):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.errors import BadParameter
 from zerosum.kernel.names import check_name, visible
 from zerosum.study import run
@@ -16,7 +16,7 @@ def test_names_that_a_terminal_would_obey_are_refused(name: str) -> None:
         check_name("a site", name)
     sites = {site: [[0.0]] * 20 for site in ("x", name)}
     with pytest.raises(BadParameter, match=r"cannot be seen|more than 200"):
-        run(Mean(columns=("a",), clip=1.0), sites, epsilon=1.0, delta=1e-5, unit="person")
+        run(MeanProgram(columns=("a",), clip=1.0), sites, epsilon=1.0, delta=1e-5, unit="person")
 
 
 @pytest.mark.parametrize("name", UNSEEN)

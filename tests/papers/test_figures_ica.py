@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zerosum.algorithms.ica.program import ICA
+from zerosum.algorithms.ica.program import ICAProgram
 from zerosum.algorithms.metrics import matched
 from zerosum.compute.units import Units
 from zerosum.data.bases import low_frequencies
@@ -136,7 +136,7 @@ def test_coordinates_in_the_basis_say_what_the_volumes_say(tmp_path: Path) -> No
         name: Policy(population=name, data="synthetic", trusted_coordinator=True, ledger=tmp_path / f"{name}.sqlite")
         for name in sites
     }
-    question = ICA(
+    question = ICAProgram(
         columns=tuple(f"v{i}" for i in range(64)), n_components=3, per_recording="none", basis=low_frequencies(8, 5)
     )
     with np.errstate(over="ignore"):

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 import zerosum
-from zerosum.algorithms import Algorithm, Covariance, Describe, Histogram, Mean, Quantiles
+from zerosum.algorithms import (
+    Algorithm,
+    CovarianceProgram,
+    DescribeProgram,
+    HistogramProgram,
+    MeanProgram,
+    QuantilesProgram,
+)
 from zerosum.report.cautions import cautions
 from zerosum.site.policy import Policy
 
@@ -34,16 +41,16 @@ RANGES: dict[str, Any] = {"columns": ("age", "other"), "lower": np.array([0.0, -
 
 
 def test_a_sound_question_gives_none(tmp_path: Any) -> None:
-    for number, algorithm in enumerate((Mean(**RANGES), Covariance(**RANGES))):
+    for number, algorithm in enumerate((MeanProgram(**RANGES), CovarianceProgram(**RANGES))):
         assert warned(algorithm, normal(50, 15), tmp_path / str(number)) == ()
     edges = np.linspace(0, 100, 11)
-    ages = Histogram(columns=("age",), edges=edges)
+    ages = HistogramProgram(columns=("age",), edges=edges)
     assert warned(ages, lambda rng, people: rng.normal(50, 15, (people, 1)), tmp_path / "h") == ()
 
 
 @pytest.mark.parametrize(("centre", "end"), [(-300.0, "lower"), (900.0, "upper")])
 def test_a_range_that_no_value_lies_in(centre: float, end: str, tmp_path: Any) -> None:
-    (said,) = warned(Mean(**RANGES), normal(centre, 15), tmp_path)
+    (said,) = warned(MeanProgram(**RANGES), normal(centre, 15), tmp_path)
     assert said.startswith(f"the mean of column 'age' lies at the {end} end of its range")
 
 
@@ -54,7 +61,7 @@ def ages_by_sex(rng: np.random.Generator, people: int) -> Any:
     return np.column_stack([rng.normal(50, 15, people), rng.integers(0, 2, people)])
 
 
-@pytest.mark.parametrize("kind", [Describe, Quantiles])
+@pytest.mark.parametrize("kind", [DescribeProgram, QuantilesProgram])
 @pytest.mark.parametrize(("low", "high", "end"), [(300, 900, "lower"), (-300, -100, "upper")])
 def test_a_description_over_a_range_that_no_value_lies_in(
     kind: Any, low: float, high: float, end: str, tmp_path: Any
@@ -62,21 +69,21 @@ def test_a_description_over_a_range_that_no_value_lies_in(
     assert warned(kind(ranges={"age": (0, 100)}, **GROUPED), ages_by_sex, tmp_path / "sound") == ()
     said = warned(kind(ranges={"age": (low, high)}, **GROUPED), ages_by_sex, tmp_path)
     assert said[-1].startswith(f"all quantiles of column 'age' lie at the {end} end")
-    assert (kind is Quantiles) or said[0].startswith(f"the mean of column 'age' lies at the {end} end")
+    assert (kind is QuantilesProgram) or said[0].startswith(f"the mean of column 'age' lies at the {end} end")
 
 
 def test_a_range_that_is_too_narrow_on_both_sides(tmp_path: Any) -> None:
     narrow = RANGES | {"lower": np.array([49.0, -5]), "upper": np.array([51.0, 5])}
-    (said,) = warned(Covariance(**narrow), normal(50, 30), tmp_path)
+    (said,) = warned(CovarianceProgram(**narrow), normal(50, 30), tmp_path)
     assert said.startswith("the values of column 'age' lie mostly at the ends of the range")
 
 
 def test_an_interval_wider_than_the_range(tmp_path: Any) -> None:
-    (said,) = warned(Mean(**RANGES), normal(50, 15), tmp_path, epsilon=0.05, people=20)
+    (said,) = warned(MeanProgram(**RANGES), normal(50, 15), tmp_path, epsilon=0.05, people=20)
     assert said.startswith("the 95 % interval of columns 'age', 'other' is wider than its range")
 
 
-@pytest.mark.parametrize("algorithm", [Mean, Covariance])
+@pytest.mark.parametrize("algorithm", [MeanProgram, CovarianceProgram])
 def test_a_clip_that_cuts_everything(algorithm: Any, tmp_path: Any) -> None:
     cutting = algorithm(columns=("age", "other"), clip=1.0)
     assert "cuts most of them" in "".join(warned(cutting, normal(50, 1), tmp_path / "a"))
@@ -84,7 +91,7 @@ def test_a_clip_that_cuts_everything(algorithm: Any, tmp_path: Any) -> None:
 
 
 def test_bins_that_miss_everybody(tmp_path: Any) -> None:
-    ages = Histogram(columns=("age",), edges=np.linspace(0, 10, 6))
+    ages = HistogramProgram(columns=("age",), edges=np.linspace(0, 10, 6))
     (said,) = warned(ages, lambda rng, people: rng.normal(50, 15, (people, 1)), tmp_path / "a")
     assert said.startswith("more than half of everybody is in the last bin")
     few = warned(ages, lambda rng, people: rng.uniform(0, 10, (people, 1)), tmp_path / "b", epsilon=0.01, people=12)
@@ -92,7 +99,7 @@ def test_bins_that_miss_everybody(tmp_path: Any) -> None:
 
 
 def test_fewer_components_than_were_asked_for(tmp_path: Any) -> None:
-    pca = zerosum.algorithms.PCA(columns=tuple("abcd"), clip=3.0, n_components=4)
+    pca = zerosum.algorithms.PCAProgram(columns=tuple("abcd"), clip=3.0, n_components=4)
     said = warned(pca, lambda rng, people: rng.normal(size=(people, 4)) * [2, 0.01, 0.01, 0.01], tmp_path, 0.3, 100)
     assert "components stand above the noise" in "".join(said)
 

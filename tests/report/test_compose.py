@@ -14,7 +14,7 @@ import pytest
 
 from small_studies import carry_out, make, make_sites
 from zerosum import run
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.errors import BadInput, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.report.compose import at_site, compose, opened, write_report
@@ -120,7 +120,7 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     sites = {site: rows, "b": rows, "c": rows}
     policies = {name: Policy.throwaway(f"p{at}", tmp_path / f"{at}.sqlite") for at, name in enumerate(sites)}
     found = run(
-        Mean(columns=(column,), lower=np.array([-1.0]), upper=np.array([1.0])),
+        MeanProgram(columns=(column,), lower=np.array([-1.0]), upper=np.array([1.0])),
         sites,
         epsilon=1.0,
         delta=1e-5,
@@ -145,7 +145,9 @@ def test_characters_that_do_not_show_are_written_out(tmp_path: Path) -> None:
     rows = np.zeros((20, 1))
     sites = dict.fromkeys(("a", "b"), rows)
     policies = {name: Policy.throwaway(f"p{at}", tmp_path / f"{at}.sqlite") for at, name in enumerate(sites)}
-    found = run(Mean(columns=(column,), clip=1.0), sites, epsilon=1.0, delta=1e-5, unit="person", policies=policies)
+    found = run(
+        MeanProgram(columns=(column,), clip=1.0), sites, epsilon=1.0, delta=1e-5, unit="person", policies=policies
+    )
     page, _ = written(tmp_path, found)
     for character in ("\u202e", "\x1b", "\x00", "\u2066"):
         assert character not in page

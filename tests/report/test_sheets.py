@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from zerosum.algorithms import Describe, Mean, Survival
+from zerosum.algorithms import DescribeProgram, MeanProgram, SurvivalProgram
 from zerosum.compute.units import Units
 from zerosum.report.json_text import finite
 from zerosum.report.sheets import records_of, sheets_of
@@ -18,7 +18,7 @@ LONG = "a measurement with a name that is far too long for any terminal"
 def test_tables_fit_80_columns_and_say_everything() -> None:
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(1234567, 1000, 500), rng.integers(0, 2, 500), rng.integers(0, 3, 500)])
-    question = Describe(
+    question = DescribeProgram(
         columns=(LONG, f"kind of {LONG}", "arm"),
         ranges={LONG: (1.23e6, 1.24e6)},
         levels={f"kind of {LONG}": ("yes", "no"), "arm": ("first", "second", "third")},
@@ -40,7 +40,7 @@ def test_tables_fit_80_columns_and_say_everything() -> None:
 
 def test_curves_are_shown_as_far_as_they_are_known() -> None:
     rows = np.column_stack([np.random.default_rng(0).exponential(3, 300), np.ones(300)])
-    question = Survival(columns=("time", "event"), edges=range(30))
+    question = SurvivalProgram(columns=("time", "event"), edges=range(30))
     estimate = Rehearsal(question, 300, 4, 0.5, 1e-5).run(Units(rows), 0)
     curve, *_ = sheets_of(estimate)
     assert curve.rows[-1][3] == "-"
@@ -49,6 +49,6 @@ def test_curves_are_shown_as_far_as_they_are_known() -> None:
 
 
 def test_anything_else_has_no_such_tables() -> None:
-    estimate = Rehearsal(Mean(columns=("x",), clip=1.0), 10, 4, 1.0, 1e-5).run(Units(np.ones((10, 1))), 0)
+    estimate = Rehearsal(MeanProgram(columns=("x",), clip=1.0), 10, 4, 1.0, 1e-5).run(Units(np.ones((10, 1))), 0)
     assert sheets_of(estimate) == []
     assert records_of(estimate) == {}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.compute.units import Units
 from zerosum.errors import (
     AwaitingConsent,
@@ -58,12 +58,16 @@ from zerosum.study import make_plan
 
 NAMES = ("s0", "s1", "s2", "s3")
 IDENTITIES = [Identity() for _ in NAMES]
-QUESTION = Mean(columns=("a", "b"), clip=1.0)
+QUESTION = MeanProgram(columns=("a", "b"), clip=1.0)
 REQUEST = QUESTION.requests(Adjacency.REPLACE_ONE)[0]
 
 
 def planned(
-    question: Mean = QUESTION, *, epsilon: float = 5.0, identities: list[Identity] = IDENTITIES, name: str = "agreed"
+    question: MeanProgram = QUESTION,
+    *,
+    epsilon: float = 5.0,
+    identities: list[Identity] = IDENTITIES,
+    name: str = "agreed",
 ) -> Plan:
     terms = Terms(
         sites=tuple(
@@ -137,8 +141,8 @@ def test_another_plan_than_the_one_that_was_approved(tmp_path: Path) -> None:
     plan = planned()
     others = [
         planned(epsilon=50.0),
-        planned(Mean(columns=("a", "c"), clip=1.0)),
-        planned(Mean(columns=("a", "b"), clip=2.0)),
+        planned(MeanProgram(columns=("a", "c"), clip=1.0)),
+        planned(MeanProgram(columns=("a", "b"), clip=2.0)),
         replace(plan, coalition=Coalition(1, 0)),
         replace(plan, attempts=2),
     ]

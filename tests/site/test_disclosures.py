@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from small_studies import make_sites
-from zerosum.algorithms import Histogram
+from zerosum.algorithms import HistogramProgram
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, LedgerRefused, PolicyRefused
 from zerosum.kernel.events import Sampling
@@ -43,7 +43,7 @@ def site(folder: Path, rows: Any, **policy: Any) -> Site:
 
 
 def test_code_outside_the_declared_ones_is_answered_like_any_other(tmp_path: Path) -> None:
-    question = Histogram(columns=("dx",), values=("asthma", "none"))
+    question = HistogramProgram(columns=("dx",), values=("asthma", "none"))
     plan, codes = make_plan(question, TERMS, "codes"), np.zeros((40, 1))
     codes[3] = 7.0
     asked = site(tmp_path, codes)
@@ -54,14 +54,14 @@ def test_code_outside_the_declared_ones_is_answered_like_any_other(tmp_path: Pat
 
 def test_consent_under_add_remove_has_no_number_of_units(tmp_path: Path) -> None:
     terms = replace(TERMS, adjacency=Adjacency.ADD_REMOVE, sites=tuple(PlannedSite(f"s{i}") for i in range(4)))
-    plan = make_plan(Histogram(columns=("dx",), values=("asthma", "none")), terms, "codes")
+    plan = make_plan(HistogramProgram(columns=("dx",), values=("asthma", "none")), terms, "codes")
     asked = site(tmp_path, np.zeros((40, 1)), adjacency="add-remove")
     assert asked.handle(Propose(plan)) == Consent("s0", None)
 
 
 def test_few_units_under_add_remove_are_refused_at_the_desk_only(tmp_path: Path) -> None:
     terms = replace(TERMS, adjacency=Adjacency.ADD_REMOVE, sites=tuple(PlannedSite(f"s{i}") for i in range(4)))
-    plan = make_plan(Histogram(columns=("dx",), values=("asthma", "none")), terms, "codes")
+    plan = make_plan(HistogramProgram(columns=("dx",), values=("asthma", "none")), terms, "codes")
     asked = site(tmp_path, np.zeros((3, 1)), adjacency="add-remove", minimum_units=10)
     assert isinstance(asked.handle(Propose(plan)), Consent)
     with pytest.raises(PolicyRefused, match="at least 10 units"):
@@ -72,10 +72,10 @@ def test_contribution_that_fails_is_charged_and_not_answered_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No memory for one unit's rows: the failure depends on data, so it costs what the release would have cost."""
-    plan = make_plan(Histogram(columns=("dx",), values=("asthma", "none")), TERMS, "codes")
+    plan = make_plan(HistogramProgram(columns=("dx",), values=("asthma", "none")), TERMS, "codes")
     asked = site(tmp_path, np.zeros((40, 1)))
     asked.handle(Propose(plan))
-    request = Histogram(columns=("dx",), values=("asthma", "none")).requests(Adjacency.REPLACE_ONE)[0]
+    request = HistogramProgram(columns=("dx",), values=("asthma", "none")).requests(Adjacency.REPLACE_ONE)[0]
 
     def full(self: object, units: Units) -> None:
         raise MemoryError("no room")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from small_studies import carry_out, entries, make, make_sites
-from zerosum.algorithms import Algorithm, Histogram
+from zerosum.algorithms import Algorithm, HistogramProgram
 from zerosum.algorithms.program import Program
 from zerosum.arrays import Array
 from zerosum.compute.statistic import BoundedStatistic
@@ -93,6 +93,6 @@ def test_no_proposal_after_another_finds_the_largest_code(tmp_path: Path) -> Non
         plan = make("local", releases=(PlannedRelease("histogram", math.sqrt(2), 1.0, bins, 1.0),))
         reply = sites[0].handle(Propose(pin(plan, sites)))
         assert isinstance(reply, Consent)
-    question, data = Histogram(columns=("x",), values=("a", "b")), dict.fromkeys("abc", rows)
+    question, data = HistogramProgram(columns=("x",), values=("a", "b")), dict.fromkeys("abc", rows)
     with pytest.raises(BadData, match="outside the 2 declared categories"):  # whoever holds the data is told
         run(question, data, epsilon=1.0, delta=1e-5, unit="person")

@@ -23,15 +23,15 @@ import pytest
 
 from killed import Killer, in_a_child
 from zerosum import Policy, run
-from zerosum.algorithms import KMeans, Mean
+from zerosum.algorithms import KMeansProgram, MeanProgram
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import BadInput, Refused, ZerosumError
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.report.record import Result, read_estimate
 from zerosum.site.ledger import Ledger
-from zerosum.study.archive import Kept, charged_ledgers, results_folder
+from zerosum.study.archive import ArchivedStudy, charged_ledgers, results_folder
 
-QUESTION = KMeans(columns=("a", "b"), lower=np.full(2, -3.0), upper=np.full(2, 3.0), n_clusters=2, rounds=4)
+QUESTION = KMeansProgram(columns=("a", "b"), lower=np.full(2, -3.0), upper=np.full(2, 3.0), n_clusters=2, rounds=4)
 NAMES = ("north", "east", "south")
 
 
@@ -57,7 +57,7 @@ def spends(ledgers: Path) -> dict[str, set[int]]:
 
 def assert_all_on_record(ledgers: Path, out: Path) -> list[str]:
     """Every round that was charged was released, and is exported, or is the last one asked; returns the states."""
-    known = {kept.about["study"]: kept for kept in Kept.all()}
+    known = {kept.about["study"]: kept for kept in ArchivedStudy.all()}
     states = []
     for name, rounds in spends(ledgers).items():
         kept = known[name]
@@ -109,7 +109,7 @@ def test_killed_at_random_moments_whatever_was_spent_is_on_record(kills: int, tm
 
 def test_a_result_is_kept_before_anybody_hears_of_it(tmp_path: Path) -> None:
     result = study(tmp_path)
-    kept = Kept.load(result.kept)
+    kept = ArchivedStudy.load(result.kept)
     assert [each.name for each in sorted(kept.folder.iterdir())] == ["about.json", "result"]
     assert kept.export(tmp_path / "again")
     for name, quantity in read_estimate(tmp_path / "again").items():
@@ -120,9 +120,9 @@ def test_a_result_is_kept_before_anybody_hears_of_it(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="exists already"):
         kept.export(tmp_path / "again")
     with pytest.raises(BadInput, match="no result kept"):
-        Kept.load("nosuch")
+        ArchivedStudy.load("nosuch")
     with pytest.raises(BadInput, match="no result kept"):
-        Kept.load("")
+        ArchivedStudy.load("")
 
 
 class Stopped(Exception):
@@ -140,12 +140,12 @@ def stop_after(round: int, error: type[BaseException] = Stopped) -> Observer:
 def test_stopped_after_its_last_release_the_result_is_computed_again(tmp_path: Path) -> None:
     with pytest.raises(Stopped) as told:
         study(tmp_path, stop_after(4))
-    (kept,) = Kept.all()
+    (kept,) = ArchivedStudy.all()
     assert kept.as_record()["state"] == "released"
     assert "4 of 4 rounds were released" in told.value.__notes__[0]
     assert f"zerosum results show {kept.id}" in told.value.__notes__[0]
     assert kept.export(tmp_path / "out")
-    assert Kept.load(kept.id).as_record()["state"] == "done"
+    assert ArchivedStudy.load(kept.id).as_record()["state"] == "done"
     assert read_estimate(tmp_path / "out")["centers"].shape == (2, 2)
 
 
@@ -162,41 +162,41 @@ def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
         run(QUESTION, {"a": np.zeros((2, 2)), "b": np.zeros((2, 2))}, epsilon=1.0, delta=1e-5, unit="person")
     assert not results_folder().exists() or list(results_folder().iterdir()) == []
     run(
-        Mean(columns=("a",), clip=1.0),
+        MeanProgram(columns=("a",), clip=1.0),
         {name: np.zeros((20, 1)) for name in NAMES},
         epsilon=1.0,
         delta=1e-5,
         random_state=0,
         policies={name: Policy.throwaway(name, tmp_path / name, unit="record") for name in NAMES},
     )
-    assert Kept.all() == []  # nobody's data: nothing was spent
+    assert ArchivedStudy.all() == []  # nobody's data: nothing was spent
 
 
 def test_with_a_checkpoint_a_resumed_study_is_kept_once(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(2), checkpoint=folder)
-    (kept,) = Kept.all()
+    (kept,) = ArchivedStudy.all()
     assert kept.as_record()["rounds"] == {"asked": 2, "released": 2, "planned": 4}
     result = study(tmp_path, checkpoint=folder)
-    assert [each.id for each in Kept.all()] == [kept.id] == [result.kept]
+    assert [each.id for each in ArchivedStudy.all()] == [kept.id] == [result.kept]
     again = study(tmp_path, checkpoint=folder)
     assert again.estimate["centers"].value.tobytes() == result.estimate["centers"].value.tobytes()
 
 
 def test_a_program_of_ones_own_is_exported_as_released(tmp_path: Path) -> None:
-    class Own(KMeans):
+    class Own(KMeansProgram):
         pass
 
     own = Own(columns=("a", "b"), lower=np.full(2, -3.0), upper=np.full(2, 3.0), n_clusters=2, rounds=4)
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(4), own)
-    (kept,) = Kept.all()
+    (kept,) = ArchivedStudy.all()
     assert not kept.export(tmp_path / "out")
     with np.load(tmp_path / "out" / "releases.npz") as arrays:
         assert len(arrays.files) == 4
     assert kept.export(tmp_path / "whole", own)
-    (other,) = Kept.all()
+    (other,) = ArchivedStudy.all()
     with pytest.raises(BadInput, match="exists already"):
         other.export(tmp_path / "whole")
 
@@ -204,7 +204,7 @@ def test_a_program_of_ones_own_is_exported_as_released(tmp_path: Path) -> None:
 def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(1), checkpoint=tmp_path / "kept")
-    (kept,) = Kept.all()
+    (kept,) = ArchivedStudy.all()
     shutil.rmtree(tmp_path / "kept")
     record = kept.as_record()
     assert record["state"] == "unreadable"
@@ -213,20 +213,20 @@ def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tm
     (results_folder() / "0123").mkdir()
     about = dict(kept.about) | {"study": "another", "journal": None}
     (results_folder() / "0123" / "about.json").write_text(json.dumps(about))
-    assert Kept.load("0123").as_record()["state"] == "not begun"
-    assert len(Kept.all()) == 2
+    assert ArchivedStudy.load("0123").as_record()["state"] == "not begun"
+    assert len(ArchivedStudy.all()) == 2
     with pytest.raises(BadInput):
-        Kept.load("0123").export(tmp_path / "out")
+        ArchivedStudy.load("0123").export(tmp_path / "out")
     (results_folder() / "0123" / "about.json").write_text("{")
     with pytest.raises(BadInput, match="cannot be read"):
-        Kept.load("0123")
-    assert sorted(each.id for each in Kept.all()) == sorted(["0123", kept.id])
+        ArchivedStudy.load("0123")
+    assert sorted(each.id for each in ArchivedStudy.all()) == sorted(["0123", kept.id])
 
 
 def test_what_is_removed_gives_its_room_back_and_no_ledger_goes_with_it(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(1))
-    (kept,) = Kept.all()
+    (kept,) = ArchivedStudy.all()
     (kept.folder / "notes.txt").write_text("a steward's own")
     running = Journal.open(kept.folder)
     assert running is not None
@@ -235,9 +235,9 @@ def test_what_is_removed_gives_its_room_back_and_no_ledger_goes_with_it(tmp_path
     about: dict[str, Any] = dict(kept.about)
     inside = about | {"ledgers": {"s0": [str(kept.folder / "result" / "l.sqlite"), "elsewhere"]}}
     with pytest.raises(Refused, match="a ledger lies in"):
-        Kept(kept.id, kept.folder, inside).remove()
+        ArchivedStudy(kept.id, kept.folder, inside).remove()
     kept.remove()
-    assert Kept.all() == []
+    assert ArchivedStudy.all() == []
     assert [path.name for path in kept.folder.iterdir()] == ["notes.txt"]
     assert all(Path(path).exists() for pair in about["ledgers"].values() for path in pair)
 
@@ -249,19 +249,19 @@ def test_what_never_began_and_what_is_damaged_can_be_removed(tmp_path: Path) -> 
     (results_folder() / "0123" / "room").write_bytes(bytes(1 << 18))
     about: dict[str, Any] = {"study": "never", "began": "", "journal": None, "program": None, "ledgers": {}}
     (results_folder() / "0123" / "about.json").write_text(json.dumps(about))
-    assert Kept.load("0123").as_record()["state"] == "not begun"
+    assert ArchivedStudy.load("0123").as_record()["state"] == "not begun"
     for id in (hurt, "0123"):
-        Kept.load(id, damaged=True).remove()
+        ArchivedStudy.load(id, damaged=True).remove()
     assert not list(results_folder().iterdir())
 
 
 def test_nothing_that_lies_elsewhere_is_removed_by_way_of_a_link(tmp_path: Path) -> None:
-    kept = Kept.load(study(tmp_path).kept)
+    kept = ArchivedStudy.load(study(tmp_path).kept)
     moved = kept.folder.rename(tmp_path / "elsewhere")
     kept.folder.symlink_to(moved)
     before = sorted(moved.rglob("*"))
     with pytest.raises(Refused, match="lies elsewhere"):
-        Kept.load(kept.id).remove()
+        ArchivedStudy.load(kept.id).remove()
     assert sorted(moved.rglob("*")) == before
     kept.folder.unlink()
     moved.rename(kept.folder)
@@ -269,7 +269,7 @@ def test_nothing_that_lies_elsewhere_is_removed_by_way_of_a_link(tmp_path: Path)
     for ledger in (tmp_path / "link" / "result" / "l.sqlite", kept.folder.parent / "x" / ".." / kept.id / "l.sqlite"):
         inside = dict(kept.about) | {"ledgers": {"s0": [str(ledger), "elsewhere"]}}
         with pytest.raises(Refused, match="a ledger lies in"):
-            Kept(kept.id, kept.folder, inside).remove()
+            ArchivedStudy(kept.id, kept.folder, inside).remove()
     assert (kept.folder / "result" / "result.json").exists()
 
 
@@ -282,9 +282,9 @@ def test_a_record_with_other_kinds_of_values_is_a_damaged_one(changed: dict[str,
     path.write_text(json.dumps(json.loads(path.read_bytes()) | changed))
     assert charged_ledgers() == []
     with pytest.raises(BadInput, match="cannot be read"):
-        Kept.load(id)
-    Kept.load(id, damaged=True).remove()
-    assert Kept.all() == []
+        ArchivedStudy.load(id)
+    ArchivedStudy.load(id, damaged=True).remove()
+    assert ArchivedStudy.all() == []
 
 
 @pytest.mark.parametrize("hurt", ["journal", "about.json"])
@@ -292,10 +292,10 @@ def test_what_may_have_spent_is_not_taken_for_a_study_that_did_not_begin(hurt: s
     """`results remove --not-begun` takes all of those away: a damaged journal, with ledgers out of reach, is none."""
     with pytest.raises(Stopped):
         study(tmp_path / "ledgers", stop_after(1), checkpoint=None if hurt == "journal" else tmp_path / "kept")
-    (kept,) = Kept.all()
+    (kept,) = ArchivedStudy.all()
     (kept.folder / hurt).write_bytes(b"{")
     (tmp_path / "ledgers").rename(tmp_path / "unmounted")
-    (kept,) = Kept.all()
+    (kept,) = ArchivedStudy.all()
     assert kept.as_record()["state"] == "unreadable"
 
 
@@ -311,11 +311,11 @@ def test_what_may_have_spent_is_not_taken_for_a_study_that_did_not_begin(hurt: s
 def test_one_that_is_damaged_does_not_hide_the_others(name: str, text: str, state: str, tmp_path: Path) -> None:
     hurt, sound = (study(tmp_path).kept for _ in range(2))
     (results_folder() / hurt / name).write_text(text)
-    states = {kept.id: kept.as_record()["state"] for kept in Kept.all()}
+    states = {kept.id: kept.as_record()["state"] for kept in ArchivedStudy.all()}
     assert states == {hurt: state, sound: "done"}
     assert len(charged_ledgers()) == len(NAMES)
     with pytest.raises(BadInput, match="cannot be read"):
-        Kept.load(hurt).export(tmp_path / "out")
+        ArchivedStudy.load(hurt).export(tmp_path / "out")
 
 
 def test_stopped_before_it_is_kept_it_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +333,7 @@ def test_what_cannot_go_on_from_a_checkpoint_is_still_on_record(
 ) -> None:
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(1), checkpoint=tmp_path / "kept")
-    (before,) = Kept.all()
+    (before,) = ArchivedStudy.all()
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -341,7 +341,7 @@ def test_what_cannot_go_on_from_a_checkpoint_is_still_on_record(
     monkeypatch.setattr("zerosum.study.archive.make_room", full)
     with pytest.raises(BadInput, match="no result could be kept"):
         study(tmp_path, checkpoint=tmp_path / "kept")
-    assert [kept.as_record() for kept in Kept.all()] == [before.as_record()]
+    assert [kept.as_record() for kept in ArchivedStudy.all()] == [before.as_record()]
 
 
 # ---- full disks ------------------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def test_on_a_disk_that_fills_up_the_result_is_kept(
 ) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(small_disk))
     result = study(tmp_path / "ledgers", fill(small_disk, agreed))
-    assert Kept.load(result.kept).export(tmp_path / "out")
+    assert ArchivedStudy.load(result.kept).export(tmp_path / "out")
     assert read_estimate(tmp_path / "out")["centers"].value.tobytes() == result.estimate["centers"].value.tobytes()
 
 
@@ -465,7 +465,7 @@ def test_state_folder_under_an_open_umask_is_its_owners_alone(tmp_path: Path, mo
     study(state / "ledgers", look)
     assert during
     assert all(each == {True: {0o700}, False: {0o600}} for each in [*during, modes(state.parent)])
-    (kept,) = Kept.all()
+    (kept,) = ArchivedStudy.all()
     assert kept.export(tmp_path / "out")  # what a user asks for goes by the umask
     assert modes(tmp_path / "out") == {True: {0o755}, False: {0o644}}
 
@@ -474,7 +474,7 @@ def test_state_folder_under_an_open_umask_is_its_owners_alone(tmp_path: Path, mo
 def test_result_computed_again_under_an_open_umask_is_its_owners_alone(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(4))
-    (kept,) = Kept.all()
+    (kept,) = ArchivedStudy.all()
     assert kept.export(tmp_path / "out")
     assert (kept.folder / "result" / "result.json").exists()
     assert modes(kept.folder) == {True: {0o700}, False: {0o600}}

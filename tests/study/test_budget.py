@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 import zerosum
 from zerosum.errors import BadParameter, BudgetExceeded, Refused, ZerosumError
 from zerosum.kernel.accountant import epsilon, mu_for
-from zerosum.study.archive import Kept
+from zerosum.study.archive import ArchivedStudy
 
 NAMES = ("north", "east", "south")
 
@@ -55,7 +55,7 @@ def test_what_was_refused_is_given_back(tmp_path: Path) -> None:
     with pytest.raises(ZerosumError):
         mean(budget).fit(tables(5))  # the policies ask for ten people
     assert (budget.spent, budget.fitted) == (0.0, 0)
-    program = zerosum.algorithms.Mean(columns=("a", "b"), clip=1.0)
+    program = zerosum.algorithms.MeanProgram(columns=("a", "b"), clip=1.0)
 
     def stop(seen: Any) -> None:
         if seen.stage == "round":
@@ -69,7 +69,7 @@ def test_what_was_refused_is_given_back(tmp_path: Path) -> None:
 def test_what_one_fit_is_given_back_is_not_what_another_paid() -> None:
     """Two fits at once in two threads: one is refused while the other is paid for."""
     budget = zerosum.Budget(epsilon=3.0, delta=1e-5)
-    program = zerosum.algorithms.Mean(columns=("a", "b"), clip=1.0)
+    program = zerosum.algorithms.MeanProgram(columns=("a", "b"), clip=1.0)
 
     def fit_another_and_stop(seen: Any) -> None:
         with ThreadPoolExecutor(1) as pool:
@@ -120,7 +120,7 @@ def test_clone_on_private_data_whatever_the_budget_is_refused(fits: int | None) 
     for each in (copy_, clone(copy_), pickle.loads(pickle.dumps(copy_)).set_params(budget=budget)):
         with pytest.raises(BadParameter, match="held-out private rows are not protected"):
             each.fit(tables())
-    assert (budget.fitted, Kept.all()) == (0, [])
+    assert (budget.fitted, ArchivedStudy.all()) == (0, [])
 
 
 @pytest.mark.parametrize("budget", [None, zerosum.Budget(epsilon=3.0, delta=1e-5, fits=5)], ids=["none", "five fits"])
@@ -137,7 +137,7 @@ def test_grid_search_on_private_data_is_refused_before_anything_is_scored(budget
     search = GridSearchCV(plain, {"n_clusters": [1, 2]}, cv=2, scoring=score)
     with pytest.raises(ValueError, match="held-out private rows are not protected"):
         search.fit(rows, sites=labels)
-    assert (scored, Kept.all()) == ([], [])
+    assert (scored, ArchivedStudy.all()) == ([], [])
     assert not hasattr(search, "best_params_")
     assert not hasattr(search, "cv_results_")
     assert budget is None or (budget.fitted, budget.spent) == (0, 0.0)
@@ -180,7 +180,7 @@ def test_budget_with_a_cap_on_fits_pays_for_no_more_private_fits() -> None:
     model.fit(tables())
     with pytest.raises(BudgetExceeded, match="pays for 2 fits"):
         model.fit(tables())
-    assert [kept.as_record()["state"] for kept in Kept.all()] == ["done"] * 2  # the refusal loses nothing
+    assert [kept.as_record()["state"] for kept in ArchivedStudy.all()] == ["done"] * 2  # the refusal loses nothing
 
 
 def test_a_clone_has_the_same_budget_and_a_pickled_one_pays_for_nothing() -> None:

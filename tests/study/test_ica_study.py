@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from brains import SHAPE, atlas, mask, nib, participants, save
 from zerosum import Study
-from zerosum.algorithms import ICA
+from zerosum.algorithms import ICAProgram
 from zerosum.algorithms.metrics import matched
 from zerosum.data.bases import cosines
 from zerosum.data.fmri import garch_sources
 from zerosum.data.masker import Masker
 from zerosum.errors import BadData, BadParameter, BadStudy
-from zerosum.forecast import Advisor, Guesses, read_like
+from zerosum.forecast import Advisor, Assumptions, read_like
 
 Floats = NDArray[np.float64]
 CLOCKS = {"north": 2.0, "east": 1.5, "south": 2.0}
@@ -95,9 +95,9 @@ def command(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def built(path: Path) -> ICA:
+def built(path: Path) -> ICAProgram:
     algorithm = Study.load(path).build_algorithm()
-    assert isinstance(algorithm, ICA)
+    assert isinstance(algorithm, ICAProgram)
     return algorithm
 
 
@@ -277,7 +277,7 @@ def test_a_basis_of_images_needs_a_grid(tmp_path: Path) -> None:
 @pytest.mark.parametrize("imaging", [MASK, f"{MASK}\n{BAND}"])
 def test_a_forecast_needs_the_grid_alone(tmp_path: Path, imaging: str) -> None:
     study = Study.load(write(tmp_path, imaging, 'solver = "auto"'))  # and there are no images
-    advisor = Advisor(study, Guesses(rows=40), people=40)
+    advisor = Advisor(study, Assumptions(rows=40), people=40)
     found = advisor.at(advisor.own, 8)
     assert [line.label for line in found.lines] == ["component 1", "component 2", "component 3"]
     assert 0 <= (found.without or 0) <= (found.expected or 0) <= 1
@@ -288,6 +288,6 @@ def test_a_forecast_draws_from_public_images(tmp_path: Path) -> None:
     study = Study.load(write(tmp_path, kind="volatile"))
     like = read_like(study, tmp_path / next(iter(CLOCKS)))  # which its policy calls synthetic
     assert like.runs is not None
-    advisor = Advisor(study, Guesses(like=like), people=40)
+    advisor = Advisor(study, Assumptions(like=like), people=40)
     assert advisor.says.startswith("8 public people")
     assert 0 <= (advisor.at(advisor.own, 8).expected or 0) <= 1

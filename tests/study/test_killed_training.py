@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zerosum.algorithms import FeatureClassifier
+from zerosum.algorithms import FeatureClassifierProgram
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.study import run
@@ -20,7 +20,7 @@ DATA = {
     name: np.column_stack([rows, np.prod(rows, axis=1) > 0])
     for name, rows in ((each, np.random.default_rng(n).uniform(-1, 1, (300, 2))) for n, each in enumerate("abc"))
 }
-PROGRAM = FeatureClassifier(
+PROGRAM = FeatureClassifierProgram(
     columns=("x", "y", "class"),
     classes=(0, 1),
     features={"kind": "random", "lower": [-1.0, -1.0], "upper": [1.0, 1.0], "waves": 40},

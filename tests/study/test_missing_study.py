@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from zerosum.algorithms import PCA, Covariance, Histogram, KMeans, Mean, Mixture
+from zerosum.algorithms import (
+    CovarianceProgram,
+    HistogramProgram,
+    KMeansProgram,
+    MeanProgram,
+    MixtureProgram,
+    PCAProgram,
+)
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.plan import Plan
@@ -118,20 +125,20 @@ def test_rules_that_are_none(tmp_path: Path, parameters: str, why: str) -> None:
 def test_what_an_algorithm_cannot_do_is_said() -> None:
     bounds: dict[str, Any] = {"columns": ("a", "b"), "clip": 1.0}
     kinds: list[tuple[Any, dict[str, int]]] = [
-        (Covariance, {}),
-        (PCA, {"n_components": 1}),
-        (KMeans, {"n_clusters": 2}),
-        (Mixture, {"n_components": 2}),
+        (CovarianceProgram, {}),
+        (PCAProgram, {"n_components": 1}),
+        (KMeansProgram, {"n_clusters": 2}),
+        (MixtureProgram, {"n_components": 2}),
     ]
     for kind, more in kinds:
         with pytest.raises(BadParameter, match="missing cannot be 'observed'"):
             kind(**bounds, **more, missing={"a": "observed"})
     with pytest.raises(BadParameter, match="if missing is 'observed'"):
-        Histogram(columns=("a",), edges=[0, 1], missing="own-rows")
+        HistogramProgram(columns=("a",), edges=[0, 1], missing="own-rows")
     with pytest.raises(BadParameter, match="called as a rule"):
-        Histogram(columns=("a",), values=("observed", "x"), missing="observed")
+        HistogramProgram(columns=("a",), values=("observed", "x"), missing="observed")
     with pytest.raises(BadParameter, match="missing must be"):
-        Histogram(columns=("a",), values=("x", "y"), missing="z")
+        HistogramProgram(columns=("a",), values=("x", "y"), missing="z")
 
 
 # ---- in memory ---------------------------------------------------------------------------------------------------
@@ -162,14 +169,14 @@ def test_covariances_and_components_of_filled_rows(tmp_path: Path) -> None:
     filled = np.where(np.isnan(rows), [0.5, 1.0], rows)
     sites, rules = {"a": rows[:150], "b": rows[150:]}, {"x": 0.5, "y": 1.0}
     bounds: dict[str, Any] = {"columns": ("x", "y"), "lower": [-4, -4], "upper": [4, 4], "missing": rules}
-    found = asked(Covariance(**bounds), sites, tmp_path).estimate
+    found = asked(CovarianceProgram(**bounds), sites, tmp_path).estimate
     assert np.allclose(found["covariance"], np.cov(filled.T, bias=True))
-    pca = PCA(**bounds, n_components=2)
+    pca = PCAProgram(**bounds, n_components=2)
     components = np.asarray(asked(pca, sites, tmp_path / "pca").estimate["components"])
     plain = np.linalg.eigh(np.cov(filled.T, bias=True))[1][:, ::-1].T
     assert np.allclose(np.abs(np.sum(components * plain, axis=1)), 1)
     with pytest.raises(BadData, match=r"site 'a': column 'y' has missing values and no rule"):
-        asked(Covariance(**bounds | {"missing": {"x": 0.5}}), sites, tmp_path)
+        asked(CovarianceProgram(**bounds | {"missing": {"x": 0.5}}), sites, tmp_path)
 
 
 def test_site_answer_with_missing_values_is_the_same_for_every_rule(tmp_path: Path) -> None:
@@ -178,7 +185,7 @@ def test_site_answer_with_missing_values_is_the_same_for_every_rule(tmp_path: Pa
     rows[3, 1] = NAN
     answers = []
     for missing in ({"a": 0.0}, {"b": 0.0}, 0.0, None):
-        algorithm = Mean(columns=("a", "b"), clip=1.0, missing=missing)
+        algorithm = MeanProgram(columns=("a", "b"), clip=1.0, missing=missing)
         site = Site("s", Units.from_rows(rows), throwaway(tmp_path, ["s"])["s"])
         try:
             site.handle(Propose(plan_of(algorithm)))
@@ -187,10 +194,10 @@ def test_site_answer_with_missing_values_is_the_same_for_every_rule(tmp_path: Pa
             answers.append(str(error))
     assert answers == ["agreed"] * 4
     with pytest.raises(BadData, match="column 'b'"):  # the owner of the data is told
-        Mean(columns=("a", "b"), clip=1.0).check_missing(site.units)
+        MeanProgram(columns=("a", "b"), clip=1.0).check_missing(site.units)
 
 
-def plan_of(algorithm: Mean) -> Plan:
+def plan_of(algorithm: MeanProgram) -> Plan:
     sites = [{"name": "s"}, {"name": "t"}]
     parameters = {name: getattr(algorithm, name) for name in ("columns", "clip", "missing")}
     made = Study(
@@ -226,7 +233,7 @@ def test_the_means_of_four_hospitals_and_their_error_bars(
 ) -> None:
     """13 columns, 8 runs: the errors' mean square in units of what is said is 1, give or take 0.35."""
     columns, sites, truth = hospitals(real_data("heart_disease_4site.npz"))
-    algorithm = Mean(columns=columns, lower=LOWER, upper=UPPER, missing="observed")
+    algorithm = MeanProgram(columns=columns, lower=LOWER, upper=UPPER, missing="observed")
     seen, counted = [], []
     there = np.sum([np.sum(~np.isnan(rows), axis=0) for rows in sites.values()], axis=0)
     for seed in range(8):

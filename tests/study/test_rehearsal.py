@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zerosum.algorithms import Mean
+from zerosum.algorithms import MeanProgram
 from zerosum.compute.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
 
 def test_it_is_the_program_with_the_planned_noise() -> None:
-    rehearsal = Rehearsal(Mean(columns=("a", "b"), clip=1.0), 400, 4, 1.0, 1e-5)
+    rehearsal = Rehearsal(MeanProgram(columns=("a", "b"), clip=1.0), 400, 4, 1.0, 1e-5)
     data = Units.from_rows(np.full((400, 2), 0.25))
     found = np.array([rehearsal.run(data, seed)["mean"].value for seed in range(300)])
     planned = rehearsal.plan.law(0).noise_std / 400

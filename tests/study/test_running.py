@@ -15,7 +15,7 @@ from zerosum.kernel.plan import Plan
 
 ROWS = np.zeros((20, 2))
 PEOPLE = Units.from_list([ROWS[:5], ROWS[5:6], *np.split(ROWS[6:], 14)])
-QUESTION = zerosum.algorithms.Mean(columns=("a", "b"), clip=1.0)
+QUESTION = zerosum.algorithms.MeanProgram(columns=("a", "b"), clip=1.0)
 
 
 def ledgers(folder: Path) -> list[Path]:
@@ -39,7 +39,7 @@ def test_an_estimator_is_fitted_not_run(name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (zerosum.algorithms.Mean, r"give the program its parameters: zerosum.algorithms.Mean\(...\)"),
+        (zerosum.algorithms.MeanProgram, r"give the program its parameters: zerosum.algorithms.Mean\(...\)"),
         ("mean", r"takes a program, such as zerosum.algorithms.Mean\(...\), got an object of type 'str'"),
         (None, "of type 'NoneType'"),
         (np.ones(3), "of type 'ndarray'"),
@@ -114,7 +114,7 @@ def test_a_study_scans_the_data_of_a_site_once_and_builds_one_plan_for_all_sites
 
     monkeypatch.setattr(Units, "check", scan)
     monkeypatch.setattr(Plan, "__post_init__", build)
-    mean = zerosum.algorithms.Mean(columns=("a", "b"), clip=1.0)
+    mean = zerosum.algorithms.MeanProgram(columns=("a", "b"), clip=1.0)
     tables = {f"walk {name}": np.zeros((20, 2)) for name in "abc"}
     zerosum.run(mean, tables, epsilon=1.0, delta=1e-5, unit="person")
     assert counts == {"scans": 3, "plans": 1 + 1}

@@ -5,34 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerosum.algorithms.collaboration import DataCollaboration
-from zerosum.algorithms.covariance import Covariance
-from zerosum.algorithms.custom import CustomStatistic
-from zerosum.algorithms.describe import Describe
-from zerosum.algorithms.histogram import Histogram
-from zerosum.algorithms.ica.program import ICA
-from zerosum.algorithms.kmeans import KMeans
-from zerosum.algorithms.mean import Mean
-from zerosum.algorithms.mixture import Mixture
-from zerosum.algorithms.pca.program import PCA
+from zerosum.algorithms.collaboration import DataCollaborationProgram
+from zerosum.algorithms.covariance import CovarianceProgram
+from zerosum.algorithms.custom import CustomProgram
+from zerosum.algorithms.describe import DescribeProgram
+from zerosum.algorithms.histogram import HistogramProgram
+from zerosum.algorithms.ica.program import ICAProgram
+from zerosum.algorithms.kmeans import KMeansProgram
+from zerosum.algorithms.mean import MeanProgram
+from zerosum.algorithms.mixture import MixtureProgram
+from zerosum.algorithms.pca.program import PCAProgram
 from zerosum.algorithms.program import Algorithm, Estimate, Program
-from zerosum.algorithms.quantiles import Quantiles
-from zerosum.algorithms.regression.functional import PolynomialLoss
-from zerosum.algorithms.regression.glm import LogisticRegression, PoissonRegression
-from zerosum.algorithms.regression.linear import LinearRegression
-from zerosum.algorithms.survival import Survival
-from zerosum.algorithms.topics import Topics
-from zerosum.algorithms.training.classifier import FeatureClassifier
-from zerosum.algorithms.training.network import NeuralClassifier
+from zerosum.algorithms.quantiles import QuantilesProgram
+from zerosum.algorithms.regression.functional import PolynomialLossProgram
+from zerosum.algorithms.regression.glm import LogisticRegressionProgram, PoissonRegressionProgram
+from zerosum.algorithms.regression.linear import LinearRegressionProgram
+from zerosum.algorithms.survival import SurvivalProgram
+from zerosum.algorithms.topics import TopicsProgram
+from zerosum.algorithms.training.classifier import FeatureClassifierProgram
+from zerosum.algorithms.training.network import NeuralClassifierProgram
 from zerosum.errors import BadParameter
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind
     for kind in (
-        *(Mean, Histogram, Covariance, KMeans, Mixture, Topics, PCA, ICA, CustomStatistic),
-        *(LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss),
-        *(FeatureClassifier, NeuralClassifier, DataCollaboration),
-        *(Describe, Quantiles, Survival),
+        *(
+            MeanProgram,
+            HistogramProgram,
+            CovarianceProgram,
+            KMeansProgram,
+            MixtureProgram,
+            TopicsProgram,
+            PCAProgram,
+            ICAProgram,
+            CustomProgram,
+        ),
+        *(LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram, PolynomialLossProgram),
+        *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
+        *(DescribeProgram, QuantilesProgram, SurvivalProgram),
     )
 }
 
@@ -75,28 +85,28 @@ def _known(name: str) -> type[Algorithm]:
 
 __all__ = [
     "ALGORITHMS",
-    "ICA",
-    "PCA",
     "Algorithm",
-    "Covariance",
-    "CustomStatistic",
-    "DataCollaboration",
-    "Describe",
+    "CovarianceProgram",
+    "CustomProgram",
+    "DataCollaborationProgram",
+    "DescribeProgram",
     "Estimate",
-    "FeatureClassifier",
-    "Histogram",
-    "KMeans",
-    "LinearRegression",
-    "LogisticRegression",
-    "Mean",
-    "Mixture",
-    "NeuralClassifier",
-    "PoissonRegression",
-    "PolynomialLoss",
+    "FeatureClassifierProgram",
+    "HistogramProgram",
+    "ICAProgram",
+    "KMeansProgram",
+    "LinearRegressionProgram",
+    "LogisticRegressionProgram",
+    "MeanProgram",
+    "MixtureProgram",
+    "NeuralClassifierProgram",
+    "PCAProgram",
+    "PoissonRegressionProgram",
+    "PolynomialLossProgram",
     "Program",
-    "Quantiles",
-    "Survival",
-    "Topics",
+    "QuantilesProgram",
+    "SurvivalProgram",
+    "TopicsProgram",
     "build",
     "fields",
 ]

@@ -39,7 +39,7 @@ _WHITENER_RIDGE = 0.2  # of the whitener, over the norm of its noise
 _RIDGE = 8.0  # of the model, over the norm of the noise of the records' second moment
 
 
-class DataCollaboration(FeatureAlgorithm):
+class DataCollaborationProgram(FeatureAlgorithm):
     """A classifier trained on noisy records that every site publishes. Columns are what features are made of and,
     last, the class.
 

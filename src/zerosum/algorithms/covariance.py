@@ -17,7 +17,7 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.moments import SecondMoment
 
 
-class Covariance(RangedAlgorithm):
+class CovarianceProgram(RangedAlgorithm):
     """Mean, covariance and correlation; the first and second moments travel in one release with one bound.
 
     `mean_weight` (a fraction of the clip) moves accuracy from the covariance to the mean.

@@ -17,7 +17,7 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics import build
 
 
-class CustomStatistic(Algorithm):
+class CustomProgram(Algorithm):
     """One release of a registered statistic: `sum` over units and, where counts are public, `mean`."""
 
     name: ClassVar[str] = "statistic"

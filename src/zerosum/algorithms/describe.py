@@ -26,7 +26,7 @@ from zerosum.statistics.groups import FREE_SECOND, Grouped, GroupedCounts, Group
 Part = Literal["means", "quantiles", "proportions"]
 
 
-class Describe(QuantileAlgorithm):
+class DescribeProgram(QuantileAlgorithm):
     """For columns of numbers how many units are observed, mean, standard deviation and quantiles; for columns of
     categories proportions; for everybody and, with `by`, for each group, with differences from the first group.
 

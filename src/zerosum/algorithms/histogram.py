@@ -21,7 +21,7 @@ from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.histogram import Histogram as CountsStatistic
 
 
-class Histogram(MissingAlgorithm):
+class HistogramProgram(MissingAlgorithm):
     """Counts of one column. Declare its `values` (public categories) or its `edges` (bins of a number).
 
     `counts` are unbiased (of what the sites contribute: a site of scale 0.5 counts half) and may be negative;

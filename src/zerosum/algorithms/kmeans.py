@@ -20,7 +20,7 @@ from zerosum.statistics.clusters import ClusterSums
 _CELLS = 8  # how many cells per cluster the first round looks at
 
 
-class KMeans(RangedAlgorithm):
+class KMeansProgram(RangedAlgorithm):
     """One round over many public cells, whose noisy means are clustered for a start; then Lloyd's rounds.
 
     The first round costs as much as any other, since the sensitivity does not grow with the number of cells, and saves

@@ -19,7 +19,7 @@ from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.vectors import VectorSum
 
 
-class Mean(RangedAlgorithm):
+class MeanProgram(RangedAlgorithm):
     """The mean of each column; `noise_std` is the standard deviation that privacy adds to it.
 
     Where a column's rule for missing values is "observed", its mean is over the units that are observed in it, and

@@ -96,7 +96,7 @@ class Frame:
         return moves if self.basis is None else np.asarray(moves @ self.basis.T)
 
 
-class Mixture(RangedAlgorithm):
+class MixtureProgram(RangedAlgorithm):
     """A mixture of normal components, each spherical.
 
     Releases: a coarse mean (`mean_share`); a histogram of norms about it, from which the clip of second moments comes

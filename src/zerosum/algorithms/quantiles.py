@@ -97,7 +97,7 @@ class QuantileAlgorithm(GroupedAlgorithm):
         }
 
 
-class Quantiles(QuantileAlgorithm):
+class QuantilesProgram(QuantileAlgorithm):
     """Quantiles of columns of numbers, for everybody and, with `by`, for each group, with intervals.
 
     All come from one release: histograms between public edges, released so that their cumulative sums carry little

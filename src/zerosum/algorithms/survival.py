@@ -26,7 +26,7 @@ CLEARLY = 4.0  # standard deviations of its noise that a number of people at ris
 ENDS = Axis("end", ("lower", "upper"))
 
 
-class Survival(MissingAlgorithm):
+class SurvivalProgram(MissingAlgorithm):
     """Kaplan-Meier curves at the ends of public bins of time, with intervals, medians and the log-rank test.
 
     `columns` are the time until the event or the end of observation, whether it was the event, and, if there are

@@ -49,7 +49,7 @@ _SURE, _BEGUN = 3.0, 2.0
 _STANDS_OUT, _WORDS = 3.0, 5
 
 
-class Topics(Algorithm):
+class TopicsProgram(Algorithm):
     """Topics of documents: a row counts how often each word (each column) occurs in one.
 
     Two paths, by what is public: the number of words and documents. "tensor", for few words and many documents, is the

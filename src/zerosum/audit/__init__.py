@@ -40,11 +40,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms import Algorithm, Mean
+from zerosum.algorithms import Algorithm, MeanProgram
 from zerosum.arrays import Floats
 from zerosum.audit import correlation, marginals
 from zerosum.audit.adversary import Attack, Draw, attack, candidates, contributed, rehearsed, worst_pair
-from zerosum.audit.transcript import ColludingSite, Recorder, overhear, planned_size, view
+from zerosum.audit.transcript import ColludingSite, Recorder, planned_size, record_draws, view
 from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
 from zerosum.engines.in_process import InProcess
@@ -164,7 +164,7 @@ def audit(
     """
     if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme claims nothing that could be audited")
-    chosen = algorithm or Mean(columns=tuple(f"x{i}" for i in range(8000)), clip=1.0)
+    chosen = algorithm or MeanProgram(columns=tuple(f"x{i}" for i in range(8000)), clip=1.0)
     coalition = Coalition(colluders, dropouts)
     coalition.honest(sites)
     delta = 1e-5
@@ -323,7 +323,7 @@ class _Run:
             else:
                 self._sites.append(site_kind(planned.name, Units.from_list(rows), policy))
         self._lost = {site.name for site in self._sites[S - colluders - L : S - colluders]}
-        self._heard = [overhear(site) for site in self._sites]
+        self._heard = [record_draws(site) for site in self._sites]
         self._central: dict[int, Floats] = {}
         self._plan = pin(plan, self._sites)
 

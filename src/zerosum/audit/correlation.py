@@ -39,7 +39,7 @@ _MOST = 64  # largest number of blocks; with more noise the blocks are longer
 
 
 @dataclass(frozen=True)
-class Echo:
+class Dependence:
     """A finding: sentence, and correlation (1: the same noise twice)."""
 
     says: str
@@ -65,7 +65,7 @@ class _Block:
     spectrum: NDArray[np.complex128]  # Fourier transform of the block, scaled to norm 1
 
 
-def search(streams: Mapping[str, Floats]) -> tuple[Echo, ...]:
+def search(streams: Mapping[str, Floats]) -> tuple[Dependence, ...]:
     """Strongest finding of each kind that chance does not explain.
 
     Parameters
@@ -87,18 +87,18 @@ def search(streams: Mapping[str, Floats]) -> tuple[Echo, ...]:
         if beyond := [look for look in looks if look.kind == kind and look.log_p < bound]:
             worst = max(beyond, key=lambda look: (look.correlation, -look.log_p))
             more = f" (such findings in the blocks of these streams: {len(beyond)})" if len(beyond) > 1 else ""
-            found.append(Echo(worst.says + more, worst.correlation))
+            found.append(Dependence(worst.says + more, worst.correlation))
     return tuple(found)
 
 
-def same_words(samplers: Sequence[tuple[str, NDArray[np.uint64]]]) -> tuple[Echo, ...]:
+def same_words(samplers: Sequence[tuple[str, NDArray[np.uint64]]]) -> tuple[Dependence, ...]:
     """Whether a 64-bit word occurs twice among key streams. Then a key was used twice, even if scale or length make the
     noise different and uncorrelated. The probability by chance is n^2 / 2^65."""
     known: dict[int, str] = {}
     for name, words in samplers:
         for word in words.tolist():
             if word in known:
-                return (Echo(f"{name} comes from the same key stream as {known[word]}", 1.0),)
+                return (Dependence(f"{name} comes from the same key stream as {known[word]}", 1.0),)
             known[word] = name
     return ()
 

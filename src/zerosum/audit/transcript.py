@@ -71,7 +71,7 @@ class ColludingSite(Site):
 
 
 @dataclass
-class Heard:
+class SiteDraws:
     """Draws of one site in one round.
 
     Attributes
@@ -111,13 +111,13 @@ class _Overheard(Sampler):
         return drawn
 
 
-def overhear(site: Site) -> list[Heard]:
+def record_draws(site: Site) -> list[SiteDraws]:
     """Record all later draws of a site. Returns the list that receives one entry per round."""
     make = site._new_share
-    rounds: list[Heard] = []
+    rounds: list[SiteDraws] = []
 
     def listening(law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
-        heard = Heard()
+        heard = SiteDraws()
         rounds.append(heard)
 
         def note(drawn: NDArray[Any], std: float) -> None:

@@ -21,7 +21,7 @@ from zerosum.kernel.names import visible
 from zerosum.report.record import write_whole
 
 if TYPE_CHECKING:
-    from zerosum.forecast import Comparison, Forecast, Guesses, WhatIf
+    from zerosum.forecast import Assumptions, Comparison, Forecast, WhatIf
     from zerosum.report.document import Picture
     from zerosum.study import Study
 
@@ -63,7 +63,7 @@ def advise(
     json_: bool,
     *,
     people: int | None,
-    guesses: Guesses,
+    guesses: Assumptions,
     targets: Sequence[str],
     runs: int | None,
 ) -> None:
@@ -112,20 +112,20 @@ def guesses_of(
     r_squared: float | None,
     separation: float | None,
     rows: int | None,
-) -> Guesses:
-    from zerosum.forecast import Guesses, Shape, read_like, read_spectrum
+) -> Assumptions:
+    from zerosum.forecast import Assumptions, ColumnShape, read_like, read_spectrum
 
     columns = {}
     for said in guess or ():
         name, separator, shape = said.partition("=")
         if not separator:
             raise BadParameter(f"a guess must be COLUMN=SHAPE, got {said!r}")
-        columns[name.strip()] = Shape.parse(shape)
+        columns[name.strip()] = ColumnShape.parse(shape)
     if like is not None and columns:
         raise BadParameter("people are drawn from a public file, or made up from guesses: not both")
     drawn = None if like is None else read_like(study, like)
     kind = None if spectrum is None else read_spectrum(study, spectrum)
-    return Guesses(columns, drawn, kind, r_squared, separation, rows)
+    return Assumptions(columns, drawn, kind, r_squared, separation, rows)
 
 
 def _targets(said: Sequence[str]) -> dict[str, float] | None:

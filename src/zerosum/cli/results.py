@@ -36,9 +36,9 @@ def results(context: typer.Context, json_: Json = False) -> None:
     """Results of studies that spent: listed, shown and written again, free."""
     if context.invoked_subcommand is not None:
         return
-    from zerosum.study.archive import Kept
+    from zerosum.study.archive import ArchivedStudy
 
-    records = [each.as_record() for each in Kept.all()]
+    records = [each.as_record() for each in ArchivedStudy.all()]
     for record in records:
         record.pop("result", None)
         record.pop("privacy", None)
@@ -63,9 +63,9 @@ def results(context: typer.Context, json_: Json = False) -> None:
 @results_app.command("show")
 def results_show(id: Id, json_: Json = False) -> None:
     """One study: its result, or the rounds that were released before it was stopped; and what it cost."""
-    from zerosum.study.archive import Kept
+    from zerosum.study.archive import ArchivedStudy
 
-    kept = Kept.load(id)
+    kept = ArchivedStudy.load(id)
     record = kept.as_record()
     if json_:
         terminal.print_json(record)
@@ -98,10 +98,10 @@ def results_export(
 ) -> None:
     """Write a result again; of a study that was stopped, what was released. Nothing is asked and nothing spent."""
     from zerosum.study import Study
-    from zerosum.study.archive import Kept
+    from zerosum.study.archive import ArchivedStudy
 
     loaded = None if study is None else Study.load(study)
-    whole = Kept.load(id).export(out, None if loaded is None else loaded.build_algorithm())
+    whole = ArchivedStudy.load(id).export(out, None if loaded is None else loaded.build_algorithm())
     told = whole and (out / "plan.json").exists()  # results of before reports have none
     maps = []
     if told and loaded is not None:
@@ -127,14 +127,14 @@ def results_remove(
     json_: Json = False,
 ) -> None:
     """Remove a result that is kept; it cannot be written again. What was spent stays spent: no ledger is touched."""
-    from zerosum.study.archive import Kept
+    from zerosum.study.archive import ArchivedStudy
 
     if (id is None) != not_begun:
         raise BadParameter("name one result, or say --not-begun")
     if not_begun:
-        chosen = [each for each in Kept.all() if each.as_record()["state"] == "not begun"]
+        chosen = [each for each in ArchivedStudy.all() if each.as_record()["state"] == "not begun"]
     else:
-        chosen = [Kept.load(str(id), damaged=True)]
+        chosen = [ArchivedStudy.load(str(id), damaged=True)]
     if not json_:
         for each in chosen:
             record = each.as_record()

@@ -50,11 +50,11 @@ def is_gpu(rows: Array) -> bool:
 
 
 @contextmanager
-def release(terms: int) -> Iterator[None]:
+def release_scope(max_terms: int) -> Iterator[None]:
     """Scope of one release: inside it `like` moves each constant once, and up to `terms` rows may be added up in any
     order.
     """
-    moved, allowed = _moved.set({}), _terms.set(terms)
+    moved, allowed = _moved.set({}), _terms.set(max_terms)
     try:
         yield
     finally:
@@ -62,26 +62,26 @@ def release(terms: int) -> Iterator[None]:
         _terms.reset(allowed)
 
 
-def terms() -> int | None:
+def max_terms() -> int | None:
     """Number of rows that may be added up in any order in this release; None outside of a release."""
     return _terms.get()
 
 
-def like(constant: Any, rows: Array) -> Array:
+def constant_on(constant: Any, rows: Array) -> Array:
     """A public constant (a NumPy array) in the namespace of the rows and on their device."""
     if on_host(rows):
         return np.asarray(constant)
     kept = _moved.get()
     if kept is not None and (found := kept.get(id(constant))) is not None:
         return found[1]
-    moved = beside(constant, rows)
+    moved = array_on(constant, rows)
     if kept is not None:
         # the reference keeps the constant alive, so that no other object gets its id
         kept[id(constant)] = constant, moved
     return moved
 
 
-def beside(array: Any, rows: Array) -> Array:
+def array_on(array: Any, rows: Array) -> Array:
     """A NumPy array in the namespace of the rows and on their device. Not for constants; the copy is not kept."""
     if on_host(rows):
         return np.asarray(array)
@@ -156,7 +156,7 @@ def exact(rows: Array) -> bool:
     products are exact.
     """
     numbers = np.random.default_rng(0).integers(-(2**21), 2**21, (1024, 1024), endpoint=True).astype(np.float64)
-    there = beside(numbers, rows)
+    there = array_on(numbers, rows)
     xp = array_namespace(there)
     return bool(np.array_equal(to_host(xp.matmul(there, xp.matrix_transpose(there))), numbers @ numbers.T))
 
@@ -207,7 +207,7 @@ def _pinned(table: Any) -> Any:
     return _torch().empty(given.shape, dtype=given.dtype, pin_memory=True).copy_(given)
 
 
-def room(rows: Array | str, wanted: float = math.inf) -> int | None:
+def available_bytes(rows: Array | str, wanted: float = math.inf) -> int | None:
     """Bytes that a pass over rows may take on their device (given by the rows or by name) beside the rows; None on the
     host.
 

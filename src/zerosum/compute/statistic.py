@@ -20,7 +20,7 @@ from array_api_compat import array_namespace
 
 from zerosum.arrays import Array, Floats
 from zerosum.compute.blocks import Running
-from zerosum.compute.devices import no_memory, on_host, release, to_numpy, works
+from zerosum.compute.devices import no_memory, on_host, release_scope, to_numpy, works
 from zerosum.compute.threads import side_by_side, threads
 from zerosum.compute.units import Units, rows_at_once
 from zerosum.kernel.grid import rows_allowed
@@ -86,7 +86,7 @@ class BoundedStatistic(Statistic):
 
         Blocks are added up in double precision on the device of their rows. Only the sum is copied back from a device.
         """
-        with release(rows_allowed(len(units))):
+        with release_scope(rows_allowed(len(units))):
             entering = self.entering(units)
             workers, exact = self._workers(entering), self.adds_exactly(entering)
             running = Running(self.size, exact=exact)
@@ -188,7 +188,7 @@ class BoundedMap(BoundedStatistic, PublishableStatistic):
     @np.errstate(all="ignore")
     def rows(self, units: Units) -> Floats:
         """One row for every unit, shape (units, size). It does not fail for any values of a unit."""
-        with release(rows_allowed(len(units))):
+        with release_scope(rows_allowed(len(units))):
             entering = self.entering(units)
             with side_by_side(self._workers(entering)) as each:
                 parts = list(each(self._dense_rows, entering.blocks(row_bytes=self.row_bytes)))

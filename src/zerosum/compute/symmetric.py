@@ -12,7 +12,7 @@ from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 
 from zerosum.arrays import Array
-from zerosum.compute.devices import like, on_host
+from zerosum.compute.devices import constant_on, on_host
 from zerosum.kernel.coordinates import layout, pack
 
 
@@ -41,9 +41,9 @@ def powers(rows: Array, order: int) -> Array:
     index, roots = layout(rows.shape[1], order)
     if not on_host(rows):
         xp = array_namespace(rows)
-        found = like(roots, rows)[None, :] * xp.take(rows, like(index[0], rows), axis=1)
+        found = constant_on(roots, rows)[None, :] * xp.take(rows, constant_on(index[0], rows), axis=1)
         for axis in index[1:]:
-            found = found * xp.take(rows, like(axis, rows), axis=1)
+            found = found * xp.take(rows, constant_on(axis, rows), axis=1)
         return found
     product = roots * rows[:, index[0]]
     for axis in index[1:]:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Mapping(Protocol):
+class OrderedMap(Protocol):
     """Type of `map` for one iterable."""
 
     def __call__(self, work: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]: ...
@@ -109,7 +109,7 @@ def one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def side_by_side(workers: int) -> Iterator[Mapping]:
+def side_by_side(workers: int) -> Iterator[OrderedMap]:
     """`map`, or the same on `workers` threads, which end with the scope.
 
     At most one item more than there are threads is started and not yet returned. An error is raised where the item's

@@ -23,12 +23,12 @@ from zerosum.arrays import Array
 from zerosum.compute.devices import (
     HOST,
     ahead,
-    beside,
+    array_on,
+    available_bytes,
     check_device,
     check_products,
     is_gpu,
     on_host,
-    room,
     to_device,
     to_host,
     to_numpy,
@@ -86,7 +86,7 @@ class Batch:
         if np.array_equal(self.begins, begin + self.length * np.arange(len(self))):
             return xp.reshape(values[begin : begin + len(self) * self.length, ...], shape)
         places = (self.begins[:, None] + np.arange(self.length)).reshape(-1)
-        return xp.reshape(xp.take(values, beside(places, values), axis=0), shape)
+        return xp.reshape(xp.take(values, array_on(places, values), axis=0), shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +203,7 @@ class Units:
         device = check_device(device)
         if device == HOST or self.is_sparse or not on_host(self.rows):
             return self
-        if self.rows.nbytes <= (room(device) or 0) * 3 // 4:
+        if self.rows.nbytes <= (available_bytes(device) or 0) * 3 // 4:
             return Units(to_device(self.rows, device), self.offsets, self.runs)
         return Units(self.rows, self.offsets, self.runs, device)
 
@@ -223,7 +223,7 @@ class Units:
         """
         size = row_bytes or 8 * self.columns
         wanted = self.rows.shape[0] * (size + 16 * self.columns)
-        where = room(self.rows if self.device is None else self.device, wanted)
+        where = available_bytes(self.rows if self.device is None else self.device, wanted)
         if where is None:
             at_most = rows_at_once(size, by_units=by_units)
         else:
@@ -284,7 +284,7 @@ class Units:
     def _rows_at(self, places: NDArray[np.intp]) -> Array:
         if self.is_sparse:
             return self.rows[places]
-        return array_namespace(self.rows).take(self.rows, beside(places, self.rows), axis=0)
+        return array_namespace(self.rows).take(self.rows, array_on(places, self.rows), axis=0)
 
     def own_draws(self, *, twins: Literal["together", "apart"] = "together") -> NDArray[np.float64]:
         """A number in [0, 1) for every unit, from a hash of its own rows. It does not depend on other units or on the
@@ -355,7 +355,7 @@ class Units:
             order.append(batch.units)
         if len(parts) == 1:
             return parts[0]
-        return xp.take(xp.concat(parts), beside(np.argsort(np.concatenate(order)), values), axis=0)
+        return xp.take(xp.concat(parts), array_on(np.argsort(np.concatenate(order)), values), axis=0)
 
     def batches(self) -> Iterator[Batch]:
         """Batches of units whose recordings have equal lengths and sampling intervals. A batch depends on shapes only,

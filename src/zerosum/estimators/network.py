@@ -221,5 +221,5 @@ class NeuralClassifier(JointClassifier):
         self._learn_quality(estimate)
 
     def _logits(self, rows: Floats) -> Floats:
-        program = algorithms.NeuralClassifier(**self._asked, columns=self._columns)
+        program = algorithms.NeuralClassifierProgram(**self._asked, columns=self._columns)
         return np.asarray(np.log(np.maximum(program.probabilities(self.weights_, rows), 1e-300)))

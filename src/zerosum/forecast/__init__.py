@@ -1,7 +1,7 @@
 """Accuracy forecasts of a study before it runs: exact noise of the plan on public or synthetic data, at no privacy
 cost."""
 
-from zerosum.forecast.assumptions import Guesses, Shape, Spectrum, read_like, read_spectrum
+from zerosum.forecast.assumptions import Assumptions, ColumnShape, Spectrum, read_like, read_spectrum
 from zerosum.forecast.forecasting import Advisor, Forecast, LineForecast
 from zerosum.forecast.scheme_comparison import ALL, SEEDS, Comparison, compare
 from zerosum.forecast.settings import Setting
@@ -13,12 +13,12 @@ __all__ = [
     "SEEDS",
     "WHOLE",
     "Advisor",
+    "Assumptions",
+    "ColumnShape",
     "Comparison",
     "Forecast",
-    "Guesses",
     "LineForecast",
     "Setting",
-    "Shape",
     "Spectrum",
     "WhatIf",
     "compare",

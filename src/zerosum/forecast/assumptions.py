@@ -37,14 +37,14 @@ _WIDE = 6.0
 
 
 @dataclass(frozen=True)
-class Shape:
+class ColumnShape:
     """Distribution of a column within its public range, or the shares of its levels."""
 
     kind: str = "uniform"
     numbers: tuple[float, ...] = ()
 
     @classmethod
-    def parse(cls, said: str) -> Shape:
+    def parse(cls, said: str) -> ColumnShape:
         """Parse the value of a command-line option.
 
         >>> Shape.parse("normal:60:15")
@@ -146,7 +146,7 @@ def _read(path: Path) -> Callable[[int], Floats]:
 
 
 @dataclass(frozen=True)
-class Guesses:
+class Assumptions:
     """Public assumptions about data that have not been seen. None: not guessed.
 
     Parameters
@@ -165,7 +165,7 @@ class Guesses:
         Rows per recording, 30 to 10000.
     """
 
-    columns: Mapping[str, Shape] = field(default_factory=dict)
+    columns: Mapping[str, ColumnShape] = field(default_factory=dict)
     like: Units | None = None
     spectrum: Spectrum | None = None
     r_squared: float | None = None
@@ -187,9 +187,9 @@ class Guesses:
                 option = f"--{name.replace('_', '-')}"
                 raise BadParameter(f"{option} is {about}, and would not count: {why}; leave it out")
 
-    def shape(self, name: str) -> Shape:
+    def shape(self, name: str) -> ColumnShape:
         """Distribution of a column."""
-        return self.columns.get(name, Shape())
+        return self.columns.get(name, ColumnShape())
 
     def check(self, names: Sequence[str]) -> None:
         """Raise `BadParameter` for guesses about columns that the study does not have."""

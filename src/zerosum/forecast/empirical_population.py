@@ -15,13 +15,13 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.design import Design
 from zerosum.errors import BadParameter
-from zerosum.forecast.assumptions import Guesses
+from zerosum.forecast.assumptions import Assumptions
 
 NUMBERS = 10**8  # Largest number of matrix elements of synthetic data. Chosen by hand; no benchmark recorded.
 _JUDGES = 4  # Every fourth unit of a public file is held out for evaluation. Chosen by hand; no benchmark recorded.
 
 
-class World(ABC):
+class Population(ABC):
     """A population from which samples of a study's units are drawn."""
 
     hears: frozenset[str] = frozenset()  # names of the guesses that the population uses, beside columns
@@ -38,7 +38,7 @@ class World(ABC):
         """Draw a sample of `count` units, in the form that the study's statistics take."""
 
 
-class Public(World):
+class EmpiricalPopulation(Population):
     """Units of a public file, drawn with replacement, each with all its rows. For a classifier (`judged`) every fourth
     unit is held out for evaluation."""
 
@@ -84,7 +84,7 @@ def expanded(rows: Floats, design: Design) -> Floats:
     return np.vstack([np.asarray(design.expand(part, site).rows) for part, site in zip(parts, sites, strict=True)])
 
 
-def no_columns(guesses: Guesses, why: str) -> None:
+def no_columns(guesses: Assumptions, why: str) -> None:
     """Raise `BadParameter` for guesses about columns that the population does not use."""
     if guesses.columns:
         raise BadParameter(f"{why}, and guesses about columns would not count: leave them out, or draw from a file")

@@ -21,22 +21,22 @@ from typing import Any
 import numpy as np
 
 from zerosum.algorithms import (
-    ICA,
-    PCA,
     Algorithm,
-    CustomStatistic,
-    DataCollaboration,
-    Histogram,
-    Mean,
-    NeuralClassifier,
-    Topics,
+    CustomProgram,
+    DataCollaborationProgram,
+    HistogramProgram,
+    ICAProgram,
+    MeanProgram,
+    NeuralClassifierProgram,
+    PCAProgram,
+    TopicsProgram,
 )
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
-from zerosum.forecast.assumptions import Guesses
-from zerosum.forecast.empirical_population import NUMBERS, World
+from zerosum.forecast.assumptions import Assumptions
+from zerosum.forecast.empirical_population import NUMBERS, Population
 from zerosum.forecast.measures import Line, Measure, measure_of
 from zerosum.forecast.populations import world_of
 from zerosum.forecast.settings import Setting, altered, parted, shared_out
@@ -204,16 +204,16 @@ class Advisor:
         If the scheme has no noise, or the algorithm has no accuracy measure.
     """
 
-    def __init__(self, study: Study, guesses: Guesses | None = None, people: int | None = None) -> None:
+    def __init__(self, study: Study, guesses: Assumptions | None = None, people: int | None = None) -> None:
         self.study = study.model_copy(update={"site_files": ()})
-        self.guesses = guesses or Guesses()
+        self.guesses = guesses or Assumptions()
         self.own = Setting.of(study, people)
         if not Scheme(study.scheme.name).facts.noisy:
             raise BadParameter("without privacy there is no noise to forecast: give the study another scheme")
         algorithm = study.build_algorithm()
-        self._measure = _custom(algorithm) if isinstance(algorithm, CustomStatistic) else measure_of(algorithm)
+        self._measure = _custom(algorithm) if isinstance(algorithm, CustomProgram) else measure_of(algorithm)
         self._world = world_of(algorithm, self.guesses, study.full_design)
-        if self._measure is None or (self._world is None and not isinstance(algorithm, CustomStatistic)):
+        if self._measure is None or (self._world is None and not isinstance(algorithm, CustomProgram)):
             raise BadParameter(_nothing(study.algorithm))
         self._free: dict[tuple[int, int, int], Floats] = {}
 
@@ -248,7 +248,7 @@ class Advisor:
     def _few(self) -> bool:
         """Whether a simulation is slow. Those of Data Collaboration are fast and have a large variance."""
         loss = self._measure is not None and self._measure.loss
-        return loss and self.study.algorithm != DataCollaboration.name
+        return loss and self.study.algorithm != DataCollaborationProgram.name
 
     @property
     def usual(self) -> int:
@@ -276,28 +276,30 @@ class Advisor:
             raise BadParameter("a spread takes two rehearsals at least")
         study = altered(self.study, setting)
         plan, algorithm = study.plan(), study.build_algorithm()
-        if isinstance(algorithm, CustomStatistic):
+        if isinstance(algorithm, CustomProgram):
             assert self._measure is not None  # noqa: S101
             noise = plan.law(0).noise_std / _counted(plan, setting.people)
             return Forecast(setting, (_line(self._measure.lines[0], noise, math.nan),), 0)
         measure = measure_of(algorithm)  # The lines depend on the roster (site effects), so they are computed again.
         world = world_of(algorithm, self.guesses, study.full_design)
         assert measure is not None and world is not None  # noqa: S101, PT018
-        if isinstance(algorithm, Mean) and OBSERVED not in algorithm.rules.values():
+        if isinstance(algorithm, MeanProgram) and OBSERVED not in algorithm.rules.values():
             return self._mean(setting, algorithm, plan, measure, world)
-        if isinstance(algorithm, Histogram) and OBSERVED not in algorithm.rules.values():
+        if isinstance(algorithm, HistogramProgram) and OBSERVED not in algorithm.rules.values():
             return self._histogram(setting, algorithm, plan, measure, world)
         return self._rehearsed(setting, study, plan, measure, world, runs, on_step)
 
     def takes_rehearsals(self) -> bool:
         """Whether forecasts of this study need simulations."""
         algorithm = self.study.build_algorithm()
-        exact = isinstance(algorithm, Mean | Histogram) and OBSERVED not in algorithm.rules.values()
-        return not (exact or isinstance(algorithm, CustomStatistic))
+        exact = isinstance(algorithm, MeanProgram | HistogramProgram) and OBSERVED not in algorithm.rules.values()
+        return not (exact or isinstance(algorithm, CustomProgram))
 
     # ---- by formula ------------------------------------------------------------------------------------------------
 
-    def _mean(self, setting: Setting, algorithm: Mean, plan: Plan, measure: Measure, world: World) -> Forecast:
+    def _mean(
+        self, setting: Setting, algorithm: MeanProgram, plan: Plan, measure: Measure, world: Population
+    ) -> Forecast:
         """Mean by formula.
 
         The noise is the standard deviation that a noise-free run reports. The sampling error is the standard deviation
@@ -315,7 +317,7 @@ class Advisor:
         return Forecast(setting, tuple(_line(line, float(n), float(s)) for line, n, s in figures), 0)
 
     def _histogram(
-        self, setting: Setting, algorithm: Histogram, plan: Plan, measure: Measure, world: World
+        self, setting: Setting, algorithm: HistogramProgram, plan: Plan, measure: Measure, world: Population
     ) -> Forecast:
         """Histogram by formula: noise of the plan over the number of units, and the binomial standard error of a share
         p, sqrt(p (1 - p) / n)."""
@@ -330,7 +332,14 @@ class Advisor:
     # ---- by rehearsal ----------------------------------------------------------------------------------------------
 
     def _rehearsed(
-        self, setting: Setting, study: Study, plan: Plan, measure: Measure, world: World, runs: int, on_step: OnStep
+        self,
+        setting: Setting,
+        study: Study,
+        plan: Plan,
+        measure: Measure,
+        world: Population,
+        runs: int,
+        on_step: OnStep,
     ) -> Forecast:
         """Forecast by simulation.
 
@@ -410,18 +419,18 @@ def _line(line: Line, noise: float, sampling: float) -> LineForecast:
     return LineForecast(line.label, noise, 0.0, noise, sampling, line.scale, line.counts)
 
 
-def _sampled(world: World) -> int:
+def _sampled(world: Population) -> int:
     """Number of units for forecasts by formula."""
     return min(_SAMPLE, max(_PEOPLE, _NUMBERS // world.numbers_each))
 
 
-def _custom(algorithm: CustomStatistic) -> Measure:
+def _custom(algorithm: CustomProgram) -> Measure:
     """Measure of a user-defined statistic: one line, in units of its clip."""
     lines = (Line("each number of the mean", algorithm.clip),)
     return Measure(lines, "of the clip", lambda estimate, data, anchor: np.zeros(1))
 
 
-def _made_up(algorithm: Algorithm, world: World, plan: Plan, people: int) -> int:
+def _made_up(algorithm: Algorithm, world: Population, plan: Plan, people: int) -> int:
     """Number of simulated units that represent `people`. Studies that publish single records need all of them, since
     the noise of a record does not decrease with their number."""
     if any(release.kind == "publication" for release in plan.releases):
@@ -434,13 +443,13 @@ def _made_up(algorithm: Algorithm, world: World, plan: Plan, people: int) -> int
     return min(people, _most(algorithm, world, sampled=any(release.sampled for release in plan.releases)))
 
 
-def _most(algorithm: Algorithm, world: World, *, sampled: bool) -> int:
+def _most(algorithm: Algorithm, world: Population, *, sampled: bool) -> int:
     """Largest number of simulated units for an algorithm. The factors 40 and 20 per column were chosen by hand; no
     benchmark recorded."""
     each, columns = world.numbers_each, len(algorithm.columns)
     if sampled:  # A smaller sample would make batches of subsampled units too small.
         return max(_PEOPLE, _ALL // each)
-    if isinstance(algorithm, ICA) or (isinstance(algorithm, PCA) and algorithm.per_recording != "none"):
+    if isinstance(algorithm, ICAProgram) or (isinstance(algorithm, PCAProgram) and algorithm.per_recording != "none"):
         count = int(np.clip(_NUMBERS // each, *_RECORDED))
         if count * each > NUMBERS:
             raise BadParameter(
@@ -448,11 +457,11 @@ def _most(algorithm: Algorithm, world: World, *, sampled: bool) -> int:
                 "take fewer columns, or shorter recordings (--rows)"
             )
         return count
-    if isinstance(algorithm, PCA):
+    if isinstance(algorithm, PCAProgram):
         return max(_PEOPLE, min(40 * columns, _NUMBERS // columns))
-    if isinstance(algorithm, GroupedAlgorithm | Topics):  # Quantiles and topics need enough units in each bin.
+    if isinstance(algorithm, GroupedAlgorithm | TopicsProgram):  # Quantiles and topics need enough units in each bin.
         return _MORE
-    if isinstance(algorithm, NeuralClassifier):
+    if isinstance(algorithm, NeuralClassifierProgram):
         return _TRAINED
     if isinstance(algorithm, Classifier):
         return max(_TRAINED, min(_CLASSED, _NUMBERS // each))

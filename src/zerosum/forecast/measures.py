@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms import (
-    ICA,
-    PCA,
     Algorithm,
-    Covariance,
-    DataCollaboration,
+    CovarianceProgram,
+    DataCollaborationProgram,
     Estimate,
-    FeatureClassifier,
-    Histogram,
-    KMeans,
-    LinearRegression,
-    Mean,
-    Mixture,
-    NeuralClassifier,
-    Survival,
-    Topics,
+    FeatureClassifierProgram,
+    HistogramProgram,
+    ICAProgram,
+    KMeansProgram,
+    LinearRegressionProgram,
+    MeanProgram,
+    MixtureProgram,
+    NeuralClassifierProgram,
+    PCAProgram,
+    SurvivalProgram,
+    TopicsProgram,
 )
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.algorithms.program import RangedAlgorithm
@@ -73,27 +73,27 @@ class Measure:
 def measure_of(algorithm: Algorithm) -> Measure | None:
     """Measure of an algorithm, or None if no single figure describes the quality of its result."""
     match algorithm:
-        case Mean():
+        case MeanProgram():
             return _by_column(algorithm, "mean")
-        case Covariance():
+        case CovarianceProgram():
             return _covariance(algorithm)
-        case Histogram():
+        case HistogramProgram():
             return _histogram(algorithm)
-        case Mixture():
+        case MixtureProgram():
             return _centers(algorithm, "means", algorithm.n_components)
-        case KMeans():
+        case KMeansProgram():
             return _centers(algorithm, "centers", algorithm.n_clusters)
-        case PCA():
+        case PCAProgram():
             return _energy(algorithm)
         case Regression():
             return _coefficients(algorithm)
-        case ICA():
+        case ICAProgram():
             return _maps(algorithm)
-        case Topics():
+        case TopicsProgram():
             return _topics(algorithm)
-        case FeatureClassifier() | DataCollaboration() | NeuralClassifier():
+        case FeatureClassifierProgram() | DataCollaborationProgram() | NeuralClassifierProgram():
             return _classes(algorithm)
-        case Survival():
+        case SurvivalProgram():
             return _survival(algorithm)
         case GroupedAlgorithm():
             return _table(algorithm)
@@ -123,7 +123,7 @@ def _by_column(algorithm: RangedAlgorithm, name: str) -> Measure:
     return Measure(tuple(lines), OF_RANGE, _flat(name))
 
 
-def _covariance(algorithm: Covariance) -> Measure:
+def _covariance(algorithm: CovarianceProgram) -> Measure:
     """Means in units of the range, and correlations in absolute units."""
     means, names = _by_column(algorithm, "mean"), algorithm.columns
     upper = [(i, j) for i in range(len(names)) for j in range(i)]
@@ -136,7 +136,7 @@ def _covariance(algorithm: Covariance) -> Measure:
     return Measure((*means.lines, *pairs), "of a column's range, or of a correlation", values)
 
 
-def _histogram(algorithm: Histogram) -> Measure:
+def _histogram(algorithm: HistogramProgram) -> Measure:
     """Shares of units per bin."""
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
@@ -145,7 +145,7 @@ def _histogram(algorithm: Histogram) -> Measure:
     return Measure(tuple(Line(label, 1.0) for label in algorithm.labels), "of everybody", values)
 
 
-def _centers(algorithm: Mixture | KMeans, name: str, count: int) -> Measure:
+def _centers(algorithm: MixtureProgram | KMeansProgram, name: str, count: int) -> Measure:
     """Cluster centres, matched to the anchor, in units of the range."""
     widths = _widths(algorithm)
     lines = [
@@ -171,7 +171,7 @@ def matched(found: Floats, anchor: Floats, widths: Floats) -> Floats:
     return np.asarray(found[_paired(np.sum(((anchor[:, None, :] - found[None, :, :]) / widths) ** 2, axis=2))])
 
 
-def _energy(algorithm: PCA) -> Measure:
+def _energy(algorithm: PCAProgram) -> Measure:
     """Loss of PCA: 1 - captured variance / largest variance that k components can capture."""
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
@@ -188,7 +188,7 @@ def _energy(algorithm: PCA) -> Measure:
     return Measure((Line("energy lost", 1.0),), unit, values, loss=True, level="energy kept")
 
 
-def _maps(algorithm: ICA) -> Measure:
+def _maps(algorithm: ICAProgram) -> Measure:
     """Loss of ICA: 1 - absolute correlation of each map with the map it is matched to, of the truth or of a noise-free
     run."""
 
@@ -203,7 +203,7 @@ def _maps(algorithm: ICA) -> Measure:
     return Measure(lines, unit, values, lambda estimate: estimate["maps"].value, loss=True, level="correlation")
 
 
-def _topics(algorithm: Topics) -> Measure:
+def _topics(algorithm: TopicsProgram) -> Measure:
     """Loss of topic models: total variation distance between matched topics. A further line has the share of topics
     that the budget does not support."""
     place = {name: at for at, name in enumerate(algorithm.columns)}
@@ -235,14 +235,14 @@ def _paired(costs: Floats) -> NDArray[np.intp]:
     return np.asarray(linear_sum_assignment(costs)[1], dtype=np.intp)
 
 
-def _classes(algorithm: FeatureClassifier | DataCollaboration | NeuralClassifier) -> Measure:
+def _classes(algorithm: FeatureClassifierProgram | DataCollaborationProgram | NeuralClassifierProgram) -> Measure:
     """Loss of classifiers: share of held-out rows with a wrong class."""
     # Features of the last evaluation rows. Feature maps are slow, and the rows are the same in all runs.
     known: dict[int, tuple[Floats, Floats]] = {}
 
     def features(rows: Floats) -> Floats:
         """Features of rows; the last column is the class."""
-        if isinstance(algorithm, NeuralClassifier):
+        if isinstance(algorithm, NeuralClassifierProgram):
             return rows[:, :-1]
         if id(rows) not in known:
             known.clear()
@@ -252,11 +252,11 @@ def _classes(algorithm: FeatureClassifier | DataCollaboration | NeuralClassifier
     def scores(estimate: Estimate, rows: Floats) -> Floats:
         """Scores of each class, shape (n_rows, n_classes), computed as the algorithm does."""
         weights = estimate["weights"].value
-        if isinstance(algorithm, NeuralClassifier):
+        if isinstance(algorithm, NeuralClassifierProgram):
             return algorithm.probabilities(weights, features(rows))
         directions = (features(rows) - estimate["center"].value) @ estimate["projection"].value
         norm = np.linalg.norm(directions, axis=1, keepdims=True)
-        constant = BIAS if isinstance(algorithm, FeatureClassifier) else 1.0
+        constant = BIAS if isinstance(algorithm, FeatureClassifierProgram) else 1.0
         return np.asarray(directions / np.where(norm > 0, norm, 1.0) @ weights[:-1] + constant * weights[-1])
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
@@ -271,15 +271,15 @@ def _coefficients(algorithm: Regression) -> Measure:
     """Coefficients in units of the effect on the response when a column traverses its range. The intercept does not
     count: it refers to columns at 0, which may be far from the data."""
     widths = 2 * algorithm.half
-    response = float(widths[-1]) if isinstance(algorithm, LinearRegression) else 1.0
+    response = float(widths[-1]) if isinstance(algorithm, LinearRegressionProgram) else 1.0
     names = algorithm.columns[: algorithm.features]
     lines = [Line(name, response / float(width)) for name, width in zip(names, widths, strict=False)]
-    unit = "of the response's range" if isinstance(algorithm, LinearRegression) else "of the linear predictor"
+    unit = "of the response's range" if isinstance(algorithm, LinearRegressionProgram) else "of the linear predictor"
     lines.append(Line("intercept", response, counts=not names))
     return Measure(tuple(lines), f"{unit}, as a column goes through its range", _flat("coefficients", "intercept"))
 
 
-def _survival(algorithm: Survival) -> Measure:
+def _survival(algorithm: SurvivalProgram) -> Measure:
     """Survival probabilities by group and time."""
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:

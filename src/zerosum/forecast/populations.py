@@ -13,20 +13,20 @@ from dataclasses import replace
 import numpy as np
 
 from zerosum.algorithms import (
-    ICA,
-    PCA,
     Algorithm,
-    CustomStatistic,
-    DataCollaboration,
-    FeatureClassifier,
-    Histogram,
-    KMeans,
-    LogisticRegression,
-    Mixture,
-    NeuralClassifier,
-    PoissonRegression,
-    Survival,
-    Topics,
+    CustomProgram,
+    DataCollaborationProgram,
+    FeatureClassifierProgram,
+    HistogramProgram,
+    ICAProgram,
+    KMeansProgram,
+    LogisticRegressionProgram,
+    MixtureProgram,
+    NeuralClassifierProgram,
+    PCAProgram,
+    PoissonRegressionProgram,
+    SurvivalProgram,
+    TopicsProgram,
 )
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.algorithms.program import RangedAlgorithm
@@ -35,8 +35,8 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.design import Design
 from zerosum.errors import BadParameter
-from zerosum.forecast.assumptions import Guesses, Shape, Spectrum
-from zerosum.forecast.empirical_population import Public, World, expanded, no_columns
+from zerosum.forecast.assumptions import Assumptions, ColumnShape, Spectrum
+from zerosum.forecast.empirical_population import EmpiricalPopulation, Population, expanded, no_columns
 from zerosum.forecast.structured_populations import ROWS, Classes, Classifier, Documents, Recordings
 
 _INSIDE = 0.6  # share of the ranges that contains the cluster centres
@@ -48,7 +48,7 @@ _R_SQUARED, _SEPARATION, _SPECTRUM = 0.3, 6.0, "power:1"  # where nothing is sai
 _STAY = 0.3  # share without event at the last edge, if nothing is guessed about times
 
 
-def world_of(algorithm: Algorithm, guesses: Guesses, design: Design | None = None) -> World | None:
+def world_of(algorithm: Algorithm, guesses: Assumptions, design: Design | None = None) -> Population | None:
     """Population for an algorithm, or None if its accuracy does not depend on the data.
 
     Raises
@@ -56,11 +56,11 @@ def world_of(algorithm: Algorithm, guesses: Guesses, design: Design | None = Non
     BadParameter
         For guesses that the algorithm does not use, and for too many columns.
     """
-    if guesses.like is not None and not isinstance(algorithm, CustomStatistic):
+    if guesses.like is not None and not isinstance(algorithm, CustomProgram):
         guesses.check_heard((), "people are drawn from a public file")
-        if isinstance(algorithm, ICA) and guesses.like.offsets is None:
+        if isinstance(algorithm, ICAProgram) and guesses.like.offsets is None:
             raise BadParameter("components over time need people with many rows, and every row of the file is a person")
-        return Public(guesses.like, design, judged=isinstance(algorithm, Classifier))
+        return EmpiricalPopulation(guesses.like, design, judged=isinstance(algorithm, Classifier))
     world = _made_up(algorithm, guesses, design)
     if world is None and (guesses.like is not None or guesses.columns):
         raise BadParameter(f"a forecast of the algorithm {algorithm.name!r} makes nobody up: leave guesses out")
@@ -68,38 +68,38 @@ def world_of(algorithm: Algorithm, guesses: Guesses, design: Design | None = Non
     return world
 
 
-def _made_up(algorithm: Algorithm, guesses: Guesses, design: Design | None) -> World | None:
+def _made_up(algorithm: Algorithm, guesses: Assumptions, design: Design | None) -> Population | None:
     """Synthetic population for an algorithm, or None."""
     columns = len(algorithm.columns)
-    if columns > _COLUMNS and not isinstance(algorithm, Topics):
+    if columns > _COLUMNS and not isinstance(algorithm, TopicsProgram):
         raise BadParameter(
             f"a forecast makes up {_COLUMNS} columns at most, and the study has {columns}: take regions of an atlas "
             "instead of voxels, or fewer columns, and see what changes as these grow"
         )
     match algorithm:
         case Regression():
-            return Explained(algorithm, guesses, design)
-        case Mixture() | KMeans():
-            return Clustered(algorithm, guesses)
-        case PCA():
-            return Spectral(algorithm, guesses)
-        case ICA():
+            return RegressionPopulation(algorithm, guesses, design)
+        case MixtureProgram() | KMeansProgram():
+            return ClustersPopulation(algorithm, guesses)
+        case PCAProgram():
+            return SpectrumPopulation(algorithm, guesses)
+        case ICAProgram():
             return Recordings(algorithm, guesses)
-        case Topics():
+        case TopicsProgram():
             return Documents(algorithm, guesses)
-        case FeatureClassifier() | DataCollaboration() | NeuralClassifier():
+        case FeatureClassifierProgram() | DataCollaborationProgram() | NeuralClassifierProgram():
             return Classes(algorithm, guesses)
-        case Survival():
-            return Followed(algorithm, guesses)
-        case GroupedAlgorithm() | Histogram() | RangedAlgorithm():
-            return Plain(algorithm, guesses)
+        case SurvivalProgram():
+            return SurvivalPopulation(algorithm, guesses)
+        case GroupedAlgorithm() | HistogramProgram() | RangedAlgorithm():
+            return IndependentPopulation(algorithm, guesses)
     return None
 
 
-class Plain(World):
+class IndependentPopulation(Population):
     """Independent columns with the guessed distributions."""
 
-    def __init__(self, algorithm: Algorithm, guesses: Guesses) -> None:
+    def __init__(self, algorithm: Algorithm, guesses: Assumptions) -> None:
         self.guesses, self.columns = guesses, algorithm.columns
         self.levels = {name: len(known) for name, known in algorithm.categories.items()}
         self.ranges = ranges_of(algorithm)
@@ -132,7 +132,7 @@ class Plain(World):
         return shape.numbers_in(-math.inf, math.inf, count, rng)
 
 
-def told(guesses: Guesses, columns: tuple[str, ...]) -> str:
+def told(guesses: Assumptions, columns: tuple[str, ...]) -> str:
     """Sentence about the guesses for columns."""
     said = [f"{name} {guesses.columns[name].told()}" for name in columns if name in guesses.columns]
     if len(said) < len(columns):
@@ -144,7 +144,7 @@ def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
     """Public range (low, high) of each numeric column."""
     if isinstance(algorithm, GroupedAlgorithm):
         return dict(algorithm.ranges)
-    if isinstance(algorithm, Histogram):
+    if isinstance(algorithm, HistogramProgram):
         edges = algorithm.edges
         return {} if edges is None else {algorithm.columns[0]: (float(edges[0]), float(edges[-1]))}
     if isinstance(algorithm, RangedAlgorithm) and algorithm.lower is not None and algorithm.upper is not None:
@@ -154,17 +154,17 @@ def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
     return {}
 
 
-class Clustered(World):
+class ClustersPopulation(Population):
     """Spherical Gaussian clusters of equal weight. Their centres are far apart within the ranges and equal in every
     sample."""
 
     hears = frozenset({"separation"})
 
-    def __init__(self, algorithm: Mixture | KMeans, guesses: Guesses) -> None:
+    def __init__(self, algorithm: MixtureProgram | KMeansProgram, guesses: Assumptions) -> None:
         no_columns(guesses, "clusters are made up by how far they are apart")
-        count = algorithm.n_components if isinstance(algorithm, Mixture) else algorithm.n_clusters
+        count = algorithm.n_components if isinstance(algorithm, MixtureProgram) else algorithm.n_clusters
         ones = np.ones(len(algorithm.columns))
-        self.scale = algorithm.scale if isinstance(algorithm, Mixture) else algorithm.half
+        self.scale = algorithm.scale if isinstance(algorithm, MixtureProgram) else algorithm.half
         reach = algorithm.half if algorithm.lower is not None else ones * algorithm.radius / math.sqrt(len(ones))
         rng = np.random.default_rng(0)
         candidates = rng.uniform(-1, 1, (200 * count, len(ones))) * _INSIDE * reach / self.scale
@@ -204,14 +204,14 @@ class Clustered(World):
         return Units(rows if self.low is None else np.clip(rows, self.low, self.high))
 
 
-class Spectral(World):
+class SpectrumPopulation(Population):
     """Gaussian rows whose covariance, in scaled columns, has the guessed spectrum along random directions.
 
     The directions are equal in every sample. The size is chosen so that four standard deviations of the widest column
     fill half its range. If the study centres rows within recordings, each unit has `length` rows.
     """
 
-    def __init__(self, algorithm: PCA, guesses: Guesses) -> None:
+    def __init__(self, algorithm: PCAProgram, guesses: Assumptions) -> None:
         no_columns(guesses, "rows for principal components are made up by their spectrum")
         if algorithm.per_recording == "standardise":
             raise BadParameter(
@@ -249,12 +249,12 @@ class Spectral(World):
         return Units(rows, None if self.length == 1 else np.arange(count + 1, dtype=np.int64) * self.length)
 
 
-class Explained(World):
+class RegressionPopulation(Population):
     """Regression data: all features have equal standardised effects and together explain the share `r_squared`."""
 
     hears = frozenset({"r_squared"})
 
-    def __init__(self, algorithm: Regression, guesses: Guesses, design: Design | None) -> None:
+    def __init__(self, algorithm: Regression, guesses: Assumptions, design: Design | None) -> None:
         self.algorithm, self.guesses, self.design = algorithm, guesses, design
         names = algorithm.columns if design is None else design.read
         guesses.check(names)
@@ -264,14 +264,14 @@ class Explained(World):
         if self.response in guesses.columns:
             self.says += f", which is {self._response_told(guesses.columns[self.response])}"
 
-    def _response_told(self, shape: Shape) -> str:
+    def _response_told(self, shape: ColumnShape) -> str:
         """Describe a guess about the response. Raises `BadParameter` if it does not fit the kind of regression."""
-        if isinstance(self.algorithm, LogisticRegression):
+        if isinstance(self.algorithm, LogisticRegressionProgram):
             if shape.kind not in ("uniform", "shares") or len(shape.numbers) not in (0, 2):
                 raise BadParameter(
                     f"the response {self.response!r} is guessed by two shares, of no and of yes: shares:9:1"
                 )
-        elif isinstance(self.algorithm, PoissonRegression):
+        elif isinstance(self.algorithm, PoissonRegressionProgram):
             if shape.kind != "normal" or not shape.numbers[0] > 0:
                 raise BadParameter(
                     f"the response {self.response!r} counts, and is guessed by a positive mean: normal:MEAN:SD"
@@ -299,7 +299,7 @@ class Explained(World):
     def _features(self, count: int, rng: np.random.Generator) -> Floats:
         """Feature columns, with a placeholder for the response in the last column."""
         if self.design is None:
-            plain = Plain(self.algorithm, _without(self.guesses, self.response))
+            plain = IndependentPopulation(self.algorithm, _without(self.guesses, self.response))
             return np.column_stack(
                 [
                     rng.random(count) if name == self.algorithm.draw else plain.column(name, count, rng)
@@ -321,7 +321,7 @@ class Explained(World):
         """Draw the response for linear scores of mean 0 and variance 1, shape (count,)."""
         share, name, algorithm = self.share, self.response, self.algorithm
         low, high = ranges_of(algorithm)[algorithm.columns[-1]]
-        if isinstance(algorithm, LogisticRegression):
+        if isinstance(algorithm, LogisticRegressionProgram):
             shape = self.guesses.shape(name)
             some = shape.numbers[1] / sum(shape.numbers) if shape.kind == "shares" and len(shape.numbers) == 2 else 0.5
             # A latent logistic error has variance pi^2 / 3, so the scores explain `share` of the latent variance.
@@ -329,7 +329,7 @@ class Explained(World):
             chance = 1 / (1 + np.exp(-(_between(scores * slope, some) + slope * scores)))
             return np.where(rng.random(len(scores)) < chance, high, low)
         mean, spread = self.guesses.response(name, low, high)
-        if isinstance(algorithm, PoissonRegression):
+        if isinstance(algorithm, PoissonRegressionProgram):
             # exp(slope z) has the squared coefficient of variation exp(slope^2) - 1 = share. Dividing by exp(slope^2 /
             # 2) keeps the mean.
             slope = math.sqrt(math.log1p(share))
@@ -351,15 +351,15 @@ def _between(scores: Floats, share: float) -> float:
     return (low + high) / 2
 
 
-def _without(guesses: Guesses, name: str) -> Guesses:
+def _without(guesses: Assumptions, name: str) -> Assumptions:
     """The guesses without the one about a column."""
     return replace(guesses, columns={each: shape for each, shape in guesses.columns.items() if each != name})
 
 
-class Followed(World):
+class SurvivalPopulation(Population):
     """Exponential event times, with 30 % without event at the last edge, and uniform censoring."""
 
-    def __init__(self, algorithm: Survival, guesses: Guesses) -> None:
+    def __init__(self, algorithm: SurvivalProgram, guesses: Assumptions) -> None:
         guesses.check(algorithm.columns)
         time, event, *group = algorithm.columns
         if event in guesses.columns:

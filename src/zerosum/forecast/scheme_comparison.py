@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, vstack
 from zerosum.arrays import Array, Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, BadStudy, PolicyRefused, ZerosumError
-from zerosum.forecast.assumptions import Guesses
+from zerosum.forecast.assumptions import Assumptions
 from zerosum.forecast.empirical_population import NUMBERS
 from zerosum.forecast.forecasting import OnStep
 from zerosum.forecast.measures import Line, Measure, measure_of
@@ -94,7 +94,7 @@ def compare(
     *,
     seeds: int = SEEDS,
     made_up: bool = False,
-    guesses: Guesses | None = None,
+    guesses: Assumptions | None = None,
     people: int | None = None,
     on_step: OnStep = lambda done, planned: None,
 ) -> Comparison:
@@ -135,7 +135,7 @@ def compare(
         )
     if made_up:
         study = altered(study, Setting.of(study, people))
-        data, says, anchor = _made_up(study, guesses or Guesses(), people)
+        data, says, anchor = _made_up(study, guesses or Assumptions(), people)
     else:
         data, says, anchor = _own_data(study), "the sites' own, which their policies call public or synthetic", None
     says += measure.held(anchor)
@@ -243,7 +243,7 @@ def _own_data(study: Study) -> dict[str, Units]:
     return {site.name: study.read_units(files[site.name], algorithm) for site in study.sites}
 
 
-def _made_up(study: Study, guesses: Guesses, people: int | None) -> tuple[dict[str, Units], str, Floats | None]:
+def _made_up(study: Study, guesses: Assumptions, people: int | None) -> tuple[dict[str, Units], str, Floats | None]:
     """Synthetic data by site, a description of the assumptions, and the true parameters (or None)."""
     world = world_of(study.build_algorithm(), guesses, study.full_design)
     if world is None:

@@ -16,12 +16,18 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from zerosum.algorithms import ICA, DataCollaboration, FeatureClassifier, NeuralClassifier, Topics
+from zerosum.algorithms import (
+    DataCollaborationProgram,
+    FeatureClassifierProgram,
+    ICAProgram,
+    NeuralClassifierProgram,
+    TopicsProgram,
+)
 from zerosum.arrays import Floats
 from zerosum.compute.units import Runs, Units
 from zerosum.data.fmri import garch_sources
-from zerosum.forecast.assumptions import Guesses
-from zerosum.forecast.empirical_population import World, no_columns
+from zerosum.forecast.assumptions import Assumptions
+from zerosum.forecast.empirical_population import Population, no_columns
 
 ROWS = 100  # default number of rows of a recording
 _SENSOR = 0.25  # energy of the sensor noise, relative to that of all components
@@ -35,10 +41,10 @@ _WIDEST = 0.25  # largest standard deviation within a class, in half ranges
 _REACH = 2.0  # distance between a class centre and the end of its range, in standard deviations
 _WAVES = 24  # number of smooth patterns in synthetic images
 
-Classifier = FeatureClassifier | DataCollaboration | NeuralClassifier
+Classifier = FeatureClassifierProgram | DataCollaborationProgram | NeuralClassifierProgram
 
 
-class Recordings(World):
+class Recordings(Population):
     """Mixtures x = s A + noise of independent time courses s by maps A that all units share.
 
     The maps are orthonormal, in random directions, and equal in every sample. The time courses follow a GARCH process.
@@ -48,7 +54,7 @@ class Recordings(World):
 
     hears = frozenset({"rows"})
 
-    def __init__(self, algorithm: ICA, guesses: Guesses) -> None:
+    def __init__(self, algorithm: ICAProgram, guesses: Assumptions) -> None:
         no_columns(guesses, "recordings are made up by their components")
         self.count, self.length = algorithm.n_components, guesses.rows or ROWS
         rng = np.random.default_rng(0)
@@ -107,11 +113,11 @@ class Recordings(World):
         return np.asarray(found / np.where(expected > 0, expected, 1.0))
 
 
-class Documents(World):
+class Documents(Population):
     """Documents of one topic each. All topics are equally frequent, and their word probabilities come from a Dirichlet
     distribution. In large vocabularies words of higher index are rarer in all topics (Zipf)."""
 
-    def __init__(self, algorithm: Topics, guesses: Guesses) -> None:
+    def __init__(self, algorithm: TopicsProgram, guesses: Assumptions) -> None:
         no_columns(guesses, "documents are made up by their topics")
         words, count = len(algorithm.columns), algorithm.n_components
         self.length = max(round(algorithm.length or _LENGTH), 1)
@@ -150,7 +156,7 @@ class Documents(World):
         return Units(counts)
 
 
-class Classes(World):
+class Classes(Population):
     """Gaussian classes of equal size and spread. The nearest two are `separation` standard deviations apart. Images are
     sums of smooth patterns.
 
@@ -159,7 +165,7 @@ class Classes(World):
 
     hears = frozenset({"separation"})
 
-    def __init__(self, algorithm: Classifier, guesses: Guesses) -> None:
+    def __init__(self, algorithm: Classifier, guesses: Assumptions) -> None:
         no_columns(guesses, "classes are made up by how far they are apart")
         low, high, shape = _inputs(algorithm)
         self.middle, half = (low + high) / 2, (high - low) / 2
@@ -195,7 +201,7 @@ class Classes(World):
 
 def _inputs(algorithm: Classifier) -> tuple[Floats, Floats, tuple[int, ...]]:
     """Public lower and upper bounds of the inputs, shape (n_inputs,), and the shape of one row's inputs."""
-    if isinstance(algorithm, NeuralClassifier):
+    if isinstance(algorithm, NeuralClassifierProgram):
         assert algorithm.lower is not None and algorithm.upper is not None  # noqa: S101, PT018
         return algorithm.lower[:-1], algorithm.upper[:-1], algorithm.shape or (algorithm.features,)
     features: Any = algorithm.feature_map

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zerosum.errors import BadParameter
-from zerosum.forecast.assumptions import Guesses
+from zerosum.forecast.assumptions import Assumptions
 from zerosum.forecast.forecasting import Advisor, Forecast, OnStep
 from zerosum.forecast.settings import Setting
 from zerosum.study.schema import Study
@@ -72,7 +72,7 @@ class WhatIf:
 
 def what_if(
     study: Study,
-    guesses: Guesses | None = None,
+    guesses: Assumptions | None = None,
     *,
     people: int | None = None,
     runs: int | None = None,

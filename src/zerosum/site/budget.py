@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from zerosum.errors import BudgetExceeded, LedgerRefused, OutsidePlan, PolicyRefused
 from zerosum.kernel.plan import Plan
 from zerosum.site.ledger import Ledger
-from zerosum.site.ledger_records import Spend, Standing, Total, left_under, rounded_up
+from zerosum.site.ledger_records import Spend, StudyProgress, Total, left_under, rounded_up
 from zerosum.site.policy import Policy
 from zerosum.statistics import BUILTIN
 
@@ -38,7 +38,7 @@ def spend_of(plan: Plan, position: int, round: int, attempt: int, request: str, 
     )
 
 
-def unpaid(plan: Plan, position: int, standing: Standing) -> list[Spend]:
+def unpaid(plan: Plan, position: int, standing: StudyProgress) -> list[Spend]:
     """The spends that a plan still costs a site: releases that were not begun, and every remaining attempt on the most
     expensive round that may still be repeated; for sub-sampled phases on each of them (as the plan accounts for them).
     """
@@ -78,7 +78,7 @@ def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
     if not plan.scheme.facts.noisy:
         return None
     total = Total()
-    spends = unpaid(plan, position, Standing())
+    spends = unpaid(plan, position, StudyProgress())
     if policy.ledger_path.exists():
         with Ledger.inspect(policy.ledger_path, counter=policy.counter_path) as ledger:
             total = ledger.total

@@ -53,7 +53,7 @@ from zerosum.site.ledger_file import (
     refusing,
     write_counter,
 )
-from zerosum.site.ledger_records import Account, Cap, Draw, Entry, Spend, Standing, Total, rounded_up
+from zerosum.site.ledger_records import Account, Cap, Draw, Entry, Spend, StudyProgress, Total, rounded_up
 from zerosum.version import VERSION
 
 Asked = Callable[[], Mapping[str, Any]]
@@ -204,7 +204,7 @@ class Ledger:
         """Record durably a step of the phase that this study reserved last. It costs nothing more."""
         with self._writing():
             self._in_turn(study, round, attempt, plan)
-            standing = self._standings.get(study, Standing())
+            standing = self._standings.get(study, StudyProgress())
             if standing.left < 1:
                 raise LedgerRefused(f"study {study!r} has no step left of what it reserved")
             step = {"study": study, "round": round, "attempt": attempt, "request": request}
@@ -234,14 +234,14 @@ class Ledger:
     def _in_turn(self, study: str, round: int, attempt: int, plan: str | None) -> None:
         """Refuse a round that is over or an attempt that is used."""
         if plan is not None:
-            standing = self._standings.get(study, Standing())
+            standing = self._standings.get(study, StudyProgress())
             standing.check(study, plan)
             standing.check_turn(round, attempt)
 
-    def standing(self, study: str, plan: str) -> Standing:
+    def standing(self, study: str, plan: str) -> StudyProgress:
         """The progress of a study; refused if the study is in this ledger under another plan."""
         with self._transaction("DEFERRED"):
-            standing = self._standings.get(study, Standing())
+            standing = self._standings.get(study, StudyProgress())
             standing.check(study, plan)
             return standing
 
@@ -303,7 +303,7 @@ class Ledger:
             self._digests: list[str] = []  # digests of row 0 and of every entry
             self._entries: list[Entry] = []
             self._draws: list[Draw] = []
-            self._standings: dict[str, Standing] = {}
+            self._standings: dict[str, StudyProgress] = {}
             self._known: set[tuple[str, int, int]] = set()  # the keys of all entries
             self._total = Total()
             with self._transaction("IMMEDIATE" if self._opener else "DEFERRED"):
@@ -370,7 +370,7 @@ class Ledger:
 
     def _take(self, entry: Entry) -> None:
         """Add an entry to the totals and to its study's progress."""
-        spend, before = entry.spend, self._standings.get(entry.spend.study, Standing())
+        spend, before = entry.spend, self._standings.get(entry.spend.study, StudyProgress())
         reserved = entry.number, spend.steps - 1
         # an extra attempt at one step; the reservation of the phase continues
         if spend.attempt > 0 and spend.steps == 1:

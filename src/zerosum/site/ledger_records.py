@@ -165,7 +165,7 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StudyProgress:
     """Progress of a study in a site's ledger. Rounds go forward, and none is answered twice under one attempt.
 
     Attempts beyond the first are numbered through the whole study, so that each is used once, whatever the round.
@@ -177,9 +177,9 @@ class Standing:
     reservation: int = 0  # entry that steps are drawn from
     left: int = 0
 
-    def after(self, plan: str | None, round: int, attempt: int, reservation: int, left: int) -> Standing:
+    def after(self, plan: str | None, round: int, attempt: int, reservation: int, left: int) -> StudyProgress:
         """The progress after one more row."""
-        return Standing(plan, max(round, self.round), max(attempt, self.extra), reservation, left)
+        return StudyProgress(plan, max(round, self.round), max(attempt, self.extra), reservation, left)
 
     def check(self, study: str, plan: str) -> None:
         """Refuse another plan under the same name: a study paid for under one plan is not continued under another."""

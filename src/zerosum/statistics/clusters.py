@@ -19,7 +19,7 @@ from array_api_compat import device as device_of
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import BITS, Exact, added, clip_rows, like, products, rounded, whole
+from zerosum.compute.backends.exact import BITS, Exact, added, clip_rows, constant_on, products, rounded, whole
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.ranges import Ranged
@@ -102,7 +102,7 @@ class ClusterSums(Ranged):
         xp, (exact, squares) = array_namespace(rows), self._exact
         numbers = rounded(rows * (2.0**BITS / self.clip))
         # norm(x - m)^2 = norm(x)^2 - 2 (x.m - norm(m)^2/2): the nearest centre has the largest x.m - norm(m)^2/2.
-        return xp.argmax(exact.product(numbers) - like(squares, rows)[None, :], axis=1)
+        return xp.argmax(exact.product(numbers) - constant_on(squares, rows)[None, :], axis=1)
 
     def sum_block(self, block: Units) -> Array:
         """The sum over a block: counts, then sums row by row."""

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.compute.backends.exact import doubles, fold
-from zerosum.compute.devices import like, on_host
+from zerosum.compute.devices import constant_on, on_host
 from zerosum.kernel import coordinates
 from zerosum.statistics.sources import SourceStatistic, each_product, pairs
 
@@ -77,7 +77,7 @@ class FourthCumulants(SourceStatistic):
         most = max(_LONGEST * R, R + _MORE)
         y = y * xp.sqrt(most / xp.clip(length, most, None))
         layout = _layout(R)
-        row, column = like(layout.row, y), like(layout.column, y)
+        row, column = constant_on(layout.row, y), constant_on(layout.column, y)
         products = xp.take(y, row, axis=2) * xp.take(y, column, axis=2)  # one layout, however many units
         others, width = products, min(self.window, int(np.max(np.diff(runs))))
         reach = width // 2
@@ -87,12 +87,12 @@ class FourthCumulants(SourceStatistic):
             others = products + memory * (width * around - products) / (width - 1)
         four = each_product(products, others) / rows
         lags = range(reach + 1) if memory else range(1)
-        own = xp.take(xp.stack([_lagged(y, lag, runs) for lag in lags], axis=1), like(layout.places, y), axis=2)
+        own = xp.take(xp.stack([_lagged(y, lag, runs) for lag in lags], axis=1), constant_on(layout.places, y), axis=2)
         first, later = (3 + memory) / 3, 2 * memory / (3 * max(reach, 1))
         four = four / 3 - each_product(xp.concat([own[:, :1, :] * first, own[:, 1:, :] * later], axis=1), own)
         flat = xp.reshape(four, (units, -1))
-        ways = [xp.take(flat, like(way, y), axis=1) for way in layout.ways]
-        return doubles(ways[0] + ways[1] + ways[2]) * like(layout.roots, y)[None, :]
+        ways = [xp.take(flat, constant_on(way, y), axis=1) for way in layout.ways]
+        return doubles(ways[0] + ways[1] + ways[2]) * constant_on(layout.roots, y)[None, :]
 
     def split(self, value: Floats) -> Floats:
         """A released sum as the symmetric tensor, R x R x R x R."""

@@ -14,7 +14,7 @@ from array_api_compat import array_namespace
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import counts, like
+from zerosum.compute.backends.exact import constant_on, counts
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.regression import Residuals, counted
@@ -63,7 +63,7 @@ class FitHistogram(Residuals):
         else:
             axis, cells = self.residuals(rows)[0], 0
         cells = cells + xp.astype(rows.shrunk < 1, xp.int64) * self.classes
-        cells = cells * self.bins + xp.searchsorted(like(self._inner, axis), axis, side="right")
+        cells = cells * self.bins + xp.searchsorted(constant_on(self._inner, axis), axis, side="right")
         return counted(counts(cells, rows.weight, 2 * self.classes * self.bins), block, self.count)
 
     @cached_property

@@ -19,8 +19,8 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import counts, like
-from zerosum.compute.devices import beside, on_host, to_numpy
+from zerosum.compute.backends.exact import constant_on, counts
+from zerosum.compute.devices import array_on, on_host, to_numpy
 from zerosum.compute.units import Units
 from zerosum.errors import BadData
 from zerosum.kernel.statistic import Adjacency, FloatArray
@@ -94,7 +94,7 @@ class Histogram(Filled):
         if self.edges is not None:
             # Only inner edges are searched: values below the first or above the last edge fall into the outer bins.
             # Infinite values and NaN are excluded by `inside`.
-            codes, inside = xp.searchsorted(like(self._inner, values), values, side="right"), xp.isfinite(values)
+            codes, inside = xp.searchsorted(constant_on(self._inner, values), values, side="right"), xp.isfinite(values)
         else:
             inside = (values >= 0) & (values < self.bins) & (values == xp.floor(values))
             # A code that is not valid is replaced by 0 to have a place; its weight below is 0.
@@ -128,7 +128,7 @@ def _observed_share(block: Units, values: Array) -> Array | float:
         # `Units.average` rounds each unit by its own rows alone, on a device too.
         share = block.average(xp.astype(~xp.isnan(values), xp.float64))
         share = xp.where(share > 0, share, xp.ones_like(share))
-        return xp.take(share, beside(np.repeat(np.arange(len(block)), sizes), values))
+        return xp.take(share, array_on(np.repeat(np.arange(len(block)), sizes), values))
     there = ~np.isnan(values)
     share = np.add.reduceat(there.astype(np.float64), block.offsets[:-1]) / sizes
     # Without any observed row the share is set to 1 to avoid 0/0. These rows have weight zero in any case.

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import doubles, like
-from zerosum.compute.devices import beside
+from zerosum.compute.backends.exact import constant_on, doubles
+from zerosum.compute.devices import array_on
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import LARGEST
@@ -66,13 +66,13 @@ class Filled(BoundedStatistic):
         rows = doubles(block.rows)
         if not self.fill:
             return rows
-        xp, value = array_namespace(rows), like(self._fill, rows)
+        xp, value = array_namespace(rows), constant_on(self._fill, rows)
         gone = xp.isnan(rows)
         if self.own_rows and block.offsets is not None:
             own, some = observed_means(block, rows)
             # The unit's own mean where there is one, else the public value. Then one copy for each row of the unit.
-            own = xp.where(some & like(self._own, rows), own, value)
-            value = xp.take(own, beside(np.repeat(np.arange(len(block)), np.diff(block.offsets)), rows), axis=0)
+            own = xp.where(some & constant_on(self._own, rows), own, value)
+            value = xp.take(own, array_on(np.repeat(np.arange(len(block)), np.diff(block.offsets)), rows), axis=0)
         return xp.where(gone, value, rows)
 
 

@@ -27,10 +27,10 @@ from zerosum.compute.backends.exact import (
     added,
     averages,
     clip_rows,
+    constant_on,
     exponential,
     fold,
     gram,
-    like,
     products,
     sized,
 )
@@ -148,9 +148,9 @@ class Placed(Filled):
         """The rows of a block, filled in, centred and scaled; shape (rows, columns)."""
         rows = self.filled(block)
         if self.center is not None:
-            rows = rows - like(self.center, rows)[None, :]
+            rows = rows - constant_on(self.center, rows)[None, :]
         if self.scale is not None:
-            rows = rows / like(self.scale, rows)[None, :]
+            rows = rows / constant_on(self.scale, rows)[None, :]
         return rows
 
 
@@ -250,8 +250,8 @@ class ThirdMoment(Placed):
     def tensors(self, z: Array) -> Array:
         """The packed tensors of rows with coordinates z, over c; shape (rows, size)."""
         which, often = self._corrected
-        chosen = z[:, which] if on_host(z) else array_namespace(z).take(z, like(which, z), axis=1)
-        taken = chosen * like(often, z)[None, :]
+        chosen = z[:, which] if on_host(z) else array_namespace(z).take(z, constant_on(which, z), axis=1)
+        taken = chosen * constant_on(often, z)[None, :]
         return (powers(z, 3) - taken) / self.clip
 
     def sum_block(self, block: Units) -> Array:
@@ -373,7 +373,7 @@ class MixtureSums(Placed):
         seen = self._seen(rows)
         shares = self._responsibilities(seen) * block.row_weights(rows)[:, None]
         moving, around = (seen, self._places) if self.projected else (rows, self.means)
-        around, sums, spreads = like(around, rows), [], []
+        around, sums, spreads = constant_on(around, rows), [], []
         for k in range(len(self.means)):
             apart = (moving - around[k, :][None, :]) * (1.0 / float(self.radii[k]))
             # `fold`: whether a row is clipped must depend on the row alone.
@@ -399,7 +399,7 @@ class MixtureSums(Placed):
         seen : array of shape (rows, p)
             The rows in the basis, in units of c.
         """
-        xp, places = array_namespace(seen), like(self._places, seen)
+        xp, places = array_namespace(seen), constant_on(self._places, seen)
         # The log-density of a spherical normal in p dimensions, up to a constant: -(p/2) log variance - distance^2/(2
         # variance).
         constants = np.log(self.weights) - 0.5 * self._places.shape[1] * np.log(self.variances)

@@ -27,7 +27,7 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import INSIDE, Exact, clip_rows, exponential, fold, like, sized
+from zerosum.compute.backends.exact import INSIDE, Exact, clip_rows, constant_on, exponential, fold, sized
 from zerosum.compute.devices import to_numpy
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray
@@ -160,9 +160,9 @@ class Examples(Ranged):
         xp = array_namespace(rows)
         x, response = rows[:, :-1], rows[:, -1]
         if self.center is not None:
-            x = x - like(self.center, rows)[None, :]
+            x = x - constant_on(self.center, rows)[None, :]
         if self.scale is not None:
-            x = x / like(self.scale, rows)[None, :]
+            x = x / constant_on(self.scale, rows)[None, :]
         if self.classes > 1:
             if self.lower is not None:
                 # `normalise` mapped the class range to [-1, 1]; this is the inverse for codes 0 to classes - 1.

@@ -13,7 +13,7 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import like
+from zerosum.compute.backends.exact import constant_on
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import SMALLEST, FloatArray, Positive
 from zerosum.statistics.missing import Filled
@@ -44,7 +44,7 @@ class Ranged(Filled):
         xp = array_namespace(rows)
         if self.lower is None or self.upper is None:
             return rows
-        middle, half = (like(each, rows) for each in self._middle)
+        middle, half = (constant_on(each, rows) for each in self._middle)
         return xp.clip((rows - middle) / half, -1.0, 1.0)
 
     @cached_property

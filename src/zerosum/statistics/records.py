@@ -18,7 +18,7 @@ from array_api_compat import device as device_of
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array
-from zerosum.compute.backends.exact import INSIDE, Exact, clip_rows, doubles, like, sized
+from zerosum.compute.backends.exact import INSIDE, Exact, clip_rows, constant_on, doubles, sized
 from zerosum.compute.statistic import BoundedMap
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import Adjacency, FloatArray
@@ -148,7 +148,7 @@ class LabelledRecords(Featured, BoundedMap):
             The features of each row.
         """
         xp = array_namespace(features)
-        rows = clip_rows(features, 1.0) - like(self.center, features)[None, :]
+        rows = clip_rows(features, 1.0) - constant_on(self.center, features)[None, :]
         # The scale of the row is discarded: only its direction enters.
         scaled, _size, norm = sized(rows)
         # `valid` sets rows to zero that hold only the rounding error of the product; their direction would be noise.

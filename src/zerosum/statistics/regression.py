@@ -49,7 +49,7 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import added, clip_factors, exponential, fold, gram, like, products
+from zerosum.compute.backends.exact import added, clip_factors, constant_on, exponential, fold, gram, products
 from zerosum.compute.symmetric import packed
 from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
@@ -217,9 +217,9 @@ class RegressionRows(Ranged):
         xp = array_namespace(rows)
         features, response = rows[:, : self.features], xp.clip(rows[:, -1], -1.0, 1.0)
         if self.center is not None:
-            features = features - like(self.center, rows)[None, :]
+            features = features - constant_on(self.center, rows)[None, :]
         if self.scale is not None:
-            features = features / like(self.scale, rows)[None, :]
+            features = features / constant_on(self.scale, rows)[None, :]
         if self.intercept > 0:
             constant = xp.full_like(rows[:, :1], self.intercept)
             features = xp.concat([features, constant], axis=1)
@@ -303,7 +303,7 @@ class Residuals(RegressionRows):
         subtracted from the response.
         """
         # `fold` and not a matrix product: the residual is clipped next, so that its bits must depend on the row alone.
-        own = fold(rows.x * like(self._slopes, rows.x)[None, :])
+        own = fold(rows.x * constant_on(self._slopes, rows.x)[None, :])
         return own if rows.offset is None or self.family == "linear" else own + rows.offset
 
     def residuals(self, rows: Entered) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from zerosum.arrays import Array
 from zerosum.compute.backends import fused
 from zerosum.compute.backends.exact import Exact, doubles, fold, sized, whole
-from zerosum.compute.devices import is_gpu, like
+from zerosum.compute.devices import constant_on, is_gpu
 from zerosum.statistics.scatter import PerRecording, recordings_of
 
 _TOGETHER = 1 << 27  # numbers of the sources of a batch on a GPU
@@ -38,8 +38,8 @@ def scaled_sources(
     numbers = xp.reshape(_whole(xp.reshape(own, (units, -1))), (-1, columns))
     products = xp.reshape(unmixing.product(numbers), (units, length, -1))
     if fused.serves(products) and fused.holds(products.shape[2]):
-        return fused.scaled(products, like(unmixing.worth, rows))
-    seen = products * like(unmixing.worth[:-1], rows)[None, None, :]
+        return fused.scaled(products, constant_on(unmixing.worth, rows))
+    seen = products * constant_on(unmixing.worth[:-1], rows)[None, None, :]
     y = xp.reshape(unmixing.valid(xp.reshape(seen, (units, -1))), seen.shape)
     power = fold(y * y)
     scale = xp.sqrt(length / xp.where(power > 0, power, xp.ones_like(power)))

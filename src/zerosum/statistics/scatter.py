@@ -41,10 +41,10 @@ from zerosum.compute.backends.exact import (
     BITS,
     INSIDE,
     Exact,
+    constant_on,
     doubles,
     fold,
     gram,
-    like,
     products,
     sized,
     squares,
@@ -195,7 +195,7 @@ class UnitMoment(Filled):
         """
         if block.offsets is None and self._plain and fused.serves(block.rows):
             # One kernel on the device centres, scales, rounds and measures single rows in one pass over memory.
-            placed = [None if each is None else like(each, block.rows) for each in (self.center, self.scale)]
+            placed = [None if each is None else constant_on(each, block.rows) for each in (self.center, self.scale)]
             numbers, norms, worth = fused.entered(block.rows, *placed)
             yield Measured(numbers, norms, worth)
             return
@@ -251,9 +251,9 @@ class UnitMoment(Filled):
             return block.rows
         rows = self.filled(block)
         if self.center is not None:
-            rows = rows - like(self.center, rows)[None, :]
+            rows = rows - constant_on(self.center, rows)[None, :]
         if self.scale is not None:
-            rows = rows / like(self.scale, rows)[None, :]
+            rows = rows / constant_on(self.scale, rows)[None, :]
         return rows
 
     def _batches(self, units: Units) -> Iterator[Measured]:
@@ -584,7 +584,7 @@ class ScatterProduct(Scatter):
         for rows, weights, _measured in self._bounded(block):
             # x' Q is computed first: it is exact and has k entries, where x x' would have width entries for each
             # column.
-            yield products(rows, basis.product(rows) * like(basis.unit, rows)[None, :] * weights[:, None])
+            yield products(rows, basis.product(rows) * constant_on(basis.unit, rows)[None, :] * weights[:, None])
 
 
 class ScatterNorms(UnitMoment):
@@ -651,7 +651,7 @@ class ScatterNorms(UnitMoment):
                 continue
             # The bin is the number of inner edges at or below the value. Comparisons and a sum of zeros and ones are
             # exact.
-            above = roots[:, None] >= like(self._roots, roots)[None, :]
+            above = roots[:, None] >= constant_on(self._roots, roots)[None, :]
             bins = xp.sum(xp.astype(above, xp.float64), axis=1)
             hits = bins[:, None] == xp.arange(self.bins, dtype=xp.float64, device=device_of(bins))[None, :]
             total = total + xp.sum(xp.astype(hits, xp.float64), axis=0)  # whole numbers: exact

@@ -33,11 +33,11 @@ from zerosum.compute.backends.exact import (
     Exact,
     added,
     clip_rows,
+    constant_on,
     doubles,
     exponential,
     fold,
     gram,
-    like,
     products,
     rounded,
     sized,
@@ -255,7 +255,7 @@ class Whitened(Featured):
         parts = []
         for block in units.blocks(row_bytes=8 * 6 * len(self.center)):
             xp = array_namespace(block.rows)
-            rows = clip_rows(block.rows[:, :-1], 1.0) - like(self.center, block.rows)[None, :]
+            rows = clip_rows(block.rows[:, :-1], 1.0) - constant_on(self.center, block.rows)[None, :]
             scaled, _size, norm = sized(rows)
             # `valid` sets rows to zero that hold only the rounding error of the product; their direction would be
             # noise.
@@ -295,8 +295,8 @@ class Whitened(Featured):
         xp, exact = array_namespace(numbers), self._exact_weights
         worth, offset = self._constants
         # Exact: 22 bits times 26 bits, and partial sums below 2^53.
-        logits = exact.product(numbers) * like(worth, numbers)[None, :]
-        logits = logits + like(offset, numbers)[None, :]
+        logits = exact.product(numbers) * constant_on(worth, numbers)[None, :]
+        logits = logits + constant_on(offset, numbers)[None, :]
         # The largest logit is subtracted, so that exp does not overflow.
         logits = xp.clip(logits - xp.max(logits, axis=1, keepdims=True), -_FARTHEST, 0.0)
         growth = exponential(logits)

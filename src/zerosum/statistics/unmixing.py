@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.compute.backends import fused, native
-from zerosum.compute.devices import like, on_host
+from zerosum.compute.devices import constant_on, on_host
 from zerosum.compute.units import pieces
 from zerosum.compute.workspace import workspace
 from zerosum.kernel.statistic import FloatArray
@@ -34,7 +34,7 @@ _QUIET = 1e-6  # the least mean square that a score has beside its linear part: 
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class ScoreSums:
     """A released sum, taken apart. Pairs i < j are in the order of `numpy.triu_indices`."""
 
     turns: Floats  # for each pair, F_ij - F_ji
@@ -149,8 +149,8 @@ class UnmixingScore(SourceStatistic):
         windows, longest = windows_of(tuple(runs.tolist()), self.window), min(self.window, y.shape[1])
         weights = self.correlation_weight, self.slope_weight, self.constant
         constants = tuple(float(each) for each in (_LEAST, _OWN, _STEEP, _FAR))
-        chosen = like(self._turned, y)
-        return fused.unmixing(y, chosen, like(windows, y), longest, weights, constants, self._undecided)
+        chosen = constant_on(self._turned, y)
+        return fused.unmixing(y, chosen, constant_on(windows, y), longest, weights, constants, self._undecided)
 
     @cached_property
     def _chosen(self) -> NDArray[np.int32]:
@@ -172,10 +172,10 @@ class UnmixingScore(SourceStatistic):
     def _undecided(self) -> bool:
         return bool(np.any(self._chosen == len(SCORES)))
 
-    def split(self, value: Floats) -> Told:
+    def split(self, value: Floats) -> ScoreSums:
         """A released sum in its parts."""
         R, N = self.sources, self.sources * (self.sources - 1) // 2
-        return Told(
+        return ScoreSums(
             value[:N] * math.sqrt(2),
             value[N : 2 * N] / self.correlation_weight,
             value[2 * N : -1].reshape(len(SCORES), R) / self.slope_weight,

@@ -66,7 +66,7 @@ def is_kept(plan: Plan, sites: Sequence[Site]) -> bool:
 def charged_ledgers() -> list[tuple[Path, Path]]:
     """Paths of existing ledgers that archived studies charged, each with the path of its counter, sorted."""
     found = {}
-    for kept in Kept.all():
+    for kept in ArchivedStudy.all():
         for path, counter in kept.about[_LEDGERS].values():
             if Path(path).is_file():
                 found[Path(path)] = Path(counter)
@@ -75,12 +75,12 @@ def charged_ledgers() -> list[tuple[Path, Path]]:
 
 def missing_ledgers() -> list[Path]:
     """Paths of ledgers that studies with a result charged and that no longer exist."""
-    done = [kept for kept in Kept.all() if (kept.folder / "result").exists()]
+    done = [kept for kept in ArchivedStudy.all() if (kept.folder / "result").exists()]
     paths = {Path(path) for kept in done for path, _ in kept.about[_LEDGERS].values()}
     return sorted(path for path in paths if not path.is_file())
 
 
-class Keeping:
+class ArchiveWriter:
     """Archive entry of a running study, as a context manager.
 
     Leaving the `with` block by an exception adds a note to the exception that states what was spent and stored.
@@ -185,7 +185,7 @@ class Keeping:
             self._forget()  # No request was made, so nothing was spent.
             return
         with suppress(Exception):  # A failure here must not mask the original exception.
-            error.add_note(Kept.load(self.id).told())
+            error.add_note(ArchivedStudy.load(self.id).told())
 
     def _forget(self) -> None:
         """Remove the entry, unless it existed before this run."""
@@ -194,7 +194,7 @@ class Keeping:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ArchivedStudy:
     """One archived study. `about` is the content of about.json."""
 
     id: str

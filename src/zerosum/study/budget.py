@@ -14,7 +14,7 @@ from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, Progress
 from zerosum.site.budget import unpaid
-from zerosum.site.ledger_records import Cap, Spend, Standing, Total, left_under, rounded_up
+from zerosum.site.ledger_records import Cap, Spend, StudyProgress, Total, left_under, rounded_up
 
 _Payment = dict[str, list[Spend]]  # Spends of one study, by site name. One payment is one call of `Budget._pay`.
 
@@ -143,7 +143,7 @@ class Budget:
             after = dict(self._totals)
             if plan.scheme.facts.noisy:
                 for position, site in enumerate(plan.sites):
-                    payment[site.name] = spends = unpaid(plan, position, Standing())
+                    payment[site.name] = spends = unpaid(plan, position, StudyProgress())
                     total = after.get(site.name, Total()).plus((spend, spend.mu) for spend in spends)
                     # The tolerance of 1e-12 absorbs rounding in the conversion from mu to epsilon, so that a study that
                     # uses the budget exactly is accepted. Chosen by hand; no benchmark recorded.

@@ -25,7 +25,7 @@ from zerosum.report.record import Result, versions
 from zerosum.site.site import Site
 
 
-def make_plan(algorithm: Algorithm, terms: Terms, name: str, made_of: MadeOf | None = None) -> Plan:
+def make_plan(algorithm: Algorithm, terms: Terms, name: str, made_of: Provenance | None = None) -> Plan:
     """Make a plan with a new study name. Each run of a plan is a separate study.
 
     Parameters
@@ -41,7 +41,7 @@ def make_plan(algorithm: Algorithm, terms: Terms, name: str, made_of: MadeOf | N
     """
     resolved = resolve(algorithm, terms)
     parameters = {each: getattr(resolved, each) for each in type(resolved).model_fields if each != "columns"}
-    made_of = made_of or MadeOf()
+    made_of = made_of or Provenance()
     question = Question.of(resolved.columns, parameters, made_of.preprocessing, made_of.files)
     # Ledgers identify a study by its name, so that a repeated run is charged again.
     study = f"{name} {secrets.token_hex(8)}"
@@ -49,7 +49,7 @@ def make_plan(algorithm: Algorithm, terms: Terms, name: str, made_of: MadeOf | N
 
 
 @dataclass(frozen=True)
-class MadeOf:
+class Provenance:
     """Public facts about the data beside the columns: preprocessing, and the public files it uses."""
 
     preprocessing: Mapping[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from zerosum.algorithms import Algorithm
+from zerosum.algorithms import ALGORITHMS, Algorithm
 from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
@@ -27,10 +27,10 @@ from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
-from zerosum.study.archive import Keeping, is_kept
+from zerosum.study.archive import ArchiveWriter, is_kept
 from zerosum.study.budget import Budget
 from zerosum.study.checkpoint import Checkpoint
-from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, resolve, result_of
+from zerosum.study.planning import Provenance, check_measures, coalition_of, identified, make_plan, resolve, result_of
 
 Unit = Literal["person", "record"]
 
@@ -73,7 +73,7 @@ def execute_here(
     with closing(InProcess(sites)) as engine:
         if not is_kept(plan, sites):
             return execute(plan, algorithm, engine, observer, journal)
-        with Keeping(plan, algorithm, sites, journal) as keeping:
+        with ArchiveWriter(plan, algorithm, sites, journal) as keeping:
             return keeping.conclude(execute(plan, algorithm, engine, observer, keeping.journal))
 
 
@@ -200,7 +200,7 @@ def run(
         seed=random_state,
         attempts=attempts,
     )
-    made_of = MadeOf({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
+    made_of = Provenance({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
     plan = make_plan(algorithm, terms, algorithm.name if name is None else name, made_of)
     # Sites consent independent of the values of their rows, since a refusal would reveal data. The caller of this
     # function holds the data, so an error here may name a column.
@@ -282,8 +282,9 @@ def _check_program(algorithm: object) -> None:
         raise BadParameter(f"give the program its parameters: zerosum.algorithms.{kind.__name__}(...)")
     known = next((each for each in kind.__mro__ if each.__module__.startswith("zerosum.estimators.")), None)
     if known is not None:
-        name = known.__name__
-        raise BadParameter(f"zerosum.{name} is an estimator: call .fit(sites), or run zerosum.algorithms.{name}(...)")
+        name, program = known.__name__, ALGORITHMS.get(getattr(known, "_algorithm", ""))
+        instead = "" if program is None else f", or run zerosum.algorithms.{program.__name__}(...)"
+        raise BadParameter(f"zerosum.{name} is an estimator: call .fit(sites){instead}")
     raise BadParameter(
-        f"run takes a program, such as zerosum.algorithms.Mean(...), got an object of type {kind.__name__!r}"
+        f"run takes a program, such as zerosum.algorithms.MeanProgram(...), got an object of type {kind.__name__!r}"
     )

@@ -42,7 +42,7 @@ from zerosum.site.budget import check_budget, refusals
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.entries import CoalitionTable, ImagingTable, PrivacyTable, RosterTable, SchemeTable, Table, UnitTable
-from zerosum.study.planning import MadeOf, check_measures, coalition_of, identified, make_plan, pin
+from zerosum.study.planning import Provenance, check_measures, coalition_of, identified, make_plan, pin
 from zerosum.study.running import execute_here
 from zerosum.study.site_file import SiteFile, digest, parted
 
@@ -267,7 +267,7 @@ class Study(Table):
         )
         return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
 
-    def _made_of(self) -> MadeOf:
+    def _made_of(self) -> Provenance:
         """Preprocessing of the data, and SHA-256 digests of the public files, for the plan."""
         paths = {"basis": self.basis, "vocabulary": self.vocabulary}
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
@@ -278,7 +278,7 @@ class Study(Table):
             preprocessing |= self.imaging.model_dump(exclude={"mask", "atlas"})
         if self.full_design is not None:
             preprocessing |= {"design": self.full_design.model_dump(mode="json")}
-        return MadeOf(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
+        return Provenance(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
 
     def load_sites(self, observer: Observer = nobody, kept: Checkpoint | None = None) -> list[Site]:
         """Read and validate data and policies of all sites. Identities are new, or those of the checkpoint `kept`."""

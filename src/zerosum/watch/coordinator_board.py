@@ -11,7 +11,7 @@ from pathlib import Path
 from zerosum.errors import BadInput, ZerosumError
 from zerosum.kernel.markup import Html, element
 from zerosum.kernel.names import counted
-from zerosum.study.archive import Kept
+from zerosum.study.archive import ArchivedStudy
 from zerosum.watch import outcomes, plans
 from zerosum.watch.fresh import Fresh
 from zerosum.watch.markup import Page, Section, badge, bar, join, moment, more, pairs, paragraph, table
@@ -171,7 +171,7 @@ class CoordinatorBoard:
         if found is None:
             return None
         # Read again, since the cached list may be two seconds old.
-        line = kept_line(Kept.load(found.id))
+        line = kept_line(ArchivedStudy.load(found.id))
         lines = [
             ("kept as", element("code", line.id)),
             ("began", moment(line.began)),

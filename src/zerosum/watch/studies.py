@@ -21,7 +21,7 @@ from zerosum.coordinator.journal import NAME as JOURNAL
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import BadInput, ZerosumError
 from zerosum.kernel.plan import Plan
-from zerosum.study.archive import Kept
+from zerosum.study.archive import ArchivedStudy
 from zerosum.study.coordinating import Settings
 from zerosum.study.status import BEGUN, read_status
 
@@ -187,10 +187,10 @@ class KeptLine:
 
 def kept_studies() -> list[KeptLine]:
     """Archived studies, newest first. Ledgers are not read."""
-    return [kept_line(kept) for kept in reversed(Kept.all())]
+    return [kept_line(kept) for kept in reversed(ArchivedStudy.all())]
 
 
-def kept_line(kept: Kept) -> KeptLine:
+def kept_line(kept: ArchivedStudy) -> KeptLine:
     """Summary of an archived study."""
     about, algorithm, fault = kept.about, "", ""
     place = kept.folder / "result" / "result.json"

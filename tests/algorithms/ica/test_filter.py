@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from zerosum.algorithms.ica.filter import Filter
 from zerosum.algorithms.ica.joint_diagonalization import replayed, separated
 from zerosum.algorithms.metrics import matched
-from zerosum.algorithms.pca.spectrum import Looks
+from zerosum.algorithms.pca.spectrum import ReplayedSpectra
 from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
 from zerosum.statistics.unmixing import UnmixingScore
@@ -162,7 +162,7 @@ def test_the_stability_of_a_joint_diagonalisation_is_what_is_left(turned: float,
     clean = np.stack([mixing @ np.diag(band) @ mixing.T for band in spectra.T])
     columns = np.linalg.qr(rng.normal(size=(40, 8)))[0] * [strong, 1, 1, 1, 1, 1, 1, 1]
     vectors = np.concatenate([np.diag(np.cos(angles)), np.diag(np.sin(angles))])
-    looks = Looks(np.ones(8), vectors[None], np.ones((1, 4)), np.ones(4))
+    looks = ReplayedSpectra(np.ones(8), vectors[None], np.ones((1, 4)), np.ones(4))
     for noise in (0.3, 2.0):
         said, true = [], []
         for seed in range(15):
@@ -173,5 +173,5 @@ def test_the_stability_of_a_joint_diagonalisation_is_what_is_left(turned: float,
             said.append(replayed(moments, noise, looks, rotation, back, columns, seed))
             true.append(matched((columns @ vectors @ back @ rotation.T).T, (columns[:, :4] @ mixing).T).correlations)
         assert np.mean(said) == pytest.approx(np.mean(true), abs=0.06)
-    outside = Looks(np.ones(4), np.eye(4)[None], np.ones((1, 4)), np.full(4, 1e-12))
+    outside = ReplayedSpectra(np.ones(4), np.eye(4)[None], np.ones((1, 4)), np.full(4, 1e-12))
     assert np.all(replayed(moments, noise, outside, rotation, back, columns[:, :4]) < 1e-3)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from zerosum.algorithms import ICA
+from zerosum.algorithms import ICAProgram
 from zerosum.algorithms.ica import program
 from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.algorithms.program import PublicFacts
@@ -40,7 +40,7 @@ def people(volumes: NDArray[np.floating[Any]]) -> Units:
     return Units(volumes.reshape(-1, columns), np.arange(0, count * points + 1, points))
 
 
-def played(algorithm: ICA, units: Units, noise: float = 0.0, seed: int = 0) -> dict[str, Floats]:
+def played(algorithm: ICAProgram, units: Units, noise: float = 0.0, seed: int = 0) -> dict[str, Floats]:
     """The estimate, and a check that what was asked for is what was planned. `noise`: of a sum of sensitivity 1."""
     rng = np.random.default_rng(seed)
 
@@ -87,7 +87,7 @@ def test_sources_of_any_kurtosis_are_separated(kind: str) -> None:
         "mixed": np.concatenate([heavy, light], axis=2),
     }[kind]
     units, Q = rotated(sources)
-    found = played(ICA(columns=names(6), n_components=6, per_recording="none"), units)
+    found = played(ICAProgram(columns=names(6), n_components=6, per_recording="none"), units)
     assert amari_index(found["unmixing"], Q) < 0.03
     assert np.allclose(np.linalg.norm(found["maps"], axis=1), 1)
     assert np.all(found["maps"][np.arange(6), np.argmax(np.abs(found["maps"]), axis=1)] > 0)
@@ -102,7 +102,7 @@ def test_gaussian_sources_are_separated_by_how_fast_they_move_whatever_the_scann
     mixing = rng.normal(size=(7, 5))
     fast, slow = fine[:60, :300] @ mixing.T, fine[60:, ::2] @ mixing.T  # the same sources, one and two seconds apart
     units = Units.from_runs([[p[:120], p[120:]] for p in fast] + [[p] for p in slow], [[1.0, 1.0]] * 60 + [[2.0]] * 60)
-    found = played(ICA(columns=names(7), n_components=5, band=(0.0, 0.25)), units)
+    found = played(ICAProgram(columns=names(7), n_components=5, band=(0.0, 0.25)), units)
     assert amari_index(found["unmixing"], mixing) < 0.06
     assert np.mean(matched(found["maps"], mixing.T).correlations) > 0.99
 
@@ -112,10 +112,10 @@ def test_components_in_a_public_basis_are_maps_over_all_columns() -> None:
     units = people(study.observed(0))
     basis = np.random.default_rng(0).normal(size=(144, 4))
     basis = np.hstack([study.maps.T @ np.random.default_rng(1).normal(size=(6, 6)), basis])
-    found = played(ICA(columns=names(144), n_components=6, basis=basis, per_recording="none"), units)
+    found = played(ICAProgram(columns=names(144), n_components=6, basis=basis, per_recording="none"), units)
     assert amari_index(found["unmixing"], study.maps.T) < 0.03
     assert np.min(matched(found["maps"], study.maps).correlations) > 0.99
-    template = played(ICA(columns=names(144), n_components=6, basis=study.maps.T, per_recording="none"), units)
+    template = played(ICAProgram(columns=names(144), n_components=6, basis=study.maps.T, per_recording="none"), units)
     assert amari_index(template["unmixing"], study.maps.T) < 0.03
 
 
@@ -123,7 +123,7 @@ def test_components_in_a_public_basis_are_maps_over_all_columns() -> None:
 def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPatch, basis: Floats | None) -> None:
     monkeypatch.setattr(program, "_MATRIX_COLUMNS", 100)
     study = make_fmri(100, 1, 4, points=120, side=12)
-    wide = ICA(columns=names(144), n_components=4, per_recording="none", basis=basis)
+    wide = ICAProgram(columns=names(144), n_components=4, per_recording="none", basis=basis)
     resolve = wide.resolve(PublicFacts(noise=1.0, units=100))
     assert resolve == wide.resolve(PublicFacts(noise=1.0, units=100))
     largest = max(release.size for release in resolve.releases(Adjacency.REPLACE_ONE))
@@ -131,8 +131,8 @@ def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPa
     found = played(resolve, people(study.observed(0)))
     assert amari_index(found["unmixing"], study.maps.T) < 0.05
     with pytest.raises(ValueError, match="two passes"):
-        ICA(columns=names(144), n_components=4, n_passes=1)
-    square = ICA(columns=names(144), n_components=144, rounds=3)  # nothing to reduce, however wide
+        ICAProgram(columns=names(144), n_components=4, n_passes=1)
+    square = ICAProgram(columns=names(144), n_components=144, rounds=3)  # nothing to reduce, however wide
     assert played(square, people(study.observed(0)[:2]))["maps"].shape == (144, 144)
 
 
@@ -140,14 +140,14 @@ def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_solver_follows_public_metadata_and_the_plan_says_so() -> None:
-    plain = ICA(columns=names(5), n_components=3)
+    plain = ICAProgram(columns=names(5), n_components=3)
     assert plain.chosen == "fixed-point"
-    assert ICA(columns=names(5), n_components=3, seconds=2.0).chosen == "second-order"
-    assert ICA(columns=names(5), n_components=3, seconds=60.0).chosen == "fixed-point"
-    filtered = ICA(columns=names(5), n_components=3, band=(0.01, 0.1))
+    assert ICAProgram(columns=names(5), n_components=3, seconds=2.0).chosen == "second-order"
+    assert ICAProgram(columns=names(5), n_components=3, seconds=60.0).chosen == "fixed-point"
+    filtered = ICAProgram(columns=names(5), n_components=3, band=(0.01, 0.1))
     assert filtered.chosen == "second-order"
     assert filtered.edges[[0, -1]] == pytest.approx([0.01, 0.1])
-    told = ICA(columns=names(5), n_components=3, band=(0.01, 0.1), solver="fixed-point")
+    told = ICAProgram(columns=names(5), n_components=3, band=(0.01, 0.1), solver="fixed-point")
     windows = [
         r.statistic.parameters()["window"]
         for r in told.requests(Adjacency.REPLACE_ONE)
@@ -161,7 +161,7 @@ def test_the_solver_follows_public_metadata_and_the_plan_says_so() -> None:
 
 def test_the_planner_asks_for_cumulants_where_they_would_show() -> None:
     """Much noise leaves all to rounds; the less there is, the smaller a share finds a start, in fewer rounds."""
-    plain = ICA(columns=names(20), n_components=20)
+    plain = ICAProgram(columns=names(20), n_components=20)
     planned = [plain.resolve(PublicFacts(noise=noise, units=700)) for noise in (5.0, 3.0, 1.0, 0.1)]
     assert [each.start_share == 0 for each in planned] == [True, False, False, False]
     assert [each.rounds for each in planned] == sorted((each.rounds for each in planned), key=lambda n: -(n or 0))
@@ -170,13 +170,13 @@ def test_the_planner_asks_for_cumulants_where_they_would_show() -> None:
         assert asked == ["scatter"] + ["fourth_cumulants"] * bool(each.start_share) + ["unmixing_score"] * (
             each.rounds or 0
         )
-    given = ICA(columns=names(20), n_components=20, start_share=0.2, rounds=5)
+    given = ICAProgram(columns=names(20), n_components=20, start_share=0.2, rounds=5)
     assert given.resolve(PublicFacts(noise=5.0, units=700)) == given
 
 
 def test_the_planner_spends_no_more_on_dimensions_than_leaves_sources_to_be_seen() -> None:
     """Where there is much noise a first look leaves fewer dimensions to the second, and cumulants most of the rest."""
-    plain = ICA(columns=names(900), n_components=20, n_passes=3)
+    plain = ICAProgram(columns=names(900), n_components=20, n_passes=3)
     planned = [plain.resolve(PublicFacts(noise=noise, units=1024)) for noise in (20.0, 4.3, 3.0, 0.5, 0.0)]
     assert [each.reduction_share for each in planned] == pytest.approx([0.4, 0.457, 0.6, 0.6, 0.6], abs=0.01)
     left = [each.left_dimensions or 0 for each in planned]
@@ -187,12 +187,12 @@ def test_the_planner_spends_no_more_on_dimensions_than_leaves_sources_to_be_seen
         sizes = [request.statistic.size for request in each.requests(Adjacency.REPLACE_ONE)]
         inside = (each.left_dimensions or 0) * ((each.left_dimensions or 0) + 1) // 2
         assert sizes[:4] == [900 * 901 // 2, inside, inside, 20 * 21 // 2]
-    given = ICA(columns=names(900), n_components=20, reduction_share=0.3, left_dimensions=50)
+    given = ICAProgram(columns=names(900), n_components=20, reduction_share=0.3, left_dimensions=50)
     resolved = given.resolve(PublicFacts(noise=4.3, units=1024))
     assert (resolved.reduction_share, resolved.left_dimensions) == (0.3, 50)
     assert "reduce 900 dimensions to 20, by way of 50," in resolved.describe
     assert "by way of" not in planned[-1].describe
-    frequencies = ICA(columns=names(900), n_components=20, seconds=1.0)
+    frequencies = ICAProgram(columns=names(900), n_components=20, seconds=1.0)
     assert frequencies.resolve(PublicFacts(noise=4.3, units=1024)).reduction_share is None
 
 
@@ -218,13 +218,13 @@ def test_the_planner_spends_no_more_on_dimensions_than_leaves_sources_to_be_seen
 )
 def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ICA(**{"columns": names(3), "n_components": 2, **change})
+        ICAProgram(**{"columns": names(3), "n_components": 2, **change})
 
 
 @pytest.mark.filterwarnings("error")
 def test_where_nothing_is_reduced_the_bands_say_how_many_directions_are_real() -> None:
     """As many components as columns take no look: noise alone must not count as components, nor as stable ones."""
-    full = ICA(columns=names(4), n_components=4, seconds=1.0)
+    full = ICAProgram(columns=names(4), n_components=4, seconds=1.0)
     found = played(full, people(np.ones((120, 20, 4))), noise=3.0)
     assert found["above_noise"][0] == 0
     assert np.all(found["stability"] == 0)
@@ -254,7 +254,7 @@ def test_damping_what_was_seen_finds_weak_components() -> None:
             [
                 amari_index(
                     played(
-                        ICA(columns=names(80), n_components=6, per_recording="none", n_passes=n_passes),
+                        ICAProgram(columns=names(80), n_components=6, per_recording="none", n_passes=n_passes),
                         units,
                         1.2,
                         seed,
@@ -275,7 +275,7 @@ def test_a_second_look_in_fewer_dimensions_finds_maps_that_two_in_all_of_them_lo
     units, noise = people(sources @ mixing.T), 4.0
     held: dict[int, list[float]] = {}
     for left in (50, 160):
-        algorithm = ICA(columns=names(160), n_components=4, per_recording="none", rounds=3, left_dimensions=left)
+        algorithm = ICAProgram(columns=names(160), n_components=4, per_recording="none", rounds=3, left_dimensions=left)
         for seed in range(5):
             spanned = np.linalg.qr(played(algorithm, units, noise, seed)["maps"].T)[0]
             held.setdefault(left, []).append(float(np.sum((spanned.T @ mixing) ** 2)) / 4)
@@ -288,7 +288,7 @@ def test_stability_tells_how_much_noise_is_in_a_component(solver: str) -> None:
     memory = np.array([0.1, 0.5, 0.8, 0.95])
     sources = autoregressive(200, 200, memory, rng) * np.sqrt(garch_sources(200, 4, 200, rng=rng) ** 2 + 0.1)
     units, _ = rotated(sources)
-    algorithm = ICA(columns=names(4), n_components=4, solver=solver, seconds=1.0, per_recording="none")
+    algorithm = ICAProgram(columns=names(4), n_components=4, solver=solver, seconds=1.0, per_recording="none")
     seen = [played(algorithm, units, noise) for noise in (0.0, 2.0, 30.0)]
     stability = [float(np.mean(found["stability"])) for found in seen]
     assert stability[0] == pytest.approx(1.0)
@@ -301,7 +301,7 @@ def test_stability_tells_how_much_noise_is_in_a_component(solver: str) -> None:
 def test_gaussian_sources_are_nothing_however_few_or_alike_their_rows_are(rows: int, memory: float) -> None:
     """Slopes over few rows, or over rows that are alike, look like light tails; known turns tell that from sources."""
     rng = np.random.default_rng(3)
-    algorithm = ICA(columns=names(5), n_components=5).resolve(PublicFacts(noise=2.0, units=1000))
+    algorithm = ICAProgram(columns=names(5), n_components=5).resolve(PublicFacts(noise=2.0, units=1000))
     found = played(algorithm, people(autoregressive(1000, rows, np.full(5, memory), rng)), noise=2.0)
     assert found["above_noise"][0] == 0
     assert np.all(found["stability"] < 1e-3)
@@ -317,7 +317,7 @@ def test_a_private_run_end_to_end(tmp_path: Path) -> None:
         name: Policy(population=name, data="synthetic", epsilon=100.0, minimum_units=1, ledger=tmp_path / f"{name}.db")
         for name in sites
     }
-    algorithm = ICA(columns=names(100), n_components=5, per_recording="none", rounds=6, start_share=0.2)
+    algorithm = ICAProgram(columns=names(100), n_components=5, per_recording="none", rounds=6, start_share=0.2)
     result = run(algorithm, sites, epsilon=8.0, delta=1e-5, colluders=1, policies=policies, random_state=1)
     assert amari_index(np.asarray(result.estimate["unmixing"]), study.maps.T) < 0.1
     assert result.report.worst_epsilon == pytest.approx(8.0, rel=1e-3)
@@ -337,7 +337,7 @@ def test_a_private_run_end_to_end(tmp_path: Path) -> None:
     ],
 )
 def test_the_attacker_does_not_exceed_the_claim(change: dict[str, object]) -> None:
-    algorithm = ICA(**{"columns": names(8), "n_components": 3, "rounds": 3, **change})
+    algorithm = ICAProgram(**{"columns": names(8), "n_components": 3, "rounds": 3, **change})
     found = audit(Scheme("secure-sum"), algorithm, samples=400)
     assert found.holds
     assert found.reached > 0.8 * found.claimed  # the pair found is nearly the worst there is
@@ -352,7 +352,9 @@ FLOORS = {5: (0.68, 0.90, 0.95), 10: (0.49, 0.66, 0.81)}  # of the design's prot
 def test_abide_by_person_over_its_real_sites(real_data: Callable[[str], Path]) -> None:
     sites = abide(real_data("abide_cc200_858.npz"))
     for components, floors in FLOORS.items():
-        algorithm = ICA(columns=names(200), n_components=components, per_recording="standardise", band=(0.009, 0.11))
+        algorithm = ICAProgram(
+            columns=names(200), n_components=components, per_recording="standardise", band=(0.009, 0.11)
+        )
         truth = np.asarray(maps_of(algorithm, sites, 1.0, 0, "non-private"))
         for epsilon, floor in zip((2.0, 4.4, 10.0), floors, strict=True):
             found = [
@@ -378,7 +380,9 @@ def abide(path: Path) -> dict[str, Units]:
     }
 
 
-def maps_of(algorithm: ICA, sites: dict[str, Units], epsilon: float, seed: int, scheme: str = "secure-sum") -> Floats:
+def maps_of(
+    algorithm: ICAProgram, sites: dict[str, Units], epsilon: float, seed: int, scheme: str = "secure-sum"
+) -> Floats:
     return np.asarray(
         run_trial(algorithm, sites, epsilon=epsilon, colluders=6, scheme=scheme, seed=seed).estimate["maps"]
     )

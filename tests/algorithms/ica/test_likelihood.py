@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum.algorithms.ica.filter import Filter
-from zerosum.algorithms.ica.likelihood import Cumulants, Heard, _by_cumulants, _by_round, fitted, rotated
+from zerosum.algorithms.ica.likelihood import Cumulants, ScoreRelease, _by_cumulants, _by_round, maximise, rotated
 from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
 from zerosum.statistics.unmixing import UnmixingScore
@@ -26,14 +26,14 @@ def tensor_of(mixing: Floats, level: float) -> Floats:
     return np.asarray(level * np.einsum("ak,bk,ck,dk->abcd", mixing, mixing, mixing, mixing))
 
 
-def told_at(mixing: Floats, B: Floats, noise: float, rng: np.random.Generator) -> Heard:
+def told_at(mixing: Floats, B: Floats, noise: float, rng: np.random.Generator) -> ScoreRelease:
     """A round as the model has it, with noise."""
-    silent = Heard(
+    silent = ScoreRelease(
         B, -np.ones(R), np.ones(R), np.full((R, R), -100.0), np.zeros(PAIRS), np.zeros(R), noise, np.full(R, 5 * noise)
     )
     expected = -_by_round(silent, mixing, np.ones(R))[0] + rng.normal(size=PAIRS + R)
     turns, own = noise * expected[:PAIRS], 5 * noise * expected[PAIRS:]
-    return Heard(B, silent.signs, silent.cube, silent.slopes, turns, own, noise, silent.own_noise)
+    return ScoreRelease(B, silent.signs, silent.cube, silent.slopes, turns, own, noise, silent.own_noise)
 
 
 @pytest.mark.parametrize("cube", [0.0, 1.0])
@@ -41,7 +41,9 @@ def test_how_a_round_changes_with_angles_and_parts_is_what_differences_say(cube:
     rng = np.random.default_rng(1)
     B, mixing = rotation(2) + 0.05 * rng.normal(size=(R, R)), rotation(3)
     noise = 0.7, np.full(R, 0.4)
-    heard = Heard(B, -np.ones(R), np.full(R, cube), rng.normal(size=(R, R)), np.zeros(PAIRS), np.zeros(R), *noise)
+    heard = ScoreRelease(
+        B, -np.ones(R), np.full(R, cube), rng.normal(size=(R, R)), np.zeros(PAIRS), np.zeros(R), *noise
+    )
     parts = 1 + 0.1 * rng.normal(size=R)
     _beyond, J = _by_round(heard, mixing, parts)
     for number in range(PAIRS + R):
@@ -75,7 +77,7 @@ def test_the_model_is_what_people_with_light_tails_tell_wherever_they_are_asked(
         score = UnmixingScore(columns=R, unmixing=B, signs=-np.ones(R), scores=("cube",) * R)
         told = score.split(score.total(units))
         slopes = told.scale * usual
-        heard = Heard(B, -np.ones(R), np.ones(R), slopes, told.turns, told.slopes[2], told.scale, np.ones(R))
+        heard = ScoreRelease(B, -np.ones(R), np.ones(R), slopes, told.turns, told.slopes[2], told.scale, np.ones(R))
         beyond = _by_round(heard, np.eye(R), np.ones(R))[0][:PAIRS]
         seen.append((told.turns / told.scale, told.turns / told.scale - beyond))
     turns, expected = np.array(seen).transpose(1, 0, 2)
@@ -91,7 +93,7 @@ def test_rounds_from_elsewhere_say_where_the_sources_are_and_how_sure_that_is() 
         noisy = coordinates.unpack(rng.normal(size=coordinates.size(R, 4)), R, 4)
         cumulants = Cumulants(tensor_of(mixing, -6.0) + noisy, 1.0, 6.0)
         away = [rotated(rng.normal(0, 0.25, PAIRS), R) @ mixing.T for _ in range(4)]
-        fit = fitted(away[0].T, -np.ones(R), [told_at(mixing, B, 5.0, rng) for B in away], cumulants, 40)
+        fit = maximise(away[0].T, -np.ones(R), [told_at(mixing, B, 5.0, rng) for B in away], cumulants, 40)
         turned = mixing.T @ fit.mixing
         assert np.min(np.max(np.abs(turned), axis=0)) > 0.97
         errors.append(turned[np.triu_indices(R, 1)])
@@ -110,7 +112,7 @@ def test_only_sources_of_which_little_is_found_go_astray() -> None:
     half = np.eye(R)
     half[:2, :2] = np.array([[1, 1], [-1, 1]]) / np.sqrt(2)
     heard = [told_at(mixing, half @ mixing.T, 5.0, rng) for _ in range(3)]
-    found.fit = fitted((half @ mixing.T).T, -np.ones(R), heard, cumulants, 0)
+    found.fit = maximise((half @ mixing.T).T, -np.ones(R), heard, cumulants, 0)
     parts = np.array([0.4, 0.5, 1.0, 0.9, 1.1])
     found.fit = type(found.fit)(found.fit.mixing, parts, 0.0, found.fit.angles, np.full(R, 0.15**2))
     found.stray(0)

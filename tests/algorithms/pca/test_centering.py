@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from components import captured, data, names, own_matrices, people, without_noise
-from zerosum.algorithms import PCA
+from zerosum.algorithms import PCAProgram
 from zerosum.algorithms.pca import centering
 from zerosum.algorithms.program import PublicFacts
 from zerosum.compute.units import Units
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 def test_without_noise_the_looks_end_at_the_ordinary_components() -> None:
     """However far the middle of the ranges is from the data."""
     rows = data(3000, 12) + np.linspace(-0.3, 3, 12)
-    algorithm = PCA(columns=names(12), n_components=3, lower=np.zeros(12), upper=np.full(12, 9.0))
+    algorithm = PCAProgram(columns=names(12), n_components=3, lower=np.zeros(12), upper=np.full(12, 9.0))
     estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
     values, vectors = np.linalg.eigh(np.cov(rows.T, bias=True))
     found = np.asarray(estimate["components"])
@@ -43,7 +43,7 @@ def test_without_noise_the_looks_end_at_the_ordinary_components() -> None:
 
 def test_the_lifted_subspace_solver_finds_centre_and_components() -> None:
     rows = data(3000, 12) + np.linspace(-0.3, 3, 12)
-    algorithm = PCA(
+    algorithm = PCAProgram(
         columns=names(12), n_components=3, lower=np.zeros(12), upper=np.full(12, 9.0), solver="subspace", rounds=40
     )
     estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
@@ -60,7 +60,9 @@ def test_the_centres_error_does_not_become_a_component(solver: str) -> None:
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(900, 40)) * np.arange(1, 41) ** -0.75
     units, found = Units.from_rows(rows), []
-    algorithm = PCA(columns=names(40), n_components=3, lower=np.full(40, -5.0), upper=np.full(40, 5.0), solver=solver)
+    algorithm = PCAProgram(
+        columns=names(40), n_components=3, lower=np.full(40, -5.0), upper=np.full(40, 5.0), solver=solver
+    )
     for seed in range(6):
         rehearsal = Rehearsal(algorithm, 900, 3, 2.0, 1e-5)
         estimate = rehearsal.run(units, seed)
@@ -80,7 +82,7 @@ def test_norms_have_quantiles_and_units_keep_what_the_clip_leaves() -> None:
 def test_nothing_stands_above_the_noise_where_nothing_is(rows: Floats | None, epsilon: float) -> None:
     data = np.random.default_rng(6).normal(size=(900, 40)) if rows is None else rows
     bounds = {"lower": np.full(40, -5.0), "upper": np.full(40, 5.0)}
-    rehearsal = Rehearsal(PCA(columns=names(40), n_components=5, **bounds), len(data), 3, epsilon, 1e-5)
+    rehearsal = Rehearsal(PCAProgram(columns=names(40), n_components=5, **bounds), len(data), 3, epsilon, 1e-5)
     found = [float(rehearsal.run(Units.from_rows(data), seed)["above_noise"][0]) for seed in range(30)]
     assert found == [0.0] * 30
 
@@ -90,7 +92,7 @@ def test_a_single_column_and_the_last_of_all_can_stand_above_the_noise() -> None
     rows = np.random.default_rng(0).normal(size=(6000, 2)) * [2.0, 0.5]
     for columns, spread in ((1, rows[:, :1]), (2, rows), (1, np.zeros((6000, 1)))):
         bounds = {"lower": np.full(columns, -8.0), "upper": np.full(columns, 8.0), "centering": "ranges"}
-        pca = PCA(columns=names(columns), n_components=columns, **bounds)
+        pca = PCAProgram(columns=names(columns), n_components=columns, **bounds)
         found = Rehearsal(pca, 6000, 3, 2.0, 1e-5).run(Units.from_rows(spread), 0)
         assert found["above_noise"][0] == (columns if np.any(spread) else 0)
         assert np.all(np.asarray(found["eigenvalues"]) > 0) == bool(np.any(spread))
@@ -98,10 +100,10 @@ def test_a_single_column_and_the_last_of_all_can_stand_above_the_noise() -> None
 
 def test_where_a_histogram_would_be_noise_the_whole_budget_goes_to_one_look() -> None:
     facts = PublicFacts(noise=20.0, units=200)
-    algorithm = PCA(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(facts)
+    algorithm = PCAProgram(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(facts)
     assert [(each.statistic, each.share) for each in algorithm.releases(Adjacency.REPLACE_ONE)] == [("scatter", 1.0)]
     assert "about the middle of the ranges" in algorithm.describe
-    many = PCA(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(
+    many = PCAProgram(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(
         PublicFacts(noise=20.0, units=200_000)
     )
     assert len(many.releases(Adjacency.REPLACE_ONE)) == 6
@@ -110,15 +112,17 @@ def test_where_a_histogram_would_be_noise_the_whole_budget_goes_to_one_look() ->
 
 def test_where_noise_is_large_four_small_looks_find_the_centre() -> None:
     bounds = {"lower": np.zeros(5), "upper": np.ones(5)}
-    noisy = PCA(columns=names(5), n_components=2, **bounds).resolve(PublicFacts(noise=20.0, units=4000))
+    noisy = PCAProgram(columns=names(5), n_components=2, **bounds).resolve(PublicFacts(noise=20.0, units=4000))
     asked = [each.statistic for each in noisy.releases(Adjacency.REPLACE_ONE)]
     assert asked == ["scatter_norms", "scatter"] * 5
     assert "four small looks" in noisy.describe
     assert sum(each.share for each in noisy.releases(Adjacency.REPLACE_ONE)) == pytest.approx(1)
-    few = PCA(columns=names(5), n_components=2, look_share=0.2, **bounds).resolve(PublicFacts(noise=20.0, units=4000))
+    few = PCAProgram(columns=names(5), n_components=2, look_share=0.2, **bounds).resolve(
+        PublicFacts(noise=20.0, units=4000)
+    )
     assert (few.small_looks, few.look_share) == (2, 0.2)
     for units, second in ((12_000, "scatter"), (200_000, "scatter_column")):
-        calm = PCA(columns=names(5), n_components=2, **bounds).resolve(PublicFacts(noise=20.0, units=units))
+        calm = PCAProgram(columns=names(5), n_components=2, **bounds).resolve(PublicFacts(noise=20.0, units=units))
         asked = [each.statistic for each in calm.releases(Adjacency.REPLACE_ONE)]
         assert asked == ["scatter_norms", "scatter_column", "scatter_norms", second, "scatter_norms", "scatter"]
         assert sum(each.share for each in calm.releases(Adjacency.REPLACE_ONE)) == pytest.approx(1)
@@ -133,7 +137,7 @@ def test_ranges_that_are_far_too_wide_do_no_harm(offset: float) -> None:
     matrix, found = np.cov(rows.T), []
     for width in (3.0, 1000.0):
         bounds = {"lower": np.full(20, -width), "upper": np.full(20, width)}
-        study = Rehearsal(PCA(columns=names(20), n_components=3, **bounds), 8000, 4, 3.0, 1e-5)
+        study = Rehearsal(PCAProgram(columns=names(20), n_components=3, **bounds), 8000, 4, 3.0, 1e-5)
         assert "two small looks" in study.algorithm.describe
         units = Units.from_rows(np.clip(rows + offset * width * rng.uniform(-1, 1, 20), -width, width))
         estimates = [study.run(units, seed) for seed in range(5)]
@@ -150,16 +154,18 @@ def test_a_centre_far_from_the_middle_is_found_in_noise() -> None:
     bounds = {"lower": np.zeros(30), "upper": np.full(30, 20.0)}
     matrix, found = np.cov(rows.T), []
     for looks in (2, 4):
-        study = Rehearsal(PCA(columns=names(30), n_components=3, small_looks=looks, **bounds), 6000, 5, 0.3, 1e-5)
+        study = Rehearsal(
+            PCAProgram(columns=names(30), n_components=3, small_looks=looks, **bounds), 6000, 5, 0.3, 1e-5
+        )
         estimates = [study.run(Units.from_rows(rows), seed) for seed in range(5)]
         found.append(np.mean([captured(matrix, np.asarray(each["components"])) for each in estimates]))
-    default = Rehearsal(PCA(columns=names(30), n_components=3, **bounds), 6000, 5, 0.3, 1e-5).algorithm
+    default = Rehearsal(PCAProgram(columns=names(30), n_components=3, **bounds), 6000, 5, 0.3, 1e-5).algorithm
     assert "four small looks" in default.describe
     assert found[1] > found[0] + 0.05
 
 
-def look(matrix: Floats, noise: float, corner: float = 1000.0) -> centering.Look:
-    return centering.Look(matrix, np.zeros(len(matrix)), corner, noise)
+def look(matrix: Floats, noise: float, corner: float = 1000.0) -> centering.AugmentedMoments:
+    return centering.AugmentedMoments(matrix, np.zeros(len(matrix)), corner, noise)
 
 
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
@@ -190,7 +196,7 @@ def test_the_mean_takes_no_place_of_a_direction_that_holds_more() -> None:
 def test_nothing_stands_above_the_noise_of_products_where_nothing_is() -> None:
     rows = np.random.default_rng(5).normal(size=(1500, 20)) + 3
     bounds = {"lower": np.full(20, -9.0), "upper": np.full(20, 9.0)}
-    algorithm = PCA(columns=names(20), n_components=3, solver="subspace", **bounds)
+    algorithm = PCAProgram(columns=names(20), n_components=3, solver="subspace", **bounds)
     for epsilon in (1.0, 10.0, 30.0):
         study = Rehearsal(algorithm, 1500, 3, epsilon, 1e-5)
         assert all(study.run(Units.from_rows(rows), seed)["above_noise"][0] == 0 for seed in range(5))
@@ -198,7 +204,7 @@ def test_nothing_stands_above_the_noise_of_products_where_nothing_is() -> None:
 
 def test_a_centre_stays_within_the_clip_where_there_are_no_ranges() -> None:
     rows = np.full((50, 3), 1e105)
-    algorithm = PCA(columns=names(3), n_components=1, clip=1.0)
+    algorithm = PCAProgram(columns=names(3), n_components=1, clip=1.0)
     estimate, _asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
     assert np.linalg.norm(estimate["mean"]) <= 1 + 1e-9
 
@@ -212,7 +218,7 @@ def test_the_clip_is_found_for_people_of_very_different_sizes(solver: str, adjac
     sites = {f"s{s}": Units.from_list(units[s::3]) for s in range(3)}
     for found in (True, False):
         safe = {} if found else {"centering": "none", "normalise": False}
-        algorithm = PCA(columns=names(6), n_components=2, clip=40.0, solver=solver, **safe)
+        algorithm = PCAProgram(columns=names(6), n_components=2, clip=40.0, solver=solver, **safe)
         result = run(algorithm, sites, epsilon=2.0, delta=1e-5, adjacency=adjacency, policies=fresh(sites, adjacency))
         assert result.report.worst_epsilon <= 2 + 1e-9
         if found:
@@ -228,7 +234,7 @@ def test_the_clip_is_found_for_people_of_very_different_sizes(solver: str, adjac
 def test_whatever_is_found_is_a_parameter_that_sites_take(clip: float, size: float) -> None:
     units = Units.from_rows(size * clip * np.random.default_rng(0).normal(size=(500, 3)))
     for epsilon in (0.5, 5.0, 30.0):
-        found = Rehearsal(PCA(columns=names(3), n_components=2, clip=clip), 500, 3, epsilon, 1e-5).run(units, 0)
+        found = Rehearsal(PCAProgram(columns=names(3), n_components=2, clip=clip), 500, 3, epsilon, 1e-5).run(units, 0)
         assert np.all(np.isfinite(found["components"].value))
 
 

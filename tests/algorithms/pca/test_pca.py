@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from components import captured, data, names, without_noise
-from zerosum.algorithms import PCA
+from zerosum.algorithms import PCAProgram
 from zerosum.algorithms.pca.spectrum import leading, matrix_edge
 from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 def test_both_solvers_find_the_components_of_the_normalised_rows(solver: str) -> None:
     rows = data(3000, 12)
     bounds = {"columns": names(12), "lower": np.zeros(12), "upper": np.ones(12)}
-    algorithm = PCA(**bounds, n_components=3, solver=solver, rounds=40, centering="ranges")
+    algorithm = PCAProgram(**bounds, n_components=3, solver=solver, rounds=40, centering="ranges")
     estimate, asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
     centred = rows - 0.5
     centred /= np.linalg.norm(centred, axis=1, keepdims=True)
@@ -48,19 +48,19 @@ def test_both_solvers_find_the_components_of_the_normalised_rows(solver: str) ->
 
 
 def test_the_solver_is_chosen_by_size_and_said_in_the_plan() -> None:
-    assert PCA(columns=names(2000), n_components=2, clip=1.0).chosen == "matrix"
-    wide = PCA(columns=names(2001), n_components=2, clip=1.0, centering="none")
+    assert PCAProgram(columns=names(2000), n_components=2, clip=1.0).chosen == "matrix"
+    wide = PCAProgram(columns=names(2001), n_components=2, clip=1.0, centering="none")
     assert [release.statistic for release in wide.releases(Adjacency.REPLACE_ONE)] == ["scatter_product"] * 3
     assert wide.releases(Adjacency.REPLACE_ONE)[0].size == 2001 * 12  # never a square matrix
     assert wide.describe == "solver subspace, 3 rounds at shares 0.227, 0.32, 0.453, a basis of 2 + 10 columns"
-    small = PCA(columns=names(5), n_components=2, clip=1.0)
+    small = PCAProgram(columns=names(5), n_components=2, clip=1.0)
     assert small.describe.startswith(
         "solver matrix, the whole second moment at once; centre and clip from two small looks"
     )
 
 
 def test_the_planner_chooses_rounds_from_public_facts_and_leaves_alone_what_is_given() -> None:
-    wide = PCA(columns=names(3000), n_components=5, clip=1.0, centering="none")
+    wide = PCAProgram(columns=names(3000), n_components=5, clip=1.0, centering="none")
     facts = PublicFacts(noise=1.0, units=10_000)
     resolve = wide.resolve(facts)
     assert resolve == wide.resolve(facts) == resolve.resolve(facts)  # the same again, and nothing left to choose
@@ -71,7 +71,7 @@ def test_the_planner_chooses_rounds_from_public_facts_and_leaves_alone_what_is_g
     assert wide.model_copy(update={"rounds": 9, "growth": 3.0}).resolve(facts).schedule.rounds == 9
     all_given = wide.model_copy(update={"rounds": 2, "growth": 3.0, "extra": 1})
     assert all_given.resolve(facts) == all_given
-    small = PCA(columns=names(5), n_components=2, clip=1.0, centering="none")
+    small = PCAProgram(columns=names(5), n_components=2, clip=1.0, centering="none")
     assert small.resolve(facts) == small.model_copy(update={"rounded": False})  # and there is nothing else to choose
     shares = [release.share for release in resolve.releases(Adjacency.REPLACE_ONE)]
     assert sum(shares) == pytest.approx(1.0)
@@ -84,7 +84,7 @@ def test_the_planned_schedule_captures_more_than_equal_rounds_without_extra_colu
     rows = (rng.normal(size=(6000, 60)) / np.arange(1, 61)) @ np.linalg.qr(rng.normal(size=(400, 60)))[0].T
     units = Units.from_rows(rows)
     matrix = coordinates.unpack(build("scatter", {"columns": 400}).total(units), 400)
-    open_ = PCA(columns=names(400), n_components=8, clip=1.0, centering="none", solver="subspace")
+    open_ = PCAProgram(columns=names(400), n_components=8, clip=1.0, centering="none", solver="subspace")
     plain = open_.model_copy(update={"rounds": 3, "growth": 1.0, "extra": 0})
     found: dict[str, list[float]] = {"planned": [], "plain": []}
     for which, algorithm in (("planned", open_.resolve(PublicFacts(5.0, 6000))), ("plain", plain)):
@@ -154,7 +154,7 @@ def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float,
 )
 def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PCA(**{"columns": names(3), "n_components": 1, "clip": 1.0, **change})
+        PCAProgram(**{"columns": names(3), "n_components": 1, "clip": 1.0, **change})
 
 
 def test_a_basis_that_is_not_orthonormal_is_refused() -> None:
@@ -166,7 +166,7 @@ def test_noise_is_taken_out_of_the_eigenvalues_and_drowned_components_are_said()
     rows = np.zeros((4000, 40))
     rows[:2000, 0], rows[2000:, 1] = 1.0, 1.0  # two components of equal weight, 38 of none
     result = run(
-        PCA(columns=names(40), n_components=5, clip=1.0, centering="none"),
+        PCAProgram(columns=names(40), n_components=5, clip=1.0, centering="none"),
         {"a": rows[::2], "b": rows[1::2]},
         epsilon=1.0,
         delta=1e-5,
@@ -190,7 +190,7 @@ def test_pure_noise_stays_below_its_edge() -> None:
 def test_scaling_by_ranges_divides_columns_before_they_are_normalised() -> None:
     rows = data(500, 4) * [1, 10, 100, 1000]
     upper = np.array([1.0, 10, 100, 1000])
-    algorithm = PCA(
+    algorithm = PCAProgram(
         columns=names(4), n_components=2, lower=np.zeros(4), upper=upper, centering="ranges", scaling="ranges"
     )
     estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
@@ -207,7 +207,7 @@ def test_covertype_at_a_tenth_of_epsilon(real_data: Callable[[str], Path], capsy
     upper = np.maximum(rows.max(axis=0), rows.min(axis=0) + 1)
     rows = (rows - rows.min(axis=0)) / (upper - rows.min(axis=0))
     matrix = np.cov(rows.T, bias=True)
-    algorithm = PCA(columns=names(54), n_components=10, lower=np.zeros(54), upper=np.ones(54))
+    algorithm = PCAProgram(columns=names(54), n_components=10, lower=np.zeros(54), upper=np.ones(54))
     sites = {f"s{s}": rows[s::5] for s in range(5)}
     found = []
     for seed in range(5):
@@ -239,12 +239,12 @@ def test_shrinking_dead_columns_helps_and_costs_nothing_where_there_are_none() -
 
 @pytest.mark.parametrize("centering", ["none", "auto"])
 def test_an_attacker_does_not_exceed_the_claim(centering: str) -> None:
-    algorithm = PCA(columns=names(60), n_components=3, clip=1.0, centering=centering)
+    algorithm = PCAProgram(columns=names(60), n_components=3, clip=1.0, centering=centering)
     found = audit(Scheme("secure-sum"), algorithm, samples=20_000 if centering == "none" else 1_000)
     assert found.holds
     assert found.tight or centering == "auto"  # no unit is the worst one for norms and looks alike
 
 
 def test_an_attacker_does_not_exceed_the_claim_of_lifted_products() -> None:
-    algorithm = PCA(columns=names(6), n_components=2, clip=1.0, solver="subspace", rounds=2)
+    algorithm = PCAProgram(columns=names(6), n_components=2, clip=1.0, solver="subspace", rounds=2)
     assert audit(Scheme("secure-sum"), algorithm, samples=400).holds

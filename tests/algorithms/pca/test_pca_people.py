@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from components import captured, names, without_noise
-from zerosum.algorithms import PCA
+from zerosum.algorithms import PCAProgram
 from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
 from zerosum.kernel.request import Release, Request
@@ -24,7 +24,7 @@ def test_isotropic_people_have_no_component() -> None:
     """Their moments stand far above the noise of privacy, and no direction of them above the others."""
     rng = np.random.default_rng(2)
     units = Units.from_list([rng.normal(size=(rows, 12)) for rows in rng.integers(8, 60, size=200)])
-    algorithm = PCA(columns=names(12), n_components=4, per_recording="standardise", clip=4.0)
+    algorithm = PCAProgram(columns=names(12), n_components=4, per_recording="standardise", clip=4.0)
     for epsilon in (1.0, 10.0):
         runs = Rehearsal(algorithm, 200, 3, epsilon, 1e-5).runs(units, range(10))
         assert all(float(each["above_noise"][0]) == 0 for each in runs)
@@ -38,7 +38,7 @@ def test_two_looks_at_people_lose_nothing_of_the_first() -> None:
     truth = axes[:, :3] / np.linalg.norm(axes[:, :3], axis=0)
     energy = {}
     for passes in (1, 2):
-        algorithm = PCA(columns=names(30), n_components=3, per_recording="center", clip=10.0, n_passes=passes)
+        algorithm = PCAProgram(columns=names(30), n_components=3, per_recording="center", clip=10.0, n_passes=passes)
         runs = Rehearsal(algorithm, 300, 3, 1.0, 1e-5).runs(units, range(12))
         energy[passes] = np.mean([np.sum((np.asarray(each["components"]) @ truth) ** 2) / 3 for each in runs])
     assert energy[2] > energy[1] - 0.02
@@ -52,7 +52,7 @@ def test_a_second_look_finds_weak_components_of_people() -> None:
     people = Units.from_list([(rng.normal(size=(80, 60)) * spread) @ basis.T for _ in range(150)])
     found: dict[int, list[float]] = {1: [], 2: []}
     for n_passes, kept in found.items():
-        algorithm = PCA(
+        algorithm = PCAProgram(
             columns=names(60), n_components=4, clip=1.0, centering="none", per_recording="center", n_passes=n_passes
         )
         assert algorithm.looks == n_passes
@@ -77,7 +77,7 @@ def test_two_looks_without_noise_are_one() -> None:
     people = Units.from_list([rng.normal(size=(50, 6)) * [5, 4, 3, 1, 1, 1] for _ in range(200)])
     once, twice = (
         drive(
-            PCA(
+            PCAProgram(
                 columns=names(6), n_components=3, clip=1.0, centering="none", per_recording="center", n_passes=n_passes
             ).program(Adjacency.REPLACE_ONE),
             without_noise(people),  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_abide_by_person_over_its_real_sites(
     floors = {1.0: (0.78, 0.69), 2.0: (0.93, 0.84), 4.4: (0.98, 0.94)}
     for epsilon, floor in floors.items():
         for components, least in zip((5, 10), floor, strict=True):
-            algorithm = PCA(
+            algorithm = PCAProgram(
                 columns=names(200), n_components=components, clip=1.0, centering="none", per_recording="standardise"
             )
             found = []

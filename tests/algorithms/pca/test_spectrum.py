@@ -12,8 +12,8 @@ from zerosum.algorithms.ica.joint_diagonalization import joint_rotation, replaye
 from zerosum.algorithms.pca.spectrum import (
     Coordinates,
     Damped,
-    Looks,
     NoisySpectrum,
+    ReplayedSpectra,
     best_count,
     left_over,
     noise_edge,
@@ -182,7 +182,7 @@ def test_more_real_directions_than_are_kept_leave_no_less_than_chance() -> None:
     assert inside[-1] > 0.5
     moments = np.stack([noisy(np.eye(3), 1.0, np.random.default_rng(seed)) for seed in range(3)])
     _white, back, rotation = separated(moments, 1.0)
-    looks = replace(Looks.exact(np.ones(3)), inside=inside[1:4])
+    looks = replace(ReplayedSpectra.exact(np.ones(3)), inside=inside[1:4])
     stability = replayed(moments, 1.0, looks, rotation, back, np.eye(60)[:, :3])
     assert np.all((stability >= 0) & (stability <= 1))
 

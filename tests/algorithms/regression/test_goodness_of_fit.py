@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from zerosum.algorithms import LinearRegression, LogisticRegression, PoissonRegression
+from zerosum.algorithms import LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.regression.goodness_of_fit import area
 from zerosum.compute.units import Units
@@ -33,7 +33,7 @@ def answered(rows: np.ndarray, noise: float = 0.0):  # type: ignore[no-untyped-d
 
 def test_the_area_under_the_curve_of_a_logistic_regression() -> None:
     rows = np.column_stack([FEATURES, CLASSES])
-    kind = LogisticRegression(**BOUNDS).resolve(PublicFacts(noise=1.0, units=3000))
+    kind = LogisticRegressionProgram(**BOUNDS).resolve(PublicFacts(noise=1.0, units=3000))
     found, asked = drive(kind.program(Adjacency.REPLACE_ONE), answered(rows))
     assert [request.statistic.name for request in asked][-1] == "fit_histogram"
     assert sum(request.share for request in asked) == pytest.approx(1.0)
@@ -49,7 +49,7 @@ def test_the_area_under_the_curve_of_a_logistic_regression() -> None:
 
 def test_residuals_and_r_squared_of_a_linear_regression() -> None:
     y = np.clip(0.5 + 0.3 * FEATURES[:, 0] + RNG.normal(0, 0.05, 3000), 0, 1)
-    kind = LinearRegression(**BOUNDS, standardise="dp").resolve(PublicFacts(noise=1.0, units=3000))
+    kind = LinearRegressionProgram(**BOUNDS, standardise="dp").resolve(PublicFacts(noise=1.0, units=3000))
     found, _ = drive(kind.program(Adjacency.REPLACE_ONE), answered(np.column_stack([FEATURES, y])))
     best = np.linalg.lstsq(np.column_stack([FEATURES, np.ones(3000)]), y, rcond=None)
     assert float(found["r_squared"]) == pytest.approx(1 - best[1][0] / 3000 / np.var(y), abs=0.02)
@@ -60,7 +60,7 @@ def test_residuals_and_r_squared_of_a_linear_regression() -> None:
 def test_a_poisson_regression_is_evaluated_too() -> None:
     y = RNG.poisson(np.exp(FEATURES[:, 0]))
     bounds = BOUNDS | {"upper": [1, 1, 10]}
-    kind = PoissonRegression(**bounds).resolve(PublicFacts(noise=1.0, units=3000))
+    kind = PoissonRegressionProgram(**bounds).resolve(PublicFacts(noise=1.0, units=3000))
     found, _ = drive(kind.program(Adjacency.REPLACE_ONE), answered(np.column_stack([FEATURES, y])))
     assert np.sum(np.asarray(found["residuals"])) == pytest.approx(3000)
 

@@ -11,10 +11,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression as Reference
+from sklearn.linear_model import LogisticRegressionProgram as Reference
 from sklearn.linear_model import PoissonRegressor
 
-from zerosum.algorithms import Algorithm, LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss
+from zerosum.algorithms import (
+    Algorithm,
+    LinearRegressionProgram,
+    LogisticRegressionProgram,
+    PoissonRegressionProgram,
+    PolynomialLossProgram,
+)
 from zerosum.algorithms import build as make
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.regression.functional import logistic_table
@@ -41,9 +47,9 @@ TRUTH = {
 }
 RANGES = {"linear": (-3.0, 5.0), "logistic": (0.0, 1.0), "poisson": (0.0, 20.0)}
 KINDS: dict[str, Any] = {
-    "linear": LinearRegression,
-    "logistic": LogisticRegression,
-    "poisson": PoissonRegression,
+    "linear": LinearRegressionProgram,
+    "logistic": LogisticRegressionProgram,
+    "poisson": PoissonRegressionProgram,
 }
 COLUMNS = ("a", "b", "c", "d", "y")
 
@@ -142,7 +148,7 @@ def test_a_polynomial_loss_of_degree_four_is_minimised() -> None:
     # (y - x.w)^2 + 0.5 (x.w)^4
     loss = [[0, 0, 1], [0, -2, 0], [1, 0, 0], [0, 0, 0], [0.5, 0, 0]]
     low, high = RANGES["linear"]
-    kind = PolynomialLoss(
+    kind = PolynomialLossProgram(
         columns=COLUMNS, lower=np.append(LOWER, low), upper=np.append(UPPER, high), table=loss, clip=10.0, largest=10.0
     )
     found, asked = drive(kind.program(Adjacency.REPLACE_ONE), without_noise(rows))
@@ -167,7 +173,9 @@ def test_a_polynomial_loss_of_degree_four_is_minimised() -> None:
 def test_a_noisy_polynomial_is_minimised_within_its_ball_or_with_a_ridge() -> None:
     rows, (low, high) = table("linear", 400), RANGES["linear"]
     for loss in ([[0, 0, 1], [0, -2, 0], [1, 0, 0]], [[0, 0, 0], [0, -1, 0], [0.2, 0, 0], [0.1, 0, 0], [0, 0, 0.1]]):
-        kind = PolynomialLoss(columns=COLUMNS, lower=np.append(LOWER, low), upper=np.append(UPPER, high), table=loss)
+        kind = PolynomialLossProgram(
+            columns=COLUMNS, lower=np.append(LOWER, low), upper=np.append(UPPER, high), table=loss
+        )
         noisy = Noisy(kind, 400, 0.05)
         for seed in range(20):
             found = noisy.run(rows, seed)
@@ -212,7 +220,7 @@ def test_what_is_asked_for_is_what_was_planned(family: str, adjacency: Adjacency
 
 
 def test_one_public_rule_chooses_and_leaves_alone_what_is_given() -> None:
-    wide = LinearRegression(columns=tuple(f"x{i}" for i in range(400)), lower=-np.ones(400), upper=np.ones(400))
+    wide = LinearRegressionProgram(columns=tuple(f"x{i}" for i in range(400)), lower=-np.ones(400), upper=np.ones(400))
     quiet, loud = PublicFacts(noise=1.0, units=1_000_000), PublicFacts(noise=50.0, units=1000)
     assert wide.resolve(quiet).method == "gradient"  # too many columns for their second moments in every round
     kind = algorithm("linear")
@@ -295,7 +303,9 @@ def test_a_person_with_many_rows_weighs_as_much_as_one_with_few() -> None:
 def test_an_attacker_does_not_exceed_the_claim(family: str) -> None:
     if family == "polynomial":
         low, high = np.append(LOWER, -3.0), np.append(UPPER, 5.0)
-        kind: Any = PolynomialLoss(columns=COLUMNS, lower=low, upper=high, table=[[0, 0, 1], [0, -2, 0], [1, 0, 0]])
+        kind: Any = PolynomialLossProgram(
+            columns=COLUMNS, lower=low, upper=high, table=[[0, 0, 1], [0, -2, 0], [1, 0, 0]]
+        )
     else:
         kind = algorithm(family, **({"rounds": 3} if family == "linear" else {}))
     assert audit(Scheme("secure-sum"), kind, samples=400).holds

@@ -11,7 +11,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
-from zerosum.algorithms import LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss, build
+from zerosum.algorithms import (
+    LinearRegressionProgram,
+    LogisticRegressionProgram,
+    PoissonRegressionProgram,
+    PolynomialLossProgram,
+    build,
+)
 from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
 from zerosum.compute.units import Units
@@ -24,7 +30,11 @@ from zerosum.study.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]
 
-KINDS: dict[str, Any] = {"linear": LinearRegression, "logistic": LogisticRegression, "poisson": PoissonRegression}
+KINDS: dict[str, Any] = {
+    "linear": LinearRegressionProgram,
+    "logistic": LogisticRegressionProgram,
+    "poisson": PoissonRegressionProgram,
+}
 TRUE = np.array([0.5, -0.3, 0.4])
 RANGES = {"linear": (-2.0, 8.0), "logistic": (0.0, 1.0), "poisson": (0.0, 40.0)}
 OFFSET = {"linear": (0.0, 4.0), "logistic": (-1.0, 2.0), "poisson": (-2.0, 2.0)}
@@ -227,7 +237,7 @@ def test_a_polynomial_loss_takes_weights() -> None:
     rows[:, -1] -= rows[:, 2]
     ends = {"lower": [*LOWER, 0, -6], "upper": [*UPPER, 2, 6]}
     squared = [[0, 0, 1], [0, -2, 0], [1, 0, 0]]
-    kind = PolynomialLoss(columns=("a", "b", "w", "y"), weight="w", table=squared, clip=20.0, **ends)
+    kind = PolynomialLossProgram(columns=("a", "b", "w", "y"), weight="w", table=squared, clip=20.0, **ends)
     found, asked = drive(kind.program(Adjacency.REPLACE_ONE), without_noise(part(rows, "weight")))
     assert len(asked) == 1
     design, root = np.column_stack([rows[:, :2], np.ones(500)]), np.sqrt(rows[:, 3])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from zerosum.algorithms import FeatureClassifier
+from zerosum.algorithms import FeatureClassifierProgram
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.training.classifier import whitener
 from zerosum.algorithms.training.evaluation import quality_of
@@ -36,7 +36,7 @@ def checkers(count: int, seed: int = 0) -> Units:
 
 
 def test_it_learns_what_no_line_parts_and_says_how_well() -> None:
-    asked = Rehearsal(FeatureClassifier(**PROGRAM, evaluate_share=0.05), 6000, 3, 4.0, 1e-5)
+    asked = Rehearsal(FeatureClassifierProgram(**PROGRAM, evaluate_share=0.05), 6000, 3, 4.0, 1e-5)
     found = asked.run(checkers(6000), 1)
     low, high = found["accuracy_interval_95"].tolist()
     assert 0.9 < found["accuracy"][0] <= 1
@@ -52,7 +52,7 @@ def test_held_out_units_are_not_trained_on() -> None:
     units = checkers(500)
     turned = Units(np.asarray(units.rows).copy())
     out = held_out(units, 0.2)
-    program = FeatureClassifier(**PROGRAM, evaluate_share=0.1, hold_out=0.2, rounds=4)
+    program = FeatureClassifierProgram(**PROGRAM, evaluate_share=0.1, hold_out=0.2, rounds=4)
     asked = Rehearsal(program, 500, 3, 4.0, 1e-5)
     fitted = {request.statistic.part for request in asked.asked(units, 0)[1][:-1]}  # type: ignore[attr-defined]
     judged = asked.asked(units, 0)[1][-1].statistic
@@ -63,20 +63,20 @@ def test_held_out_units_are_not_trained_on() -> None:
 
 
 def test_settings_follow_the_noise() -> None:
-    program = FeatureClassifier(**PROGRAM)
+    program = FeatureClassifierProgram(**PROGRAM)
     loud, quiet = (program.resolve(PublicFacts(noise, 10_000)) for noise in (20.0, 1.0))
     for one, other in ((loud.rounds, quiet.rounds), (loud.clip, quiet.clip), (loud.learning_rate, quiet.learning_rate)):
         assert one is not None
         assert other is not None
         assert one < other
     assert quiet.resolve(PublicFacts(20.0, 10_000)) == quiet
-    kept = FeatureClassifier(**PROGRAM, rounds=3, clip=0.2, learning_rate=9.0).resolve(PublicFacts(1.0, None))
+    kept = FeatureClassifierProgram(**PROGRAM, rounds=3, clip=0.2, learning_rate=9.0).resolve(PublicFacts(1.0, None))
     assert (kept.rounds, kept.clip, kept.learning_rate) == (3, 0.2, 9.0)
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_what_is_asked_is_what_was_planned(adjacency: Adjacency) -> None:
-    program = FeatureClassifier(**PROGRAM, rounds=3, evaluate_share=0.1)
+    program = FeatureClassifierProgram(**PROGRAM, rounds=3, evaluate_share=0.1)
     planned = program.requests(adjacency)
     assert [request.statistic.name for request in planned] == [
         "feature_moments",
@@ -129,10 +129,10 @@ def test_the_interval_of_the_accuracy_covers() -> None:
 )
 def test_bad_parameters_are_said_in_one_sentence(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadParameter, match=reason):
-        FeatureClassifier(**{**PROGRAM, **change})
+        FeatureClassifierProgram(**{**PROGRAM, **change})
 
 
 @pytest.mark.slow
 def test_the_audit_passes_on_a_training_transcript() -> None:
-    found = audit(Scheme("secure-sum"), FeatureClassifier(**PROGRAM, rounds=3, evaluate_share=0.1), samples=400)
+    found = audit(Scheme("secure-sum"), FeatureClassifierProgram(**PROGRAM, rounds=3, evaluate_share=0.1), samples=400)
     assert found.holds, found

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum import run
-from zerosum.algorithms import NeuralClassifier, build
+from zerosum.algorithms import NeuralClassifierProgram, build
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.training.network import Momentum, TorchOptimiser
 from zerosum.compute.units import Units
@@ -27,9 +27,9 @@ Floats = NDArray[np.float64]
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed: make test-torch")
 
 
-def made(features: int = 4, **extra: Any) -> NeuralClassifier:
+def made(features: int = 4, **extra: Any) -> NeuralClassifierProgram:
     names = (*(f"x{i}" for i in range(features)), "class")
-    return NeuralClassifier(columns=names, lower=np.full(features, -4.0), upper=np.full(features, 4.0), **extra)
+    return NeuralClassifierProgram(columns=names, lower=np.full(features, -4.0), upper=np.full(features, 4.0), **extra)
 
 
 def rings(count: int, seed: int = 0) -> Floats:
@@ -39,7 +39,7 @@ def rings(count: int, seed: int = 0) -> Floats:
     return np.column_stack([x, np.hypot(x[:, 0], x[:, 1]) > 1.18])
 
 
-def accuracy(algorithm: NeuralClassifier, weights: Any, rows: Floats) -> float:
+def accuracy(algorithm: NeuralClassifierProgram, weights: Any, rows: Floats) -> float:
     chance = algorithm.probabilities(np.asarray(weights), rows[:, :-1])
     return float(np.mean(chance.argmax(axis=1) == rows[:, -1]))
 
@@ -48,7 +48,7 @@ def test_it_learns_what_no_line_tells_apart() -> None:
     rows, others = rings(4000), rings(1000, seed=1)
     rehearsal = Rehearsal(made(center=np.zeros(4), scale=np.ones(4), steps=60), len(rows), 4, 3.0, 1e-5)
     found = rehearsal.run(Units.from_rows(rows), seed=0)
-    assert isinstance(rehearsal.algorithm, NeuralClassifier)
+    assert isinstance(rehearsal.algorithm, NeuralClassifierProgram)
     assert accuracy(rehearsal.algorithm, found["weights"], others) > 0.85
     assert float(found["steps_taken"][0]) == 60
 
@@ -60,7 +60,7 @@ def test_several_classes_and_sampling() -> None:
     algorithm = made(classes=("a", "b", "c"), rate=0.5, steps=15)
     rehearsal = Rehearsal(algorithm, 3000, 4, 1.0, 1e-5)
     found, asked = rehearsal.asked(Units.from_rows(rows), 0)
-    assert isinstance(rehearsal.algorithm, NeuralClassifier)
+    assert isinstance(rehearsal.algorithm, NeuralClassifierProgram)
     assert accuracy(rehearsal.algorithm, found["weights"], rows) > 0.7
     assert len(asked) == 15 == rehearsal.plan.rounds
     assert len(rehearsal.plan.releases) == 1
@@ -71,7 +71,7 @@ def test_accuracy_is_bought_on_held_out_units() -> None:
     algorithm = made(steps=60, scale=np.ones(4), evaluate_share=0.2, hold_out=0.2)
     rehearsal = Rehearsal(algorithm, len(rows), 4, 5.0, 1e-5)
     found, asked = rehearsal.asked(Units.from_rows(rows), 0)
-    assert isinstance(rehearsal.algorithm, NeuralClassifier)
+    assert isinstance(rehearsal.algorithm, NeuralClassifierProgram)
     out = held_out(Units.from_rows(rows), 0.2)
     true = accuracy(rehearsal.algorithm, found["weights"], rows[out])
     low, high = found["accuracy_interval_95"].tolist()
@@ -181,7 +181,7 @@ def test_a_study_over_sites_and_a_study_by_its_name(tmp_path: Any) -> None:
 def test_what_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
     params = {"columns": ("a", "b", "c", "d", "class"), "lower": [-4] * 4, "upper": [4] * 4} | change
     with pytest.raises(BadParameter, match=words):
-        NeuralClassifier(**params)
+        NeuralClassifierProgram(**params)
 
 
 def test_added_and_removed_units_are_refused() -> None:
@@ -218,7 +218,7 @@ def test_a_torch_module_learns_under_noise(optimizer: str) -> None:
     )
     rehearsal = Rehearsal(algorithm, len(rows), 4, 8.0, 1e-5)
     found = rehearsal.run(Units.from_rows(rows), 0)
-    assert isinstance(rehearsal.algorithm, NeuralClassifier)
+    assert isinstance(rehearsal.algorithm, NeuralClassifierProgram)
     assert accuracy(rehearsal.algorithm, found["weights"], others) > 0.8
 
 

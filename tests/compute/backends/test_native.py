@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from kernels import KINDS, NUMPY, by_numpy, drawn, integers
-from zerosum.algorithms import PCA
+from zerosum.algorithms import PCAProgram
 from zerosum.algorithms.program import PublicFacts
 from zerosum.compute.backends import native
 from zerosum.compute.units import Units
@@ -30,7 +30,7 @@ from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms
 
 Floats = NDArray[np.float64]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KERNELS: Any = vars(native)["_native"]
 BINS = {"lowest": 0.01, "highest": 1e4, "bins": 30}
 
@@ -226,7 +226,7 @@ def test_strange_numbers_do_no_harm(computed: str) -> None:
 
 
 def test_no_bit_depends_on_threads_or_blocks(computed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zerosum.kernel.statistic._WORTH_A_THREAD", 0)
+    monkeypatch.setattr("zerosum.compute.statistic._WORTH_A_THREAD", 0)
     rng = np.random.default_rng(7)
     units = Units(rng.normal(size=(9000, 30)))
     stat = RoundedScatter(columns=30, lift=0.3)
@@ -333,7 +333,7 @@ def test_a_study_gives_the_same_without_kernels(tmp_path: Path) -> None:
 
 
 def test_rounding_is_planned_where_noise_is_larger_by_far() -> None:
-    few, pca = (PCA(columns=tuple(f"x{i}" for i in range(D)), n_components=3, clip=1.0) for D in (99, 144))
+    few, pca = (PCAProgram(columns=tuple(f"x{i}" for i in range(D)), n_components=3, clip=1.0) for D in (99, 144))
     assert few.resolve(PublicFacts(5.0, 10**4)).rounded is False  # records may be equal, and products are cheap
     for noise, units, rounded in ((0.0, 10**4, False), (0.0, None, False), (5.0, 10**4, True), (1.0, None, True)):
         assert pca.resolve(PublicFacts(noise, units)).rounded is rounded
@@ -346,7 +346,7 @@ def test_rounding_is_planned_where_noise_is_larger_by_far() -> None:
     for given in (True, False):
         kept = pca.model_copy(update={"rounded": given})
         assert kept.resolve(PublicFacts(0.0, 10**4)).rounded is given
-    people = PCA(columns=("a", "b"), n_components=1, clip=1.0, per_recording="center", n_passes=1)
+    people = PCAProgram(columns=("a", "b"), n_components=1, clip=1.0, per_recording="center", n_passes=1)
     assert people.resolve(PublicFacts(5.0, 100)).rounded is False
     names = [release.statistic for release in pca.resolve(PublicFacts(5.0, 10**4)).releases(Adjacency.REPLACE_ONE)]
     assert names[-1] == "rounded_scatter"

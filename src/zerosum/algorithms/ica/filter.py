@@ -40,10 +40,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms.ica.likelihood import Cumulants, Fit, Heard, fitted, rotated
+from zerosum.algorithms.ica.likelihood import Cumulants, Fit, ScoreRelease, maximise, rotated
 from zerosum.algorithms.ica.start import noise_level, polar
 from zerosum.arrays import Floats
-from zerosum.statistics.unmixing import SCORES, Score, Told, UnmixingScore, upper
+from zerosum.statistics.unmixing import SCORES, Score, ScoreSums, UnmixingScore, upper
 
 # ---- start and priors ------------------------------------------------------------------------------------------------
 
@@ -170,7 +170,9 @@ class Filter:
     steep: float = 1.0  # mean over pairs of slope_i + slope_j: the response of a turn to an angle of 1 radian
     response: Floats = field(init=False)  # (2, N), of known rotations: turn times angle, and angle squared, over noise
     level: float = 0.0  # root mean square kurtosis of the sources in the start's tensor
-    rounds: list[tuple[UnmixingScore, Floats, Told, float]] = field(default_factory=list)  # request, B, release, noise
+    rounds: list[tuple[UnmixingScore, Floats, ScoreSums, float]] = field(
+        default_factory=list
+    )  # request, B, release, noise
     fit: Fit | None = None  # the last joint fit
 
     def __post_init__(self) -> None:
@@ -249,8 +251,8 @@ class Filter:
             by = np.stack([weights[each] for each in scores])
             own, own_noise = np.sum(by * told.slopes.T, axis=1), std / asked.slope_weight * np.linalg.norm(by, axis=1)
             cube = np.array([float(each == "cube") for each in scores])
-            rounds.append(Heard(B, signs, cube, by @ usual.T, told.turns, own, math.sqrt(2) * std, own_noise))
-        self.fit = fitted(
+            rounds.append(ScoreRelease(B, signs, cube, by @ usual.T, told.turns, own, math.sqrt(2) * std, own_noise))
+        self.fit = maximise(
             np.asarray(np.linalg.inv(self.B), dtype=np.float64),
             self.signs,
             rounds,
@@ -298,7 +300,7 @@ class Filter:
     def update(
         self,
         statistic: UnmixingScore,
-        told: Told,
+        told: ScoreSums,
         noise: float,
         share: float,
         *,

@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms.pca.spectrum import Looks, refined
+from zerosum.algorithms.pca.spectrum import ReplayedSpectra, refined
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 
@@ -135,7 +135,13 @@ def separated(moments: Floats, noise: float, sweeps: int = 200) -> tuple[Floats,
 
 
 def replayed(
-    moments: Floats, noise: float, looks: Looks, rotation: Floats, back: Floats, columns: Floats, seed: int = 0
+    moments: Floats,
+    noise: float,
+    looks: ReplayedSpectra,
+    rotation: Floats,
+    back: Floats,
+    columns: Floats,
+    seed: int = 0,
 ) -> Floats:
     """The expected correlation of each source's map with its noise-free map, by a parametric bootstrap.
 
@@ -185,7 +191,13 @@ def replayed(
 
 
 def _played(
-    moments: Floats, noise: float, looks: Looks, mixing: Floats, columns: Floats, rng: np.random.Generator, repeats: int
+    moments: Floats,
+    noise: float,
+    looks: ReplayedSpectra,
+    mixing: Floats,
+    columns: Floats,
+    rng: np.random.Generator,
+    repeats: int,
 ) -> tuple[Floats, list[tuple[Floats, Floats]]]:
     """Bootstrap replicates: the mean correlation of each map, and the moments and mixing matrix of each replicate.
 
@@ -263,9 +275,9 @@ def _played(
     return np.asarray(np.mean(found, axis=0)), again
 
 
-def _exactly(moments: Floats, noise: float) -> Looks:
+def _exactly(moments: Floats, noise: float) -> ReplayedSpectra:
     """A reduction without error: the variances of the R coordinates, at least `noise`, and no rejected directions."""
-    return Looks.exact(np.maximum(np.diag(np.sum(moments, axis=0)), noise))
+    return ReplayedSpectra.exact(np.maximum(np.diag(np.sum(moments, axis=0)), noise))
 
 
 def _centred(maps: Floats) -> Floats:

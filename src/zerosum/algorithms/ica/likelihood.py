@@ -52,7 +52,7 @@ _DAMPING = 0.3, 1e4
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class ScoreRelease:
     """One round of `UnmixingScore`: its public request and its release, in the unit of released sums."""
 
     B: Floats  # (R, R), the unmixing matrix at which the round was evaluated
@@ -85,7 +85,7 @@ class Fit:
     doubt: Floats  # (R,), variance of each part
 
 
-def fitted(mixing: Floats, signs: Floats, rounds: Sequence[Heard], cumulants: Cumulants, steps: int) -> Fit:
+def maximise(mixing: Floats, signs: Floats, rounds: Sequence[ScoreRelease], cumulants: Cumulants, steps: int) -> Fit:
     """Maximise the joint likelihood from a given mixing matrix, by at most `steps` Levenberg-Marquardt steps.
 
     Parameters
@@ -186,7 +186,7 @@ def _by_cumulants(cumulants: Cumulants, mixing: Floats, signs: Floats) -> tuple[
     return float(np.trace(F)), 4 * (F[column, row] - F[row, column]), curvature
 
 
-def _by_round(heard: Heard, mixing: Floats, parts: Floats) -> tuple[Floats, Floats]:
+def _by_round(heard: ScoreRelease, mixing: Floats, parts: Floats) -> tuple[Floats, Floats]:
     """Residuals of one round, divided by their noise, and the Jacobian of the prediction.
 
     Parameters

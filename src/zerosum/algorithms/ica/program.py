@@ -16,8 +16,8 @@ from zerosum.algorithms.ica.joint_diagonalization import replayed, separated
 from zerosum.algorithms.ica.start import directions
 from zerosum.algorithms.pca.spectrum import (
     Coordinates,
-    Looks,
     NoisySpectrum,
+    ReplayedSpectra,
     best_count,
     first_basis,
     left_over,
@@ -50,7 +50,7 @@ _GROWTH = 2.0  # the last round's share over the first's
 _MOST_SOURCES = 40  # beyond, no tensor of fourth cumulants is asked for: 123 410 numbers
 
 
-class ICA(Algorithm):
+class ICAProgram(Algorithm):
     """Temporal ICA in three stages, all paid: find the space of the components, whiten it, turn it.
 
     1. `n_passes` looks at people's second moments, each in coordinates where the last one's strong directions are
@@ -313,12 +313,12 @@ class ICA(Algorithm):
     def _start(self) -> Coordinates:
         return Coordinates.of(self.basis) if self.basis is not None else Coordinates.all(len(self.columns))
 
-    def _reduced(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, Looks, Floats]]:
+    def _reduced(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, ReplayedSpectra, Floats]]:
         """The space of the components, the last pass's eigenvalues, how many stand above the noise, looks like the last
         one played again, and its directions in columns, those of the components first."""
         R, shares = self.n_components, self._pass_shares
         if not shares:
-            return self._start, np.zeros(R), R, Looks.exact(np.ones(R)), self._start.reconstruction
+            return self._start, np.zeros(R), R, ReplayedSpectra.exact(np.ones(R)), self._start.reconstruction
         inside = (yield from self._subspace(shares[0])) if self._wide else self._start
         damped, scale, looks = None, 1.0, list[NoisySpectrum]()
         for share in shares[1:] if self._wide else shares:
@@ -380,7 +380,7 @@ class ICA(Algorithm):
         return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), stability, int(np.sum(real))
 
     def _by_frequency(
-        self, inside: Coordinates, again: Looks, columns: Floats
+        self, inside: Coordinates, again: ReplayedSpectra, columns: Floats
     ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats, int]]:
         """White coordinates and back, the rotation, the stability of each source, and how many directions are more than
         noise: where there was nothing to reduce, and thus no look, the sum of all bands has to say that."""
@@ -391,7 +391,7 @@ class ICA(Algorithm):
         if noise == 0:
             return white, back, rotation, np.ones(R), R
         if not self._pass_shares:
-            again = Looks.exact(np.maximum(np.diag(np.sum(moments, axis=0)), noise))
+            again = ReplayedSpectra.exact(np.maximum(np.diag(np.sum(moments, axis=0)), noise))
         stability = replayed(moments, noise, again, rotation, back, columns, self.start)
         if self._pass_shares:
             return white, back, rotation, stability, R

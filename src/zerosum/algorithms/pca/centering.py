@@ -84,7 +84,7 @@ _ZETA = 2.612
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class AugmentedMoments:
     """One release of augmented rows, split into its blocks (see the module's model).
 
     Attributes
@@ -106,7 +106,7 @@ class Look:
     noise: float
 
     @classmethod
-    def at(cls, released: Floats, columns: int, noise: float) -> Look:
+    def at(cls, released: Floats, columns: int, noise: float) -> AugmentedMoments:
         """Split a release of the whole matrix.
 
         `released` holds the isometric coordinates of a symmetric matrix of order D + 1, (D + 1)(D + 2)/2 numbers.
@@ -116,7 +116,7 @@ class Look:
         return cls(whole[:-1, :-1], whole[:-1, -1], float(whole[-1, -1]), noise)
 
     @classmethod
-    def at_column(cls, released: Floats, columns: int, noise: float) -> Look:
+    def at_column(cls, released: Floats, columns: int, noise: float) -> AugmentedMoments:
         """Split a release of the last column alone: `released` has D + 1 entries, each with standard deviation `noise`.
 
         The matrix is empty. `corrected`, `edge` and `above` must not be called on such a release.
@@ -368,7 +368,7 @@ class Centred:
     """Result of the centring rounds."""
 
     center: Floats  # (D), in the units of the columns
-    looks: list[Look]  # the centring releases that hold the whole matrix; if none does, the last release
+    looks: list[AugmentedMoments]  # the centring releases that hold the whole matrix; if none does, the last release
     held: Floats  # for each release that holds the whole matrix: mean fraction of a unit's centred norm in it
     norms: Norms  # norms about `center`
     middle: float  # median of `norms`
@@ -386,7 +386,14 @@ class Choice:
 
 
 def choose(
-    look: Look, norms: Norms, square: float, small: Floats, share: float, left: float, units: float, components: int
+    look: AugmentedMoments,
+    norms: Norms,
+    square: float,
+    small: Floats,
+    share: float,
+    left: float,
+    units: float,
+    components: int,
 ) -> Choice:
     """Choose the clip of the main release: the quantile with the smallest predicted loss of captured energy.
 

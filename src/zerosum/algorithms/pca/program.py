@@ -52,7 +52,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.pca.centering import Centred, Look, Norms, beyond, choose, standing
+from zerosum.algorithms.pca.centering import AugmentedMoments, Centred, Norms, beyond, choose, standing
 from zerosum.algorithms.pca.spectrum import (
     NoisySpectrum,
     debiased,
@@ -117,7 +117,7 @@ _MANY_COLUMNS, _ROUNDING = 100, 0.05
 _FAR, _NEAR = 0.5, 0.015
 
 
-class PCA(RangedAlgorithm):
+class PCAProgram(RangedAlgorithm):
     """The leading eigenvectors of the units' second moment, by default about the units' own centre.
 
     Each unit's matrix is divided by a clip, or by its norm if that is larger, so that no unit weighs more than 1.
@@ -344,7 +344,7 @@ class PCA(RangedAlgorithm):
         # If the centre should have been found and was too expensive, one large eigenvalue may belong to the mean. A
         # corner of 0 makes `Look.above` subtract one from the count.
         if self.finds_centre:
-            above = Look(matrix, np.zeros(len(matrix)), 0.0, release.noise_std).above(self.n_components)
+            above = AugmentedMoments(matrix, np.zeros(len(matrix)), 0.0, release.noise_std).above(self.n_components)
         else:
             falling = np.asarray(np.linalg.eigvalsh(matrix)[::-1], dtype=np.float64)
             above = standing(falling, release.noise_std, self.n_components)
@@ -416,7 +416,11 @@ class PCA(RangedAlgorithm):
             lift = math.sqrt(square * median)
             release = yield self._small(center, lift, number)
             whole = self._whole(number)
-            looks.append((Look.at if whole else Look.at_column)(release.value, len(center), release.noise_std))
+            looks.append(
+                (AugmentedMoments.at if whole else AugmentedMoments.at_column)(
+                    release.value, len(center), release.noise_std
+                )
+            )
             if whole:
                 scales.append((median, 1 + square))
             # If the centre moves, the histograms no longer apply, and the lift is large for an accurate mean. If the
@@ -443,7 +447,7 @@ class PCA(RangedAlgorithm):
         lift = math.sqrt(square)
         choice = choose(found.looks[-1], found.norms, square, found.held, share, left, found.units, K)
         release = yield self._main(found.center, lift, choice.clip)
-        look = Look.at(release.value, columns, release.noise_std)
+        look = AugmentedMoments.at(release.value, columns, release.noise_std)
         matrix, noise = look.corrected(), look.noise
         # The components may come from a mean of all releases. Eigenvalues always come from the main release, whose clip
         # they refer to.
@@ -481,7 +485,7 @@ class PCA(RangedAlgorithm):
         def read(release: Release, basis: Floats) -> Floats:
             # (D + 1) x (width + 1): the product M Q above left, and v and W in the last column.
             product = release.value.reshape(columns + 1, -1)
-            look = Look.at_column(product[:, -1], columns, release.noise_std)
+            look = AugmentedMoments.at_column(product[:, -1], columns, release.noise_std)
             return look.corrected_product(product[:-1, :-1], basis)
 
         found = yield from self._subspace(partial(self._lifted_product, known.center, lift), read, known.units)

@@ -233,7 +233,7 @@ class Damped:
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
+class ReplayedSpectra:
     """Simulated releases with the noise of a real one, in the basis of the estimated noise-free eigenvectors."""
 
     values: Floats  # (directions), the estimated spectrum without noise, falling
@@ -242,7 +242,7 @@ class Looks:
     inside: Floats  # (wanted), the share of each wanted direction that lies in these coordinates at all
 
     @classmethod
-    def exact(cls, values: Floats) -> Looks:
+    def exact(cls, values: Floats) -> ReplayedSpectra:
         """One simulation without noise, for known eigenvalues `values` of shape (R,), all of them wanted."""
         R = len(values)
         return cls(values, np.eye(R)[None], np.ones((1, R)), np.ones(R))
@@ -352,14 +352,14 @@ class NoisySpectrum:
             values[above:] = np.clip(np.sort(values[above:])[::-1], 0.0, most)
         return values
 
-    def again(self, wanted: int, rng: np.random.Generator) -> Looks:
+    def again(self, wanted: int, rng: np.random.Generator) -> ReplayedSpectra:
         """Simulate further releases, as if the vectors of this one were those of A.
 
         `wanted` is the number of leading vectors to record and `rng` a generator with a public seed.
         """
         order = len(self.vectors)
         if self.edge <= 0:
-            return Looks(
+            return ReplayedSpectra(
                 self.values, np.eye(order)[None, :, :wanted], np.sqrt(self.held[None, :wanted]), np.ones(wanted)
             )
         values, noise = self.without_noise(rng), self.edge / math.sqrt(2 * order)
@@ -368,7 +368,7 @@ class NoisySpectrum:
             for _ in range(min(max(_NUMBERS // order**2, _LOOKS[0]), _LOOKS[1]))
         ]
         vectors = np.stack([look.vectors[:, :wanted] for look in looks])
-        return Looks(values, vectors, np.sqrt([look.held[:wanted] for look in looks]), np.ones(wanted))
+        return ReplayedSpectra(values, vectors, np.sqrt([look.held[:wanted] for look in looks]), np.ones(wanted))
 
     def leading(self, wanted: int) -> tuple[Floats, Floats]:
         """White coordinates of the `wanted` strongest directions: projection and reconstruction, each D x wanted."""

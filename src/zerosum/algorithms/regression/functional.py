@@ -41,7 +41,7 @@ _ROOM, _RANGED = 1.0, 1 / 3
 _RIDGE = 2.0
 
 
-class PolynomialLoss(Regression):
+class PolynomialLossProgram(Regression):
     """The minimum of a loss that is a polynomial in the linear predictor x.w and the response y, both public in form.
 
     `table`[j][k] multiplies (x.w)^j y^k; y is the response in its range mapped to -1 to 1, and x the features as

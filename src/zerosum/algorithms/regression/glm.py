@@ -34,7 +34,7 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.functional import lowest_quadratic
-from zerosum.algorithms.regression.inference import Belief, Look, believed, combined
+from zerosum.algorithms.regression.inference import Belief, GradientRelease, believed, combined
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum
@@ -151,10 +151,10 @@ class NewtonRegression(Regression):
         """Prior standard deviation of a coefficient: clip/sqrt(width) is a typical entry of a row."""
         return _PREDICTOR * math.sqrt(frame.width) / frame.clip
 
-    def _look(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> Look:
+    def _look(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> GradientRelease:
         """A released sum as a `Look`: means over `units`, and the noise of a released number in the units of each."""
         gradient, hessian = statistic.split(value)
-        return Look(
+        return GradientRelease(
             at,
             gradient / units,
             hessian / units,
@@ -163,7 +163,13 @@ class NewtonRegression(Regression):
         )
 
     def _rounds(
-        self, frame: Frame, looks: list[Look], at: Floats, adjacency: Adjacency, shares: tuple[float, ...], rate: float
+        self,
+        frame: Frame,
+        looks: list[GradientRelease],
+        at: Floats,
+        adjacency: Adjacency,
+        shares: tuple[float, ...],
+        rate: float,
     ) -> Program:
         """The Newton rounds and the results.
 
@@ -203,12 +209,12 @@ def clipped_share(width: int, room: float) -> float:
     return float(gammaincc(width / 2, room * width / 2))
 
 
-def settled(looks: list[Look], prior: float, bend: float, sampling: float = 0.0) -> Belief:
+def settled(looks: list[GradientRelease], prior: float, bend: float, sampling: float = 0.0) -> Belief:
     """Posterior from all looks: `combined`, then `believed`."""
     return believed(combined(looks, bend), prior, sampling)
 
 
-class LogisticRegression(NewtonRegression):
+class LogisticRegressionProgram(NewtonRegression):
     """Logistic regression: the response is one of two classes, above the middle of its range or not.
 
     The start is the functional mechanism: the quadratic Taylor polynomial of the loss, released once as coefficient
@@ -294,7 +300,7 @@ class LogisticRegression(NewtonRegression):
         ridge = 2.0 if self.method == "polynomial" else 1.0
         at = lowest_quadratic(arrays[1] / units, second, ridge * noise * math.sqrt(frame.width))
         # the start as a look at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
-        first = Look(
+        first = GradientRelease(
             np.zeros(frame.width),
             -arrays[1] / units,
             2 * second,
@@ -311,7 +317,7 @@ class LogisticRegression(NewtonRegression):
         return (yield from self._rounds(frame, [first], at, adjacency, tuple(rest), 0.5))
 
 
-class PoissonRegression(NewtonRegression):
+class PoissonRegressionProgram(NewtonRegression):
     """Poisson regression with a logarithmic link: the response is a count from 0 to the top of its range.
 
     The column moments are always released first, because the mean count m sets the start and the clips: residuals at

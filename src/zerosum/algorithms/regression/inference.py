@@ -33,7 +33,7 @@ _TURNS = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class GradientRelease:
     """One release of a gradient and a negative Hessian of the mean log-likelihood (means over units)."""
 
     at: Floats  # (D,), the coefficients of the release
@@ -43,7 +43,7 @@ class Look:
     hessian_noise: float  # standard deviation of an isometric coordinate of the Hessian (a diagonal entry)
 
 
-def combined(looks: Sequence[Look], bend: float = 0.0) -> Look:
+def combined(looks: Sequence[GradientRelease], bend: float = 0.0) -> GradientRelease:
     """Several looks merged into one at the coefficients of the last, with inverse-variance weights.
 
     A gradient is moved from w to the last coefficients by the mean of the Hessians at both ends, g - (H + H_last)/2 d
@@ -71,7 +71,7 @@ def combined(looks: Sequence[Look], bend: float = 0.0) -> Look:
     weights = 1 / np.array(variances)
     weights = weights / np.sum(weights)
     # the Hessian is averaged with the weights of the gradients: only its product with the last step matters
-    return Look(
+    return GradientRelease(
         last.at,
         np.asarray(weights @ np.array(gradients)),
         np.asarray(sum(w * look.hessian for w, look in zip(weights, looks, strict=True))),
@@ -88,7 +88,7 @@ class Belief:
     covariance: Floats  # (D, D)
 
 
-def believed(look: Look, prior: float, sampling: float = 0.0, slope: float = 1.0) -> Belief:
+def believed(look: GradientRelease, prior: float, sampling: float = 0.0, slope: float = 1.0) -> Belief:
     """Posterior of the maximiser w* given one look and the prior N(0, prior^2 I).
 
     In the eigenvectors of H with eigenvalues e, each coordinate of d = w* - w is observed as g = e d + noise with

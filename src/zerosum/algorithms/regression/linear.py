@@ -39,7 +39,7 @@ from pydantic import Field
 
 from zerosum.algorithms.program import Estimate, Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
-from zerosum.algorithms.regression.inference import Look, believed, unclipped
+from zerosum.algorithms.regression.inference import GradientRelease, believed, unclipped
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
@@ -61,7 +61,7 @@ _ROUNDS = 24
 _MOMENTUM = 0.7
 
 
-class LinearRegression(Regression):
+class LinearRegressionProgram(Regression):
     """Least squares in a fixed number of rounds, each a release at the current coefficients.
 
     With "moment" a round releases the joint second moment of features and residuals. The gradient has the same noise as
@@ -220,12 +220,19 @@ class LinearRegression(Regression):
         # one last step from the average, with less damping: its noise is smaller than that of a single round
         step = vectors @ ((vectors.T @ gradient) / _floored(values, damping / 2))
         found = average + step
-        look = Look(average, gradient, moments / rounds, mean_noise, entry_noise)
+        look = GradientRelease(average, gradient, moments / rounds, mean_noise, entry_noise)
         told = self._finish(frame, found, look, residual, used, slope, units)
         return (yield from self._evaluated(frame, found, adjacency, told))
 
     def _finish(
-        self, frame: Frame, found: Floats, look: Look, residual: float, bound: float, slope: float, units: float
+        self,
+        frame: Frame,
+        found: Floats,
+        look: GradientRelease,
+        residual: float,
+        bound: float,
+        slope: float,
+        units: float,
     ) -> Estimate:
         """Posterior, intervals and diagnostics.
 
@@ -266,7 +273,7 @@ class LinearRegression(Regression):
         # No Hessian was released. A Hessian of zero with noise clip^2 makes the posterior equal to the prior, so all
         # coefficients are reported as not identified.
         blank = np.zeros((frame.width, frame.width))
-        look = Look(at, np.zeros(frame.width), blank, max(frame.clip * used * noise, 1e-12), frame.clip**2)
+        look = GradientRelease(at, np.zeros(frame.width), blank, max(frame.clip * used * noise, 1e-12), frame.clip**2)
         told = self._finish(frame, at, look, residual, used, 1.0, units)
         return (yield from self._evaluated(frame, at, adjacency, told))
 

@@ -73,7 +73,7 @@ class FeatureAlgorithm(Algorithm):
         return {self.columns[-1]: self.classes}
 
 
-class FeatureClassifier(FeatureAlgorithm):
+class FeatureClassifierProgram(FeatureAlgorithm):
     """Softmax regression on public features. Columns are what features are made of and, last, the class; without names
     they are called x0, x1, ... and class.
 

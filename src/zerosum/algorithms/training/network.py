@@ -48,7 +48,7 @@ _FARTHEST = 1e6  # of weights: statistics take no larger ones
 OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop", "ASGD", "Rprop")
 
 
-class NeuralClassifier(RangedAlgorithm):
+class NeuralClassifierProgram(RangedAlgorithm):
     """A network that tells classes apart: `columns` are the features and, last, the class.
 
     `model` is "two-layer", a net with one hidden layer of `hidden` rectified units that needs NumPy alone, or the name

@@ -36,8 +36,8 @@ from array_api_compat import device as device_of
 from zerosum.arrays import Array, Floats
 from zerosum.compute.backends import fused
 from zerosum.compute.blocks import compensated
-from zerosum.compute.devices import beside, on_host, terms
-from zerosum.compute.devices import like as like
+from zerosum.compute.devices import array_on, max_terms, on_host
+from zerosum.compute.devices import constant_on as constant_on
 from zerosum.compute.threads import one_thread as one_thread
 from zerosum.compute.units import Units, pieces
 from zerosum.compute.units import fold as fold
@@ -119,7 +119,7 @@ def _averages(units: Units, rows: Array, made: Callable[[Array], Array], at_once
             parts.append(total / batch.length)
         order.append(batch.units)
     # Batches are ordered by length; this restores the order of the units.
-    return xp.take(xp.concat(parts), beside(np.argsort(np.concatenate(order)), rows), axis=0)
+    return xp.take(xp.concat(parts), array_on(np.argsort(np.concatenate(order)), rows), axis=0)
 
 
 def squares(rows: Array) -> Array:
@@ -231,7 +231,7 @@ def _most(rows: Array) -> int | None:
     """The number of rows that are added at a time, if the array has more; None otherwise or on the host."""
     if on_host(rows):
         return None
-    most = (terms() or BLOCK_ROWS) - _DEPTH
+    most = (max_terms() or BLOCK_ROWS) - _DEPTH
     return most if rows.shape[0] > most else None
 
 
@@ -410,7 +410,7 @@ class Exact:
 
         Every partial sum is at most (2^26 + sqrt(N)/2)^2 < 2^53 for up to 10^15 numbers N of a unit.
         """
-        return array_namespace(numbers).matmul(numbers, like(self.numbers, numbers))
+        return array_namespace(numbers).matmul(numbers, constant_on(self.numbers, numbers))
 
     def seen(self, rows: Array, norm: Array) -> Array:
         """Rows of this norm, divided by it, times the matrix, to 26 bits of the norm of its columns; shape (rows, k).
@@ -424,7 +424,7 @@ class Exact:
         """
         numbers = whole(rows, norm)
         seen = self.product(numbers)
-        seen *= like(self._worth, numbers)[None, :]
+        seen *= constant_on(self._worth, numbers)[None, :]
         return seen
 
     @cached_property

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from zerosum.algorithms import DataCollaboration, FeatureClassifier
+from zerosum.algorithms import DataCollaborationProgram, FeatureClassifierProgram
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
@@ -151,7 +151,7 @@ def ours(
     """Accuracy of Zerosum's programs, simulated with their planned noise. One of ten sites colludes."""
     joined, settings = Records.joined(clients), features or FEATURES
     classes = tuple(map(float, range(10)))
-    kind = DataCollaboration if method == "rigorous DC" else FeatureClassifier
+    kind = DataCollaborationProgram if method == "rigorous DC" else FeatureClassifierProgram
     program = kind(columns=(*(f"p{i}" for i in range(SIDE * SIDE)), "class"), classes=classes, features=settings)
     units = Units(np.column_stack([255 * joined.x, joined.y]).astype(np.float32))
     found = Rehearsal(program, len(joined.y), len(clients), epsilon, OUR_DELTA, scheme=scheme).run(units, seed)

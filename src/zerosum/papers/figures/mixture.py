@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zerosum.algorithms import Mixture
+from zerosum.algorithms import MixtureProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.arrays import Floats
 from zerosum.papers.figures.components import COLLUDERS, OURS, SITES, Error, Point, experiments
@@ -49,7 +49,7 @@ def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: in
     """Means by Zerosum with default settings, each record a unit, seeded noise."""
     columns = tuple(f"x{i}" for i in range(sites[0].shape[1]))
     named = {f"site {s}": rows for s, rows in enumerate(sites, 1)}
-    algorithm = Mixture(columns=columns, n_components=K, clip=BALL)
+    algorithm = MixtureProgram(columns=columns, n_components=K, clip=BALL)
     result = run_trial(algorithm, named, epsilon=epsilon, delta=delta, colluders=COLLUDERS, unit="record", seed=seed)
     return np.asarray(result.estimate["means"])
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from zerosum.algorithms import NeuralClassifier
+from zerosum.algorithms import NeuralClassifierProgram
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
@@ -38,12 +38,12 @@ DATA: dict[str, Reading] = {"norm": "norm", "coordinate": "coordinate"}
 Along = Literal["epsilon", "records"]
 
 
-def ours(data: Classes, epsilon: float, seed: int, steps: int | None) -> tuple[NeuralClassifier, Any]:
+def ours(data: Classes, epsilon: float, seed: int, steps: int | None) -> tuple[NeuralClassifierProgram, Any]:
     """Zerosum's program, simulated with its planned noise. The declared range of each column is -6 to 6."""
     names = (*(f"x{i}" for i in range(methods.COLUMNS)), "class")
     ends = np.full(methods.COLUMNS, 6.0)
     ordinary = {"center": 0 * ends, "scale": np.ones(methods.COLUMNS)}
-    algorithm = NeuralClassifier(columns=names, lower=-ends, upper=ends, steps=steps, start=seed, **ordinary)
+    algorithm = NeuralClassifierProgram(columns=names, lower=-ends, upper=ends, steps=steps, start=seed, **ordinary)
     rehearsal = Rehearsal(algorithm, len(data.y), SITES, epsilon, DELTA, COLLUDERS)
     found = rehearsal.run(Units.from_rows(np.column_stack([data.x, data.y])), seed)
     return algorithm, np.asarray(found["weights"])

@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from zerosum.algorithms.pca.program import PCA
+from zerosum.algorithms.pca.program import PCAProgram
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet
@@ -173,7 +173,9 @@ class _Setting:
 def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: int) -> Floats:
     """Components by Zerosum, one per column: default settings, each record a unit, seeded noise."""
     D = sites[0].shape[1]
-    algorithm = PCA(columns=tuple(f"x{i}" for i in range(D)), n_components=K, lower=np.zeros(D), upper=np.ones(D))
+    algorithm = PCAProgram(
+        columns=tuple(f"x{i}" for i in range(D)), n_components=K, lower=np.zeros(D), upper=np.ones(D)
+    )
     named = {f"site {s}": rows for s, rows in enumerate(sites, 1)}
     result = run_trial(algorithm, named, epsilon=epsilon, delta=delta, colluders=COLLUDERS, unit="record", seed=seed)
     return np.asarray(result.estimate["components"]).T

@@ -23,7 +23,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from zerosum.algorithms.ica.program import ICA
+from zerosum.algorithms.ica.program import ICAProgram
 from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
@@ -131,7 +131,7 @@ class Separating:
         else:
             units = {f"site {s + 1}": self._units(s, basis) for s in range(self.study.sites)}
         columns = self.D if basis is None else basis.shape[1]
-        question = ICA(columns=tuple(f"v{i}" for i in range(columns)), n_components=self.R, per_recording="none")
+        question = ICAProgram(columns=tuple(f"v{i}" for i in range(columns)), n_components=self.R, per_recording="none")
         result = run_trial(
             question,
             units,

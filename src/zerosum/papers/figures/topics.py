@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zerosum.algorithms import Topics
+from zerosum.algorithms import TopicsProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.arrays import Floats
 from zerosum.papers.figures.components import COLLUDERS, OURS, SITES, Error, Point, experiments
@@ -50,7 +50,7 @@ def ours(made: Made, epsilon: float, delta: float, seed: int) -> Floats:
     """Topics by Zerosum with default settings, each document a unit, seeded noise."""
     K, D = made.topics.shape
     named = {f"site {s}": rows for s, rows in enumerate(made.sites, 1)}
-    algorithm = Topics(columns=tuple(f"w{i}" for i in range(D)), n_components=K, length=_LENGTH)
+    algorithm = TopicsProgram(columns=tuple(f"w{i}" for i in range(D)), n_components=K, length=_LENGTH)
     result = run_trial(algorithm, named, epsilon=epsilon, delta=delta, colluders=COLLUDERS, unit="record", seed=seed)
     estimate = result.estimate["topics"]
     whole = np.zeros((K, D))

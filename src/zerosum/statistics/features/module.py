@@ -16,7 +16,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from zerosum.arrays import Array, Floats
 from zerosum.compute.backends.exact import fold
-from zerosum.compute.devices import beside, to_numpy
+from zerosum.compute.devices import array_on, to_numpy
 from zerosum.errors import BadParameter, Refused, ZerosumError
 from zerosum.statistics.features.base import FeatureMap
 from zerosum.statistics.module_gradients import deterministic, own_device, torch_
@@ -103,9 +103,9 @@ class ModuleFeatures(FeatureMap):
             if not np.array_equal(self._run(np.roll(rows, shift, axis=0)), np.roll(base, shift, axis=0)):
                 return False
         for other in (0.0, 1.0):
-            beside = np.full_like(rows, other)
-            beside[count // 2] = rows[count // 2]
-            if count > 1 and not np.array_equal(self._run(beside)[count // 2], base[count // 2]):
+            array_on = np.full_like(rows, other)
+            array_on[count // 2] = rows[count // 2]
+            if count > 1 and not np.array_equal(self._run(array_on)[count // 2], base[count // 2]):
                 return False
         return True
 
@@ -127,4 +127,4 @@ class ModuleFeatures(FeatureMap):
             parts = [self._run(pixels[at : at + self._together]) for at in range(0, self.batch, self._together)]
         found = np.concatenate(parts)
         norm = np.sqrt(fold(found * found))[:, None]
-        return beside(found / np.where(norm > 0, norm, 1.0), rows)
+        return array_on(found / np.where(norm > 0, norm, 1.0), rows)

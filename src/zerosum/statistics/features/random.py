@@ -14,7 +14,7 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import Exact, like, sized
+from zerosum.compute.backends.exact import Exact, constant_on, sized
 from zerosum.kernel.statistic import SMALLEST, FloatArray
 from zerosum.statistics.features.base import FeatureMap
 
@@ -52,7 +52,10 @@ class LinearFeatures(FeatureMap):
 
     def map_batch(self, rows: Array) -> Array:
         xp = array_namespace(rows)
-        middle, half = like((self.upper + self.lower) / 2, rows), like((self.upper - self.lower) / 2, rows)
+        middle, half = (
+            constant_on((self.upper + self.lower) / 2, rows),
+            constant_on((self.upper - self.lower) / 2, rows),
+        )
         return xp.clip((rows - middle) / half, -1.0, 1.0) / math.sqrt(self.inputs)
 
 
@@ -83,7 +86,7 @@ class RandomFeatures(LinearFeatures):
         linear = super().map_batch(rows)
         exact, phases = self._waves
         scaled, size, norm = sized(linear)
-        turns = exact.seen(scaled, norm) * (size * norm)[:, None] / (2 * math.pi) + like(phases, rows)[None, :]
+        turns = exact.seen(scaled, norm) * (size * norm)[:, None] / (2 * math.pi) + constant_on(phases, rows)[None, :]
         waves = cosine(turns) / math.sqrt(self.waves)
         return xp.concat([linear, waves], axis=1) / math.sqrt(2)
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import fold, like
-from zerosum.compute.devices import beside, is_gpu, to_numpy
+from zerosum.compute.backends.exact import constant_on, fold
+from zerosum.compute.devices import array_on, is_gpu, to_numpy
 from zerosum.statistics.features.base import FeatureMap
 
 Singles = NDArray[np.float32]
@@ -137,11 +137,13 @@ class Scattering(FeatureMap):
 
     def map_batch(self, rows: Array) -> Array:
         if is_gpu(rows):  # a GPU's Fourier transforms and short products may round an image by its place in the batch
-            return beside(self.map_batch(to_numpy(rows)), rows)
+            return array_on(self.map_batch(to_numpy(rows)), rows)
         xp = array_namespace(rows)
         pixels = xp.clip((rows - self.lowest) / (self.highest - self.lowest), 0.0, 1.0)
         shape = self._padded(self.height), self._padded(self.width)
-        images = xp.reshape(xp.take(xp.astype(pixels, xp.float32), like(self._mirrored, rows), axis=1), (-1, *shape))
+        images = xp.reshape(
+            xp.take(xp.astype(pixels, xp.float32), constant_on(self._mirrored, rows), axis=1), (-1, *shape)
+        )
         parts = [self._features(self._sampled(images, 0)[:, None, None, ...])]
         for moduli, scale in self._moduli(images):
             parts.append(self._features(self._sampled(moduli, scale)[:, None, ...]))
@@ -160,7 +162,7 @@ class Scattering(FeatureMap):
     def _modulus(self, spectrum: Array, scale: int, r: int) -> Array:
         """The size of what wavelets of a scale see, at every 2^scale-th pixel, from a spectrum at every 2^r-th."""
         xp = array_namespace(spectrum)
-        wavelets, step = like(self._wavelets[scale, r], spectrum), 2 ** (scale - r)
+        wavelets, step = constant_on(self._wavelets[scale, r], spectrum), 2 ** (scale - r)
         height, width = (side // step for side in wavelets.shape[-2:])
         corners = [(height * a, width * b) for a in range(step) for b in range(step)]
         parts = [(..., slice(a, a + height), slice(b, b + width)) for a, b in corners]
@@ -173,7 +175,7 @@ class Scattering(FeatureMap):
 
     def _sampled(self, images: Array, r: int) -> Array:
         xp = array_namespace(images)
-        tall, wide = (like(side, images) for side in self._lowpass[r])
+        tall, wide = (constant_on(side, images) for side in self._lowpass[r])
         return xp.matmul(xp.matmul(tall, images), wide)
 
     def _features(self, samples: Array) -> Array:
@@ -185,7 +187,7 @@ class Scattering(FeatureMap):
         flat = flat - (fold(flat + 0.0) / flat.shape[1])[:, None]
         spread = xp.sqrt(fold(flat * flat) / flat.shape[1])
         flat = flat / (spread + _FLOOR)[:, None]
-        tall, wide = (like(side, samples) for side in self._cosines)
+        tall, wide = (constant_on(side, samples) for side in self._cosines)
         images = xp.reshape(flat, (batch, groups * channels, height, width))
         return xp.reshape(xp.matmul(xp.matmul(tall, images), xp.matrix_transpose(wide)), (batch, -1))
 
