@@ -52,13 +52,13 @@ def test_the_extremes() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
 def test_epsilon_out_of_range_is_refused(epsilon: float) -> None:
-    with pytest.raises(BadParameter, match="epsilon must be positive"):
+    with pytest.raises(BadParameter, match="epsilon"):
         accountant.mu_for(epsilon, 1e-5)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 2.0, math.nan])
 def test_delta_out_of_range_is_refused(delta: float) -> None:
-    with pytest.raises(BadParameter, match="delta must lie strictly between 0 and 1"):
+    with pytest.raises(BadParameter, match="delta"):
         accountant.epsilon(1.0, delta)
 
 

@@ -31,13 +31,14 @@ def test_counts() -> None:
     for value, least in ((1, 1), (0, 0), (10**12, 1)):
         amounts.check_count("rounds", value, least)
     for value, least in ((0, 1), (-1, 0), (10**12 + 1, 1)):
-        with pytest.raises(BadParameter, match="rounds must be a whole number from"):
+        with pytest.raises(BadParameter, match="rounds"):
             amounts.check_count("rounds", value, least)
 
 
 def test_a_number_too_long_for_a_float_is_refused_like_any_other() -> None:
-    with pytest.raises(BadParameter, match="got one with hundreds of digits"):
+    with pytest.raises(BadParameter, match="rounds") as refused:
         amounts.check_count("rounds", 10**400)
+    assert "0" * 100 not in str(refused.value)
 
 
 def test_squares_of_amounts_stay_exact_enough() -> None:

@@ -55,23 +55,22 @@ def _made(what: str, value: float) -> object:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -1.0, 1e-251, 1e251, 5e-324])
 @pytest.mark.parametrize("what", ["sensitivity", "bound", "share", "scale", "weight", "epsilon", "delta", "ratio"])
 def test_numbers_that_mean_nothing_are_refused_in_one_sentence(what: str, value: float) -> None:
-    with pytest.raises(BadParameter) as refused:
+    with pytest.raises(BadParameter, match=what) as refused:
         _made(what, value)
     assert "\n" not in str(refused.value)
-    assert "must lie" in str(refused.value) or "must be positive" in str(refused.value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 10**13, 10**400])
 def test_counts_that_mean_nothing_are_refused(value: int) -> None:
-    with pytest.raises(BadParameter, match="size must be a whole number"):
+    with pytest.raises(BadParameter, match="size"):
         PlannedRelease("vector_sum", 2.0, 1.0, value, 1.0)
     for kind in (PlannedSite, lambda name, units: SiteShape(units)):
-        with pytest.raises(BadParameter, match="units must be a whole number"):
+        with pytest.raises(BadParameter, match="units"):
             kind("a", value)
     if value:
-        with pytest.raises(BadParameter, match="colluders must be a whole number"):
+        with pytest.raises(BadParameter, match="colluders"):
             Coalition(value)
-        with pytest.raises(BadParameter, match="dropouts must be a whole number"):
+        with pytest.raises(BadParameter, match="dropouts"):
             Coalition(1, value)
 
 
@@ -91,7 +90,7 @@ def test_a_plan_of_somebody_else_is_read_back_or_refused() -> None:
     whole = plan()
     assert Plan.from_json(whole.to_json()) == whole
     for text in (b"", b"{", b"[]", b"null", b"\xff", b'{"study": 3}', b"[" * 10_000):
-        with pytest.raises(BadParameter, match=r"^the plan") as refused:
+        with pytest.raises(BadParameter) as refused:
             Plan.from_json(text)
         assert "\n" not in str(refused.value)
     record = json.loads(whole.to_json())
@@ -100,7 +99,7 @@ def test_a_plan_of_somebody_else_is_read_back_or_refused() -> None:
         Plan.from_json(json.dumps(record).encode())
     record = json.loads(whole.to_json())
     record["sites"][2]["identity"] = "not hex"
-    with pytest.raises(BadParameter, match=r"sites\.2: a site's identity must be 32 bytes in hex"):
+    with pytest.raises(BadParameter, match="identity"):
         Plan.from_json(json.dumps(record).encode())
 
 
@@ -192,7 +191,7 @@ def test_what_is_left_of_a_plan_costs_nobody_more_and_names_nobody_new() -> None
 def test_more_absences_than_allowed_are_refused() -> None:
     plan = absentable(absences=1)
     for names in ([], ["s0", "s1"], ["s9"], ["s0", "s9"]):
-        with pytest.raises(BadParameter, match="1 of its sites to be left out"):
+        with pytest.raises(BadParameter):
             plan.without(names)
     with pytest.raises(BadParameter):
         plan.without(["s0"]).without(["s1"])

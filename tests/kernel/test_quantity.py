@@ -35,5 +35,5 @@ def test_it_knows_its_names_and_its_noise() -> None:
 
 def test_axes_fit_the_value() -> None:
     for axes in ((columns_axis("ab"),), (columns_axis("abc"), columns_axis("ab"))):
-        with pytest.raises(BadParameter, match="a name for every place"):
+        with pytest.raises(BadParameter):
             Quantity(np.ones(3), axes=axes)

@@ -121,7 +121,7 @@ def test_a_frame_says_its_version() -> None:
     frame = bytearray(encode(Prepare(0, 0)))
     assert frame[:6] == b"ZSUM" + struct.pack(">H", codec.VERSION)
     frame[5] += 1
-    with pytest.raises(Unsupported, match=f"version {codec.VERSION + 1} came, this Zerosum reads version 1"):
+    with pytest.raises(Unsupported, match=str(codec.VERSION + 1)):
         decode_message(bytes(frame))
 
 
