@@ -37,7 +37,7 @@ def test_what_a_helper_deals_cancels_and_what_the_coordinator_deals_is_taken_off
 def test_what_does_not_fit_is_refused() -> None:
     mixed = mixer(Scheme("zero-sum").law(SHAPES, 2))
     for vector in (np.zeros(49), np.zeros(50, dtype=np.int64), np.full(50, np.nan)):
-        with pytest.raises(BadInput, match="50 finite numbers"):
+        with pytest.raises(BadInput, match="50"):
             mixed.add(0, vector)
 
 

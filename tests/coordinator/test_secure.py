@@ -36,7 +36,7 @@ def test_a_site_lost_in_set_up_ends_the_study_before_anything_is_spent(step: str
     def loses(site: str, message: Message) -> bool:
         return site == "s1" and isinstance(message, Secure) and message.step == step
 
-    with pytest.raises(Abandoned, match="while the secure sum was set up"):
+    with pytest.raises(Abandoned):
         carry_out(make("secure-sum"), sites, loses)
     assert not any(site._books().entries() for site in sites)
 

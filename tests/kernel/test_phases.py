@@ -154,8 +154,6 @@ def test_a_step_beyond_the_phase_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OutsidePlan):
         site.handle(Contribute(0, 0, replace(first, sampling=step.sampling)))  # type: ignore[arg-type]
     assert [entry.spend.steps for entry in site._books().entries()] == [6]
-    site.handle(Contribute(0, 0, first))
-    assert [entry.spend.steps for entry in site._books().entries()] == [6, 1]
 
 
 def test_what_was_reserved_stays_spent_when_a_step_is_lost(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def play(study: Study, attempt: int, lost: Trace, size: int = 5) -> bool:
         assert listed == tuple(here)
         np.testing.assert_array_equal(result, right)
         return True
-    with pytest.raises(Abandoned, match=r"lost|only"):
+    with pytest.raises(Abandoned):
         study.finish(attempt, lost[1], lost[2])
     assert attempt not in collector._sums
     assert not here or not np.any(held == right)  # what it held is masked in every number
