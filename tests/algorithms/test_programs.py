@@ -10,7 +10,7 @@ from zerosum import algorithms
 from zerosum.algorithms import Algorithm, Covariance, CustomStatistic, Histogram, KMeans, Mean
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.coordinator.rehearse import drive
-from zerosum.errors import BadParameter
+from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.request import Release, Request
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units
@@ -161,31 +161,31 @@ def test_the_cells_are_public_and_spread_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "message"),
+    ("name", "parameters", "named"),
     [
-        ("median", {}, "unknown algorithm 'median'"),
-        ("mean", {"columns": ["a"]}, "data must not set their own bounds"),
+        ("median", {}, "'median'"),
+        ("mean", {"columns": ["a"]}, "clip"),
         ("mean", {"columns": [], "clip": 1}, "columns"),
         ("mean", {"columns": ["a"], "clip": -1}, "clip"),
         ("mean", {"columns": ["a"], "clip": 1, "robust": True}, "robust"),
-        ("mean", {"columns": ["a"], "lower": [0], "clip": 1.0}, "belong together"),
-        ("mean", {"columns": ["a"], "lower": [1], "upper": [0]}, "below its upper"),
-        ("mean", {"columns": ["a", "b"], "lower": [1], "upper": [2]}, "each of the 2 columns"),
-        ("mean", {"columns": ["a"], "lower": [float("nan")], "upper": [2]}, "finite"),
-        ("histogram", {"columns": ["a"]}, "declare either"),
-        ("histogram", {"columns": ["a"], "values": ["x", "x"]}, "different"),
-        ("histogram", {"columns": ["a"], "edges": [1]}, "at least two edges"),
-        ("histogram", {"columns": ["a"], "edges": [1, 0]}, "edges must rise"),
+        ("mean", {"columns": ["a"], "lower": [0], "clip": 1.0}, "upper"),
+        ("mean", {"columns": ["a"], "lower": [1], "upper": [0]}, "upper"),
+        ("mean", {"columns": ["a", "b"], "lower": [1], "upper": [2]}, "2"),
+        ("mean", {"columns": ["a"], "lower": [float("nan")], "upper": [2]}, "lower"),
+        ("histogram", {"columns": ["a"]}, "edges"),
+        ("histogram", {"columns": ["a"], "values": ["x", "x"]}, "values"),
+        ("histogram", {"columns": ["a"], "edges": [1]}, "edges"),
+        ("histogram", {"columns": ["a"], "edges": [1, 0]}, "edges"),
         ("histogram", {"columns": ["a", "b"], "values": ["x"]}, "columns"),
         ("covariance", {"columns": ["a"], "clip": 1, "mean_weight": 2}, "mean_weight"),
         ("k-means", {"columns": ["a"], "clip": 1}, "clusters"),
         ("k-means", {"columns": ["a"], "clip": 1, "n_clusters": 0}, "clusters"),
         ("k-means", {"columns": ["a"], "clip": 1, "n_clusters": 2, "rounds": 1}, "rounds"),
-        ("statistic", {"columns": ["a"], "clip": 1, "statistic": "not_there"}, "unknown statistic"),
+        ("statistic", {"columns": ["a"], "clip": 1, "statistic": "not_there"}, "'not_there'"),
     ],
 )
-def test_bad_parameters_are_one_clear_sentence(name: str, parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
+def test_bad_parameters_are_one_clear_sentence(name: str, parameters: dict[str, object], named: str) -> None:
+    with pytest.raises(BadInput, match=named) as caught:
         algorithms.build(name, parameters).releases(Adjacency.REPLACE_ONE)
     assert "\n" not in str(caught.value)
 
@@ -207,7 +207,7 @@ def test_an_own_statistic_gives_its_sum_and_mean() -> None:
     ],
 )
 def test_a_name_of_0_1_is_answered_with_the_new_one(algorithm: str, parameters: dict[str, object], new: str) -> None:
-    with pytest.raises(BadParameter, match=f"is called {new} since 0.2"):
+    with pytest.raises(BadParameter, match=new):
         algorithms.build(algorithm, {"columns": ["a", "b"], "clip": 1.0} | parameters)
 
 
@@ -215,5 +215,5 @@ def test_a_name_of_0_1_is_answered_with_the_new_one(algorithm: str, parameters: 
     "old", [{"centering": "paid"}, {"centering": "dp"}, {"mean_share": 0.1}, {"matrix_clip": "dp"}]
 )
 def test_what_is_gone_is_said_with_what_came_instead(old: dict[str, object]) -> None:
-    with pytest.raises(BadParameter, match="is gone, centre and clip are found on the way"):
+    with pytest.raises(BadParameter, match="'auto'"):
         algorithms.build("pca", {"columns": ("a", "b"), "clip": 1.0, "n_components": 1} | old)

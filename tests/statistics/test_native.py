@@ -172,20 +172,20 @@ def test_arrays_of_other_lengths_are_refused() -> None:
         kernel = getattr(KERNELS, name)
         kernel(rows, vector, vector, 0.0, 0.0, 3, np.empty(size))
         for wrong in (0, 1, size - 1, size + 1, 1000):
-            with pytest.raises(ValueError, match="as many doubles"):
+            with pytest.raises(ValueError, match="result"):
                 kernel(rows, None, None, 0.0, 0.0, 3, np.empty(wrong))
         for columns in (0, -1, -(2**62), 2**24 + 1, 2**60, 2**63 - 1):
-            with pytest.raises(ValueError, match="between 1 and"):
+            with pytest.raises(ValueError, match="columns"):
                 kernel(rows, None, None, 0.0, 0.0, columns, np.empty(size))
         for short in (np.ones(2), np.ones(4), np.ones(0), np.ones(3, np.float32), b""):
             for given in ((short, None), (None, short)):
-                with pytest.raises(ValueError, match="same columns"):
+                with pytest.raises(ValueError, match="scale"):
                     kernel(rows, *given, 0.0, 0.0, 3, np.empty(size))
         for other in (np.ones(13), b"1234567", np.ones((4, 3), np.float32)[:3]):
-            with pytest.raises(ValueError, match="same columns"):
+            with pytest.raises(ValueError, match="scale"):
                 kernel(other, None, None, 0.0, 0.0, 3, np.empty(size))
         if name != "norms":  # the lift is one more
-            with pytest.raises(ValueError, match="as many doubles"):
+            with pytest.raises(ValueError, match="result"):
                 kernel(rows, None, None, 1.0, 0.0, 3, np.empty(size))
         frozen = np.empty(size)
         frozen.flags.writeable = False
@@ -199,7 +199,7 @@ def test_arrays_of_other_lengths_are_refused() -> None:
         ):
             with pytest.raises((TypeError, ValueError, BufferError)):
                 kernel(*arguments)
-    with pytest.raises(ValueError, match="not of the kind abacus"):
+    with pytest.raises(ValueError, match="abacus"):
         KERNELS.kind("abacus")
 
 

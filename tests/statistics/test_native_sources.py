@@ -137,5 +137,5 @@ def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
         {"window": 0},
     ):
         given = {"people": people, "runs": runs, "chosen": chosen, "signs": signs, "window": 9} | wrong
-        with pytest.raises(ValueError, match=r"fit|broadcast"):
+        with pytest.raises(ValueError, match="array"):
             native.unmixing(exact=exact, weights=weights, **given)  # type: ignore[arg-type]

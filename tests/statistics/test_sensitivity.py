@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 
 from attack import assert_not_exceeded
 from statistic_cases import MANY_ROWS, ONE_ROW, SMALL, Case, of_many_rows, with_holes
+from zerosum.errors import BadParameter
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units
@@ -129,7 +130,7 @@ def test_the_weight_of_observed_counts_is_as_large_as_it_may_be() -> None:
     whole = build("observed_sums", ranges)
     assert apart(whole, [9.0, 9.0, nan, nan], [nan, nan, 9.0, 9.0]) == pytest.approx(4.0, rel=1e-9)
     for params in ({"columns": 2, "clip": c}, ranges | {"clip": 1.9}):
-        with pytest.raises(ValueError, match=r"count_weight must not exceed 1\.41421"):
+        with pytest.raises(BadParameter, match=r"1\.41421"):
             build("observed_sums", {**params, "count_weight": 1.42})
 
 
@@ -167,14 +168,14 @@ def test_the_second_moments_own_bound_survives_the_attack() -> None:
 
 def test_a_sensitivity_of_one_is_caught() -> None:
     """As in capeDJICA and capePCA, which take the spectral norm."""
-    with pytest.raises(AssertionError, match=r"an attacker reaches mu = 1\.[34]"):
+    with pytest.raises(AssertionError, match=r"1\.[34]"):
         attack_second_moment(coordinates.pack, np.full(6, 1.0))
 
 
 def test_both_triangles_noised_but_counted_once_is_caught() -> None:
     """Isometric noise, sqrt(2) smaller off the diagonal, drawn for each triangle anew: averaging undoes half of it."""
     std = np.where(np.eye(3) > 0, math.sqrt(2), 1.0).ravel()
-    with pytest.raises(AssertionError, match=r"an attacker reaches mu = 1\.[34]"):
+    with pytest.raises(AssertionError, match=r"1\.[34]"):
         attack_second_moment(np.ravel, std)
 
 
@@ -182,7 +183,7 @@ def test_both_triangles_noised_but_counted_once_is_caught() -> None:
 def test_a_basis_whose_products_overflow_is_not_taken_for_orthonormal(huge: float) -> None:
     basis = np.array([[1e6, 0.0], [0.0, huge]])
     for extra in ({}, {"projection": [[1.0, 0.0], [0.0, 0.0]]}):
-        with pytest.raises(ValueError, match=r"orthonormal|at most 1e\+100"):
+        with pytest.raises(BadParameter, match="basis"):
             build("scatter_product", {"columns": 2, "basis": basis, **extra})
 
 

@@ -183,12 +183,12 @@ def test_whatever_a_count_says_it_is_a_whole_number(value: float) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(name: str, params: dict[str, Any]) -> None:
-    with pytest.raises(BadParameter, match=f"statistic '{name}'"):
+    with pytest.raises(BadParameter, match=f"'{name}'"):
         build(name, {"columns": 6, **params})
 
 
 def test_triples_of_many_words_need_a_basis() -> None:
-    with pytest.raises(BadParameter, match="need a basis"):
+    with pytest.raises(BadParameter, match="basis"):
         TripleMoment(columns=61)
 
 

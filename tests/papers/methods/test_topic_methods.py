@@ -50,8 +50,8 @@ def test_topics_are_made_valid_as_in_the_paper() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(BadParameter, match="unknown method"):
+    with pytest.raises(BadParameter, match="'magic'"):
         topics.published_noises("magic", 1.0, 0.01, 10)
-    with pytest.raises(BadParameter, match="at least one record"):
+    with pytest.raises(BadParameter, match="record"):
         topics.noises_for_exact("conv", 1.0, 0.01, 5, 1, 0)
     assert math.isfinite(topics.published_noises("avn", 1.0, 0.01, 10)[1])
