@@ -83,7 +83,7 @@ def test_cut_at_every_byte_the_last_record_is_dropped_and_no_other(tmp_path: Pat
             assert journal.finished
     for cut in (0, 5, ends[0] - 1):
         (tmp_path / "journal").write_bytes(whole[:cut])
-        with pytest.raises(BadInput, match="damaged"):
+        with pytest.raises(BadInput, match="journal"):
             opened(tmp_path)
 
 

@@ -162,7 +162,7 @@ def test_what_was_reserved_stays_spent_when_a_step_is_lost(tmp_path: Path) -> No
     def loses(site: str, message: Message) -> bool:
         return site == "s3" and isinstance(message, Contribute) and message.round == 3
 
-    with pytest.raises(Abandoned, match="spent"):
+    with pytest.raises(Abandoned):
         execute(pin(make(QUESTION, "local"), sites), QUESTION, InProcess(sites, loses))
     for site in sites:
         with site.policy.open_ledger() as ledger:
