@@ -125,7 +125,7 @@ def test_the_interval_of_the_accuracy_covers() -> None:
         ({"hold_out": 1.0}, "hold_out"),
     ],
 )
-def test_bad_parameters_are_said_in_one_sentence(change: dict[str, Any], named: str) -> None:
+def test_classifier_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         FeatureClassifier(**{**PROGRAM, **change})
 

@@ -103,7 +103,7 @@ def test_noise_is_corrected_for() -> None:
         ({"classes": ("a", "a")}, "classes"),
     ],
 )
-def test_what_does_not_fit_is_refused(changes: dict[str, Any], named: str) -> None:
+def test_collaboration_bad_parameter_is_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         DataCollaboration(**(PROGRAM | changes))
 

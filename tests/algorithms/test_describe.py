@@ -177,12 +177,12 @@ def test_the_budget_is_split_by_public_facts_and_said() -> None:
         ({"bins": 1}, "bins"),
     ],
 )
-def test_questions_that_make_no_sense_are_refused(change: dict[str, Any], named: str) -> None:
+def test_describe_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         Describe(**(QUESTION | change))
 
 
-def test_quantiles_are_of_numbers() -> None:
+def test_quantiles_of_levels_are_refused() -> None:
     with pytest.raises(BadParameter, match="ranges"):
         Quantiles(**QUESTION)
     assert issubclass(Quantiles, QuantileAlgorithm)

@@ -215,7 +215,7 @@ def test_the_planner_spends_no_more_on_dimensions_than_leaves_sources_to_be_seen
         ({"band": (0.25, 0.5), "seconds": 2.0}, "band"),
     ],
 )
-def test_bad_parameters_are_refused(change: dict[str, object], named: str) -> None:
+def test_ica_bad_parameter_is_refused(change: dict[str, object], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         ICA(**{"columns": names(3), "n_components": 2, **change})
 

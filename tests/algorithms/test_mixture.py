@@ -248,7 +248,7 @@ def test_the_bounds_of_moments_are_reached_within_two_percent() -> None:
         ({"clip": None}, "lower"),
     ],
 )
-def test_what_makes_no_sense_is_refused(more: dict[str, Any], named: str) -> None:
+def test_mixture_bad_parameter_is_refused(more: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         Mixture(**{"columns": names(3), "n_components": 2, "clip": 1.0} | more)
 

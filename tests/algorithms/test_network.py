@@ -178,13 +178,13 @@ def test_a_study_over_sites_and_a_study_by_its_name(tmp_path: Any) -> None:
         ({"steps": 0}, "steps"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], named: str) -> None:
+def test_neural_classifier_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
     params = {"columns": ("a", "b", "c", "d", "class"), "lower": [-4] * 4, "upper": [4] * 4} | change
     with pytest.raises(BadParameter, match=named):
         NeuralClassifier(**params)
 
 
-def test_added_and_removed_units_are_refused() -> None:
+def test_neural_classifier_add_remove_is_refused() -> None:
     with pytest.raises(BadParameter, match="replace-one"):
         made().requests(Adjacency.ADD_REMOVE)
 

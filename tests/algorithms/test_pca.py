@@ -153,7 +153,7 @@ def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float,
         ({"clip": 1e-46}, "1e-90"),
     ],
 )
-def test_bad_parameters_are_refused(change: dict[str, object], named: str) -> None:
+def test_pca_bad_parameter_is_refused(change: dict[str, object], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         PCA(**{"columns": names(3), "n_components": 1, "clip": 1.0, **change})
 

@@ -184,7 +184,7 @@ def test_the_cells_are_public_and_spread_out() -> None:
         ("statistic", {"columns": ["a"], "clip": 1, "statistic": "not_there"}, "'not_there'"),
     ],
 )
-def test_bad_parameters_are_one_clear_sentence(name: str, parameters: dict[str, object], named: str) -> None:
+def test_build_bad_parameter_is_refused_in_one_line(name: str, parameters: dict[str, object], named: str) -> None:
     with pytest.raises(BadInput, match=named) as caught:
         algorithms.build(name, parameters).releases(Adjacency.REPLACE_ONE)
     assert "\n" not in str(caught.value)
@@ -206,7 +206,7 @@ def test_an_own_statistic_gives_its_sum_and_mean() -> None:
         ("k-means", {"clusters": 2}, "'n_clusters'"),
     ],
 )
-def test_a_name_of_0_1_is_answered_with_the_new_one(algorithm: str, parameters: dict[str, object], new: str) -> None:
+def test_build_renamed_parameter_names_the_new_one(algorithm: str, parameters: dict[str, object], new: str) -> None:
     with pytest.raises(BadParameter, match=new):
         algorithms.build(algorithm, {"columns": ["a", "b"], "clip": 1.0} | parameters)
 
@@ -214,6 +214,6 @@ def test_a_name_of_0_1_is_answered_with_the_new_one(algorithm: str, parameters: 
 @pytest.mark.parametrize(
     "old", [{"centering": "paid"}, {"centering": "dp"}, {"mean_share": 0.1}, {"matrix_clip": "dp"}]
 )
-def test_what_is_gone_is_said_with_what_came_instead(old: dict[str, object]) -> None:
+def test_build_removed_parameter_names_its_replacement(old: dict[str, object]) -> None:
     with pytest.raises(BadParameter, match="'auto'"):
         algorithms.build("pca", {"columns": ("a", "b"), "clip": 1.0, "n_components": 1} | old)

@@ -309,7 +309,7 @@ def test_an_attacker_does_not_exceed_the_claim(family: str) -> None:
         ({"scale": np.zeros(4)}, "scale"),
     ],
 )
-def test_what_makes_no_sense_is_refused(more: dict[str, Any], named: str) -> None:
+def test_regression_bad_parameter_is_refused(more: dict[str, Any], named: str) -> None:
     given = {"columns": COLUMNS, "lower": np.append(LOWER, 0), "upper": np.append(UPPER, 1)} | more
     with pytest.raises(BadParameter, match=named):
         make("logistic-regression", given)

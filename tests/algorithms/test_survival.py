@@ -126,6 +126,6 @@ def test_rows_that_lack_something_count_nowhere() -> None:
         ({"missing": "own-rows"}, "'observed'"),
     ],
 )
-def test_questions_that_make_no_sense_are_refused(change: dict[str, Any], named: str) -> None:
+def test_survival_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         Survival(**(QUESTION | change))

@@ -257,7 +257,7 @@ def test_what_runs_is_what_was_planned(words: int, more: dict[str, Any], adjacen
         ({"path": "words"}, "path"),
     ],
 )
-def test_what_makes_no_sense_is_refused(more: dict[str, Any], named: str) -> None:
+def test_topics_bad_parameter_is_refused(more: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         Topics(**{"columns": names(12), "n_components": 3} | more)
 

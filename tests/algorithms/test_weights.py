@@ -247,13 +247,13 @@ def test_a_polynomial_loss_takes_weights() -> None:
         ({"offset": "w", "method": "polynomial"}, "'polynomial'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(more: dict[str, Any], named: str) -> None:
+def test_regression_bad_role_is_refused(more: dict[str, Any], named: str) -> None:
     given = {"columns": ("a", "w", "y"), "lower": [0, 0, 0], "upper": [1, 1, 1]} | more
     with pytest.raises(BadParameter, match=named):
         build("logistic-regression", given)
 
 
-def test_a_polynomial_loss_has_no_offset() -> None:
+def test_polynomial_loss_with_offset_is_refused() -> None:
     given = {"columns": ("a", "o", "y"), "lower": [0, 0, 0], "upper": [1, 1, 1], "table": [[0], [1], [1]]}
     with pytest.raises(BadParameter, match="offset"):
         build("polynomial-loss", given | {"offset": "o"})

@@ -124,6 +124,6 @@ def test_without_opendp_its_figure_is_none(monkeypatch: pytest.MonkeyPatch) -> N
     assert sum("OpenDP" in name for name, _ in found.rows()) == len(found.lines)
 
 
-def test_no_repeat_is_refused() -> None:
+def test_sampler_benchmark_without_repeats_is_refused() -> None:
     with pytest.raises(BadParameter, match="0"):
         tiny_sampler(repeats=0)

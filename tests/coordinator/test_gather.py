@@ -48,7 +48,7 @@ def test_stewards_and_absent_sites_are_asked_again_and_nobody_else() -> None:
     assert [list(each.values()).count("agreed") for each in seen] == [1, 2, 4]
 
 
-def test_a_refusal_ends_it_and_so_does_the_time_out() -> None:
+def test_gather_refusal_or_timeout_ends_it() -> None:
     refuses = encode(Refusal("s1", PolicyRefused("no")))
     others: dict[str, list[bytes | None]] = {name: [agrees(name)] for name in ("s0", "s2", "s3")}
     with pytest.raises(PolicyRefused, match="'s1'"):

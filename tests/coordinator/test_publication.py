@@ -124,14 +124,14 @@ def test_a_statistic_without_rows_cannot_be_published(tmp_path: Path) -> None:
         site.handle(Propose(wrong))
 
 
-def test_counts_must_be_public() -> None:
+def test_publication_without_declared_units_is_refused() -> None:
     with pytest.raises(BadParameter, match="units"):
         make(sites=tuple(PlannedSite(f"s{i}") for i in range(4)))
     with pytest.raises(BadParameter, match="replace-one"):
         make(sites=tuple(PlannedSite(f"s{i}") for i in range(4)), adjacency=Adjacency.ADD_REMOVE)
 
 
-def test_what_does_not_fit_a_message_is_refused_before_anything_is_spent() -> None:
+def test_publication_too_large_for_a_message_is_refused_by_the_plan() -> None:
     with pytest.raises(BadParameter):
         make(sites=tuple(PlannedSite(f"s{i}", 10**7 * 2) for i in range(4)))
 

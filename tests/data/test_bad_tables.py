@@ -113,7 +113,7 @@ def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, file: str, data: st.
 
 
 @every_format
-def test_what_is_not_a_file_of_its_format(tmp_path: Path, file: str) -> None:
+def test_load_units_file_of_no_format_is_refused(tmp_path: Path, file: str) -> None:
     path = tmp_path / file
     with pytest.raises(BadData, match=re.escape(file)):
         load_units(path)
@@ -138,7 +138,7 @@ def test_what_is_not_a_file_of_its_format(tmp_path: Path, file: str) -> None:
 
 
 @every_format
-def test_one_format_under_the_name_of_another(tmp_path: Path, file: str) -> None:
+def test_load_units_format_under_another_name_is_refused(tmp_path: Path, file: str) -> None:
     for other, writer in FORMATS.items():
         written = tmp_path / f"written-{other}"
         writer(written, np.ones((2, 3)), NAMES)
@@ -149,12 +149,12 @@ def test_one_format_under_the_name_of_another(tmp_path: Path, file: str) -> None
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "npy", "a.gz", "a.csv.bz2"])
-def test_unknown_formats(write: Callable[..., Path], name: str) -> None:
+def test_load_units_unknown_format_is_refused(write: Callable[..., Path], name: str) -> None:
     with pytest.raises(BadData, match=r"\.npz"):
         load_units(write("a\n1\n", name))
 
 
-def test_an_unreadable_file_says_why(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_units_unreadable_file_says_why(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **options: object) -> None:
         raise PermissionError(13, "denied")
 
@@ -166,7 +166,7 @@ def test_an_unreadable_file_says_why(write: Callable[..., Path], monkeypatch: py
 
 @every_format
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite(tmp_path: Path, file: str, value: float) -> None:
+def test_load_units_value_that_is_not_finite_is_refused(tmp_path: Path, file: str, value: float) -> None:
     FORMATS[file](tmp_path / file, np.array([[1.0, 2.0], [3.0, value]]), ("x", "y"))
     with pytest.raises(BadData):
         load_units(tmp_path / file)
@@ -175,7 +175,7 @@ def test_values_that_are_not_finite(tmp_path: Path, file: str, value: float) -> 
 
 
 @every_format
-def test_columns_that_are_not_there_or_asked_for_twice(tmp_path: Path, file: str) -> None:
+def test_load_units_unknown_or_repeated_column_is_refused(tmp_path: Path, file: str) -> None:
     FORMATS[file](tmp_path / file, np.ones((2, 3)), NAMES)
     first = "0" if file == "a.npy" else "age"
     with pytest.raises(BadData, match="'17'"):
@@ -192,12 +192,14 @@ def test_columns_that_are_not_there_or_asked_for_twice(tmp_path: Path, file: str
 
 
 @pytest.mark.parametrize("declared", [[1, 1], ["1", 1.0], [True, 1], ["a", " a"], ["01", "1"], [np.nan], [np.inf]])
-def test_categories_declared_twice(write: Callable[..., Path], declared: list[str | float | bool]) -> None:
+def test_load_units_category_declared_twice_is_refused(
+    write: Callable[..., Path], declared: list[str | float | bool]
+) -> None:
     with pytest.raises(BadParameter, match="'a'"):
         load_units(write("a\n1\n"), categories={"a": declared})
 
 
-def test_no_categories_leave_every_value_outside(tmp_path: Path) -> None:
+def test_load_units_no_categories_leave_every_value_outside(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(3))
     with pytest.raises(BadData, match="'0'") as refused:
         load_units(tmp_path / "a.npy", categories={"0": []})
@@ -232,11 +234,11 @@ def test_no_categories_leave_every_value_outside(tmp_path: Path) -> None:
         ("a,b\n1," + "2" * 200_000 + "\n", "", []),
     ],
 )
-def test_bad_csv(write: Callable[..., Path], text: str, named: str, numbers: list[int]) -> None:
+def test_load_units_bad_csv_is_refused(write: Callable[..., Path], text: str, named: str, numbers: list[int]) -> None:
     _check_refusal(write(text), named, numbers)
 
 
-def test_bad_encoding(tmp_path: Path) -> None:
+def test_load_units_other_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("größe\n1\n".encode("latin-1"))
     with pytest.raises(BadData, match="latin-1"):
@@ -244,7 +246,7 @@ def test_bad_encoding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blank", ["", "  "])
-def test_empty_unit_labels_in_csv(write: Callable[..., Path], blank: str) -> None:
+def test_load_units_empty_unit_label_is_refused(write: Callable[..., Path], blank: str) -> None:
     with pytest.raises(BadData, match="'who'") as refused:
         load_units(write(f"who,x\na,1\n{blank},2\n"), unit_column="who")
     assert _numbers(refused.value.detail) == [2]
@@ -377,7 +379,7 @@ def test_a_refusal_keeps_the_detail_at_home(write: Callable[..., Path]) -> None:
     ],
     ids=lambda array: f"{array.dtype}-{array.shape}",
 )
-def test_arrays_that_are_no_tables(tmp_path: Path, array: NDArray[Any]) -> None:
+def test_load_units_array_that_is_no_table_is_refused(tmp_path: Path, array: NDArray[Any]) -> None:
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "a.npz", data=array)
     for file in ("a.npy", "a.npz"):
@@ -403,7 +405,7 @@ def test_arrays_that_are_no_tables(tmp_path: Path, array: NDArray[Any]) -> None:
         ({"data": [1.0], "units": np.array([None])}, "", []),  # a pickle, which is not read
     ],
 )
-def test_bad_npz(tmp_path: Path, arrays: dict[str, Any], named: str, numbers: list[int]) -> None:
+def test_load_units_bad_npz_is_refused(tmp_path: Path, arrays: dict[str, Any], named: str, numbers: list[int]) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
     _check_refusal(tmp_path / "a.npz", named, numbers)
 
@@ -423,12 +425,12 @@ def test_bad_npz(tmp_path: Path, arrays: dict[str, Any], named: str, numbers: li
         (pa.array([], pa.float64()), "rows", []),
     ],
 )
-def test_bad_parquet(tmp_path: Path, column: Any, named: str, numbers: list[int]) -> None:
+def test_load_units_bad_parquet_is_refused(tmp_path: Path, column: Any, named: str, numbers: list[int]) -> None:
     pq.write_table(pa.table({"a": column}), tmp_path / "a.parquet")
     _check_refusal(tmp_path / "a.parquet", named, numbers)
 
 
-def test_parquet_columns_twice_or_none(tmp_path: Path) -> None:
+def test_load_units_parquet_repeated_or_no_columns_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
     with pytest.raises(BadData, match="name"):
@@ -442,7 +444,7 @@ def test_parquet_columns_twice_or_none(tmp_path: Path) -> None:
     assert _numbers(refused.value.detail) == [2]
 
 
-def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_units_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     honest = builtins.__import__
 

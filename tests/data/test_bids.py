@@ -155,7 +155,7 @@ def test_people_who_are_not_listed_are_refused(tmp_path: Path, voxels: Masker) -
         ("participant_id\n\xff\n", "tsv"),
     ],
 )
-def test_lists_that_do_not_say_who_takes_part(tmp_path: Path, voxels: Masker, content: str, named: str) -> None:
+def test_participants_table_bad_content_is_refused(tmp_path: Path, voxels: Masker, content: str, named: str) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
     (folder / "participants.tsv").write_bytes(content.encode("latin-1"))
     if content.startswith("participant_id\n") and "sub" not in content:
@@ -205,7 +205,7 @@ def test_no_message_says_whose_image_or_how_many(tmp_path: Path, voxels: Masker,
     assert fault == "confounds" or len(details) > 1
 
 
-def test_links(tmp_path: Path, voxels: Masker) -> None:
+def test_bids_link_outside_or_broken_is_refused(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]}, listed=["sub-1", "sub-2"])
     outside = save(tmp_path / "outside.nii.gz", volumes(1))
     func = folder / "sub-2" / "func"
@@ -263,14 +263,14 @@ def test_a_plain_folder_has_one_image_a_person(tmp_path: Path, voxels: Masker) -
     assert refused.value.detail == "ann"
 
 
-def test_folders_that_hold_nobody(tmp_path: Path) -> None:
+def test_bids_folder_without_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="nowhere"):
         find_recordings(tmp_path / "nowhere")
     with pytest.raises(BadData, match=r"\.nii\.gz"):
         find_recordings(tmp_path)
 
 
-def test_headers_are_checked_before_volumes_areread(tmp_path: Path, voxels: Masker) -> None:
+def test_headers_are_checked_before_volumes_are_read(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 3)]})
     steps: list[int] = []
     with pytest.raises(BadData) as refused:
@@ -279,7 +279,7 @@ def test_headers_are_checked_before_volumes_areread(tmp_path: Path, voxels: Mask
     assert steps == []
 
 
-def test_more_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bids_more_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
     voxels = Masker.from_array(mask(), AFFINE, "mask")
 

@@ -84,11 +84,11 @@ def test_a_row_is_expanded_alone_whoever_else_is_there() -> None:
         ({"formula": "age*sex", "interactions": (("age", "ward"),)}, "interactions"),
     ],
 )
-def test_bad_designs_are_refused(change: dict[str, object], named: str) -> None:
+def test_design_bad_field_is_refused(change: dict[str, object], named: str) -> None:
     assert named in fault_of(DESIGN.model_dump() | {"interactions": (), **change})
 
 
-def test_data_of_another_shape_are_refused() -> None:
+def test_design_data_of_other_width_are_refused() -> None:
     with pytest.raises(BadData, match="4"):
         DESIGN.expand(Units.from_rows(np.zeros((3, 3))), "north")
 
@@ -167,7 +167,7 @@ def test_a_formula_says_what_interactions_say() -> None:
 @pytest.mark.parametrize(
     "formula", ["", "age +", "log(age)", "age:", "age - 1", "a*b:c", "(a + b):c", "a^2", "a:b", "a + a:b"]
 )
-def test_formulas_that_say_more_are_refused(formula: str) -> None:
+def test_formula_bad_syntax_is_refused(formula: str) -> None:
     with pytest.raises(ValueError, match="formula"):
         Formula.parse(formula)
     for wrong in ("~ a", "y ~ z ~ a"):

@@ -87,7 +87,7 @@ def test_a_damaged_bag_of_words_is_refused(tmp_path: Path, lines: list[str]) -> 
     assert "secret" not in str(caught.value)
 
 
-def test_what_is_no_corpus_is_refused(tmp_path: Path) -> None:
+def test_load_documents_bad_corpus_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.csv").write_text("1,2")
     np.savez(tmp_path / "plain.npz", data=np.eye(3))
@@ -126,7 +126,7 @@ def test_a_mark_of_byte_order_is_no_letter(tmp_path: Path) -> None:
     assert load_vocabulary(tmp_path / "words") == ("lake", "boat")
 
 
-def test_what_is_no_document_is_not_passed_over(tmp_path: Path) -> None:
+def test_load_documents_other_file_is_refused(tmp_path: Path) -> None:
     flat, people = tmp_path / "flat", tmp_path / "people"
     for folder in (flat, people / "ann"):
         folder.mkdir(parents=True)

@@ -80,7 +80,7 @@ def test_a_seed_makes_the_same_study_and_another_one_does_not() -> None:
     assert not np.allclose(first.observed(0), other.observed(0))
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_fmri_bad_parameter_is_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(BadParameter, match="alpha"):
         garch_sources(1, rng=rng, alpha=0.5, beta=0.5)

@@ -63,7 +63,9 @@ def test_the_digest_names_the_grid_and_what_counts_on_it(tmp_path: Path) -> None
         ("atlas", np.ones(SHAPE, np.complex64), "values"),
     ],
 )
-def test_grids_that_are_none(tmp_path: Path, kind: Literal["mask", "atlas"], values: NDArray[Any], named: str) -> None:
+def test_masker_bad_grid_is_refused(
+    tmp_path: Path, kind: Literal["mask", "atlas"], values: NDArray[Any], named: str
+) -> None:
     path = save(tmp_path / "a.nii.gz", values)
     with pytest.raises(BadData) as refused:
         Masker.load(path, kind)
@@ -71,7 +73,7 @@ def test_grids_that_are_none(tmp_path: Path, kind: Literal["mask", "atlas"], val
     assert named in str(refused.value).replace(str(path), "")
 
 
-def test_an_affine_that_says_nothing(tmp_path: Path) -> None:
+def test_masker_bad_affine_is_refused(tmp_path: Path) -> None:
     image = nib.Nifti1Image(mask(), AFFINE)
     image.header["srow_x"] = [np.nan, 0, 0, 0]
     path = tmp_path / "a.nii"
@@ -171,7 +173,7 @@ def test_confounds_are_regressed_out(tmp_path: Path, space: Masker) -> None:
     np.testing.assert_allclose(rows, expected / expected.std(axis=0), atol=1e-8)
 
 
-def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Masker) -> None:
+def test_confounds_bad_table_is_refused(tmp_path: Path, voxels: Masker) -> None:
     path, numbers = tmp_path / "c.tsv", ["0.5"] * 12
 
     def refused(named: str, counts: list[str], columns: dict[str, list[str]], name: str = "x") -> None:
@@ -320,7 +322,7 @@ def test_smoothing(tmp_path: Path, voxels: Masker) -> None:
         (np.full((*SHAPE, 40), 1e200), AFFINE, "1e100", []),
     ],
 )
-def test_runs_that_are_refused(
+def test_scan_bad_run_is_refused(
     tmp_path: Path, voxels: Masker, values: NDArray[Any], affine: Floats, named: str, counts: list[str]
 ) -> None:
     path = save(tmp_path / "a.nii.gz", values, affine=affine)
@@ -364,7 +366,7 @@ def test_a_clock_without_a_unit_counts_for_nothing(tmp_path: Path, voxels: Maske
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"RepetitionTime": "2"}', '{"RepetitionTime": 0}', "\xff"])
-def test_sidecars_that_say_nothing(tmp_path: Path, voxels: Masker, content: str) -> None:
+def test_scan_bad_sidecar_is_refused(tmp_path: Path, voxels: Masker, content: str) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1))
     (tmp_path / "a.json").write_bytes(content.encode("latin-1"))
     with pytest.raises(BadData, match=r"a\.json"):
@@ -420,7 +422,7 @@ def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Masker) -> 
         read(path, voxels)
 
 
-def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Masker) -> None:
+def test_scan_other_file_under_image_name_is_refused(tmp_path: Path, voxels: Masker) -> None:
     for name in ("a.nii", "a.nii.gz"):
         with pytest.raises(BadData):
             read(tmp_path / name, voxels)
@@ -452,13 +454,15 @@ def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Masker) 
         {"seconds": -2.0},
     ],
 )
-def test_preparations_that_make_no_sense(wrong: dict[str, Any]) -> None:
+def test_preprocessing_bad_parameter_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadParameter):
         Preprocessing(**wrong)
 
 
 @pytest.mark.parametrize("library", ["nibabel", "nilearn"])
-def test_without_the_libraries(tmp_path: Path, voxels: Masker, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scan_without_libraries_names_the_extra(
+    tmp_path: Path, voxels: Masker, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1))
     honest = builtins.__import__
 

@@ -218,7 +218,7 @@ def test_npz_every_unit_is_a_run_where_no_runs_are_given(tmp_path: Path) -> None
         ({"offsets": [0, 3, 6], "seconds": np.nan}, "seconds"),
     ],
 )
-def test_npz_clocks_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], named: str) -> None:
+def test_npz_bad_clock_is_refused(tmp_path: Path, arrays: dict[str, Any], named: str) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, **({"data": np.zeros((6, 2))} | arrays))
     with pytest.raises(BadData, match=named) as refused:

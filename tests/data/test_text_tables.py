@@ -29,7 +29,7 @@ def test_another_delimiter_is_named(mark: str, tmp_path: Path) -> None:
     assert np.asarray(load_units(path, columns=["age"], delimiter=mark).units.rows).ravel().tolist() == [40, 50]
 
 
-def test_tsv(tmp_path: Path) -> None:
+def test_load_units_tsv_is_read_and_commas_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, TEXT.replace(",", "\t"), "t.tsv")
     assert len(load_units(path, columns=["age"]).units) == 2
     packed = tmp_path / "t.tsv.gz"
@@ -53,7 +53,7 @@ def test_another_encoding_is_named(tmp_path: Path) -> None:
         load_units(path, columns=["größe"], delimiter="::")
 
 
-def test_a_sites_own_labels(tmp_path: Path) -> None:
+def test_load_units_labels_are_mapped_to_categories(tmp_path: Path) -> None:
     path, categories = write(tmp_path, TEXT), {"sex": ["f", "m"]}
     with pytest.raises(BadData, match="'sex'"):
         load_units(path, columns=["sex"], categories=categories)

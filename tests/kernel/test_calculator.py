@@ -60,7 +60,7 @@ def test_from_epsilon_to_noise_and_back(name: str) -> None:
         ("non-private", {}, "non-private"),
     ],
 )
-def test_bad_input_is_one_clear_sentence(name: str, change: dict[str, Any], named: str) -> None:
+def test_account_bad_parameter_is_refused(name: str, change: dict[str, Any], named: str) -> None:
     given = {"sites": 3, "coalition": Coalition(0), "tau": 1.0, **SETTING, **change}
     with pytest.raises(BadParameter, match=named):
         account(Scheme(name), **given)

@@ -79,7 +79,7 @@ def test_the_grid_is_fine_enough_and_the_target_is_met(name: str, size: int, mu:
     assert noise <= (law.central or float(law.own[0])) * (1 + 1 / 2000)  # it costs next to nothing
 
 
-def test_what_could_wrap_is_refused() -> None:
+def test_grid_sum_that_could_wrap_is_refused() -> None:
     law = Scheme("secure-sum").law([SiteShape()] * 1000, 600).scaled(1e-3)
     with pytest.raises(BadParameter, match="1000"):
         grid.place(law, 2.0, 1e6, 10)
@@ -190,7 +190,7 @@ def test_the_extra_delta_is_small_and_said(capsys: pytest.CaptureFixture[str]) -
             assert 0 < plan.extra_delta < 1e-7 / 100
 
 
-def test_more_than_a_hundredth_of_delta_is_refused() -> None:
+def test_plan_extra_delta_above_a_hundredth_is_refused() -> None:
     with pytest.raises(BadParameter, match="delta"):
         make_plan(405_450, 1, 60.0)
 

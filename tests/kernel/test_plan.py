@@ -54,14 +54,14 @@ def _made(what: str, value: float) -> object:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -1.0, 1e-251, 1e251, 5e-324])
 @pytest.mark.parametrize("what", ["sensitivity", "bound", "share", "scale", "weight", "epsilon", "delta", "ratio"])
-def test_numbers_that_mean_nothing_are_refused_in_one_sentence(what: str, value: float) -> None:
+def test_plan_bad_number_is_refused_in_one_line(what: str, value: float) -> None:
     with pytest.raises(BadParameter, match=what) as refused:
         _made(what, value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 10**13, 10**400])
-def test_counts_that_mean_nothing_are_refused(value: int) -> None:
+def test_plan_bad_count_is_refused(value: int) -> None:
     with pytest.raises(BadParameter, match="size"):
         PlannedRelease("vector_sum", 2.0, 1.0, value, 1.0)
     for kind in (PlannedSite, lambda name, units: SiteShape(units)):

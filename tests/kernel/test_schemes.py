@@ -57,7 +57,7 @@ def test_the_average_of_means_loses_what_the_papers_say_it_loses() -> None:
     assert sums.noise_std == pytest.approx(1.0)
 
 
-def test_an_unsolvable_system_is_refused() -> None:
+def test_scheme_unsolvable_weights_are_refused() -> None:
     shapes = [SiteShape(10, 0.1), SiteShape(1000), SiteShape(1000)]
     for name in ("cape-published", "cape-helper"):
         with pytest.raises(BadParameter, match="sums"):
@@ -66,7 +66,7 @@ def test_an_unsolvable_system_is_refused() -> None:
         Scheme("cape-published", combine=Combine.WEIGHTED).law([SiteShape(5, 0.5), SiteShape(9)], 1)
 
 
-def test_what_the_schemes_refuse() -> None:
+def test_scheme_bad_parameter_is_refused() -> None:
     with pytest.raises(BadParameter, match="'cape'"):
         Scheme("cape")
     with pytest.raises(BadParameter, match="ratio"):

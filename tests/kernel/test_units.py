@@ -57,7 +57,7 @@ def test_recordings_that_cross_people_or_have_no_clock_are_refused() -> None:
     Units(rows, offsets, Runs(np.array([0, 2, 6, 10]), np.ones(3))).check()
 
 
-def test_every_recording_needs_its_clock() -> None:
+def test_units_recording_without_clock_is_refused() -> None:
     with pytest.raises(BadData, match="seconds"):
         Units.from_runs([[np.zeros((3, 2))]], [[1.0, 2.0]])
     with pytest.raises(BadData):
@@ -70,7 +70,7 @@ def test_units_that_share_rows_or_have_none_are_refused() -> None:
             Units(np.zeros((10, 2)), np.array(offsets, dtype=np.int64)).check()
 
 
-def test_a_refusal_does_not_count() -> None:
+def test_units_refusal_does_not_reveal_the_number_of_faults() -> None:
     """How many values are faulty is data: asked again and again, it would be an exact query."""
     messages = set()
     for bad in (1, 3):

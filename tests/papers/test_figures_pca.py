@@ -137,7 +137,7 @@ def test_noise_for_an_exact_epsilon_and_back(method: str) -> None:
     assert math.isclose(baselines.tau_for_exact(method, worth, 1e-5, 5, 1, records=700), published, rel_tol=1e-9)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_pca_baselines_bad_parameter_is_refused() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
     with pytest.raises(BadParameter, match="'ours'"):
         baselines.exact_epsilon("ours", 1.0, 1e-5, 5, 1)
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_refused() -> None:
         baselines.published_tau(1.0, 1e-5, 0)
 
 
-def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_pca_figure_missing_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"covtype_60k\.npz"):
         pca.pca_epsilon("covertype", tmp_path)
     with pytest.raises(BadData, match=r"mnist\.npz"):

@@ -210,7 +210,7 @@ def test_stopping_and_annealing() -> None:
     assert np.linalg.norm(frozen.W - np.eye(4)) < np.linalg.norm(noisy.W - np.eye(4))
 
 
-def test_data_that_do_not_fit_are_refused() -> None:
+def test_ica_baselines_bad_data_are_refused() -> None:
     with pytest.raises(BadData, match="columns"):
         ica.djica([np.zeros((3, 2)), np.zeros((3, 4))])
     with pytest.raises(BadData, match="rows"):

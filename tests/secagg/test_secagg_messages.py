@@ -411,7 +411,7 @@ def test_wrong_shares_of_a_lost_site_end_the_attempt(share: bytes, named: str) -
         study.collector.result(0)
 
 
-def test_abandoned_too_early_asked() -> None:
+def test_collector_asked_too_early_abandons() -> None:
     study = Study(4, 1, 1, attempts=2).set_up()
     study.fold(0, study.masked(0, random_vectors(4), range(4)), 5)
     study.collector.close_list(0)

@@ -123,7 +123,7 @@ def test_waves_follow_a_gaussian_kernel() -> None:
         ({"kind": "random", "lower": [0.0], "upper": [1.0], "wavs": 3}, "wavs"),
     ],
 )
-def test_bad_settings_are_said_in_one_sentence(settings: dict[str, Any], named: str) -> None:
+def test_features_bad_setting_is_refused(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         build(settings)
 

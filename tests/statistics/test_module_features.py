@@ -49,7 +49,7 @@ def test_a_module_that_looks_at_the_batch_goes_row_by_row() -> None:
     assert np.array_equal(made(rows)[3], made(rows[3:4])[0])
 
 
-def test_what_does_not_fit_is_refused_before_any_row_is_used() -> None:
+def test_module_features_bad_setting_is_refused_before_rows_are_used() -> None:
     for change, named in (
         ({"outputs": 9}, "9"),
         ({"module": "unheard of"}, "unheard"),

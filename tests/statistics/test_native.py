@@ -166,7 +166,7 @@ def test_no_rows_are_nothing(computed: str) -> None:
 
 
 @pytest.mark.skipif(not KINDS, reason="there are no kernels")
-def test_arrays_of_other_lengths_are_refused() -> None:
+def test_native_kernel_array_of_other_length_is_refused() -> None:
     rows, vector, right = np.ones((4, 3)), np.ones(3), {"norms": 4, "column": 3, "scatter": 6}
     for name, size in right.items():
         kernel = getattr(KERNELS, name)

@@ -103,7 +103,7 @@ def test_ranges_bring_classes_back_as_they_are() -> None:
         ({"columns": 1}, "feature"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], named: str) -> None:
+def test_two_layer_gradient_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
     params: dict[str, Any] = {"columns": 7, "hidden": 5, "clip": 1.0, "weights": np.zeros(41)}
     with pytest.raises(BadParameter, match=named):
         TwoLayerGradient(**params | change)

@@ -262,7 +262,7 @@ def test_the_exponential_is_exact_enough_and_the_same_wherever_a_number_stands()
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(name: str, params: dict[str, Any], named: str) -> None:
+def test_regression_statistic_bad_parameter_is_refused(name: str, params: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         build(name, params)
 

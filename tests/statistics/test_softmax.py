@@ -119,7 +119,7 @@ def test_what_rounds_share_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None
         ({"weights": np.full((6, 4), math.nan)}, "weights"),
     ],
 )
-def test_bad_parameters_are_refused(change: dict[str, Any], named: str) -> None:
+def test_softmax_gradient_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         build("softmax_gradient", {**SHARED, "clip": 0.3, **change})
 

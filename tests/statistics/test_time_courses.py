@@ -256,7 +256,7 @@ def test_slow_gaussian_sources_have_no_direction_and_bursts_have() -> None:
     assert abs(said["bursts"][0, 0, 0, 1]) < 0.1
 
 
-def test_scores_and_signs_are_one_for_each_source() -> None:
+def test_unmixing_score_bad_parameter_is_refused() -> None:
     for change in ({"scores": ["tanh"]}, {"signs": [1, 2, 1]}, {"scores": ["logcosh"] * 3}, {"memory": 1.0}):
         with pytest.raises(BadParameter, match=next(iter(change))):
             build("unmixing_score", MIXED | change)
@@ -278,6 +278,6 @@ def test_a_window_longer_than_any_recording_is_the_recording() -> None:
     np.testing.assert_array_equal(one, other)
 
 
-def test_cumulants_of_too_many_sources_are_refused() -> None:
+def test_fourth_cumulants_too_many_sources_are_refused() -> None:
     with pytest.raises(BadParameter, match="101"):
         build("fourth_cumulants", {"columns": 101, "unmixing": np.eye(101)})

@@ -74,7 +74,7 @@ def test_a_summary_and_a_picture(tmp_path: Path) -> None:
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
-def test_data_must_be_there(tmp_path: Path) -> None:
+def test_collaboration_figure_missing_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"mnist\.npz"):
         collaboration.carry("mnist", "mnist")
     with pytest.raises(BadData, match=r"fashion_mnist\.npz"):

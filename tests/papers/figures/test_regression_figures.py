@@ -86,7 +86,7 @@ def test_medians_and_quartiles_are_over_seeds_alone() -> None:
     assert (line["loss"], line["error"], line["low"], line["high"], line["runs"]) == (3.0, 30.0, 20.0, 40.0, 5)
 
 
-def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_regression_figure_missing_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"communities_crime\.npz"):
         load("crime", tmp_path)
     with pytest.raises(BadData, match=r"keggundirected_data\.csv\.gz"):

@@ -75,7 +75,7 @@ def test_the_claim_of_dp_djica() -> None:
     assert costs.dp_djica_claimed(100, 0.5, points=250) == 12_500
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_ica_costs_bad_parameter_is_refused() -> None:
     with pytest.raises(BadParameter, match="'ours'"):
         costs.price("ours", 4, 1)
     with pytest.raises(BadParameter, match="0"):

@@ -58,7 +58,7 @@ def test_the_wishart_noise_rules_a_neighbour_out() -> None:
     assert "not differentially private" in reduction.NOT_PRIVATE
 
 
-def test_ranks_that_cannot_be_are_refused() -> None:
+def test_reduction_bad_rank_is_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(BadParameter, match="rank"):
         reduction.private_global_pca([np.eye(4)] * 2, 3, 1.0, rng, local=2)

@@ -347,7 +347,7 @@ def test_the_privacy_loss_of_the_sound_form_passes_epsilon_no_more_often_than_de
 # ---- what cannot be -------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_regression_methods_bad_input_is_refused() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
     with pytest.raises(BadParameter, match="'ours'"):
         regression.fit("ours", "linear", sites, 1.0, 1e-5, rng)

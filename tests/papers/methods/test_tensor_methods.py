@@ -118,7 +118,7 @@ def test_noise_that_stays_is_as_large_as_it_is_said_to_be() -> None:
     assert np.std(norms) == pytest.approx(0.5 * math.sqrt(10), rel=0.1)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_tensor_methods_bad_parameter_is_refused() -> None:
     with pytest.raises(BadParameter, match="'magic'"):
         published.published_noises("magic", 1.0, 0.01, 10, 3, 0.1)
     with pytest.raises(BadParameter, match="record"):

@@ -49,7 +49,7 @@ def test_topics_are_made_valid_as_in_the_paper() -> None:
     assert np.allclose(topics.random_topics(5, 3).sum(axis=1), 1)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_topic_methods_bad_parameter_is_refused() -> None:
     with pytest.raises(BadParameter, match="'magic'"):
         topics.published_noises("magic", 1.0, 0.01, 10)
     with pytest.raises(BadParameter, match="record"):
