@@ -93,5 +93,5 @@ def test_no_proposal_after_another_finds_the_largest_code(tmp_path: Path) -> Non
         reply = sites[0].handle(Propose(pin(plan, sites)))
         assert isinstance(reply, Consent)
     question, data = Histogram(columns=("x",), values=("a", "b")), dict.fromkeys("abc", rows)
-    with pytest.raises(BadData, match="outside the 2 declared categories"):  # whoever holds the data is told
+    with pytest.raises(BadData, match="categories"):  # whoever holds the data is told
         run(question, data, epsilon=1.0, delta=1e-5, unit="person")
