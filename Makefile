@@ -31,7 +31,7 @@ docs: $(READY)
 notebooks: $(READY)
 	$(BIN)/python docsite/notebooks.py
 
-# The same examples and the same noise on every machine: a commit that passed passes everywhere (tests/explore.py).
+# The same examples and the same noise on every machine: a commit that passed passes everywhere (tests/helpers/reproducibility.py).
 tests: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal --durations=30
 

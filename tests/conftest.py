@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from explore import EXPLORE, load_profile, reproducible
-from kernels import KINDS, NUMPY
+from helpers.native_kernels import KINDS, NUMPY
+from helpers.reproducibility import EXPLORE, load_profile, reproducible
 from zerosum.statistics import native
 
 load_profile()
@@ -77,14 +77,14 @@ def real_data() -> Callable[[str], Path]:
 @pytest.fixture(params=["mask", "atlas"])
 def space(request: pytest.FixtureRequest) -> Any:
     """A small grid of brain images, of either kind."""
-    from brains import grid
+    from helpers.brain_images import grid
 
     return grid(request.param)
 
 
 @pytest.fixture
 def voxels() -> Any:
-    from brains import grid
+    from helpers.brain_images import grid
 
     return grid("mask")
 

@@ -132,8 +132,8 @@ def mentions(test: Path, module: Path) -> bool:
     """Whether a test, or a helper of tests that it imports, names the module, its package or something it defines."""
     texts = [test.read_text(encoding="utf-8")]
     for name in imports(test):
-        for helper in (TESTS / f"{name}.py", test.parent / f"{name}.py"):
-            texts += [helper.read_text(encoding="utf-8")] if helper.exists() else []
+        helper = (TESTS / Path(*name.split("."))).with_suffix(".py")
+        texts += [helper.read_text(encoding="utf-8")] if helper.exists() else []
     dotted = ".".join(module.relative_to(SOURCE.parent).with_suffix("").parts)
     source = module.read_text(encoding="utf-8")
     names = re.findall(r"^(?:class |def |    name: ClassVar\[str\] = \")([A-Za-z]\w*)", source, re.MULTILINE)

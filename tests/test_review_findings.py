@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from small_studies import QUESTION, make, make_sites
+from helpers.small_studies import QUESTION, make, make_sites
 from zerosum import algorithms
 from zerosum.coordinator.journal import Journal
 from zerosum.data.documents import load_documents

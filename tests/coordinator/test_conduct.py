@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from small_studies import QUESTION, carry_out, entries, make, make_sites
+from helpers.small_studies import QUESTION, carry_out, entries, make, make_sites
 from zerosum.algorithms import KMeans
 from zerosum.algorithms.program import Program
 from zerosum.coordinator.conduct import conduct

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from killed import in_a_child
-from small_studies import make, make_sites
+from helpers.process_kills import in_a_child
+from helpers.small_studies import make, make_sites
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.in_process import InProcess

@@ -81,7 +81,7 @@ def test_every_algorithm_and_statistic_is_played() -> None:
     for name in sorted(BUILTIN):
         assert cases_of(name), (
             f"the statistic {name!r} is registered and no request for it is played: add a case of it to SMALL in "
-            "tests/statistic_cases.py, or to BARE in tests/differential/questions.py if it needs a library"
+            "tests/helpers/statistic_cases.py, or to BARE in tests/differential/questions.py if it needs a library"
         )
     played = {SUBJECTS[seed % len(SUBJECTS)] for seed in FAST}
     assert played == set(SUBJECTS)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explore import examples
+from helpers.reproducibility import examples
 from zerosum.errors import BadParameter, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import SCHEMES, Combine, Scheme, SiteShape

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explore import examples
-from small_studies import make
-from statistic_cases import SMALL
+from helpers.reproducibility import examples
+from helpers.small_studies import make
+from helpers.statistic_cases import SMALL
 from zerosum.errors import BadMessage, BudgetExceeded, Malformed, Refused, Unsupported, ZerosumError, by_code
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.request import PrivatePublication, PrivateSum

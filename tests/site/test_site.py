@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from small_studies import carry_out, entries, make, make_sites
+from helpers.small_studies import carry_out, entries, make, make_sites
 from zerosum.algorithms import Algorithm, Histogram
 from zerosum.algorithms.program import Program
 from zerosum.arrays import Array

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from attack import assert_not_exceeded
-from statistic_cases import MANY_ROWS, ONE_ROW, SMALL, Case, of_many_rows, with_holes
+from helpers.gaussian_adversary import assert_not_exceeded
+from helpers.statistic_cases import MANY_ROWS, ONE_ROW, SMALL, Case, of_many_rows, with_holes
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
 from zerosum.kernel.units import Units

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from killed import Killer, in_a_child
+from helpers.process_kills import Killer, in_a_child
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
