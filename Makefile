@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test lint types docs notebooks tests explore slow test-torch gpu test-flare slow-flare test-browser pictures bundle format clean
+.PHONY: demo test quick mutations lint types docs notebooks tests explore slow test-torch gpu test-flare slow-flare test-browser pictures bundle format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -40,6 +40,10 @@ tests: $(READY)
 # the run to properties.
 explore: $(READY)
 	ZEROSUM_EXPLORE=1 $(BIN)/pytest -n 2 --dist worksteal $(PYTEST)
+
+# Every seeded fault with the test that must catch it (tests/mutations), two at a time: fault, verdict, seconds, test.
+mutations: $(READY)
+	cd tests && ../$(BIN)/python -m mutations
 
 slow: $(READY)
 	ZEROSUM_EXPLORE=1 $(BIN)/pytest -m slow

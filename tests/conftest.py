@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +85,6 @@ def voxels() -> Any:
     from helpers.brain_images import grid
 
     return grid("mask")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """A session with a fault in it, for `tests/test_mutations.py`: only tests read this variable."""
-    if name := os.environ.get("ZEROSUM_MISTAKE"):
-        from zerosum.audit.mistakes import seeded
-
-        session = ExitStack()
-        session.enter_context(seeded(name))
-        config.add_cleanup(session.close)
 
 
 @pytest.fixture(params=KINDS or [NUMPY])

@@ -375,7 +375,7 @@ def test_the_audit_passes_and_finds_a_seeded_mistake(tmp_path: Path) -> None:
     done = command_line.zerosum(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert as_json(done)["audits"][0]["holds"]
-    for mistake in ("spectral", "triangles", "colluder"):
+    for mistake in ("spectral", "triangles"):
         assert_refused(
             command_line.zerosum(*arguments, "--mistake", mistake, cwd=tmp_path), "exceeds the claim", code=4
         )

@@ -20,8 +20,8 @@ from differential.neighbours import TRAITS
 from differential.play import Outcome, compare, scratch
 from differential.questions import QUESTIONS, cases_of
 from differential.transcript import Line, Transcript, differences
+from mutations import FAULTS
 from zerosum.algorithms import ALGORITHMS
-from zerosum.audit.mistakes import FAULTS
 from zerosum.statistics import BUILTIN
 
 CYCLES = 4  # of all subjects, in the fast part

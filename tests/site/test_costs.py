@@ -25,7 +25,7 @@ def test_spend_of_a_release_has_the_distance_of_its_noise_from_a_normal(scheme: 
     assert (plan.distance(0) > 0) == (scheme != "zero-sum")
 
 
-def test_site_with_a_cap_below_all_releases_together_refuses_before_consent(tmp_path: Path) -> None:
+def test_site_with_a_cap_below_all_releases_together_refuses_consent(tmp_path: Path) -> None:
     """One release is within the cap, four are not: the site refuses before anything is asked."""
     plan = make("local")
     several = replace(plan, releases=tuple(replace(plan.releases[0], share=0.25) for _ in range(4)))
