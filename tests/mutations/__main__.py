@@ -1,9 +1,9 @@
 """`python -m mutations [FAULT ...]`, in the folder `tests`: seeds each fault and runs its guard.
 
-Prints a line for each fault with the verdict, the seconds and the guard. Each guard also runs once without a fault,
-the guards of one test module together. Every run is a process forked from this one, which has imported the package
-already: a run costs the collection of one test module and the guard itself. The exit code is 1 unless every guard
-passes without a fault and fails with it.
+Prints a line for each fault: verdict, seconds, processor seconds, guard. Each guard also runs once without a fault, the
+guards of one test module together. Every run is a process forked from this one, which has imported the package already:
+a run costs the collection of one test module and the guard itself. The exit code is 1 unless every guard passes without
+a fault and fails with it.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ class Outcome:
     verdict: str
     good: bool
     seconds: float
+    cpu_seconds: float
     output: str
 
     def __str__(self) -> str:
         name = self.job.fault or f"no fault, {len(self.job.guards)} guards"
         guard = self.job.guards[0] if self.job.fault else self.job.guards[0].partition("::")[0]
-        return f"{name:32} {self.verdict:12} {self.seconds:7.1f} s  {guard}"
+        return f"{name:32} {self.verdict:12} {self.seconds:7.1f} s {self.cpu_seconds:7.1f} s CPU  {guard}"
 
 
 class Selection:
@@ -96,11 +97,11 @@ def run(work: Iterable[Job], workers: int, limit: int) -> Iterator[Outcome]:
                 if (pid := os.fork()) == 0:
                     _child(job, log, limit)
                 running[pid] = job, time.monotonic(), log
-            pid, status = os.wait()
+            pid, status, usage = os.wait4(-1, 0)
             job, begun, log = running.pop(pid)
             output = log.read_text(encoding="utf-8", errors="replace")
             verdict, good = judged(job, os.waitstatus_to_exitcode(status), output)
-            yield Outcome(job, verdict, good, time.monotonic() - begun, output)
+            yield Outcome(job, verdict, good, time.monotonic() - begun, usage.ru_utime + usage.ru_stime, output)
 
 
 def judged(job: Job, code: int, output: str) -> tuple[str, bool]:
