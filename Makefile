@@ -17,14 +17,17 @@ demo: $(READY)
 
 test: lint types docs tests
 
-# An answer in three minutes on two cores: lint, and the tests of the packages that the guarantee rests on, without their
+# An answer in three minutes on two cores: lint, and tests of the packages that the guarantee rests on, without their
 # long modules. A module belongs here if it needs less than 15 s of one core; a path that is gone is an error.
-QUICK := tests/kernel tests/noise tests/protocol tests/mutations $(addprefix tests/secagg/test_,graph.py secagg_losses.py \
-    secagg_vectors.py secagg_wire.py) $(addprefix tests/site/test_,account.py costs.py disclosures.py ledger.py noise.py \
-    policy.py schema.py site.py) $(addprefix tests/coordinator/test_,conduct.py gather.py mixing.py secure.py) \
-    $(addprefix tests/study/test_,planning.py running.py study.py) $(addprefix tests/statistics/test_,filled.py groups.py \
-    network_statistics.py regression_statistics.py rows.py) tests/algorithms/test_programs.py tests/data/test_tables.py \
-    tests/test_architecture.py tests/test_errors.py
+QUICK := tests/kernel tests/noise tests/protocol tests/engines tests/mutations tests/test_architecture.py tests/test_errors.py \
+    $(addprefix tests/secagg/test_,graph.py secagg_losses.py secagg_vectors.py secagg_wire.py) \
+    $(addprefix tests/site/test_,account.py costs.py disclosures.py held_budget.py ledger.py ledger_phases.py noise.py \
+        policy.py resume.py schema.py service_keys.py site.py) \
+    $(addprefix tests/coordinator/test_,conduct.py gather.py mixing.py secure.py) \
+    $(addprefix tests/study/test_,planning.py running.py study.py) \
+    $(addprefix tests/statistics/test_,filled.py groups.py network_statistics.py regression_statistics.py rows.py softmax.py) \
+    $(addprefix tests/data/test_,design.py tables.py) tests/algorithms/test_programs.py
+
 quick: lint
 	$(BIN)/pytest -n 2 --dist worksteal $(QUICK)
 

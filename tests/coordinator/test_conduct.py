@@ -40,7 +40,7 @@ from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.vectors import VectorSum
-from zerosum.study import pin, run
+from zerosum.study import execute, pin, run
 
 RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
 
@@ -463,4 +463,4 @@ def test_consent_with_another_number_of_units_ends_the_study(units: int | None, 
     engine = ForgedConsents(sites)
     engine.units = units
     with pytest.raises(ZerosumError):
-        conduct(pin(plan, sites), QUESTION, engine)
+        execute(pin(plan, sites), QUESTION, engine)
