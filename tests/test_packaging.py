@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import zerosum
-from called import zerosum as command
+from helpers.command_line import zerosum as command
 
 ROOT = Path(__file__).parents[1]
 

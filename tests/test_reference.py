@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 import reference
-from called import zerosum
+from helpers.command_line import zerosum
 from zerosum import Policy, Study
 from zerosum.algorithms import ALGORITHMS
 from zerosum.site.schema import DataSchema

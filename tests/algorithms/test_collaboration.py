@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from small_studies import make_sites
+from helpers.small_studies import make_sites
 from zerosum.algorithms import DataCollaboration, FeatureClassifier
 from zerosum.algorithms.collaboration import corrected_least_squares
 from zerosum.algorithms.program import PublicFacts

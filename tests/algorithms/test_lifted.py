@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from components import captured, data, names, own_matrices, people, without_noise
+from helpers.component_data import captured, data, names, own_matrices, people, without_noise
 from zerosum.algorithms import PCA, lifted
 from zerosum.algorithms.program import PublicFacts
 from zerosum.coordinator.rehearse import drive

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from components import captured, data, names, without_noise
+from helpers.component_data import captured, data, names, without_noise
 from zerosum.algorithms import PCA
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.spectral import leading, matrix_edge

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components import captured, names, without_noise
+from helpers.component_data import captured, names, without_noise
 from zerosum.algorithms import PCA
 from zerosum.coordinator.rehearse import drive
 from zerosum.kernel.request import Release, Request

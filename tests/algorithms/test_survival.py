@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_programs import Floats, result_of
 
+from helpers.program_results import Floats, result_of
 from zerosum.algorithms import Survival
 from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency

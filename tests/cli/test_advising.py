@@ -13,7 +13,7 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
-from small_studies import VITALS
+from helpers.small_studies import VITALS
 from zerosum.cli import _run, terminal
 from zerosum.cli.app import app
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_cli import STUDY, as_json, assert_refused, write_study
 
-from called import zerosum
+from helpers.command_line import STUDY, as_json, assert_refused, write_study, zerosum
 from zerosum import Study
 from zerosum.errors import BadStudy, BudgetExceeded, PolicyRefused
 from zerosum.site.costs import check_budget

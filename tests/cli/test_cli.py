@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import called
-from small_studies import VITALS
+from helpers import command_line
+from helpers.command_line import STUDY, as_json, assert_refused, write_study
+from helpers.command_line import zerosum_process as zerosum
 from zerosum.cli import _run, terminal
-from zerosum.errors import BadData, CheckFailed, ZerosumError
+from zerosum.errors import BadData, CheckFailed
 from zerosum.kernel.accountant import epsilon, mu_for
-
-STUDY = VITALS.replace("epsilon = 1.0", "epsilon = 2.0")
-
-
-def zerosum(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "ZEROSUM_STATE": str(cwd / "state"), "COLUMNS": "200"}
-    command = [sys.executable, "-c", "from zerosum.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-
-
-def as_json(done: subprocess.CompletedProcess[str]) -> Any:
-    return json.loads(done.stdout)
-
-
-def assert_refused(
-    done: subprocess.CompletedProcess[str], *words: str, code: int = 2, error: type[ZerosumError] | None = None
-) -> None:
-    assert done.returncode == code, done.stdout + done.stderr
-    message = as_json(done)["error"]["message"]
-    assert error is None or as_json(done)["error"]["type"] == error.__name__
-    assert "\n" not in message
-    for word in words:
-        assert word in message
-
-
-def write_study(folder: Path, text: str = STUDY, sizes: tuple[int, ...] = (15, 30, 60), site_extra: str = "") -> Path:
-    rng = np.random.default_rng(1)
-    for s, n in enumerate(sizes):
-        rows = np.column_stack([rng.uniform(20, 90, n), rng.uniform(90, 180, n)])
-        lines = [f"{a:.1f},{b:.1f}" for a, b in rows]
-        (folder / f"{s}.csv").write_text("\n".join(["age,pressure", *lines]) + "\n")
-        text += f'\n[[sites]]\nname = "s{s}"\ndata = "{s}.csv"\n{site_extra}'
-    (folder / "study.toml").write_text(text)
-    return folder / "study.toml"
-
 
 # ---- account -------------------------------------------------------------------------------------------------------
 
@@ -410,14 +373,14 @@ def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
 def test_the_audit_passes_and_finds_a_seeded_mistake(tmp_path: Path) -> None:
     """In this process, whose noise can be had again: a false alarm about once in 10^6 draws."""
     arguments = ("audit", "--scheme", "secure-sum", "--samples", "20000", "--json")
-    done = called.zerosum(*arguments, cwd=tmp_path)
+    done = command_line.zerosum(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert as_json(done)["audits"][0]["holds"]
-    for mistake in ("spectral", "triangles", "colluder"):
+    for mistake in ("spectral", "triangles"):
         assert_refused(
-            called.zerosum(*arguments, "--mistake", mistake, cwd=tmp_path), "claim", code=4, error=CheckFailed
+            command_line.zerosum(*arguments, "--mistake", mistake, cwd=tmp_path), "claim", code=4, error=CheckFailed
         )
-    assert_refused(called.zerosum(*arguments, "--mistake", "none", cwd=tmp_path), "none")
+    assert_refused(command_line.zerosum(*arguments, "--mistake", "none", cwd=tmp_path), "none")
     assert not (tmp_path / "state").exists()
 
 

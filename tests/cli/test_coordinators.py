@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployed import NAMES, Deployment, zerosum
-from killed import Killer, in_a_child
+from helpers.deployment import NAMES, Deployment, zerosum
+from helpers.process_kills import Killer, in_a_child
 from zerosum.arrays import Floats
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine

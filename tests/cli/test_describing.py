@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import as_json, assert_refused, zerosum
+
+from helpers.command_line import as_json, assert_refused
+from helpers.command_line import zerosum_process as zerosum
 
 QUESTION = (
     *("--range", "age=20:90", "--levels", "arm=p,q", "--levels", "stage=1,2,3", "--by", "arm", "--whole", "age"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from killed import in_a_child
+from helpers.process_kills import in_a_child
 from zerosum.cli import _run, sites
 from zerosum.errors import BadInput
 from zerosum.site import identity

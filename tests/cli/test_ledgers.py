@@ -8,9 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_cli import STUDY, as_json, assert_refused, write_study
 
-from called import zerosum
+from helpers.command_line import STUDY, as_json, assert_refused, write_study, zerosum
 
 POLICY = """
 population = "cohort 7"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from deployed import COMMAND, NAMES, Deployment
+from helpers.deployment import COMMAND, NAMES, Deployment
 from zerosum.cli import _run
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import STUDY, as_json, assert_refused, write_study
 
-from called import zerosum
+from helpers.command_line import STUDY, as_json, assert_refused, write_study, zerosum
 from zerosum.errors import CheckFailed, PolicyRefused
 from zerosum.secagg.keys import Identity
 

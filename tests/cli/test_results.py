@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cli import STUDY, as_json, assert_refused, write_study
 
-from called import zerosum
-from small_studies import make
+from helpers.command_line import STUDY, as_json, assert_refused, write_study, zerosum
+from helpers.small_studies import make
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import Refused
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployed import Deployment, zerosum
+from helpers.deployment import Deployment, zerosum
 from zerosum.engines.sockets import Sockets
 from zerosum.errors import Abandoned, AwaitingConsent
 from zerosum.report.record import write_whole

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import STUDY, as_json, assert_refused, write_study, zerosum
 
+from helpers.command_line import STUDY, as_json, assert_refused, write_study
+from helpers.command_line import zerosum_process as zerosum
 from zerosum.errors import LedgerRefused, Refused
 
 PUBLIC = STUDY + '\n[[sites]]\nname = "s0"\n\n[[sites]]\nname = "s1"\n\n[[sites]]\nname = "s2"\n'

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from called import zerosum
-from deployed import COMMAND
-from watched import coordinated
+from helpers.command_line import zerosum
+from helpers.deployment import COMMAND
+from helpers.watch_page import coordinated
 from zerosum.cli import sites
 from zerosum.errors import BadInput
 from zerosum.watch.server import bind

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from small_studies import QUESTION, carry_out, entries, make, make_sites
+from helpers.small_studies import QUESTION, carry_out, entries, make, make_sites
 from zerosum.algorithms import KMeans
 from zerosum.algorithms.program import Program
 from zerosum.coordinator.conduct import conduct
@@ -26,6 +26,7 @@ from zerosum.errors import (
     PolicyRefused,
     Refused,
     UnknownStatistic,
+    ZerosumError,
 )
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
@@ -34,12 +35,13 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite
 from zerosum.kernel.units import Units
 from zerosum.kernel.view import Coalition
-from zerosum.protocol.messages import Contribute, Message, Prepare, Propose, Reply
+from zerosum.protocol.codec import decode_reply, encode
+from zerosum.protocol.messages import Consent, Contribute, Message, Prepare, Propose, Reply
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.vectors import VectorSum
-from zerosum.study import pin, run
+from zerosum.study import execute, pin, run
 
 RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
 
@@ -441,3 +443,24 @@ def test_a_site_joins_only_those_on_its_own_roster(tmp_path: Path) -> None:
     del roster["s3"]
     with pytest.raises(PolicyRefused, match="'s3'"):
         carry_out(make("secure-sum"), [knowing, *sites[1:]])
+
+
+class ForgedConsents(InProcess):
+    """Replaces the number of units in one site's consent."""
+
+    units: int | None = None
+
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+        for name, reply in super().exchange(frames):
+            forged = name == "s1" and reply is not None and isinstance(decode_reply(reply), Consent)
+            yield name, encode(Consent("s1", self.units)) if forged else reply
+
+
+@pytest.mark.parametrize("units", [None, 10**400, 10**9], ids=["none", "endless", "many"])
+def test_consent_with_another_number_of_units_ends_the_study(units: int | None, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    plan = make("local", sites=tuple(PlannedSite(site.name, len(site.units)) for site in sites))
+    engine = ForgedConsents(sites)
+    engine.units = units
+    with pytest.raises(ZerosumError):
+        execute(pin(plan, sites), QUESTION, engine)

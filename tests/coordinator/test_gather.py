@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from small_studies import make
+from helpers.small_studies import make
 from zerosum.coordinator.gather import gather
 from zerosum.errors import Abandoned, AwaitingConsent, LedgerRefused, PolicyRefused
 from zerosum.protocol.codec import encode

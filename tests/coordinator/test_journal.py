@@ -11,13 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from killed import in_a_child
-from small_studies import make, make_sites
+from helpers.process_kills import in_a_child
+from helpers.small_studies import make, make_sites
+from zerosum import algorithms
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import Abandoned, BadInput, Refused, ZerosumError
 from zerosum.kernel.request import Release
+from zerosum.site.policy import Policy
+from zerosum.study import run
 
 RELEASE = Release(np.array([[0.1, -2.0], [np.pi, 5e-324]]), 0.5, 12.5, ("a", "b"), (1, 1))
 
@@ -152,3 +155,27 @@ def test_on_a_full_disk_a_journal_stops_and_goes_on_once_there_is_room(tmp_path:
         assert journal.in_flight(0)
         journal.released(0, Release(np.ones(100), 1.0, 4.0, ("s0",)))
         assert journal.recall(0, "ab").value.sum() == 100
+
+
+def test_journal_with_a_changed_length_is_refused_and_stays(tmp_path: Path) -> None:
+    data = {name: np.random.default_rng(n).normal(size=(30, 2)) for n, name in enumerate("ab")}
+    policies = {name: Policy.throwaway(name, tmp_path / f"{name}.sqlite", unit="record") for name in data}
+    program = algorithms.KMeans(columns=("x", "y"), clip=1.0, n_clusters=2, rounds=3)
+    run(program, data, epsilon=1.0, delta=1e-5, unit="record", policies=policies, checkpoint=tmp_path / "kept")
+    path = tmp_path / "kept" / "journal"
+    whole = path.read_bytes()
+    at = len(b"zerosum journal 1\n")
+    for _ in range(3):
+        for bit in (7, 5, 2):  # of the length's bytes: a little longer, and far beyond the end
+            changed = bytearray(whole)
+            changed[at + bit] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(BadInput, match="damaged"):
+                Journal.open(tmp_path / "kept")
+            assert path.read_bytes() == bytes(changed)
+        at += 48 + int.from_bytes(whole[at : at + 8], "big")
+    path.write_bytes(whole)
+    journal = Journal.open(tmp_path / "kept")
+    assert journal is not None
+    with journal:
+        assert journal.finished

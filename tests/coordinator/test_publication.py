@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from small_studies import make_sites
+from helpers.small_studies import make_sites
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadParameter, OutsidePlan, PolicyRefused

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import QUESTION, entries, make, make_sites
+from helpers.small_studies import QUESTION, entries, make, make_sites
 from zerosum.coordinator.conduct import Outcome, conduct
 from zerosum.coordinator.gather import gather
 from zerosum.coordinator.journal import Journal

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explore import examples
-from tables import FORMATS, NAMES, Table, csv_bytes, every_format
+from helpers.reproducibility import examples
+from helpers.table_formats import FORMATS, NAMES, Table, csv_bytes, every_format
 from zerosum.data.tables import TableData, load_units
 from zerosum.errors import BadData, BadParameter
 

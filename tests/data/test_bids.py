@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from brains import AFFINE, RAW, bids, mask, participants, read, save, sidecar, table, volumes
+from helpers.brain_images import AFFINE, RAW, bids, mask, participants, read, save, sidecar, table, volumes
 from zerosum.data.bids import find_recordings
 from zerosum.data.imaging import ImagingData, Masker, Preprocessing, Selection, load_images
 from zerosum.errors import BadData

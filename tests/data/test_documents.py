@@ -152,3 +152,8 @@ def test_counts_in_short_integers_do_not_wrap_round(tmp_path: Path) -> None:
     save_npz(tmp_path / "b.npz", csr_array(np.array([[1j, 0, 0]])))
     with pytest.raises(BadData):
         load_documents(tmp_path / "b.npz", WORDS)
+
+
+def test_documents_line_with_a_form_feed_is_one_document(tmp_path: Path) -> None:
+    (tmp_path / "notes.text").write_text("a\x0ca\x0ba\u2028a\nb\n")
+    assert len(load_documents(tmp_path / "notes.text", ("a", "b"))) == 2

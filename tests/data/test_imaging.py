@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from nilearn.maskers import NiftiLabelsMasker, NiftiMasker
 from numpy.typing import NDArray
 
-from brains import AFFINE, RAW, SHAPE, atlas, mask, nib, read, save, sidecar, table, volumes
-from explore import examples
+from helpers.brain_images import AFFINE, RAW, SHAPE, atlas, mask, nib, read, save, sidecar, table, volumes
+from helpers.reproducibility import examples
 from zerosum.data import nifti
 from zerosum.data.imaging import Masker, Preprocessing, load_images
 from zerosum.data.scans import MINIMUM_VOLUMES, open_scan, read_confounds, read_scan

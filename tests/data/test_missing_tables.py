@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tables import FORMATS, every_format
+from helpers.table_formats import FORMATS, every_format
 from zerosum.data.tables import load_units
 from zerosum.errors import BadData, BadParameter
 

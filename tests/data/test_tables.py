@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 
-from explore import examples
-from tables import FORMATS, NAMES, every_format
+from helpers.reproducibility import examples
+from helpers.table_formats import FORMATS, NAMES, every_format
 from zerosum.data import formats
 from zerosum.data.tables import TableData, load_units
 from zerosum.errors import BadData

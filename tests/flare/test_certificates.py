@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from deployed import NAMES, Deployment
+from helpers.deployment import NAMES, Deployment
 from zerosum.cli import _run
 from zerosum.errors import BadInput, Forged, Refused
 from zerosum.flare import certificates

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployed import Deployment
+from helpers.deployment import Deployment
 from zerosum.cli import _run
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import BadInput, BadParameter, Refused

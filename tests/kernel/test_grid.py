@@ -225,3 +225,9 @@ def test_the_whole_delta_is_what_was_asked_for() -> None:
     plan = make_plan(405_450, 1, 35.0)
     assert plan.extra_delta > 1e-10
     assert max(plan.site_epsilon(s) for s in range(4)) <= 35.0 * (1 + 1e-12)
+
+
+def test_place_adds_both_roundings_to_the_sensitivity() -> None:
+    law = grid.place(Scheme("local").law([SiteShape()] * 3, 2), 2.0, 1.5, 7)
+    assert law.rounding >= law.step * math.sqrt(7) + 1.5 * grid.summation_slack()
+    assert law.site_sensitivity(2.0, 0) >= 2.0 + law.rounding

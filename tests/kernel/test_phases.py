@@ -14,7 +14,7 @@ from dp_accounting import pld
 from hypothesis import given
 from hypothesis import strategies as st
 
-from small_studies import make_sites
+from helpers.small_studies import make_sites
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import Abandoned, BadParameter, OutsidePlan

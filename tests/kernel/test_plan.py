@@ -6,6 +6,7 @@ import json
 import math
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explore import examples
+from helpers.reproducibility import examples
+from helpers.small_studies import carry_out, make, make_sites
 from zerosum.errors import BadParameter, ZerosumError
+from zerosum.kernel.accountant import mixed_epsilon
+from zerosum.kernel.events import Sampling, Subsampled
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import SCHEMES, Combine, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
-from zerosum.kernel.view import Coalition
+from zerosum.kernel.units import Units
+from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.report.record import privacy_report
+from zerosum.site.site import Site
 
 
 def plan(scheme: str = "secure-sum", **change: Any) -> Plan:
@@ -198,3 +204,31 @@ def test_more_absences_than_allowed_are_refused() -> None:
     for wrong in (-1, 3, 1.0):
         with pytest.raises(BadParameter, match="absences"):
             absentable(absences=wrong)
+
+
+def test_plan_of_several_releases_costs_as_much_as_one() -> None:
+    plan = make("secure-sum")
+    parts = tuple(replace(plan.releases[0], share=share) for share in (0.5, 0.3, 0.2))
+    several = replace(plan, releases=parts)
+    assert several.site_mus() == pytest.approx(plan.site_mus(), rel=1e-9)
+
+
+def test_plan_with_a_scaled_site_divides_by_the_scaled_number_of_units(tmp_path: Path) -> None:
+    """If all units are equal, so is their mean, for every scale of a site. The tolerance is more than 100 standard
+    deviations of the noise."""
+    units = Units.from_rows(np.full((50_000, 2), 0.5))
+    sites = [Site(site.name, units, site.policy) for site in make_sites(tmp_path)]
+    plan = make("local", sites=(PlannedSite("s0", scale=0.25), *(PlannedSite(f"s{s}") for s in (1, 2, 3))))
+    assert plan.effective_units(("s0", "s1"), {"s0": 8, "s1": 10}) == pytest.approx(12.0)
+    result = carry_out(plan, sites)
+    assert np.asarray(result.estimate["mean"]) == pytest.approx([0.5, 0.5], abs=0.01)
+
+
+def test_plan_with_a_dealing_coordinator_counts_every_step_of_a_phase() -> None:
+    release = PlannedRelease("vector_sum", 2.0, 1.0, 3, 1.0, sampling=Sampling(0.1, 200))
+    sites = tuple(PlannedSite(f"s{i}") for i in range(4))
+    terms = Terms(sites=sites, epsilon=1.0, delta=1e-5, scheme=Scheme("cape-helper"), coalition=Coalition(1))
+    plan = Plan.of(terms, "s", "x", (release,))
+    mu = float(dealer_mu(plan.law(0), release.accounted, plan.coalition)[0])
+    true = mixed_epsilon(0.0, (Subsampled(mu, 0.1, 200),), 1e-5)
+    assert plan.coordinator_epsilon(0) >= max(true, plan.site_epsilon(0)) * 0.999

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS
@@ -82,3 +83,13 @@ def test_units_refusal_does_not_reveal_the_number_of_faults() -> None:
             build("histogram", {"bins": 2}).check_values(Units(np.full((bad, 1), 7.0)))
         messages |= {str(missing.value), str(outside.value)}
     assert len(messages) == 2  # the same two for any number of faulty values
+
+
+def test_units_of_sparse_rows_with_entries_outside_are_refused() -> None:
+    """As dense rows they would be counts of other documents, or memory outside of the array."""
+    for place in (8, 200_000_000, -1):
+        rows = csr_array((np.ones(3), np.array([0, place, 1]), np.array([0, 2, 3])), shape=(2, 8))
+        with pytest.raises(BadData, match="column"):
+            Units.from_rows(rows)
+        with pytest.raises(BadData, match="column"):
+            Units(rows).check()

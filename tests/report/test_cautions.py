@@ -101,6 +101,6 @@ def test_fewer_components_than_were_asked_for(tmp_path: Any) -> None:
 
 
 def test_of_an_estimate_that_has_none_of_these() -> None:
-    from small_studies import make
+    from helpers.small_studies import make
 
     assert cautions({}, make()) == ()

@@ -6,13 +6,13 @@ import json
 import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from small_studies import carry_out, make, make_sites
+from helpers.html_tree import Tree
+from helpers.small_studies import carry_out, make, make_sites
 from zerosum import run
 from zerosum.algorithms import Mean
 from zerosum.errors import BadInput, Refused
@@ -27,7 +27,6 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.policy import Policy
 
 WICKED = '<script>alert("x")</script>'
-VOID = {"meta", "br", "img", "input", "hr"}
 
 
 def result(tmp_path: Path, **changes: object) -> Result:
@@ -43,34 +42,6 @@ def written(tmp_path: Path, found: Result) -> tuple[str, Document]:
 
 def words(document: Document) -> str:
     return document.to_json().decode()
-
-
-class Tree(HTMLParser):
-    """Elements in order, with how deep they are; tags that do not match are an error."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-        assert not self.open, self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if not {"style", "script"} & set(self.open):
-            self.text += data
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.seen if name == tag]
 
 
 def test_a_report_says_everything_and_is_one_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from nilearn.maskers import NiftiMasker
 
-from brains import AFFINE, SHAPE, atlas, mask, nib
+from helpers.brain_images import AFFINE, SHAPE, atlas, mask, nib
 from zerosum.data.imaging import Masker
 from zerosum.errors import BadData, BadInput, BadParameter
 from zerosum.report import maps as module

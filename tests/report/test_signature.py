@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small_studies import carry_out, make, make_sites
+from helpers.small_studies import carry_out, make, make_sites
 from zerosum.errors import BadInput, CheckFailed
 from zerosum.report.compose import write_report
 from zerosum.report.signature import check, kind_of, sign

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from small_studies import carry_out, make, make_sites
+from helpers.small_studies import carry_out, make, make_sites
 from zerosum.errors import BadInput, CheckFailed
 from zerosum.kernel.plan import Plan
 from zerosum.report.compose import at_site, compose, opened, sealed, write_report

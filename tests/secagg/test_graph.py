@@ -6,8 +6,8 @@ import random
 from collections.abc import Collection
 
 import pytest
-from secure_study import settings
 
+from helpers.secure_sum import settings
 from zerosum.errors import BadParameter
 from zerosum.secagg import graph
 

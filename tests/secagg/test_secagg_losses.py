@@ -9,8 +9,8 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from secure_study import Study, random_vectors, settings, total
 
+from helpers.secure_sum import Study, random_vectors, settings, total
 from zerosum.errors import Abandoned, OutOfTurn
 from zerosum.secagg import keys, wire
 from zerosum.secagg.session import Roster

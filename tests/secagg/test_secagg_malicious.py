@@ -10,8 +10,8 @@ from functools import lru_cache
 from itertools import combinations, product
 
 import pytest
-from secure_study import CONTEXT, Study, random_vectors, settings
 
+from helpers.secure_sum import CONTEXT, Study, random_vectors, settings
 from zerosum.errors import BadMessage, Forged, Inconsistent, Malformed, OutOfTurn
 from zerosum.secagg import keys, shamir, wire
 from zerosum.secagg.session import SiteSession

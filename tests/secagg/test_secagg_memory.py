@@ -6,8 +6,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from secure_study import CONTEXT, Study, random_vectors, total
 
+from helpers.secure_sum import CONTEXT, Study, random_vectors, total
 from zerosum.errors import OutOfTurn
 from zerosum.secagg.session import SiteSession
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from secure_study import CONTEXT, Study, Take, random_vectors, total
 
+from helpers.secure_sum import CONTEXT, Study, Take, random_vectors, total
 from zerosum.errors import (
     Abandoned,
     BadMessage,

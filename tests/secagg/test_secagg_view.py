@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import chi2
-from secure_study import CONTEXT, Study, random_vectors, total
 
+from helpers.secure_sum import CONTEXT, Study, random_vectors, total
 from zerosum.errors import Forged
 from zerosum.secagg import keys, masks, wire
 from zerosum.secagg.masks import Ring

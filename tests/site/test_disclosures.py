@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from small_studies import make_sites
+from helpers.small_studies import make_sites
 from zerosum.algorithms import Histogram
 from zerosum.errors import BadParameter, LedgerRefused, PolicyRefused
 from zerosum.kernel.events import Sampling

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from served import REQUEST, lines, more_rounds, refused, serve, tell
-from small_studies import make
+from helpers.site_service import REQUEST, lines, more_rounds, refused, serve, tell
+from helpers.small_studies import make
 from zerosum.errors import BudgetExceeded, Busy, NotAgreed
 from zerosum.kernel.request import PrivateSum
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Dismissed, Propose, Refusal, Reply

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spends import ACCOUNT, CAP, counter_of, grown, spend
+from helpers.ledger_spends import ACCOUNT, CAP, counter_of, grown, spend
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
 from zerosum.kernel.accountant import compose, epsilon, mixed_epsilon, mu_for
 from zerosum.kernel.events import Subsampled

@@ -33,10 +33,10 @@ def spend(number: int) -> Spend:
 
 
 class Nursery:
-    """Runs one site at a time in a process of its own; see ledger_children.py."""
+    """Runs one site at a time in a process of its own; see tests/helpers/ledger_children.py."""
 
     def __init__(self) -> None:
-        script = Path(__file__).with_name("ledger_children.py")
+        script = Path(__file__).parents[1] / "helpers" / "ledger_children.py"
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # one thread, so that forking is sound
         self._process = subprocess.Popen(
             [sys.executable, str(script)],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spends import ACCOUNT, CAP, counter_of, grown, spend
+from helpers.ledger_spends import ACCOUNT, CAP, counter_of, grown, spend
 from zerosum.errors import LedgerRefused
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_file import chained, copy_file

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from served import REQUEST, serve, tell
-from small_studies import make
+from helpers.site_service import REQUEST, serve, tell
+from helpers.small_studies import make
 from zerosum.cli import _run
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.messages import Contribute, Contribution, Propose

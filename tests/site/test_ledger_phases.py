@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import make_sites
-from spends import ACCOUNT, CAP, spend
+from helpers.ledger_spends import ACCOUNT, CAP, spend
+from helpers.small_studies import make_sites
 from zerosum.algorithms.program import planned
 from zerosum.errors import LedgerRefused
 from zerosum.kernel.accountant import compose, epsilon

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import ValidationError
 
+from helpers.small_studies import make
 from zerosum.errors import BadStudy, LedgerRefused, PolicyRefused
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import MOST_PHASES, Plan
@@ -17,6 +18,7 @@ from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.site.account import Account, Cap, Spend
 from zerosum.site.policy import Policy
+from zerosum.statistics import BUILTIN
 
 
 @pytest.fixture(autouse=True)
@@ -264,3 +266,15 @@ def test_more_phases_or_rounds_than_the_policy_allows_are_refused_before_anythin
     Policy(population="c", most_phases=1).review(replace(plan, releases=phases[:1] * 2), 100, frozenset({"mean"}))
     with pytest.raises(ValidationError, match="most_phases"):
         Policy(population="c", most_phases=MOST_PHASES + 1)
+
+
+def test_policy_with_a_roster_refuses_a_site_without_its_pinned_identity() -> None:
+    policy = Policy(population="p", epsilon=1.0, data="synthetic", roster={"a": "00" * 32, "b": "11" * 32})
+
+    def proposed(identity: str | None) -> Plan:
+        return replace(make("local"), sites=(PlannedSite("a", identity="00" * 32), PlannedSite("b", identity=identity)))
+
+    policy.review(proposed("11" * 32), 20, BUILTIN)
+    for identity in (None, "22" * 32):
+        with pytest.raises(PolicyRefused, match="identity"):
+            policy.review(proposed(identity), 20, BUILTIN)

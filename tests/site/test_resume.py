@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from small_studies import make_sites
+from helpers.small_studies import make_sites
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.cli import _run
 from zerosum.errors import BudgetExceeded, LedgerRefused, OutsidePlan

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from served import ROWS, serve
-from small_studies import make
+from helpers.site_service import ROWS, serve
+from helpers.small_studies import make
 from zerosum.errors import BadData, BadStudy, PolicyRefused
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite

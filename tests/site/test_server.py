@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mutations import mutated
-from small_studies import QUESTION, make
+from helpers.frame_mutations import mutated
+from helpers.small_studies import QUESTION, make
 from zerosum.errors import BadMessage, Refused
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from served import REQUEST, ROWS, lines, more_rounds, refused, serve, tell
-from small_studies import make
+from helpers.site_service import REQUEST, ROWS, lines, more_rounds, refused, serve, tell
+from helpers.small_studies import make
 from zerosum.errors import (
     AwaitingConsent,
     BadData,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from served import REQUEST, more_rounds, refused, serve, tell
-from small_studies import make
+from helpers.site_service import REQUEST, more_rounds, refused, serve, tell
+from helpers.small_studies import make
 from zerosum.errors import AwaitingConsent, BadInput, LedgerRefused, Misdirected, NotAgreed, PolicyRefused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small_studies import QUESTION, make
+from helpers.small_studies import QUESTION, make
 from zerosum.errors import BadInput
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.units import Units

@@ -20,7 +20,7 @@ from array_api_compat import device as device_of
 from numpy.typing import NDArray
 
 import zerosum
-from statistic_cases import SMALL, WIDE, Case, with_holes
+from helpers.statistic_cases import SMALL, WIDE, Case, with_holes
 from zerosum.algorithms import PCA
 from zerosum.errors import BadData, BadParameter, Refused, ZerosumError
 from zerosum.kernel.devices import exact, like, release, to_device, to_numpy

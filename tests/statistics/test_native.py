@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from kernels import KINDS, NUMPY, by_numpy, drawn, integers
+from helpers.native_kernels import KINDS, NUMPY, by_numpy, drawn, integers
 from zerosum.algorithms import PCA
 from zerosum.algorithms.program import PublicFacts
 from zerosum.kernel.grid import MAX_UNITS

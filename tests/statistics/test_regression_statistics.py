@@ -273,3 +273,15 @@ def test_no_sensitivity_depends_on_where_a_round_stands() -> None:
             one = kind(columns=3, clip=1.0, coefficients=np.zeros(3))
             other = kind(columns=3, clip=7.0, coefficients=np.array([9.0, -1.0, 2.0]), bound=3.0)
             assert one.sensitivity(adjacency) == other.sensitivity(adjacency)
+
+
+def test_polynomial_with_a_hostile_table_has_a_sensitivity_or_is_refused() -> None:
+    table = [[-1, 0, 18, 0, -48, 0, 32], [0] * 7, [0] * 7]
+    statistic = build(
+        "polynomial_coefficients", {"columns": 2, "clip": 1.0, "table": table, "weights": [1.0, 0.0, 0.0]}
+    )
+    values = np.linspace(-1, 1, 2001)
+    shape = -1 + 18 * values**2 - 48 * values**4 + 32 * values**6
+    assert statistic.sensitivity(Adjacency.REPLACE_ONE) >= np.ptp(shape) * (1 - 1e-9)
+    with pytest.raises(BadParameter, match="coefficients"):
+        build("polynomial_coefficients", {"columns": 41, "clip": 1.0, "table": [[1.0]] * 7, "weights": [1.0] * 7})

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from attack import assert_not_exceeded
-from statistic_cases import MANY_ROWS, ONE_ROW, SMALL, Case, of_many_rows, with_holes
+from helpers.gaussian_adversary import assert_not_exceeded
+from helpers.statistic_cases import MANY_ROWS, ONE_ROW, SMALL, Case, of_many_rows, with_holes
 from zerosum.errors import BadParameter
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, BoundedStatistic
@@ -199,3 +199,28 @@ def test_an_extreme_record_leaves_the_bins_of_all_others_alone(other: float) -> 
         stat = build("scatter_norms", {"columns": 3, "lowest": middle / 2, "highest": 2 * middle, "bins": 2})
         apart = stat.total(Units.from_rows(here)) - stat.total(Units.from_rows(there))
         assert np.linalg.norm(apart) <= math.sqrt(2)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        (
+            "polynomial_coefficients",
+            {"columns": 2, "lower": [-1, -1], "upper": [1, 1], "table": [[1e6], [1.0]], "weights": [1.0, 1.0]},
+        ),
+        ("column_moments", {"columns": 1, "lower": [-1], "upper": [1], "count": True}),
+        (
+            "residual_gradient",
+            {"columns": 2, "lower": [-1, -1], "upper": [1, 1], "coefficients": [0.1, 0], "count": True},
+        ),
+        ("vector_sum", {"columns": 1, "clip": 0.1, "count": True}),
+    ],
+)
+def test_sensitivity_covers_units_that_fail(name: str, parameters: dict[str, object]) -> None:
+    """A unit with NaN in a column without a rule counts as zeros, which is no contribution of these statistics."""
+    statistic = build(name, {"clip": 1.0} | parameters)
+    units = [np.full((1, statistic.columns), value) for value in (0.5, -1.0, np.nan, 1e300)]
+    totals = [statistic.total(Units.from_list([unit])) for unit in units]
+    for one in totals:
+        for other in totals:
+            assert np.linalg.norm(one - other) <= statistic.sensitivity(Adjacency.REPLACE_ONE) * (1 + 1e-9)

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from killed import Killer, in_a_child
+from helpers.process_kills import Killer, in_a_child
+from zerosum import algorithms
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.coordinator.conduct import conduct
 from zerosum.coordinator.journal import Journal
@@ -315,3 +316,14 @@ def test_a_study_file_is_kept_too(tmp_path: Path) -> None:
     approved = study.plan()
     with pytest.raises(Refused, match="plan"):
         study.run(plan=approved, checkpoint=tmp_path / "kept")
+
+
+def test_checkpoint_continued_with_other_data_is_refused(tmp_path: Path) -> None:
+    data = {name: np.random.default_rng(n).normal(size=(30, 2)) for n, name in enumerate("ab")}
+    policies = {name: Policy.throwaway(name, tmp_path / f"{name}.sqlite", unit="record") for name in data}
+    asked: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "unit": "record", "policies": policies}
+    asked |= {"checkpoint": tmp_path / "kept"}
+    program = algorithms.Mean(columns=("x", "y"), clip=1.0)
+    run(program, data, **asked)
+    with pytest.raises(Refused, match="not those"):
+        run(program, {**data, "b": data["b"] + 1}, **asked)

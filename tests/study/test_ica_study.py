@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from brains import SHAPE, atlas, mask, nib, participants, save
+from helpers.brain_images import SHAPE, atlas, mask, nib, participants, save
 from zerosum import Study
 from zerosum.algorithms import ICA
 from zerosum.algorithms.metrics import matched

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from brains import AFFINE, SHAPE, atlas, mask, nib, participants, save, table, volumes
+from helpers.brain_images import AFFINE, SHAPE, atlas, mask, nib, participants, save, table, volumes
 from zerosum import Study
 from zerosum.errors import BadData, BadStudy
 from zerosum.protocol.progress import Progress

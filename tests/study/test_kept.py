@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from killed import Killer, in_a_child
+from helpers.process_kills import Killer, in_a_child
 from zerosum import Policy, run
 from zerosum.algorithms import KMeans, Mean
 from zerosum.coordinator.journal import Journal
@@ -418,7 +418,7 @@ def test_where_files_cannot_grow_nothing_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_torn_record_in_reserved_room_is_dropped(tmp_path: Path) -> None:
-    from small_studies import make
+    from helpers.small_studies import make
     from zerosum.coordinator.journal import Journal
 
     with Journal.create(tmp_path, make("local")) as journal:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, save_npz
 
-from brains import SHAPE, atlas, mask, participants, save, volumes
+from helpers.brain_images import SHAPE, atlas, mask, participants, save, volumes
 from zerosum import statistic
 from zerosum.algorithms import ALGORITHMS
 from zerosum.arrays import Floats

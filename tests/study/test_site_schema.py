@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from brains import bids, mask, save, table, volumes
+from helpers.brain_images import bids, mask, save, table, volumes
 from zerosum.cli import main  # noqa: F401  (registers the commands)
 from zerosum.cli.app import app
 from zerosum.data import imaging

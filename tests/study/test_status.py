@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import QUESTION, make, make_sites
+from helpers.small_studies import QUESTION, make, make_sites
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.counted import Counted, Traffic
 from zerosum.engines.in_process import InProcess

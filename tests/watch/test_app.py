@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from small_studies import make
-from watched import HOSTILE, Stream, Visitor, coordinated, parsed, served, wait_for
+from helpers.small_studies import make
+from helpers.watch_page import HOSTILE, Stream, Visitor, coordinated, parsed, served, wait_for
 from zerosum.cli import sites
 from zerosum.kernel.markup import Html
 from zerosum.site.consents import Consents

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small_studies import carry_out, make, make_sites
-from watched import HOSTILE, coordinated, parsed
+from helpers.small_studies import carry_out, make, make_sites
+from helpers.watch_page import HOSTILE, coordinated, hostile, parsed
 from zerosum import run
 from zerosum.algorithms import build
 from zerosum.cli import sites
 from zerosum.errors import BadInput
-from zerosum.kernel.plan import Plan
 from zerosum.report.record import privacy_report
 from zerosum.site.account import Spend
 from zerosum.site.audit_log import AuditLog
@@ -37,20 +36,6 @@ def drawn(page: Page | None) -> str:
 def section(page: Page | None, id: str) -> str:
     assert page is not None
     return parsed(next(each.body for each in page.sections if each.id == id)).words
-
-
-def hostile(study: str = HOSTILE) -> Plan:
-    """A plan of a coordinator that tries everything that a name may hold."""
-    plan = make("local", study=study)
-    question = replace(
-        plan.question,
-        columns=(HOSTILE, "b"),
-        parameters={HOSTILE: HOSTILE, "lower": [0, 1], "upper": [2, 3]},
-        preprocessing={HOSTILE: [HOSTILE]},
-        files={HOSTILE: HOSTILE},
-    )
-    others = tuple(replace(site, name=f"{HOSTILE}{at}"[:190]) for at, site in enumerate(plan.sites[1:]))
-    return replace(plan, question=question, sites=(plan.sites[0], *others))
 
 
 @pytest.fixture

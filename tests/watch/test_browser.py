@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from browsing import chromium, complaints, faults, grave, picture, skip_unless_installed, wait
-from deployed import COMMAND, NAMES, Deployment
-from watched import HOSTILE, served
+from helpers.browser import chromium, complaints, faults, grave, picture, skip_unless_installed, wait
+from helpers.deployment import COMMAND, NAMES, Deployment
+from helpers.watch_page import HOSTILE, hostile, served
 from zerosum.site.consents import Consents
 from zerosum.study import Study
 from zerosum.study.status import read_status
@@ -263,8 +263,6 @@ def test_a_study_that_a_site_refuses_on_the_page_and_its_reason_at_the_coordinat
 
 def test_a_name_of_markup_is_a_name(driver: Any, tmp_path: Path) -> None:
     """A hostile coordinator's plan, on the page of a steward."""
-    from test_boards import hostile
-
     from zerosum.cli import sites
 
     sites.site_init(tmp_path / "s0", json_=True)
@@ -298,7 +296,7 @@ def test_a_page_that_was_turned_away_connects_again(driver: Any, tmp_path: Path)
 def test_pages_of_others_decide_nothing(driver: Any, tmp_path: Path) -> None:
     """A web page, on another port of the same host or on another site, that posts to the loopback port: even one that
     found out the address, in a browser that was let in."""
-    from small_studies import make
+    from helpers.small_studies import make
     from zerosum.cli import sites
 
     sites.site_init(tmp_path / "s0", json_=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import make
-from watched import coordinated
+from helpers.small_studies import make
+from helpers.watch_page import coordinated
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import Refused
 from zerosum.protocol.progress import Progress

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import make
-from watched import wait_for
+from helpers.small_studies import make
+from helpers.watch_page import wait_for
 from zerosum.cli import sites
 from zerosum.errors import BadInput, BadStudy
 from zerosum.site.account import Spend

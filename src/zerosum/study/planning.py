@@ -1,7 +1,4 @@
-"""From a question to a plan: resolves open parameters of an algorithm and lists all its releases.
-
-Tested in tests/study/test_study.py.
-"""
+"""From a question to a plan: resolves open parameters of an algorithm and lists all its releases."""
 
 from __future__ import annotations
 

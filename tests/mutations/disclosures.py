@@ -1,11 +1,8 @@
-"""Faults by which a site reveals data outside of noisy sums: by a refusal, a count or a failure.
-
-Tested in tests/audit/test_mutations.py.
-"""
+"""Faults by which a site reveals data outside of noisy sums: by a refusal, a count or a failure."""
 
 from __future__ import annotations
 
-from zerosum.audit.mistakes.fault import Edit, Fault
+from mutations.fault import Edit, Fault
 
 # Each of them makes a reply depend on private rows.
 DISCLOSURES = [

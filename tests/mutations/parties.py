@@ -1,9 +1,6 @@
-"""Faults of a site (ledger, policy, consent) and of secure aggregation.
+"""Faults of a site (ledger, policy, consent) and of secure aggregation."""
 
-Tested in tests/audit/test_mutations.py.
-"""
-
-from zerosum.audit.mistakes.fault import Edit, Fault
+from mutations.fault import Edit, Fault
 
 # Faults of sites: charging, repeated answers, keys, publications, ledger files.
 SITE = [
