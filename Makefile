@@ -20,6 +20,7 @@ test: lint types docs tests
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python docsite/plain_english.py
 
 types: $(READY)
 	$(BIN)/mypy
