@@ -68,6 +68,7 @@ def test_page_with_a_listed_word_is_found_at_its_line() -> None:
         "```text\nnobody\n```\n",
         "Text.\n\n    zerosum run nobody\n\nText.\n",
         "A <!-- nobody --> comment.\n",
+        'An <a id="nobody-decides"></a> anchor.\n',
         "A [link](pages/nobody.md).\n",
         "<!-- plain-english: a quotation -->\nNobody is perfect.\n",
         "Nobody is perfect. <!-- plain-english: a quotation -->\n",
