@@ -69,7 +69,6 @@ PENDING: tuple[str, ...] = (
     "docs/audit.md",
     "docs/collaboration.md",
     "docs/comparison.md",
-    "docs/deployment.md",
     "docs/describe.md",
     "docs/gpu.md",
     "docs/ica.md",
