@@ -70,8 +70,6 @@ PENDING: tuple[str, ...] = (
     "docs/collaboration.md",
     "docs/comparison.md",
     "docs/gpu.md",
-    "docs/ica.md",
-    "docs/imaging.md",
     "docs/internals.md",
     "docs/mixtures.md",
     "docs/networks.md",
