@@ -69,8 +69,6 @@ PENDING: tuple[str, ...] = (
     "docs/audit.md",
     "docs/comparison.md",
     "docs/gpu.md",
-    "docs/papers.md",
-    "docs/what-if.md",
     "src/zerosum",
     "src/zerosum/algorithms",
     "src/zerosum/audit",

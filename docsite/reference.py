@@ -95,11 +95,16 @@ def parameters() -> str:
 def _meaning(model: type[BaseModel], entry: str) -> str:
     for kind in model.__mro__:
         if said := _said_of_fields(kind).get(entry) or _documented(kind).get(entry):
-            return " ".join(said.split())
+            return _cell(said)
     for estimator in _estimators_of(getattr(model, "name", "")):
         if said := _documented(estimator).get(entry):
-            return " ".join(said.split())
+            return _cell(said)
     raise LookupError(f"{model.__name__}.{entry} has no meaning: write a string below the field that says it")
+
+
+def _cell(text: str) -> str:
+    """A docstring as one line of Markdown, in which an index [j][k] is no link."""
+    return " ".join(text.split()).replace("][", "]\\[")
 
 
 @cache
