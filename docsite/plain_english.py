@@ -1,8 +1,8 @@
 """Lint for the language of the project: words and phrases that plain technical English does not need.
 
-`make lint` runs this module over the source (docstrings, comments, and string literals of three words or more, which
-are messages, help texts and texts of reports) and over the Markdown pages. A hit is printed as `file:line: word: use
-...`. Exempt are
+`make lint` runs this module over the source, `examples/` and `docsite/` (docstrings, comments, and string literals of
+three words or more, which are messages, help texts and texts of reports), over the Markdown pages and over the text
+cells of the notebooks. A hit is printed as `file:line: word: use ...`. Exempt are
 
 - code: fenced and indented blocks, inline code between backticks, HTML comments, doctest lines, and the fields in
   braces of an f-string;
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import sys
 import tokenize
@@ -84,8 +85,10 @@ PENDING: tuple[str, ...] = (
     "src/zerosum/watch",
 )
 
-# Seeded faults are pairs of source lines: their literals are code.
-QUOTATIONS = (PACKAGE / "audit" / "mistakes",)
+# Seeded faults are pairs of source lines, and this module holds the word list: their literals are data.
+QUOTATIONS = (PACKAGE / "audit" / "mistakes", Path("docsite/plain_english.py"))
+SOURCES = ("src/zerosum/**/*.py", "examples/*.py", "docsite/*.py")
+NOTEBOOKS = "docs/notebooks/*.ipynb"
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/*.md")
 
 _MARKER = re.compile(r"plain-english: \S")
@@ -200,6 +203,13 @@ def markdown_prose(text: str) -> str:
     return text
 
 
+def notebook_prose(text: str) -> str:
+    """The text cells of a notebook, one line of the result for each cell: a hit's line is the number of its cell."""
+    cells = json.loads(text)["cells"]
+    prose = (markdown_prose("".join(cell["source"])) if cell["cell_type"] == "markdown" else "" for cell in cells)
+    return "\n".join(" ".join(cell.split()) for cell in prose)
+
+
 def unreleased(changelog: str) -> str:
     """A changelog up to its first published version."""
     return re.split(r"^## \[\d", changelog, maxsplit=1, flags=re.MULTILINE)[0]
@@ -213,17 +223,19 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def package_of(module: Path) -> str:
-    """The package below src/zerosum that a module belongs to, or src/zerosum for a module at the top.
+    """The package below src/zerosum that a module belongs to; otherwise the folder of the module.
 
     >>> package_of(Path("src/zerosum/site/store/files.py")), package_of(Path("src/zerosum/errors.py"))
     ('src/zerosum/site', 'src/zerosum')
     """
+    if not module.is_relative_to(PACKAGE):
+        return module.parent.as_posix()
     return (PACKAGE / Path(*module.relative_to(PACKAGE).parts[:-1][:1])).as_posix()
 
 
 def every_hit(root: Path) -> Iterator[tuple[str, Hit]]:
     """Every hit with its package or page, whether that is in `PENDING` or not."""
-    for path in sorted((root / PACKAGE).rglob("*.py")):
+    for path in sorted(path for pattern in SOURCES for path in root.glob(pattern)):
         name = path.relative_to(root)
         if not any(name.is_relative_to(quotation) for quotation in QUOTATIONS):
             for hit in hits_in_text(python_prose(path.read_text(encoding="utf-8")), name.as_posix()):
@@ -232,6 +244,9 @@ def every_hit(root: Path) -> Iterator[tuple[str, Hit]]:
         text = path.read_text(encoding="utf-8")
         text = unreleased(text) if path.name == "CHANGELOG.md" else text
         for hit in hits_in_text(markdown_prose(text), path.relative_to(root).as_posix()):
+            yield hit.path, hit
+    for path in sorted(root.glob(NOTEBOOKS)):
+        for hit in hits_in_text(notebook_prose(path.read_text(encoding="utf-8")), path.relative_to(root).as_posix()):
             yield hit.path, hit
 
 

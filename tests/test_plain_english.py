@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import plain_english
-from plain_english import PENDING, ROOT, every_hit, hits_in_text, markdown_prose, python_prose, unreleased
+from plain_english import (
+    PENDING,
+    ROOT,
+    every_hit,
+    hits_in_text,
+    markdown_prose,
+    notebook_prose,
+    python_prose,
+    unreleased,
+)
 
 
 def words_in_python(source: str) -> list[tuple[int, str]]:
@@ -81,6 +91,12 @@ def test_code_comment_link_target_and_marked_line_of_a_page_are_exempt(text: str
 def test_text_after_an_exempt_part_is_checked() -> None:
     assert words_in_page("```text\nx\n```\nnobody\n") == [(4, "nobody")]
     assert words_in_page("<!-- plain-english: a quotation -->\nNobody\nnobody\n") == [(3, "nobody")]
+
+
+def test_notebook_with_a_listed_word_in_a_text_cell_is_found_at_its_cell() -> None:
+    cells = [("code", ["nobody"]), ("markdown", ["Plain\n", "text"]), ("markdown", ["in\n", "earnest, `told`"])]
+    text = json.dumps({"cells": [{"cell_type": kind, "source": source} for kind, source in cells]})
+    assert [(hit.line, hit.word) for hit in hits_in_text(notebook_prose(text), "a.ipynb")] == [(3, "in earnest")]
 
 
 def test_published_version_of_the_changelog_is_exempt() -> None:
