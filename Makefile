@@ -34,12 +34,14 @@ quick: lint
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python docsite/plain_english.py
 
 types: $(READY)
 	$(BIN)/mypy
 
+# Without --quiet, which hides warnings from --strict: then a broken link would be no error.
 docs: $(READY)
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/docs
+	$(BIN)/mkdocs build --strict --site-dir build/docs
 
 # Runs the notebooks and writes down what they print.
 notebooks: $(READY)
