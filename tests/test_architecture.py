@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -157,21 +155,3 @@ def test_a_module_has_a_test_of_its_name_or_says_where_it_is_tested(path: Path) 
     assert said is not None, f"{relative} has no {own.relative_to(TESTS)} and does not say where it is tested"
     assert (TESTS / said[1]).exists(), f"{relative} names {said[1]}, which is not there"
     assert mentions(TESTS / said[1], path), f"{said[1]} has nothing of {relative}"
-
-
-@pytest.mark.parametrize("code", ["import zerosum", "from zerosum.cli import _run; _run(['--help'])"])
-def test_nothing_heavy_is_imported_before_it_is_used(code: str) -> None:
-    heavy = (
-        "scipy.stats",
-        "scipy.optimize",
-        "sklearn",
-        "matplotlib",
-        "dp_accounting",
-        "nibabel",
-        "starlette",
-        "uvicorn",
-        "zerosum.papers",
-    )
-    told = f"{code}; import sys; print(*[name for name in {heavy} if name in sys.modules], file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == ""
