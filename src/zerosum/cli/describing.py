@@ -92,7 +92,7 @@ def describe(
         try_target(out, room_of(planned))
     with terminal.interruptible() as over:
         with terminal.observed() as observer:
-            result = study.run(observer)
+            result = study.run(observer, planned, approved=False)
             over.append(result.kept)
             if out is not None:
                 observer(Progress("writing", 0, 1))

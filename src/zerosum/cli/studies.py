@@ -212,7 +212,7 @@ def run(
     with terminal.interruptible() as over:
         with terminal.observed() as observer, warnings.catch_warnings(record=True) as unexpected:
             warnings.simplefilter("always", DataWarning)
-            result = loaded.run(observer, approved, checkpoint)
+            result = loaded.run(observer, planned, checkpoint, approved=approved is not None)
             over.append(result.kept)
             observer(Progress("writing", 0, 1))
             with terminal.kept_anyway(result.kept):
