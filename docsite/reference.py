@@ -35,7 +35,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 import zerosum
-import zerosum.cli  # which registers every command
+import zerosum.cli
 from zerosum.algorithms import ALGORITHMS
 from zerosum.cli.app import app
 from zerosum.data.design import Design
@@ -215,6 +215,7 @@ def _value(value: Any) -> str:
 
 def every_command() -> dict[str, TyperCommand | TyperGroup]:
     """Every command by its words: `ledger show`."""
+    zerosum.cli.load()
     return dict(sorted(_below(typer.main.get_command(app), "")))
 
 

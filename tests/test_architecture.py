@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -176,21 +174,3 @@ def test_installed_modules_import_no_code_of_tests() -> None:
     paths = sorted(SOURCE.rglob("*.py"))
     assert [path for path in paths for name in imports(path) if name.split(".")[0] in TEST_PACKAGES] == []
     assert not [path for path in paths if "mutations" in path.parts or ".__code__ =" in path.read_text()]
-
-
-@pytest.mark.parametrize("code", ["import zerosum", "from zerosum.cli import _run; _run(['--help'])"])
-def test_nothing_heavy_is_imported_before_it_is_used(code: str) -> None:
-    heavy = (
-        "scipy.stats",
-        "scipy.optimize",
-        "sklearn",
-        "matplotlib",
-        "dp_accounting",
-        "nibabel",
-        "starlette",
-        "uvicorn",
-        "zerosum.papers",
-    )
-    told = f"{code}; import sys; print(*[name for name in {heavy} if name in sys.modules], file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == ""

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from helpers.small_studies import VITALS
-from zerosum.cli import _run, terminal
+from zerosum.cli import _run, load, terminal
 from zerosum.cli.app import app
 
 STUDY = f"""
@@ -180,6 +180,7 @@ def test_a_classifier_is_told_by_its_accuracy(tmp_path: Path, study: Path, capsy
 
 def test_help_says_what_was_written() -> None:
     """Neither markup nor `:a:` of an option is turned into something else."""
+    load()
     for name, command in commands(typer.main.get_command(app)):
         for text in (command.help, *(getattr(each, "help", None) for each in command.params)):
             assert Text.from_markup(text or "").plain == (text or ""), name

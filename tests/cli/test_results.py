@@ -171,7 +171,7 @@ def test_interrupted_before_anything_was_asked_nothing_was_spent(tmp_path: Path)
     write_study(tmp_path)
     code = "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + (
         "from zerosum import Study\n"
-        "Study.run = lambda *_: os.kill(os.getpid(), signal.SIGINT)\nfrom zerosum.cli import main; main()"
+        "Study.run = lambda *_, **_options: os.kill(os.getpid(), signal.SIGINT)\nfrom zerosum.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "run", "study.toml", "--out", "result", "--json"]
     environment = {**os.environ, "ZEROSUM_STATE": str(tmp_path / "state")}

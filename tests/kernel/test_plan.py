@@ -232,3 +232,56 @@ def test_plan_with_a_dealing_coordinator_counts_every_step_of_a_phase() -> None:
     mu = float(dealer_mu(plan.law(0), release.accounted, plan.coalition)[0])
     true = mixed_epsilon(0.0, (Subsampled(mu, 0.1, 200),), 1e-5)
     assert plan.coordinator_epsilon(0) >= max(true, plan.site_epsilon(0)) * 0.999
+
+
+def standard_deviation(of: Plan, release: int) -> float:
+    """Standard deviation of one released number of a sum."""
+    return of.law(of.first_round(release)).noise_std
+
+
+@pytest.mark.parametrize("scheme", ["secure-sum", "local", "zero-sum", "pooled"])
+@pytest.mark.parametrize("epsilon", [0.25, 4.0])
+def test_noise_ratio_at_another_epsilon_is_that_of_a_plan_with_it(scheme: str, epsilon: float) -> None:
+    own = plan(scheme)
+    other = replace(own, epsilon=epsilon)
+    ratios = [standard_deviation(other, r) / standard_deviation(own, r) for r in range(len(own.releases))]
+    assert own.noise_ratio(epsilon) == pytest.approx(max(ratios), rel=1e-4)
+    assert own.noise_ratio(own.epsilon) == 1.0
+
+
+def test_noise_ratio_of_the_published_calibration_is_that_of_epsilon() -> None:
+    own = plan("local", calibration="published")
+    other = replace(own, epsilon=3.0)
+    assert own.noise_ratio(3.0) == pytest.approx(standard_deviation(other, 0) / standard_deviation(own, 0), rel=1e-4)
+
+
+def test_noise_ratio_of_a_sampled_phase_is_the_largest_one() -> None:
+    sampled = PlannedRelease("g", 2.0, 0.5, 2, 1.0, sampling=Sampling(0.05, 20))
+    own = plan("local", releases=(PlannedRelease("v", 2.0, 0.5, 2, 1.0), sampled))
+    other = replace(own, epsilon=2 * own.epsilon)
+    ratios = [standard_deviation(other, r) / standard_deviation(own, r) for r in range(2)]
+    assert own.noise_ratio(other.epsilon) == pytest.approx(max(ratios), rel=1e-4)
+    assert ratios[0] != pytest.approx(ratios[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, math.nan, 1e6])
+def test_noise_ratio_at_an_epsilon_that_cannot_be_planned_raises(epsilon: float) -> None:
+    with pytest.raises(BadParameter):
+        plan().noise_ratio(epsilon)
+
+
+def test_identified_plan_has_the_digest_of_a_new_plan_and_shares_its_noise() -> None:
+    own = plan()
+    own.law(0), own.digest()
+    keys = tuple(replace(site, identity=f"{at + 1:064x}") for at, site in enumerate(own.sites))
+    keyed = own.identified(keys)
+    assert keyed.digest() == replace(own, sites=keys).digest() != own.digest()
+    assert (keyed.proposal_digest, keyed.public_digest) == (own.proposal_digest, own.public_digest)
+    assert keyed.law(0) is own.law(0)
+    assert keyed == replace(own, sites=keys)
+
+
+def test_identities_of_other_sites_are_refused() -> None:
+    own = plan()
+    with pytest.raises(BadParameter):
+        own.identified(own.sites[1:])

@@ -116,7 +116,7 @@ DISCLOSURES = [
         "a contribution that fails is not charged, and can be asked for again",
         (
             Edit(
-                "site.site:Site._charged_values",
+                "site.site:Site.handle[Contribute]",
                 "except Exception:",
                 "except ZeroDivisionError:",
             ),

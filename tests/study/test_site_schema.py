@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.brain_images import bids, mask, save, table, volumes
-from zerosum.cli import main  # noqa: F401  (registers the commands)
+from zerosum.cli import load
 from zerosum.cli.app import app
 from zerosum.data import imaging
 from zerosum.data.bids import Selection, find_recordings
@@ -182,6 +182,7 @@ def test_site_serves_only_by_a_confirmed_schema(tmp_path: Path) -> None:
 def test_command_drafts_then_confirms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
+    load("site")
     assert runner.invoke(app, ["site", "init", "north"]).exit_code == 0
     home = tmp_path / "north"
     (home / "data.csv").write_text("age\n" + "\n".join(str(30 + at) for at in range(12)) + "\n")

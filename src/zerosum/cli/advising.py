@@ -18,7 +18,6 @@ from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.names import visible
-from zerosum.report.record import write_whole
 
 if TYPE_CHECKING:
     from zerosum.report.document import Picture
@@ -68,6 +67,7 @@ def advise(
     runs: int | None,
 ) -> None:
     """Print forecasts around a study's own setting, and draw them if a place is given."""
+    from zerosum.report.record import write_whole
     from zerosum.study.what_if import what_if
 
     _check_picture(out, "with --what-if, --out names the picture: a file that ends in .svg")
@@ -267,6 +267,7 @@ def compare(
     json_: Json = False,
 ) -> None:
     """One study under every scheme, on data that are public, synthetic or made up. Spends nothing."""
+    from zerosum.report.record import write_whole
     from zerosum.study import SiteFile, Study
     from zerosum.study import what_if as module
 

@@ -70,11 +70,12 @@ def execute_here(
             site.check_data()
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from None
-    with closing(InProcess(sites)) as engine:
-        if not is_kept(plan, sites):
-            return execute(plan, algorithm, engine, observer, journal)
-        with Keeping(plan, algorithm, sites, journal) as keeping:
-            return keeping.conclude(execute(plan, algorithm, engine, observer, keeping.journal))
+    with closing(InProcess(sites)) as engine, ExitStack() as stack:
+        keeping = stack.enter_context(Keeping(plan, algorithm, sites, journal)) if is_kept(plan, sites) else None
+        program = resolve(algorithm, plan).program(plan.adjacency)
+        recorded = journal if keeping is None else keeping.journal
+        result = result_of(conduct(plan, program, engine, observer, recorded))
+        return result if keeping is None else keeping.conclude(result)
 
 
 def run(
