@@ -10,28 +10,44 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test lint types docs notebooks tests explore slow test-torch gpu test-flare slow-flare test-browser pictures bundle format clean
+.PHONY: demo test quick mutations lint types docs notebooks tests explore slow test-torch gpu test-flare slow-flare test-browser pictures bundle format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
 
 test: lint types docs tests
 
+# An answer in three minutes on two cores: lint, and tests of the packages that the guarantee rests on, without their
+# long modules. A module belongs here if it needs less than 15 s of one core; a path that is gone is an error.
+QUICK := tests/kernel tests/noise tests/protocol tests/engines tests/mutations tests/test_architecture.py tests/test_errors.py \
+    $(addprefix tests/secagg/test_,graph.py secagg_losses.py secagg_vectors.py secagg_wire.py) \
+    $(addprefix tests/site/test_,account.py costs.py disclosures.py held_budget.py ledger.py ledger_phases.py noise.py \
+        policy.py resume.py schema.py service_keys.py site.py) \
+    $(addprefix tests/coordinator/test_,conduct.py gather.py mixing.py secure.py) \
+    $(addprefix tests/study/test_,planning.py running.py study.py) \
+    $(addprefix tests/statistics/test_,filled.py groups.py network_statistics.py regression_statistics.py rows.py softmax.py) \
+    $(addprefix tests/data/test_,design.py tables.py) tests/algorithms/test_programs.py
+
+quick: lint
+	$(BIN)/pytest -n 2 --dist worksteal $(QUICK)
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python docsite/plain_english.py
 
 types: $(READY)
 	$(BIN)/mypy
 
+# Without --quiet, which hides warnings from --strict: then a broken link would be no error.
 docs: $(READY)
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/docs
+	$(BIN)/mkdocs build --strict --site-dir build/docs
 
 # Runs the notebooks and writes down what they print.
 notebooks: $(READY)
 	$(BIN)/python docsite/notebooks.py
 
-# The same examples and the same noise on every machine: a commit that passed passes everywhere (tests/explore.py).
+# The same examples and the same noise on every machine: a commit that passed passes everywhere (tests/helpers/reproducibility.py).
 tests: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal --durations=30
 
@@ -40,6 +56,10 @@ tests: $(READY)
 # the run to properties.
 explore: $(READY)
 	ZEROSUM_EXPLORE=1 $(BIN)/pytest -n 2 --dist worksteal $(PYTEST)
+
+# Every seeded fault with the test that must catch it (tests/mutations), two at a time: fault, verdict, seconds, test.
+mutations: $(READY)
+	cd tests && ../$(BIN)/python -m mutations
 
 slow: $(READY)
 	ZEROSUM_EXPLORE=1 $(BIN)/pytest -m slow

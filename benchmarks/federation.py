@@ -26,8 +26,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.signal import Signal
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 
-from deployed import NAMES, Deployment
-from flared import Flare
+from helpers.deployment import NAMES, Deployment
+from helpers.flare_federation import Flare
 from zerosum.coordinator.consent import gather
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.in_process import InProcess

@@ -1,4 +1,4 @@
-"""What the theme leaves out for those who read by ear or by keyboard: a name for its search, code that keys can scroll.
+"""Accessibility fixes of the theme: a name for its search dialog, and code and tables that scroll by keyboard.
 
 Tested in tests/test_docs.py.
 """

@@ -1,15 +1,15 @@
 """The reference, made from the code while the site is built: entries of files, parameters, commands, modules.
 
-A page says where with a comment, which MkDocs replaces:
+A page has a comment at the place, which MkDocs replaces:
 
     <!-- code: entries PrivacyTable -->
     <!-- code: parameters -->
     <!-- code: commands -->
     <!-- code: modules -->
 
-Names, types and defaults are those of the code. What an entry means is said in the string below its field or in the
-comment beside it; for parameters, where there is neither, in the docstring of the estimator. An entry without a meaning
-or an option without help ends the build.
+Names, types and defaults come from the code. The meaning of an entry is the string below its field or the comment
+beside it; a parameter with neither has the text of its estimator's docstring. An entry without a meaning or an option
+without help ends the build.
 
 Tested in tests/test_reference.py.
 """
@@ -35,7 +35,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 import zerosum
-import zerosum.cli  # which registers every command
+import zerosum.cli
 from zerosum.algorithms import ALGORITHMS
 from zerosum.cli.app import app
 from zerosum.data.design import Design
@@ -95,11 +95,16 @@ def parameters() -> str:
 def _meaning(model: type[BaseModel], entry: str) -> str:
     for kind in model.__mro__:
         if said := _said_of_fields(kind).get(entry) or _documented(kind).get(entry):
-            return " ".join(said.split())
+            return _cell(said)
     for estimator in _estimators_of(getattr(model, "name", "")):
         if said := _documented(estimator).get(entry):
-            return " ".join(said.split())
+            return _cell(said)
     raise LookupError(f"{model.__name__}.{entry} has no meaning: write a string below the field that says it")
+
+
+def _cell(text: str) -> str:
+    """A docstring as one line of Markdown, in which an index [j][k] is no link."""
+    return " ".join(text.split()).replace("][", "]\\[")
 
 
 @cache
@@ -210,6 +215,7 @@ def _value(value: Any) -> str:
 
 def every_command() -> dict[str, TyperCommand | TyperGroup]:
     """Every command by its words: `ledger show`."""
+    zerosum.cli.load()
     return dict(sorted(_below(typer.main.get_command(app), "")))
 
 

@@ -1,6 +1,6 @@
 """Pictures of one thing in four views, side by side: light and dark, on a screen and on a telephone.
 
-A page says where with a comment, which MkDocs replaces:
+A page has a comment at the place, which MkDocs replaces:
 
     <!-- views: mean-page, The report of means -->
 

@@ -1,7 +1,7 @@
-"""Independent components of made-up brains at four sites: maps for everyone, time courses that stay at home.
+"""Independent components of synthetic brains at four sites: the maps are released, the time courses stay at the sites.
 
-The ledgers of this example live in a temporary folder, and its policies say that the data are synthetic. With real
-data leave both out: ledgers are then kept in the user's state folder, and every fit counts towards a lifetime cap.
+The ledgers of this example are in a temporary folder, and its policies declare the data synthetic. With real data
+omit both: ledgers are then in the user's state folder, and every fit counts towards a lifetime cap.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The joint mean of four made-up hospitals: the estimate, the noise that privacy adds, and what it cost.
+"""The joint mean of four synthetic hospitals: the estimate, the noise that privacy adds, and the cost.
 
-The ledgers of this example live in a temporary folder, and its policies say that the data are synthetic. With real
-data leave both out: ledgers are then kept in the user's state folder, and every run counts towards a lifetime cap.
+The ledgers of this example are in a temporary folder, and its policies declare the data synthetic. With real data
+omit both: ledgers are then in the user's state folder, and every run counts towards a lifetime cap.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A statistic of your own: the yearly trend of each person's glucose, averaged over three clinics.
 
-A person owns several visits, and the person is what is protected: the function sees one person's rows at a time and
-the kernel clips what it returns, so that no person can move the sum by more than twice the clip. A coordinator can
-only name the statistic. Each site registers the code itself and allows it in its own policy.
+The unit is a person with several visits. The function receives the rows of one person at a time, and the kernel clips
+its result, so that no person can move the sum by more than twice the clip. A coordinator can only name the statistic.
+Each site registers the code itself and allows it in its own policy.
 """
 
 from __future__ import annotations

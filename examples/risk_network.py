@@ -1,8 +1,8 @@
-"""A network over three clinics: who is at risk, from two measurements that no straight line tells apart.
+"""A network over three clinics: a risk from two measurements whose classes are not linearly separable.
 
-The net has one hidden layer and needs NumPy alone. Every step adds up all patients' clipped gradients under noise;
-weights, predictions and the accuracy that was bought come from these sums. The last clinic predicts for its own
-patients, which costs nothing and stays there.
+The net has one hidden layer and needs only NumPy. Every step adds up the clipped gradients of all patients with noise;
+weights, predictions and the purchased accuracy come from these sums. The last clinic predicts for its own patients,
+which costs nothing and sends nothing.
 """
 
 from __future__ import annotations

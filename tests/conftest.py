@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from explore import EXPLORE, load_profile, reproducible
-from kernels import KINDS, NUMPY
+from helpers.native_kernels import KINDS, NUMPY
+from helpers.reproducibility import EXPLORE, load_profile, reproducible
 from zerosum.compute.backends import native
 
 load_profile()
@@ -77,26 +75,16 @@ def real_data() -> Callable[[str], Path]:
 @pytest.fixture(params=["mask", "atlas"])
 def space(request: pytest.FixtureRequest) -> Any:
     """A small grid of brain images, of either kind."""
-    from brains import grid
+    from helpers.brain_images import grid
 
     return grid(request.param)
 
 
 @pytest.fixture
 def voxels() -> Any:
-    from brains import grid
+    from helpers.brain_images import grid
 
     return grid("mask")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """A session with a fault in it, for `tests/test_mutations.py`: only tests read this variable."""
-    if name := os.environ.get("ZEROSUM_MISTAKE"):
-        from zerosum.audit.mistakes import seeded
-
-        session = ExitStack()
-        session.enter_context(seeded(name))
-        config.add_cleanup(session.close)
 
 
 @pytest.fixture(params=KINDS or [NUMPY])

@@ -33,7 +33,7 @@ def parse(path: Path) -> configparser.RawConfigParser:
 
 def is_command(words: list[str]) -> bool:
     """Whether these words are one of our commands, and each option one of its own."""
-    assert "sites" in zerosum.cli.__all__  # importing it registers the commands
+    zerosum.cli.load()
     command: Any = typer.main.get_command(app)
     rest = list(words)
     while hasattr(command, "commands") and rest:

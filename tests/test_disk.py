@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -22,12 +23,12 @@ def test_a_disk_that_fails_is_told_and_the_handle_given_back(tmp_path: Path, mon
 
     def fail(handle: int) -> None:
         opened.append(handle)
-        raise OSError("the disk is gone")
+        raise OSError("gone")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="the disk is gone"):
+    with pytest.raises(OSError, match="gone"):
         sync_folder(tmp_path)
-    with pytest.raises(OSError, match="Bad file descriptor"):
+    with pytest.raises(OSError, match=f"Errno {errno.EBADF}"):
         os.fstat(opened[0])
 
 

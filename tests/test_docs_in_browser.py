@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from browsing import BOTH, chromium, faults, grave, look, skip_unless_installed
+from helpers.browser import BOTH, chromium, faults, grave, look, skip_unless_installed
 
 skip_unless_installed()
 

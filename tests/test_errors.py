@@ -28,10 +28,10 @@ def test_the_tree_is_the_one_drawn() -> None:
 
 
 def test_what_only_the_holder_may_read_does_not_travel() -> None:
-    error = BadData("a row is not finite", detail="row 17")
+    error = BadData("not finite", detail="row 17")
     said = error.about("site 'a'")
     assert isinstance(said, BadData)
-    assert (str(said), said.detail) == ("site 'a': a row is not finite", "row 17")
+    assert (str(said), said.detail) == ("site 'a': not finite", "row 17")
     travels = said.public()
     assert (type(travels), str(travels), travels.detail) == (BadData, str(said), "")
     assert "17" not in repr(vars(travels))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explore import EXPLORE, reproducible
+from helpers.reproducibility import EXPLORE, reproducible
 from zerosum.noise import sampler
 from zerosum.noise.sampler import Sampler
 
@@ -93,7 +93,8 @@ def test_examples_do_not_depend_on_the_modules_imported_before(tmp_path: Path, m
 
 
 def test_an_exploring_run_has_ten_times_the_budget_and_fresh_draws() -> None:
-    code = "from explore import examples, load_profile; from hypothesis import settings; load_profile(); "
+    code = "from helpers.reproducibility import examples, load_profile; from hypothesis import settings; "
+    code += "load_profile(); "
     code += "print(settings().max_examples, settings().derandomize, settings(max_examples=examples(40)).max_examples)"
     said = []
     for value in ("", "1"):

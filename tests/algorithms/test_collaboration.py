@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from small_studies import make_sites
+from helpers.small_studies import make_sites
 from zerosum.algorithms import DataCollaborationProgram, FeatureClassifierProgram
 from zerosum.algorithms.collaboration import corrected_least_squares
 from zerosum.algorithms.program import PublicFacts
@@ -95,16 +95,16 @@ def test_noise_is_corrected_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "match"),
+    ("changes", "named"),
     [
-        ({"center": [0.0] * 4}, "it is bought"),
-        ({"reduction": "random", "center": [0.0]}, "one number for each"),
-        ({"n_components": 5}, "at most the 4 features"),
-        ({"classes": ("a", "a")}, "two classes are the same"),
+        ({"center": [0.0] * 4}, "center"),
+        ({"reduction": "random", "center": [0.0]}, "center"),
+        ({"n_components": 5}, "n_components"),
+        ({"classes": ("a", "a")}, "classes"),
     ],
 )
-def test_what_does_not_fit_is_refused(changes: dict[str, Any], match: str) -> None:
-    with pytest.raises(BadParameter, match=match):
+def test_collaboration_bad_parameter_is_refused(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadParameter, match=named):
         DataCollaborationProgram(**(PROGRAM | changes))
 
 
@@ -168,5 +168,5 @@ def test_a_site_that_allows_no_publications_refuses(tmp_path: Path) -> None:
     policy = make_sites(tmp_path)[0].policy
     site = Site("s0", halves(SIZES[0]), policy)
     assert isinstance(ASKED.requests(Adjacency.REPLACE_ONE)[0], PrivatePublication)
-    with pytest.raises(PolicyRefused, match="publishes a noisy record of every unit"):
+    with pytest.raises(PolicyRefused, match="publications"):
         site.handle(Propose(planned(5.0)))

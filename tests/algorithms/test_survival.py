@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_programs import Floats, result_of
 
+from helpers.program_results import Floats, result_of
 from zerosum.algorithms import SurvivalProgram
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
@@ -117,17 +117,17 @@ def test_rows_that_lack_something_count_nowhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "named"),
     [
-        ({"edges": [0, 1]}, "2 to 500 bins"),
-        ({"edges": [0, 2, 1]}, "must rise"),
-        ({"groups": ("p",)}, "at least two groups"),
-        ({"columns": ("time", "event")}, "name the column of the groups"),
-        ({"events": (1, 1)}, "different"),
-        ({"missing": 3.0}, "missing must be"),
-        ({"missing": "own-rows"}, "say that instead"),
+        ({"edges": [0, 1]}, "edges"),
+        ({"edges": [0, 2, 1]}, "edges"),
+        ({"groups": ("p",)}, "groups"),
+        ({"columns": ("time", "event")}, "groups"),
+        ({"events": (1, 1)}, "events"),
+        ({"missing": 3.0}, "missing"),
+        ({"missing": "own-rows"}, "'observed'"),
     ],
 )
-def test_questions_that_make_no_sense_are_refused(change: dict[str, Any], says: str) -> None:
-    with pytest.raises(BadParameter, match=says):
+def test_survival_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadParameter, match=named):
         SurvivalProgram(**(QUESTION | change))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from pydantic import Field
 
+from mutations import seeded
 from zerosum.algorithms import (
     Algorithm,
     CovarianceProgram,
@@ -23,7 +25,7 @@ from zerosum.algorithms.program import Program
 from zerosum.arrays import Array, Floats
 from zerosum.audit import audit
 from zerosum.audit.adversary import candidates, worst_pair
-from zerosum.audit.mistakes import Mistaken, mistaken, seeded
+from zerosum.audit.demonstrations import Demonstration, demonstration
 from zerosum.compute.backends.exact import clip_rows
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Units
@@ -177,7 +179,7 @@ register(OwnVectors)
 
 @pytest.mark.parametrize("mistake", ["spectral", "triangles"])
 def test_a_mistaken_sensitivity_is_found(mistake: str) -> None:
-    found = audit(Scheme("secure-sum"), mistaken(mistake), samples=20_000)
+    found = audit(Scheme("secure-sum"), demonstration(mistake), samples=20_000)
     assert not found.holds
     assert found.reached == pytest.approx(math.sqrt(2) * found.claimed, rel=0.05)
 
@@ -199,40 +201,34 @@ def test_records_under_the_same_draws_are_found() -> None:
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum", "cape-published", "cape-helper", "pairwise"])
 def test_a_forgotten_colluder_is_found(scheme: str) -> None:
-    found = audit(
-        Scheme(scheme),
-        sites=4,
-        colluders=1,
-        samples=60_000,
-        forget_colluders=True,
-        helper_apart=scheme == "cape-helper",
-    )
+    with seeded("uncounted-colluders"):
+        found = audit(Scheme(scheme), sites=4, colluders=1, samples=60_000, helper_apart=scheme == "cape-helper")
     assert not found.holds
 
 
 @pytest.mark.parametrize(
-    ("fault", "scheme", "says", "reached"),
+    ("fault", "scheme", "word", "reached"),
     [
-        ("repeated-draws", "secure-sum", "equal up to their sign", math.inf),
-        ("repeated-draws", "zero-sum", "numbers 1 apart", 1.5),
-        ("repeated-draws", "cape-helper", "equal up to their sign", 2.196),
-        ("repeated-halves", "pooled", "numbers 4000 apart", math.inf),
-        ("repeated-halves", "pairwise", "numbers 4000 apart", 1.5),
-        ("one-key", "secure-sum", "no noise left", math.inf),
-        ("one-key-a-site", "local", "the noise agrees", math.inf),
-        ("one-key-a-site", "cape-published", "the noise agrees", 1.5),
-        ("one-key-a-round", "local", "no noise left", math.inf),
-        ("one-key-a-round", "zero-sum", "no noise left", math.inf),
-        ("one-key-a-round", "secure-sum", "the noise of site 0 and the noise of site 1", math.inf),
-        ("correlated-rounds", "secure-sum", "the noise agrees", 1.55),
+        ("repeated-draws", "secure-sum", "pairs", math.inf),
+        ("repeated-draws", "zero-sum", "1 apart", 1.5),
+        ("repeated-draws", "cape-helper", "pairs", 2.196),
+        ("repeated-halves", "pooled", "4000 apart", math.inf),
+        ("repeated-halves", "pairwise", "4000 apart", 1.5),
+        ("one-key", "secure-sum", "victim", math.inf),
+        ("one-key-a-site", "local", "correlation", math.inf),
+        ("one-key-a-site", "cape-published", "correlation", 1.5),
+        ("one-key-a-round", "local", "victim", math.inf),
+        ("one-key-a-round", "zero-sum", "victim", math.inf),
+        ("one-key-a-round", "secure-sum", "site 0.*site 1", math.inf),
+        ("correlated-rounds", "secure-sum", "correlation", 1.55),
     ],
 )
-def test_noise_that_comes_back_is_found(fault: str, scheme: str, says: str, reached: float) -> None:
+def test_noise_that_comes_back_is_found(fault: str, scheme: str, word: str, reached: float) -> None:
     """Within a release, from study to study, and between sites."""
     with seeded(fault):
         found = audit(Scheme(scheme), samples=40_000)
     assert not found.holds
-    assert any(says in sentence for sentence in found.faults)
+    assert any(re.search(rf"\b{word}", sentence) for sentence in found.faults)
     assert found.reached >= reached
 
 
@@ -240,27 +236,27 @@ def test_noise_that_comes_back_in_the_next_round_is_found() -> None:
     kmeans = KMeansProgram(columns=tuple(f"x{i}" for i in range(99)), n_clusters=10, rounds=2, clip=1.0)
     with seeded("one-key-a-site"):
         found = audit(Scheme("secure-sum"), kmeans, samples=1000)
-    assert any("site 0 in round 2 comes from the same key stream as" in sentence for sentence in found.faults)
+    assert any("site 0 in round 2" in sentence and "key" in sentence for sentence in found.faults)
     assert not found.holds
 
 
 @pytest.mark.parametrize(
-    ("fault", "scheme", "says"),
+    ("fault", "scheme", "word"),
     [
-        ("silent-places", "secure-sum", "have next to no noise"),
-        ("silent-places", "pooled", "the noise of the coordinator: 1"),
-        ("silent-places", "zero-sum", "have next to no noise"),
-        ("half-noise-first", "secure-sum", "of 16 of a release its size is 0.6"),
-        ("half-noise-first", "pairwise", "its size is 0.7"),
-        ("even-steps", "local", "when divided by 16, where"),
-        ("less-noise", "secure-sum", "its size is 0.9"),
+        ("silent-places", "secure-sum", r"\d+ of \d+ numbers"),
+        ("silent-places", "pooled", r"coordinator: 1\d* of \d+"),
+        ("silent-places", "zero-sum", r"\d+ of \d+ numbers"),
+        ("half-noise-first", "secure-sum", r"of 16\b.* 0\.6"),
+        ("half-noise-first", "pairwise", r"\b0\.7"),
+        ("even-steps", "local", "divided"),
+        ("less-noise", "secure-sum", r"\b0\.9"),
     ],
 )
-def test_noise_of_the_wrong_shape_is_found(fault: str, scheme: str, says: str) -> None:
+def test_noise_of_the_wrong_shape_is_found(fault: str, scheme: str, word: str) -> None:
     with seeded(fault):
         found = audit(Scheme(scheme), samples=100_000)
     assert not found.holds
-    assert any(says in sentence for sentence in found.faults)
+    assert any(re.search(word, sentence) for sentence in found.faults)
 
 
 class OneStingy(Site):
@@ -274,7 +270,7 @@ class OneStingy(Site):
 def test_another_site_with_too_little_noise_is_found(scheme: str) -> None:
     found = audit(Scheme(scheme), samples=20_000, site_kind=OneStingy)
     assert not found.holds
-    assert any("noise of site 2: its size is 0.5" in fault for fault in found.faults)
+    assert any(re.search(r"site 2\b.* 0\.5", fault) for fault in found.faults)
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "pooled"])
@@ -307,23 +303,23 @@ def test_a_sensitivity_15_percent_too_small_is_found() -> None:
             return super().sensitivity(adjacency) / 1.15
 
     register(Loose)
-    algorithm = Mistaken(columns=tuple(f"x{i}" for i in range(50)), clip=1.0, statistic="mistake_loose")
+    algorithm = Demonstration(columns=tuple(f"x{i}" for i in range(50)), clip=1.0, statistic="mistake_loose")
     assert not audit(Scheme("secure-sum"), algorithm, samples=20_000).holds
 
 
 def test_what_cannot_be_audited_is_refused() -> None:
-    with pytest.raises(BadParameter, match="claims nothing"):
+    with pytest.raises(BadParameter, match="non-private"):
         audit(Scheme("non-private"))
-    with pytest.raises(BadParameter, match="can collude"):
+    with pytest.raises(BadParameter, match="collude"):
         audit(Scheme("local"), sites=3, colluders=3)
-    with pytest.raises(BadParameter, match="too short to attack this scheme"):
+    with pytest.raises(BadParameter, match="scheme"):
         audit(Scheme("zero-sum"), MeanProgram(columns=("a",), clip=1.0), samples=100)
-    with pytest.raises(BadParameter, match="take 50000 studies, and 2000 are the most: ask for at most 4000 samples"):
+    with pytest.raises(BadParameter, match=r"\b50000\b.*\b2000\b.*\b4000 samples"):
         audit(Scheme("secure-sum"), MeanProgram(columns=("a", "b"), clip=1.0))
 
 
 def test_unequal_sites_as_the_papers_combine_them() -> None:
-    with pytest.raises(BadParameter, match="number of units"):
+    with pytest.raises(BadParameter, match="units"):
         audit(Scheme("cape-published", combine=Combine.MEANS))
     found = audit(Scheme("cape-published", combine=Combine.MEANS), samples=60_000, declare_units=True)
     assert found.tight

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -26,11 +27,11 @@ HALF = sound(2000, 1)
 
 
 @pytest.mark.parametrize(
-    ("values", "kind"),
+    ("values", "word"),
     [
         (np.repeat(HALF, 2), "pairs"),
         (np.tile(HALF, 2), "2000 apart"),
-        (np.concatenate([HALF, -HALF[::-1]]), "mirrored at place 2000"),
+        (np.concatenate([HALF, -HALF[::-1]]), "2000"),
         (np.random.default_rng(2).permutation(np.concatenate([HALF, -HALF])), "pairs"),
         (np.repeat(sound(60), 2), "pairs"),
         (sound(4000) + 0.2 * np.roll(sound(4000), 17), "17 apart"),
@@ -38,8 +39,8 @@ HALF = sound(2000, 1)
     ],
     ids=["neighbours", "halves", "mirrored", "anywhere", "few", "an echo", "a walk"],
 )
-def test_noise_that_repeats_within_a_stream_is_found(values: Floats, kind: str) -> None:
-    assert kind in said(site=values)
+def test_noise_that_repeats_within_a_stream_is_found(values: Floats, word: str) -> None:
+    assert word in said(site=values)
 
 
 @pytest.mark.parametrize("lag", [0, 1, 3999])
@@ -83,7 +84,7 @@ def test_a_word_that_comes_again_is_a_key_that_was_used_twice() -> None:
     one, other, third = (np.random.default_rng(seed).integers(0, 2**64, 50, dtype=np.uint64) for seed in range(3))
     assert not same_words([("one", one), ("other", other)])
     (echo,) = same_words([("one", one), ("other", other), ("third", np.concatenate([third, one[7:8]]))])
-    assert echo.says == "third comes from the same key stream as one"
+    assert re.search(r"^third .*\bone$", echo.says)
 
 
 # ---- its shape -------------------------------------------------------------------------------------------------------
@@ -103,20 +104,20 @@ WHOLE = shaped(6, 8000, 11)
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "word"),
     [
-        (0.97 * WHOLE, "its size is 0.97"),
-        (1.03 * WHOLE, "its size is 1.03"),
-        (0 * WHOLE, "its size is 0.000"),
-        (where(WHOLE, lambda i: i % 100 == 0, 0.0), "have next to no noise"),
-        (where(WHOLE, lambda i: i < 20, 0.0), "have next to no noise"),
+        (0.97 * WHOLE, r"\b0\.97"),
+        (1.03 * WHOLE, r"\b1\.03"),
+        (0 * WHOLE, r"\b0\.000"),
+        (where(WHOLE, lambda i: i % 100 == 0, 0.0), r"\d+ of 48000 numbers"),
+        (where(WHOLE, lambda i: i < 20, 0.0), r"\d+ of 48000 numbers"),
         (where(WHOLE, lambda i: i < 4000, 0.5), "part "),
         (where(WHOLE, lambda i: i >= 7500, 0.8), "part 16 of 16"),
-        (where(where(WHOLE, lambda i: i % 2 == 0, 0.5), lambda i: i % 2 == 1, math.sqrt(1.75)), "the even places"),
-        (np.random.default_rng(1).uniform(-math.sqrt(3), math.sqrt(3), (6, 8000)), "not normal"),
-        (np.random.default_rng(1).standard_t(3, (6, 8000)) / math.sqrt(3), "not normal"),
-        (np.rint(WHOLE * 2.0**20 / 2) * 2 / 2.0**20, "when divided by 16"),
-        (np.rint(WHOLE * 2.0**20 / 16) * 16 / 2.0**20, "48000 draws leave 0 when divided by 16"),
+        (where(where(WHOLE, lambda i: i % 2 == 0, 0.5), lambda i: i % 2 == 1, math.sqrt(1.75)), "even"),
+        (np.random.default_rng(1).uniform(-math.sqrt(3), math.sqrt(3), (6, 8000)), "normal"),
+        (np.random.default_rng(1).standard_t(3, (6, 8000)) / math.sqrt(3), "normal"),
+        (np.rint(WHOLE * 2.0**20 / 2) * 2 / 2.0**20, "divided"),
+        (np.rint(WHOLE * 2.0**20 / 16) * 16 / 2.0**20, "48000 of 48000 draws"),
     ],
     ids=[
         "less",
@@ -133,11 +134,11 @@ WHOLE = shaped(6, 8000, 11)
         "by-16",
     ],
 )
-def test_noise_of_the_wrong_shape_is_found(values: Floats, says: str) -> None:
+def test_noise_of_the_wrong_shape_is_found(values: Floats, word: str) -> None:
     step = 2.0**-20
     stream = marginals.Stream(np.rint(values / step) * step, step)
     found = marginals.search({"sound": marginals.Stream(WHOLE), "site": stream})
-    assert any(says in sentence and "site" in sentence for sentence in found)
+    assert any(re.search(word, sentence) and "site" in sentence for sentence in found)
     assert not any("sound:" in sentence for sentence in found)
 
 

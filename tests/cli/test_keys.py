@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from killed import in_a_child
+from helpers.process_kills import in_a_child
 from zerosum.cli import _run, sites
 from zerosum.errors import BadInput
 from zerosum.site import identity
@@ -56,7 +56,7 @@ def test_a_key_that_was_lost_is_withdrawn_and_vouches_for_nobody(
     before = SiteFile.load(site).keep_identity().public.hex()
     (site.parent / "identity.key").chmod(0o644)
     assert run("site", "health", "--site", site) == 4
-    with pytest.raises(BadInput, match="rotate-key --lost"):
+    with pytest.raises(BadInput, match="--lost"):
         SiteFile.load(site).keep_identity()
     assert run("site", "rotate-key", "--site", site) == 2  # an old key that others read does not vouch
     assert run("site", "rotate-key", "--lost", "--site", site, "--json") == 0
@@ -90,7 +90,7 @@ def test_a_key_that_is_withdrawn_vouches_for_no_other(site: Path, capsys: pytest
     assert run("site", "withdraw", old.public.hex(), "--site", site) == 0
     capsys.readouterr()
     assert run("site", "rotate-key", "--site", site) == 2
-    assert "rotate-key --lost" in capsys.readouterr().err
+    assert "--lost" in capsys.readouterr().err
     assert not list(site.parent.glob("rotation-*"))
     assert run("site", "rotate-key", "--lost", "--site", site) == 0
     assert SiteFile.load(site).keep_identity().private not in (old.private, bytes(32))
@@ -142,7 +142,7 @@ def test_a_rotation_that_is_killed_anywhere_is_done_or_goes_on_with_the_same_key
         capsys.readouterr()
         assert new != old
         log = (site.parent / "state" / "audit.jsonl").read_text()
-        assert f"a new key {new} takes the place of {old}" in log
+        assert any(new in line and old in line for line in log.splitlines())
         if lost:
             assert (site.parent / "state" / "withdrawn" / old).exists()
         else:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from called import zerosum
-from deployed import COMMAND
-from watched import coordinated
+from helpers.command_line import zerosum
+from helpers.deployment import COMMAND
+from helpers.watch_page import coordinated
 from zerosum.cli import sites
 from zerosum.errors import BadInput
 from zerosum.watch.server import bind
@@ -51,7 +51,7 @@ def test_a_page_from_start_to_sigterm(tmp_path: Path) -> None:
             assert "vitals" in answer.read().decode()
         again = zerosum("watch", "--state", "studies", "--port", str(port), cwd=tmp_path)
         assert again.returncode == 2
-        assert f"port {port} of 127.0.0.1 is in use" in again.stderr
+        assert f"port {port}" in again.stderr
         stream = urllib.request.urlopen(
             urllib.request.Request(f"{there.full_url}live?of=", headers={"Cookie": cookie}), timeout=20
         )
@@ -78,26 +78,25 @@ def test_a_sites_page_from_its_folder_and_an_address_that_is_not_loopback(tmp_pa
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
         said = process.communicate()[1]
-        assert "not loopback" in said
-        assert "put this machine's own into its place" in " ".join(said.split())
+        assert "loopback" in said
 
 
 def test_what_it_cannot_begin_with(tmp_path: Path) -> None:
     sites.site_init(tmp_path / "north", json_=True)
-    for arguments, words in {
-        ("--state", "nowhere"): "there is no folder nowhere",
-        ("--state", ".", "--site", "north"): "one page shows one of them",
-        ("--site", "nowhere.toml"): "cannot be read",
-        ("--site", "north", "--host", "999.1.1.1"): "no address",
-        ("--site", "north", "--host", "192.0.2.1"): "cannot be used",
+    for arguments, word in {
+        ("--state", "nowhere"): "nowhere",
+        ("--state", ".", "--site", "north"): "--state",
+        ("--site", "nowhere.toml"): "nowhere.toml",
+        ("--site", "north", "--host", "999.1.1.1"): "999.1.1.1",
+        ("--site", "north", "--host", "192.0.2.1"): "192.0.2.1",
     }.items():
         done = zerosum("watch", *arguments, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, ""), arguments
-        assert words in " ".join(done.stderr.split())
+        assert word in done.stderr
 
 
 def test_a_port_that_is_in_use() -> None:
-    with bind("127.0.0.1", 0) as first, pytest.raises(BadInput, match="is in use"):
+    with bind("127.0.0.1", 0) as first, pytest.raises(BadInput, match=str(first.getsockname()[1])):
         bind("127.0.0.1", first.getsockname()[1])
     if socket.has_ipv6:
         try:
@@ -112,7 +111,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, "watch", "--state", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'zerosum[watch]'" in " ".join(done.stderr.split())
+    assert "zerosum[watch]" in done.stderr
 
 
 def test_shells_complete_commands_and_their_options(tmp_path: Path) -> None:

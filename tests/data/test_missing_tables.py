@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tables import FORMATS, every_format
+from helpers.table_formats import FORMATS, every_format
 from zerosum.data.tables import load_units
 from zerosum.errors import BadData, BadParameter
 
@@ -25,11 +25,12 @@ def test_a_covered_column_may_have_holes(tmp_path: Path, file: str) -> None:
     FORMATS[file](tmp_path / file, table, ("x", "y"))
     names: dict[str, Any] = {"columns": ["x", "y"]}
     assert same(load_units(tmp_path / file, **names, missing=["x", "y"]).units.rows, table.tolist())
-    with pytest.raises(BadData, match=r"column 'y'.* has missing values and no rule .*own-rows.*observed") as refused:
+    with pytest.raises(BadData, match="'y'") as refused:
         load_units(tmp_path / file, **names, missing=["x"])
+    assert all(rule in str(refused.value) for rule in ("own-rows", "observed"))
     assert "\n" not in str(refused.value)
     FORMATS[file](tmp_path / f"b{file}", np.where(np.isnan(table), np.inf, table), ("x", "y"))
-    with pytest.raises(BadData, match=r"not finite|not a finite number"):
+    with pytest.raises(BadData):
         load_units(tmp_path / f"b{file}", **names, missing=["x", "y"])
 
 
@@ -37,17 +38,17 @@ def test_words_and_codes_for_missing_values_must_be_named(tmp_path: Path) -> Non
     path = tmp_path / "a.csv"
     path.write_text("x,y\n1,0\nNA,0.0\n ,3\nnan,-9\n")
     both: dict[str, Any] = {"missing": ["x", "y"]}
-    with pytest.raises(BadData, match=r"column 1 of .* is not a finite number in some row; `missing_tokens`"):
+    with pytest.raises(BadData, match="missing_tokens"):
         load_units(path, **both)
     assert same(load_units(path, **both, missing_tokens=["NA"]).units.rows, [[1, 0], [NAN, 0], [NAN, 3], [NAN, -9]])
     by_column: dict[str, list[str | float]] = {"x": ["NA"], "y": [0, "-9"]}
     found = load_units(path, **both, missing_tokens=by_column).units.rows
     assert same(found, [[1, NAN], [NAN, NAN], [NAN, 3], [NAN, NAN]])
-    with pytest.raises(BadData, match=r"column 2 of .* has missing values and no rule"):
+    with pytest.raises(BadData, match="own-rows"):
         load_units(path, missing=["x"], missing_tokens=by_column)
-    with pytest.raises(BadParameter, match="'z', which is not a column to read"):
+    with pytest.raises(BadParameter, match="'z'"):
         load_units(path, missing=["z"])
-    with pytest.raises(BadParameter, match="'z', which is not a column to read"):
+    with pytest.raises(BadParameter, match="'z'"):
         load_units(path, missing_tokens={"z": [0]})
 
 
@@ -63,9 +64,10 @@ def test_categories_may_be_missing_but_not_unknown(tmp_path: Path) -> None:
     read: dict[str, Any] = {"columns": ["sex"], "categories": {"sex": ["f", "m"]}}
     tokens: dict[str, Any] = {"missing_tokens": ["?"]}
     assert same(load_units(path, **read, missing=["sex"], **tokens).units.rows, [[0], [NAN], [NAN], [1]])
-    with pytest.raises(BadData, match="outside the declared categories"):
+    with pytest.raises(BadData, match="'sex'") as refused:
         load_units(path, **read, missing=["sex"])
-    with pytest.raises(BadData, match=r"column 'sex' of .* has missing values and no rule"):
+    assert "3" in refused.value.detail  # the row
+    with pytest.raises(BadData, match=r"'sex'.*own-rows"):
         load_units(path, **read, **tokens)
     declared = {"sex": ["f", "m", "?"]}  # a category is no token
     rows = load_units(path, columns=["sex"], categories=declared, missing=["sex"], **tokens).units.rows

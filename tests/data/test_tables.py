@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 
-from explore import examples
-from tables import FORMATS, NAMES, every_format
+from helpers.reproducibility import examples
+from helpers.table_formats import FORMATS, NAMES, every_format
 from zerosum.data import formats
 from zerosum.data.tables import TableData, load_units
 from zerosum.errors import BadData
@@ -98,8 +98,9 @@ def test_rows_beyond_a_batch(tmp_path: Path, file: str, monkeypatch: pytest.Monk
     first, second = ("0", "1") if file == "a.npy" else NAMES[:2]
     loaded = load_units(tmp_path / file, columns=[second], unit_column=first)
     assert _by_unit(loaded) == [[[row] for row in range(unit, 11, 3)] for unit in range(3)]
-    with pytest.raises(BadData, match=r"^some values of column .*\n.*data row 1"):
+    with pytest.raises(BadData, match=f"'{first}'") as refused:
         load_units(tmp_path / file, categories={first: [1]})
+    assert "1" in refused.value.detail  # the row
 
 
 def test_large_arrays_are_not_copied(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_three_dimensions_are_units_of_rows(tmp_path: Path, order: Any) -> None:
     assert _by_unit(load_units(path, columns=["3", "1"])) == cube[:, :, [3, 1]].tolist()
     encoded = load_units(path, columns=["0"], categories={"0": [20, 16, 12, 8, 4, 0]})
     assert _by_unit(encoded) == [[[5], [4], [3]], [[2], [1], [0]]]
-    with pytest.raises(BadData, match="says itself which rows make a unit"):
+    with pytest.raises(BadData, match="'0'"):
         load_units(path, unit_column="0")
 
 
@@ -143,11 +144,12 @@ def test_columns_without_names_can_be_named_all_at_once(tmp_path: Path) -> None:
     loaded = load_units(path, columns=("age", "bmi"), unit_column="0")
     assert loaded.columns == ("age", "bmi")
     assert _by_unit(loaded) == [[[2, 3], [4, 5]]]
-    with pytest.raises(BadData, match="another number of them than the 2 names given"):
+    with pytest.raises(BadData) as refused:
         load_units(path, columns=("age", "bmi"))
-    with pytest.raises(BadData, match="has no column 'bmi'"):
+    assert "3" in refused.value.detail  # the number of columns
+    with pytest.raises(BadData, match="'bmi'"):
         load_units(path, columns=("0", "bmi", "2"))
-    with pytest.raises(BadData, match="has no column '3'"):
+    with pytest.raises(BadData, match="'3'"):
         load_units(path, columns=("1", "2", "3"))
 
 
@@ -162,7 +164,7 @@ def test_npz_tables(tmp_path: Path) -> None:
         loaded = load_units(path, unit_column=unit_column)
         assert loaded.columns == ("0", "1")
         assert _by_unit(loaded) == [[[1, 2], [5, 6]], [[3, 4]]]
-    with pytest.raises(BadData, match="says itself which rows make a unit"):
+    with pytest.raises(BadData, match="'0'"):
         load_units(path, unit_column="0")
 
 
@@ -192,34 +194,34 @@ def test_npz_every_unit_is_a_run_where_no_runs_are_given(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
+    ("arrays", "named"),
     [
-        ({"offsets": [0, 4]}, "offsets of .* must be rising whole numbers from 0 to its number of rows"),
-        ({"offsets": [1, 6]}, "offsets of .* must be rising"),
-        ({"offsets": [0, 3, 3, 6]}, "offsets of .* must be rising"),
-        ({"offsets": [0, 5, 3, 6]}, "offsets of .* must be rising"),
-        ({"offsets": np.array([0, 5, 3, 6], np.uint8)}, "offsets of .* must be rising"),
-        ({"offsets": [0.0, 6.0]}, "offsets of .* must be rising"),
-        ({"offsets": 6}, "offsets of .* must be rising"),
-        ({"offsets": [[0, 6]]}, "offsets of .* must be rising"),
-        ({"offsets": [0, 6], "units": list("aabbcc")}, "without offsets"),
-        ({"data": np.zeros((3, 2, 1)), "offsets": [0, 6]}, "third dimension says already"),
-        ({"run_offsets": [0, 6]}, "has run_offsets but no seconds"),
-        ({"offsets": [0, 6], "run_offsets": [0, 6]}, "has run_offsets but no seconds"),
-        ({"seconds": 2.0}, "no offsets: where each unit's rows begin"),
-        ({"seconds": 2.0, "units": list("aabbcc")}, "no offsets: where each unit's rows begin"),
-        ({"offsets": [0, 3, 6], "run_offsets": [0, 2, 6], "seconds": 1.0}, "within the rows of one unit"),
-        ({"offsets": [0, 3, 6], "run_offsets": [0, 3], "seconds": 1.0}, "run_offsets of .* must be rising"),
-        ({"offsets": [0, 3, 6], "seconds": [1.0]}, "one number, or one for each of its runs"),
-        ({"offsets": [0, 3, 6], "seconds": "fast"}, "one number, or one for each of its runs"),
-        ({"offsets": [0, 3, 6], "seconds": [1.0, 0.0]}, "positive number of seconds"),
-        ({"offsets": [0, 3, 6], "seconds": np.nan}, "positive number of seconds"),
+        ({"offsets": [0, 4]}, "offsets"),
+        ({"offsets": [1, 6]}, "offsets"),
+        ({"offsets": [0, 3, 3, 6]}, "offsets"),
+        ({"offsets": [0, 5, 3, 6]}, "offsets"),
+        ({"offsets": np.array([0, 5, 3, 6], np.uint8)}, "offsets"),
+        ({"offsets": [0.0, 6.0]}, "offsets"),
+        ({"offsets": 6}, "offsets"),
+        ({"offsets": [[0, 6]]}, "offsets"),
+        ({"offsets": [0, 6], "units": list("aabbcc")}, "offsets"),
+        ({"data": np.zeros((3, 2, 1)), "offsets": [0, 6]}, "offsets"),
+        ({"run_offsets": [0, 6]}, "seconds"),
+        ({"offsets": [0, 6], "run_offsets": [0, 6]}, "seconds"),
+        ({"seconds": 2.0}, "offsets"),
+        ({"seconds": 2.0, "units": list("aabbcc")}, "offsets"),
+        ({"offsets": [0, 3, 6], "run_offsets": [0, 2, 6], "seconds": 1.0}, "unit"),
+        ({"offsets": [0, 3, 6], "run_offsets": [0, 3], "seconds": 1.0}, "run_offsets"),
+        ({"offsets": [0, 3, 6], "seconds": [1.0]}, "seconds"),
+        ({"offsets": [0, 3, 6], "seconds": "fast"}, "seconds"),
+        ({"offsets": [0, 3, 6], "seconds": [1.0, 0.0]}, "seconds"),
+        ({"offsets": [0, 3, 6], "seconds": np.nan}, "seconds"),
     ],
 )
-def test_npz_clocks_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_npz_bad_clock_is_refused(tmp_path: Path, arrays: dict[str, Any], named: str) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, **({"data": np.zeros((6, 2))} | arrays))
-    with pytest.raises(BadData, match=message) as refused:
+    with pytest.raises(BadData, match=named) as refused:
         load_units(path)
     assert str(path) in str(refused.value)
     with pytest.raises(BadData):
@@ -249,13 +251,12 @@ def test_categories_of_text(write: Callable[..., Path]) -> None:
         "grade": ["2", 1],
     }
     assert _rows(load_units(path, categories=declared)) == [[1, 1, 1], [0, 0, 1], [1, 1, 0]]
-    with pytest.raises(
-        BadData, match=r"^some values of column 'sex' of .* are outside the declared categories\n.*data row 1"
-    ):
+    with pytest.raises(BadData, match="'sex'") as refused:
         load_units(path, columns=["sex"], categories={"sex": ["m", "F"]})
+    assert "1" in refused.value.detail  # the row
     empty = write("sex,x\nf,1\n,2\n")
     assert _rows(load_units(empty, categories={"sex": ["f", ""]})) == [[0, 1], [1, 2]]
-    with pytest.raises(BadData, match=r"column 'sex'.* has missing values and no rule"):
+    with pytest.raises(BadData, match=r"'sex'.*own-rows"):
         load_units(empty, categories={"sex": ["f"]})
 
 

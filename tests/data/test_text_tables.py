@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,48 +21,48 @@ def write(folder: Path, text: str, name: str = "t.csv", encoding: str = "utf-8")
     return folder / name
 
 
-@pytest.mark.parametrize(("mark", "said"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")])
-def test_another_delimiter_is_named(mark: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_another_delimiter_is_named(mark: str, tmp_path: Path) -> None:
     path = write(tmp_path, TEXT.replace(",", mark))
-    with pytest.raises(BadData, match=f"has {said} and no commas: say delimiter = "):
+    with pytest.raises(BadData, match=re.escape(json.dumps(mark))):
         load_units(path, columns=["age"])
     assert np.asarray(load_units(path, columns=["age"], delimiter=mark).units.rows).ravel().tolist() == [40, 50]
 
 
-def test_tsv(tmp_path: Path) -> None:
+def test_load_units_tsv_is_read_and_commas_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, TEXT.replace(",", "\t"), "t.tsv")
     assert len(load_units(path, columns=["age"]).units) == 2
     packed = tmp_path / "t.tsv.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert len(load_units(packed, columns=["age"]).units) == 2
-    with pytest.raises(BadData, match="has commas and no tabs"):
+    with pytest.raises(BadData, match='","'):
         load_units(write(tmp_path, TEXT, "u.tsv"), columns=["age"])
 
 
 def test_another_encoding_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "größe,name\n180,Jürgen\n", encoding="latin-1")
-    with pytest.raises(BadData, match='is not UTF-8 text: say encoding = "latin-1"'):
+    with pytest.raises(BadData, match="latin-1"):
         load_units(path, columns=["größe"])
     assert np.asarray(load_units(path, columns=["größe"], encoding="latin-1").units.rows).tolist() == [[180]]
     late = write(tmp_path, "a,b\n" + "1,x\n" * 5000 + "1,ü\n", "late.csv", "latin-1")
-    with pytest.raises(BadData, match="is not UTF-8 text"):
+    with pytest.raises(BadData, match="latin-1"):
         load_units(late, columns=["a"])
-    with pytest.raises(BadParameter, match="no encoding 'klingon'"):
+    with pytest.raises(BadParameter, match="klingon"):
         load_units(path, columns=["größe"], encoding="klingon")
-    with pytest.raises(BadParameter, match="a delimiter is one character"):
+    with pytest.raises(BadParameter, match="'::'"):
         load_units(path, columns=["größe"], delimiter="::")
 
 
-def test_a_sites_own_labels(tmp_path: Path) -> None:
+def test_load_units_labels_are_mapped_to_categories(tmp_path: Path) -> None:
     path, categories = write(tmp_path, TEXT), {"sex": ["f", "m"]}
-    with pytest.raises(BadData, match="outside the declared categories"):
+    with pytest.raises(BadData, match="'sex'"):
         load_units(path, columns=["sex"], categories=categories)
     labels: dict[str, dict[str, str | float | bool]] = {"sex": {"w": "f"}, "of another study": {"x": "y"}}
     found = load_units(path, columns=["sex"], categories=categories, labels=labels)
     assert np.asarray(found.units.rows).ravel().tolist() == [0, 1]
-    with pytest.raises(BadParameter, match="stands for a category that was not declared"):
+    with pytest.raises(BadParameter, match="'sex'"):
         load_units(path, columns=["sex"], categories=categories, labels={"sex": {"w": "female"}})
-    with pytest.raises(BadParameter, match="is itself another declared category"):
+    with pytest.raises(BadParameter, match="'sex'"):
         load_units(path, columns=["sex"], categories=categories, labels={"sex": {"m": "f"}})
 
 
@@ -69,11 +71,10 @@ def test_all_faults_of_a_file_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadData) as told:
         load_units(path, columns=["age", "sex", "weight"], unit_column="who", categories={"sex": ["f", "m"]})
     for name in ("who", "age", "sex", "weight"):
-        assert f"column {name!r}" in str(told.value)
+        assert repr(name) in str(told.value)
     for secret in ("old", "70"):
         assert secret not in str(told.value).replace(str(tmp_path), "")
-    assert "data row 2" in told.value.detail
-    assert "data row 3" in told.value.detail
+    assert {"2", "3"} <= set(re.findall(r"\d+", told.value.detail))  # the rows
 
 
 def test_how_far_reading_is(tmp_path: Path) -> None:

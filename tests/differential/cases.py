@@ -18,7 +18,6 @@ from typing import Any, cast
 
 import numpy as np
 
-import brains
 from differential.mutate import (
     MUTATIONS,
     Asked,
@@ -29,6 +28,7 @@ from differential.mutate import (
 )
 from differential.neighbours import MOST_ROWS, AnyPair, Change, Rng
 from differential.questions import BARE, DELTA, EPSILONS, OWN, QUESTIONS, Ask, ask_statistic, is_published
+from helpers import brain_images
 from zerosum.algorithms import ALGORITHMS
 from zerosum.algorithms import build as build_algorithm
 from zerosum.algorithms.program import planned
@@ -222,7 +222,9 @@ def _files(ask: Ask) -> dict[str, str]:
 @lru_cache
 def _grid_digest(grid: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        path = brains.save(Path(folder) / f"{grid}.nii", brains.mask() if grid == "mask" else brains.atlas())
+        path = brain_images.save(
+            Path(folder) / f"{grid}.nii", brain_images.mask() if grid == "mask" else brain_images.atlas()
+        )
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

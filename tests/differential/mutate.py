@@ -16,7 +16,7 @@ import numpy as np
 
 from differential.neighbours import COLUMNS, CONFOUNDS, WORDS, Rng
 from differential.questions import cases_of
-from statistic_cases import SMALL
+from helpers.statistic_cases import SMALL
 from zerosum.compute.statistic import BoundedMap, BoundedStatistic
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan

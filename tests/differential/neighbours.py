@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.sparse import csr_array, save_npz
 
-import brains
+from helpers import brain_images
 from zerosum.kernel.question import columns_digest
 from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
 
@@ -344,28 +344,28 @@ class ImagePair(Pair[tuple[Run, ...]]):
     def write(self, side: Literal["left", "right"], folder: Path) -> Mapping[str, Any]:
         people = self.people(side)
         data = folder / "images"
-        brains.participants(data, [f"sub-{at}" for at in range(len(people))])
+        brain_images.participants(data, [f"sub-{at}" for at in range(len(people))])
         for at, runs in enumerate(people):
             for number, run in enumerate(runs):
                 _write_run(data / f"sub-{at}" / "func", f"sub-{at}_task-rest_run-{number + 1}", run)
-        image = brains.mask() if self.grid == "mask" else brains.atlas()
-        brains.save(folder / f"{self.grid}.nii", image)
+        image = brain_images.mask() if self.grid == "mask" else brain_images.atlas()
+        brain_images.save(folder / f"{self.grid}.nii", image)
         return {"data": Path("images"), "files": (Path(f"{self.grid}.nii"),)}
 
 
 def _write_run(folder: Path, name: str, run: Run) -> None:
     rng = np.random.default_rng(run.seed)
-    volumes = rng.normal(100, 10, size=(*brains.SHAPE, run.volumes))
+    volumes = rng.normal(100, 10, size=(*brain_images.SHAPE, run.volumes))
     if run.value is not None:
         volumes[...] = run.value
-    brains.save(folder / f"{name}_desc-preproc_bold.nii", volumes, run.seconds)
+    brain_images.save(folder / f"{name}_desc-preproc_bold.nii", volumes, run.seconds)
     cells: dict[str, list[Any]] = {column: list(rng.normal(size=run.volumes).round(4)) for column in run.confounds}
     if "framewise_displacement" in cells:
         moved = np.abs(rng.normal(run.motion, run.motion / 5, run.volumes)).round(4)
         cells["framewise_displacement"] = ["n/a", *moved[1:].tolist()]
     if run.cell:
         cells[run.confounds[-1]][3] = run.cell
-    brains.table(folder / f"{name}_desc-confounds_timeseries.tsv", cells)
+    brain_images.table(folder / f"{name}_desc-confounds_timeseries.tsv", cells)
 
 
 def image_pair(rng: Rng, grid: Literal["mask", "atlas"], change: Change) -> ImagePair:
@@ -429,8 +429,8 @@ def schema_of(pair: AnyPair, *, strict: bool) -> DataSchema:
         confounds=CONFOUNDS,
         strategies=("simple", "scrubbing"),
         selectable={"task": ("rest",), "desc": ("preproc",)},
-        shape=brains.SHAPE,
-        affine=tuple(tuple(float(value) for value in row) for row in brains.AFFINE),
+        shape=brain_images.SHAPE,
+        affine=tuple(tuple(float(value) for value in row) for row in brain_images.AFFINE),
     )
     return DataSchema(kind="images", units=units, rows_per_unit=40, images=images)
 

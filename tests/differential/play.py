@@ -25,7 +25,7 @@ from differential.cases import IDENTITIES, NAMES, OTHER_UNITS, OTHERS, TARGET, C
 from differential.neighbours import schema_of
 from differential.questions import OWN
 from differential.transcript import Difference, Transcript, differences, ledger_fault
-from mutations import mutated
+from helpers.frame_mutations import mutated
 from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
 from zerosum.errors import Abandoned, ZerosumError

@@ -1,7 +1,7 @@
 """Ordinary questions: for every algorithm its public parameters over made-up data, and for every statistic a request.
 
-An algorithm without an entry in `QUESTIONS`, or a statistic without a case in tests/statistic_cases.py or here, fails
-`test_every_algorithm_and_statistic_is_played` with a sentence that says what to add.
+An algorithm without an entry in `QUESTIONS`, or a statistic without a case in tests/helpers/statistic_cases.py or here,
+fails `test_every_algorithm_and_statistic_is_played` with a sentence that says what to add.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-import brains
 from differential.neighbours import (
     CODES,
     COLUMNS,
@@ -25,7 +24,8 @@ from differential.neighbours import (
     image_pair,
     table_pair,
 )
-from statistic_cases import SMALL
+from helpers import brain_images
+from helpers.statistic_cases import SMALL
 from zerosum.compute.statistic import BoundedMap
 from zerosum.data.design import Design
 from zerosum.statistics import BUILTIN, find
@@ -110,7 +110,7 @@ def _components(name: str, **more: Any) -> Callable[[Rng], Ask]:
 
 def _images(rng: Rng, algorithm: str, parameters: Mapping[str, Any]) -> Ask:
     grid: Literal["mask", "atlas"] = "mask" if rng.integers(4) == 0 else "atlas"
-    columns = brains.grid(grid).columns
+    columns = brain_images.grid(grid).columns
     bounds = {"clip": 3.0} if algorithm == "pca" else {}
     return Ask(algorithm, "images", columns, {**bounds, **parameters}, imaging(rng), grid=grid)
 
@@ -284,7 +284,7 @@ def ask_statistic(name: str, rng: Rng) -> Ask:
         words = VOCABULARY[:columns]
         return Ask("topics", "documents", words, {"n_components": 2}, statistic=name, given=given)
     if columns == 3 and rng.integers(4) == 0:
-        names = brains.grid("atlas").columns
+        names = brain_images.grid("atlas").columns
         return Ask("pca", "images", names, {"n_components": 2}, imaging(rng), statistic=name, given=given)
     codes = _codes(name, given)
     free = [str(each) for each in rng.permutation(NUMBERS)]

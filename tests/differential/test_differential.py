@@ -20,8 +20,8 @@ from differential.neighbours import TRAITS
 from differential.play import Outcome, compare, scratch
 from differential.questions import QUESTIONS, cases_of
 from differential.transcript import Line, Transcript, differences
+from mutations import FAULTS
 from zerosum.algorithms import ALGORITHMS
-from zerosum.audit.mistakes import FAULTS
 from zerosum.statistics import BUILTIN
 
 CYCLES = 4  # of all subjects, in the fast part
@@ -81,7 +81,7 @@ def test_every_algorithm_and_statistic_is_played() -> None:
     for name in sorted(BUILTIN):
         assert cases_of(name), (
             f"the statistic {name!r} is registered and no request for it is played: add a case of it to SMALL in "
-            "tests/statistic_cases.py, or to BARE in tests/differential/questions.py if it needs a library"
+            "tests/helpers/statistic_cases.py, or to BARE in tests/differential/questions.py if it needs a library"
         )
     played = {SUBJECTS[seed % len(SUBJECTS)] for seed in FAST}
     assert played == set(SUBJECTS)

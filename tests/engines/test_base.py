@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from small_studies import QUESTION, make, make_sites
+from helpers.small_studies import QUESTION, make, make_sites
 from zerosum.engines.base import Engine
 from zerosum.site.host import answer
 from zerosum.study import execute, pin

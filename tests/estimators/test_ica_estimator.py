@@ -81,7 +81,7 @@ def test_what_those_checks_ask_holds_for_more_components() -> None:
     order = np.random.default_rng(0).permutation(len(rows))
     assert np.allclose(ica.transform(rows)[order], ica.transform(rows[order]))
     assert np.allclose(ica.transform(rows)[10:20], ica.transform(rows[10:20]))
-    with pytest.raises(ValueError, match="Reshape your data"):
+    with pytest.raises(ValueError, match="2D"):
         ica.transform(rows[0])
 
 
@@ -97,7 +97,7 @@ def test_it_finds_the_maps_that_people_share() -> None:
     assert np.all(np.diff(ica.strength_) <= 0)
     assert ica.strength_.sum() == pytest.approx(1)
     assert ica.above_noise_ == 3
-    assert not any("above the noise" in note for note in ica.notes_)
+    assert not any("stability_" in note for note in ica.notes_)
     assert ica.stability_.shape == (3,)
     assert [line.statistic for line in ica.privacy_.releases] == ["scatter"] * 3 + ["fourth_cumulants"] + [
         "unmixing_score"
@@ -115,9 +115,9 @@ def test_sources_that_differ_in_speed_only_take_the_second_order_solver(clock: d
 
 
 def test_second_order_needs_a_clock() -> None:
-    with pytest.raises(BadParameter, match="needs the band of frequencies, or the seconds"):
+    with pytest.raises(BadParameter, match="band"):
         exact(solver="second-order").fit(three())
-    with pytest.raises(BadData, match="nothing says how many seconds lie between two rows"):
+    with pytest.raises(BadData, match="seconds"):
         exact(band=(0.01, 0.1)).fit(three())
 
 
@@ -129,7 +129,7 @@ def test_maps_lie_in_the_span_of_a_public_basis() -> None:
     inside = np.linalg.qr(basis)[0]
     assert np.allclose(inside @ (inside.T @ ica.maps_.T), ica.maps_.T)
     assert np.all(ica.match(MADE_UP.maps).correlations > 0.8)
-    with pytest.raises(BadParameter, match="the basis must have 25 rows"):
+    with pytest.raises(BadParameter, match="basis"):
         seeded(basis=basis[:10]).fit(three())
 
 
@@ -139,7 +139,7 @@ def test_maps_are_matched_with_a_template() -> None:
     lined_up = ica.maps_[found.order] * found.signs[:, None]
     assert np.all(np.sum(lined_up * -MADE_UP.maps, axis=1) > 0)
     assert np.argmax(np.abs(np.corrcoef(ica.maps_, MADE_UP.maps[1])[-1, :-1])) == ica.match(MADE_UP.maps[1]).order[0]
-    with pytest.raises(BadParameter, match="cannot be paired"):
+    with pytest.raises(BadParameter, match=r"\(2, 7\)"):
         ica.match(np.ones((2, 7)))
 
 
@@ -166,9 +166,9 @@ def test_time_courses_of_recordings_are_made_as_in_the_fit() -> None:
     (courses,) = ica.time_courses(Units.from_runs([[person[:40], 5 * person[40:] + 9]], [[2.0, 2.0]]))
     alone = ica.time_courses([person[:40], person[40:]])
     assert np.allclose(courses, np.concatenate(alone))
-    with pytest.raises(ValueError, match="the people of one site"):
+    with pytest.raises(ValueError, match="time_courses"):
         ica.time_courses(person)
-    with pytest.raises(ValueError, match="it has 7 columns, the first site 25"):
+    with pytest.raises(ValueError, match="7 columns"):
         ica.time_courses(np.ones((2, 5, 7)))
 
 
@@ -210,58 +210,57 @@ def test_rows_of_a_person_need_not_lie_together() -> None:
 def test_without_names_pieces_stand_for_people_in_a_seeded_run_only() -> None:
     rows = np.vstack([person for table in three() for person in table])
     ica = exact().fit(rows)
-    said = "nobody's name was given, so pieces of 50 rows stand for people"
-    assert said in ica.notes_
+    assert any("50 rows" in note for note in ica.notes_)
     assert np.all(ica.match(MADE_UP.maps).correlations > 0.9)
     assert exact().fit(rows, sites=np.arange(len(rows)) % 2).privacy_.per_site[1].site == "1"
-    assert said in exact().fit({"a": rows[:1000], "b": rows[1000:]}).notes_
+    assert any("50 rows" in note for note in exact().fit({"a": rows[:1000], "b": rows[1000:]}).notes_)
     for scheme in ("pooled", "secure-sum"):
-        with pytest.raises(ValueError, match="A person's rows belong together"):
+        with pytest.raises(ValueError, match="people="):
             ICA(scheme=scheme).fit(rows)
-    with pytest.raises(ValueError, match="runs between sites"):
+    with pytest.raises(ValueError, match="sites="):
         seeded().fit(rows)
 
 
 @pytest.mark.parametrize(
-    ("X", "labels", "message"),
+    ("X", "labels", "word"),
     [
-        (three()[0], {}, "whose rows are these"),
-        (list(three()[0]), {}, "with a label for each person, or X as a list or dict with the data of each site"),
-        (three(), {"sites": [0, 1]}, "one table per site already"),
-        (three(), {"people": [0, 1]}, "says already whose rows are whose"),
-        (three()[0], {"sites": [0, 1]}, "inconsistent numbers of samples"),
-        (three()[0][0], {"people": [0] * 60, "sites": [0] * 30 + [1] * 30}, "somebody has rows at two sites"),
-        (three()[0][0], {"people": [0] * 59}, "inconsistent numbers of samples"),
-        ([], {}, "holds no sites"),
-        ([Units.from_rows(table[0]) for table in three()], {}, "every person has a single row"),
-        (Units.from_list(list(three()[0])), {}, "Units are the data of one site"),
-        ([three()[0], three()[1][:, :, :7]], {}, "'site 1': it has 7 columns"),
-        ([list(three()[0]), list(three()[1][:, :, :7])], {}, "'site 1': X has 7 features"),
-        ({"a": three()[0], "b": np.full((3, 20, 25), np.nan)}, {}, "'b': some values are not finite"),
-        ({"a": three()[0], "b": np.ones(5)}, {}, "'b': a site's data are Units"),
-        ({"a": three()[0], "b": three()[1][0]}, {}, "'b': whose rows are these"),
+        (three()[0], {}, "sites="),
+        (list(three()[0]), {}, "sites="),
+        (three(), {"sites": [0, 1]}, "sites="),
+        (three(), {"people": [0, 1]}, "people="),
+        (three()[0], {"sites": [0, 1]}, r"\[12, 2\]"),
+        (three()[0][0], {"people": [0] * 60, "sites": [0] * 30 + [1] * 30}, "sites"),
+        (three()[0][0], {"people": [0] * 59}, r"\[60, 59\]"),
+        ([], {}, "sites"),
+        ([Units.from_rows(table[0]) for table in three()], {}, "row"),
+        (Units.from_list(list(three()[0])), {}, "Units"),
+        ([three()[0], three()[1][:, :, :7]], {}, "'site 1'.* 7 "),
+        ([list(three()[0]), list(three()[1][:, :, :7])], {}, "'site 1'.* 7 "),
+        ({"a": three()[0], "b": np.full((3, 20, 25), np.nan)}, {}, "'b'.*finite"),
+        ({"a": three()[0], "b": np.ones(5)}, {}, r"'b'.*\(5,\)"),
+        ({"a": three()[0], "b": three()[1][0]}, {}, "'b'.*people="),
     ],
 )
-def test_data_that_cannot_be_are_refused(X: Any, labels: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_data_that_cannot_be_are_refused(X: Any, labels: dict[str, Any], word: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=word):
         ICA(n_components=3).fit(X, **labels)
     assert ledgers(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "word"),
     [
         ({"n_components": 1}, "components"),
-        ({"n_components": 26}, "at most 25 components"),
+        ({"n_components": 26}, "26"),
         ({"solver": "infomax"}, "solver"),
-        ({"band": (0.2, 0.1)}, "band must be two frequencies"),
+        ({"band": (0.2, 0.1)}, "band"),
         ({"rounds": 1}, "rounds"),
-        ({"unit": "house"}, "unit must be 'person' or 'record'"),
-        ({"epsilon": 0.0}, "epsilon must be positive"),
+        ({"unit": "house"}, "'house'"),
+        ({"epsilon": 0.0}, "epsilon"),
     ],
 )
-def test_bad_parameters_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_parameters_are_refused(change: dict[str, Any], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
         seeded(**change).fit(three())
 
 
@@ -290,7 +289,7 @@ def test_a_private_run_spends_and_a_cap_holds(tmp_path: Path) -> None:
 def test_noise_that_drowns_the_maps_is_told() -> None:
     ica = seeded(n_components=2, epsilon=1.0, rounds=3).fit(three())
     assert ica.above_noise_ < 2
-    assert any(note.endswith("the rest of the space is noise, whatever stability_ says") for note in ica.notes_)
+    assert any("noise" in note and "stability_" in note for note in ica.notes_)
 
 
 def test_components_that_the_release_hardly_determines_are_told() -> None:
@@ -299,8 +298,8 @@ def test_components_that_the_release_hardly_determines_are_told() -> None:
     ica = seeded(epsilon=1.0).fit(short)
     unstable = int(np.sum(ica.stability_ < 0.5))
     assert unstable > 0
-    assert any(f"{unstable} of 3 components have a stability below 0.5" in note for note in ica.notes_)
-    assert not any("stability below" in note for note in exact().fit(three()).notes_)
+    assert any(f"{unstable} of 3" in note and "stability" in note for note in ica.notes_)
+    assert not any("stability" in note for note in exact().fit(three()).notes_)
 
 
 def test_parameters_are_stored_and_cloned() -> None:

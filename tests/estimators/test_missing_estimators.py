@@ -34,13 +34,13 @@ def holes(count: int = 300) -> Floats:
 def test_nan_is_refused_unless_a_rule_is_given(kind: type[RangedEstimator]) -> None:
     with pytest.raises(BadData, match="NaN"):
         kind(**BOUNDS).fit(holes())
-    with pytest.raises(BadData, match="not finite"):
+    with pytest.raises(BadData, match="finite"):
         kind(**BOUNDS).fit([Units.from_rows(holes()), Units.from_rows(holes())])
-    with pytest.raises(BadData, match=r"column 'x1' has missing values and no rule for them.*own-rows"):
+    with pytest.raises(BadData, match=r"'x1'.*own-rows"):
         kind(**BOUNDS, missing={"x0": 0.0}).fit(holes())
     with pytest.raises(BadData, match="infinity"):
         kind(**BOUNDS, missing=0.0).fit(np.where(np.isnan(holes()), np.inf, holes()))
-    with pytest.raises(BadParameter, match="missing must be"):
+    with pytest.raises(BadParameter, match="missing"):
         kind(**BOUNDS, missing="mean").fit(holes())
     fitted = clone(kind(**BOUNDS, missing=0.0)).fit(holes())
     assert fitted.missing == 0.0
@@ -79,7 +79,7 @@ def test_nobody_is_transformed_with_holes() -> None:
 
 def test_a_histogram_of_words_and_of_numbers() -> None:
     words = {"a": ["f", "m", None, "f"], "b": ["m", "", "f"]}
-    with pytest.raises(BadData, match="not among the declared categories"):
+    with pytest.raises(BadData, match="categories"):
         Histogram(categories=["f", "m"], **FREE).fit(words)
     assert Histogram(categories=["f", "m"], missing="observed", **FREE).fit(words).counts_.tolist() == [3, 2]
     assert Histogram(categories=["f", "m"], missing="m", **FREE).fit(words).counts_.tolist() == [3, 4]

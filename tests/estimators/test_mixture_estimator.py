@@ -79,7 +79,7 @@ def test_scaled_by_ranges_everything_comes_back_in_the_units_of_the_data() -> No
 def test_a_budget_that_does_not_carry_the_components_says_so() -> None:
     found = fitted(epsilon=0.01)
     assert not np.all(found.carried_)
-    assert any("does not carry" in note for note in found.notes_)
+    assert any(f"{np.sum(~found.carried_)} of 3" in note for note in found.notes_)
 
 
 def test_persons_with_several_rows_count_once() -> None:
@@ -100,9 +100,9 @@ def test_what_cannot_be_is_refused() -> None:
         GaussianMixture().predict(rows()[0])
     with pytest.raises(BadParameter, match="n_components"):
         GaussianMixture(0, clip=1.0, random_state=0, data="synthetic").fit([rows()[0]] * 2)
-    with pytest.raises(BadParameter, match="at least as many columns"):
+    with pytest.raises(BadParameter, match="columns"):
         GaussianMixture(4, clip=1.0, start="tensor", random_state=0, data="synthetic").fit([rows()[0]] * 2)
     with pytest.raises(BadParameter, match="n_samples"):
         fitted().sample(0)
-    with pytest.raises(BadData, match="for each site"):
+    with pytest.raises(BadData, match="array"):
         fitted().predict([rows()[0], rows()[0]])

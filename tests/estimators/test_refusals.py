@@ -52,50 +52,47 @@ def ledgers(folder: Path) -> list[Path]:
 
 
 SHARED: list[tuple[dict[str, Any], str]] = [
-    ({"scheme": "magic"}, "unknown scheme"),
-    ({"scheme": 7}, "scheme must be a name or a Scheme, got 7"),
-    ({"epsilon": -1.0}, "epsilon must be positive and finite, got -1"),
-    ({"epsilon": float("nan")}, "epsilon must be positive and finite"),
-    ({"epsilon": "1"}, "epsilon must be a number, got '1'"),
-    ({"epsilon": None}, "epsilon must be a number"),
-    ({"delta": 0.0}, "delta must lie strictly between 0 and 1"),
-    ({"delta": [1e-5]}, "delta must be a number"),
-    ({"unit": "house"}, "unit must be 'person' or 'record', got 'house'"),
-    ({"random_state": np.random.RandomState(0)}, "random_state must be None or one whole number"),
-    ({"random_state": -1}, "random_state must be None or one whole number that is not negative"),
-    ({"colluders": 3}, "at most 2 of 3 sites can collude"),
+    ({"scheme": "magic"}, "scheme"),
+    ({"scheme": 7}, "scheme.* 7"),
+    ({"epsilon": -1.0}, "epsilon.* -1"),
+    ({"epsilon": float("nan")}, "epsilon"),
+    ({"epsilon": "1"}, "epsilon.* '1'"),
+    ({"epsilon": None}, "epsilon"),
+    ({"delta": 0.0}, "delta"),
+    ({"delta": [1e-5]}, "delta"),
+    ({"unit": "house"}, "'house'"),
+    ({"random_state": np.random.RandomState(0)}, "random_state"),
+    ({"random_state": -1}, "random_state"),
+    ({"colluders": 3}, "2 of 3"),
     ({"colluders": -1}, "colluders"),
-    ({"colluders": "one"}, "colluders must be None or a whole number, got 'one'"),
-    ({"dropouts": 0.5}, "dropouts must be a whole number, got 0.5"),
+    ({"colluders": "one"}, "colluders.*'one'"),
+    ({"dropouts": 0.5}, "dropouts.*0.5"),
     ({"dropouts": 2}, "dropouts"),
-    ({"policies": {"nobody": Policy(population="a")}}, "no site named 'nobody'"),
-    ({"policies": ["a"]}, "policies must be a dict"),
-    ({"policies": {"site 0": "policy.toml"}}, "policies must be a dict"),
+    ({"policies": {"nobody": Policy(population="a")}}, "'nobody'"),
+    ({"policies": ["a"]}, "policies"),
+    ({"policies": {"site 0": "policy.toml"}}, "policies"),
 ]
 BOUNDS: list[tuple[dict[str, Any], str]] = [
-    ({"clip": None}, "give public ranges"),
+    ({"clip": None}, "lower"),
     ({"clip": -1.0}, "clip"),
     ({"clip": "large"}, "clip"),
-    ({"lower": 0.0}, "belong together"),
-    (
-        {"lower": [0.0, 1.0], "upper": 2.0},
-        r"lower must be one number or one for each of the 4 columns, got shape \(2,\)",
-    ),
-    ({"lower": "none", "upper": 2.0}, "lower must be one number or one for each column"),
-    ({"lower": 3.0, "upper": 2.0}, "every lower bound must lie below its upper bound"),
+    ({"lower": 0.0}, "upper"),
+    ({"lower": [0.0, 1.0], "upper": 2.0}, r"lower.*\(2,\)"),
+    ({"lower": "none", "upper": 2.0}, "lower"),
+    ({"lower": 3.0, "upper": 2.0}, "lower"),
     ({"lower": np.nan, "upper": 2.0}, "finite"),
 ]
 OWN: list[tuple[str, dict[str, Any], str]] = [
-    ("PCA", {"n_components": 5}, "at most 4 components"),
+    ("PCA", {"n_components": 5}, "components.* 5"),
     ("PCA", {"n_components": "two"}, "n_components"),
-    ("ICA", {"n_components": 5}, "at most 4 components"),
+    ("ICA", {"n_components": 5}, "components.* 5"),
     ("ICA", {"n_components": 0}, "n_components"),
     ("ICA", {"basis": "cosines"}, "basis"),
     ("KMeans", {"n_clusters": 0}, "n_clusters"),
     ("KMeans", {"rounds": 1}, "rounds"),
     ("KMeans", {"start": "random"}, "start"),
     ("Covariance", {"mean_weight": 2.0}, "mean_weight"),
-    ("Histogram", {"edges": [0.0]}, "two edges"),
+    ("Histogram", {"edges": [0.0]}, "edges"),
     ("Histogram", {"edges": None, "categories": 7}, "categories"),
 ]
 ALL = [
@@ -105,9 +102,9 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "change", "said"), ALL)
-def test_parameters(kind: str, change: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=said) as refused:
+@pytest.mark.parametrize(("kind", "change", "word"), ALL)
+def test_parameters(kind: str, change: dict[str, Any], word: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=word) as refused:
         make(kind, **change).fit(named(sites(kind)))
     assert isinstance(refused.value, ValueError)
     assert ledgers(tmp_path) == []
@@ -116,7 +113,7 @@ def test_parameters(kind: str, change: dict[str, Any], said: str, tmp_path: Path
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_plain_row_could_be_a_person_or_a_record(kind: str, tmp_path: Path) -> None:
     for data in (sites(kind), [Units.from_rows(each) for each in sites(kind)]):
-        with pytest.raises(BadParameter, match="say what is protected: unit='person' where"):
+        with pytest.raises(BadParameter, match="unit='person'"):
             make(kind, unit=None).fit(data)
     assert ledgers(tmp_path) == []
     assert make(kind, unit=None, random_state=0, data="synthetic").fit(sites(kind)).privacy_.unit == "record"
@@ -134,27 +131,27 @@ def test_data(kind: str, tmp_path: Path) -> None:
     wide = good[1][..., :3] if kind != "Histogram" else np.ones((20, 2))
     broken = np.full_like(good[1], np.nan)
     words = np.full(good[1].shape, "Alice", dtype=object)
-    columns = r"'site 1': (X has 3 features|it has 3 columns|y should be a 1d array)"
+    columns = r"'site 1'.* 3 |'site 1'.*\(20, 2\)"
     cases: list[tuple[Any, dict[str, Any], str]] = [
         ([good[0], wide], {}, columns),
-        ([good[0], broken], {}, "'site 1': (Input X contains NaN|Input contains NaN|some values are not finite)"),
-        ([good[0], words], {}, "'site 1': some values are not numbers"),
-        ({"a": good[0], "b": []}, {}, "'b': "),
-        ([], {}, "holds no sites"),
-        ({}, {}, "holds no sites"),
-        (named([good[0]]), {}, "at least two sites"),
-        ({1: good[0], "1": good[1]}, {}, "two sites have the same name"),
-        (good, {"sites": [0, 1]}, "one table per site already"),
-        (good[0], {}, "whose rows are these"),
-        (good[0], {"sites": [0, 1]}, "inconsistent numbers of samples"),
+        ([good[0], broken], {}, "'site 1'.*(NaN|finite)"),
+        ([good[0], words], {}, "'site 1'.*numbers"),
+        ({"a": good[0], "b": []}, {}, "'b'"),
+        ([], {}, "sites"),
+        ({}, {}, "sites"),
+        (named([good[0]]), {}, "sites"),
+        ({1: good[0], "1": good[1]}, {}, "name"),
+        (good, {"sites": [0, 1]}, "sites="),
+        (good[0], {}, "sites=|people="),
+        (good[0], {"sites": [0, 1]}, "inconsistent"),
         (good[0], {"sites": np.zeros((len(good[0]), 2))}, "1d array"),
-        (Units.from_list(list(np.ones((30, 2, 1)))), {}, "Units are the data of one site"),
+        (Units.from_list(list(np.ones((30, 2, 1)))), {}, "Units"),
         (None, {}, "1D|2D|1d|shape|array"),
         ("north.csv", {}, "array|numbers|shape"),
         (7.0, {}, "2D|1d|array|shape"),
     ]
-    for X, labels, said in cases:
-        with pytest.raises(BadInput, match=said) as refused:
+    for X, labels, word in cases:
+        with pytest.raises(BadInput, match=word) as refused:
             make(kind).fit(X, **labels)
         assert "Alice" not in str(refused.value)
     assert ledgers(tmp_path) == []
@@ -162,11 +159,11 @@ def test_data(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["Mean", "Covariance", "KMeans", "PCA"])
 def test_sparse_tables_and_frames_that_disagree(kind: str) -> None:
-    with pytest.raises(BadData, match=r"'site 0': .* dense data is required"):
+    with pytest.raises(BadData, match=r"'site 0'.*dense"):
         make(kind).fit([csr_array(table(kind))] * 2)
     pandas = pytest.importorskip("pandas")
     frames = [pandas.DataFrame(table(kind), columns=list(names)) for names in ("abcd", "abdc")]
-    with pytest.raises(BadData, match="'site 1': The feature names should match"):
+    with pytest.raises(BadData, match=r"'site 1'.*names"):
         make(kind).fit(frames)
     assert make(kind).fit(named([frames[0], frames[0]])).feature_names_in_.tolist() == list("abcd")
 
@@ -184,9 +181,9 @@ def test_rows_at_home(kind: str, method: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_is_refused_where_data_are_not_marked(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(BadParameter, match="protects nobody, and these data are not marked"):
+    with pytest.raises(BadParameter, match="random_state"):
         make(kind, random_state=42).fit(named(sites(kind)))
-    with pytest.raises(BadParameter, match="data must be 'private', 'public' or 'synthetic'"):
+    with pytest.raises(BadParameter, match="'synthetic'"):
         make(kind, data="mine").fit(named(sites(kind)))
     assert not make(kind, random_state=42, data="public").fit(sites(kind)).privacy_.private
     assert ledgers(tmp_path) == []
@@ -194,6 +191,6 @@ def test_a_seed_is_refused_where_data_are_not_marked(kind: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_private_sites_have_names(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(BadParameter, match="these sites have no names"):
+    with pytest.raises(BadParameter, match="names"):
         make(kind).fit(sites(kind))
     assert ledgers(tmp_path) == []

@@ -125,7 +125,7 @@ def test_nothing_is_predicted_before_a_fit_or_for_several_sites() -> None:
     with pytest.raises(NotFittedError):
         failed.transform(rows())
     found = KMeans(n_clusters=2, clip=9.0, random_state=0, data="synthetic").fit(three())
-    with pytest.raises(BadData, match="for each site"):
+    with pytest.raises(BadData, match="array"):
         found.predict(three())
 
 
@@ -191,36 +191,36 @@ def test_bins_have_edges_and_noise_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "word"),
     [
-        ({}, "either the column's categories or the edges"),
-        ({"categories": ["a"], "edges": [0, 1]}, "either the column's categories or the edges"),
-        ({"categories": "ab"}, "a list of what the column may say"),
-        ({"categories": ["a", "a"]}, "different from each other"),
-        ({"categories": []}, "at least one"),
-        ({"edges": [1.0]}, "at least two edges"),
-        ({"edges": [1.0, 0.0, 2.0]}, "edges must rise"),
+        ({}, "edges"),
+        ({"categories": ["a"], "edges": [0, 1]}, "edges"),
+        ({"categories": "ab"}, "categories"),
+        ({"categories": ["a", "a"]}, "values|categories"),
+        ({"categories": []}, "categories"),
+        ({"edges": [1.0]}, "edges"),
+        ({"edges": [1.0, 0.0, 2.0]}, "edges"),
         ({"edges": "abc"}, "edges"),
     ],
 )
-def test_bins_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
+def test_bins_that_cannot_be_are_refused(settings: dict[str, Any], word: str) -> None:
     data = [np.array(["a"] * 20, dtype=object)] * 2 if settings.get("categories") else [np.ones(20)] * 2
-    with pytest.raises((BadData, BadParameter), match=said):
+    with pytest.raises(BadParameter, match=word):
         Histogram(**settings, unit="record", data="public").fit(data)
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "word"),
     [
-        ([["A"] * 20, ["C", "A"] * 10], "'site 1': some values are not among the declared categories"),
-        ([["A"] * 20, [None] * 20], "'site 1': some values are not among"),
-        ([np.array([["A", "B"]] * 20)] * 2, "'site 0': y should be a 1d array"),
-        ([Units.from_rows(np.zeros((20, 2)))] * 2, "'site 0': a histogram is of one column, got 2"),
-        ([Units.from_rows(np.full(20, 7.0))] * 2, "outside the 4 declared categories"),
+        ([["A"] * 20, ["C", "A"] * 10], "'site 1'.*categories"),
+        ([["A"] * 20, [None] * 20], "'site 1'.*categories"),
+        ([np.array([["A", "B"]] * 20)] * 2, r"'site 0'.*\(20, 2\)"),
+        ([Units.from_rows(np.zeros((20, 2)))] * 2, "'site 0'"),
+        ([Units.from_rows(np.full(20, 7.0))] * 2, "categories"),
     ],
 )
-def test_values_nobody_declared_are_refused(data: Any, said: str) -> None:
-    with pytest.raises(BadData, match=said) as refused:
+def test_values_nobody_declared_are_refused(data: Any, word: str) -> None:
+    with pytest.raises(BadData, match=word) as refused:
         words().fit(data)
     assert "C" not in str(refused.value)
 

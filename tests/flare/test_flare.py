@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployed import NAMES, Deployment
-from flared import Flare, wait_for_rounds
+from helpers.deployment import NAMES, Deployment
+from helpers.flare_federation import Flare, wait_for_rounds
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.in_process import InProcess
 from zerosum.report.record import Result

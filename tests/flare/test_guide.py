@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployed import NAMES
+from helpers.deployment import NAMES
 from zerosum.protocol.stream import alive
 from zerosum.site.ledger import Ledger
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployed import Deployment
+from helpers.deployment import Deployment
 from zerosum.cli import _run
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import BadInput, BadParameter, Refused
@@ -51,7 +51,7 @@ def test_a_hardened_kit_runs_our_classes_and_no_code(tmp_path: Path) -> None:
     assert all((role["byoc"], role["shell_commands"]) == ("none", "none") for role in rights.values())
     assert rights["project_admin"]["submit_job"] == "any"
     assert harden(kit) == []
-    with pytest.raises(BadInput, match="no FLARE kit"):
+    with pytest.raises(BadInput, match="kit"):
         harden(tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_a_job_names_a_study_and_brings_nothing_else(tmp_path: Path) -> None:
     assert files == ["app/config/config_fed_client.json", "app/config/config_fed_server.json", "meta.json"]
     server = json.loads((tmp_path / "job" / files[1]).read_text())
     assert server["workflows"][0]["args"] == {"study": "vitals"}
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match="job"):
         write_job(tmp_path / "job", "vitals", 4)
 
 
@@ -94,10 +94,10 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 def test_a_job_that_goes_on_without_sites_is_for_studies_that_are_under_way(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
     plan = Study.load(deployment.study()).plan()
-    with pytest.raises(BadInput, match="did not begin"):
+    with pytest.raises(BadInput, match="kept"):
         fewest(tmp_path / "kept")
     with Journal.create(tmp_path / "kept", plan) as journal:
-        with pytest.raises(Refused, match="nothing was asked yet"):
+        with pytest.raises(Refused, match="asked"):
             fewest(tmp_path / "kept")
         journal.set_up(b"everybody's public keys")
         journal.asked(0, 0, "c0ffee")
@@ -122,10 +122,10 @@ def test_only_a_missing_variable_is_called_a_missing_variable(tmp_path: Path, mo
     monkeypatch.delenv("ZEROSUM_COORDINATOR", raising=False)
     heard = Heard("vitals")
     heard.control_flow(None, None)
-    assert "ZEROSUM_COORDINATOR is not set" in heard.said
+    assert "ZEROSUM_COORDINATOR" in heard.said
     monkeypatch.setenv("ZEROSUM_COORDINATOR", str(tmp_path))
     heard.control_flow(None, None)
-    assert "no coordinator's state folder" in heard.said
+    assert str(tmp_path) in heard.said
     deployment = Deployment(tmp_path)
     begin(Settings(study=deployment.study(), out=tmp_path / "out"), tmp_path / "vitals")
     monkeypatch.setattr(controller, "coordinate", lambda *arguments, **more: dict[str, str]()["north"])
@@ -141,5 +141,5 @@ def test_a_project_has_everybody_and_refuses_names_that_flare_would_not_take(tmp
     for sites, server, admin in ((["a b"], "hub", "x@y"), (["a"], "hub;", "x@y"), (["a"], "hub", "nobody")):
         with pytest.raises(BadParameter):
             provision(tmp_path / "kits", sites, server, 443, admin)
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match=str(tmp_path)):
         provision(tmp_path, ["a"], "hub", 443, "x@y.org")

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployed import NAMES, Deployment, declare
-from flared import Flare
+from helpers.deployment import NAMES, Deployment, declare
+from helpers.flare_federation import Flare
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-flare")
 

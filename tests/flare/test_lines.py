@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import lines
-from deployed import NAMES, Deployment
-from flared import Flare, wait_for_rounds
+from helpers import network_lines
+from helpers.deployment import NAMES, Deployment
+from helpers.flare_federation import Flare, wait_for_rounds
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-flare")
 
@@ -18,10 +18,10 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-
 @pytest.mark.slow
 def test_delay_loss_and_a_site_that_is_cut_off(tmp_path: Path) -> None:
     """A study completes; in the next one a site is cut off in the middle, and lost."""
-    if why := lines.allowed():
+    if why := network_lines.allowed():
         pytest.skip(why)
     deployment = Deployment(tmp_path, epsilon=1000.0)
-    made = lines.Lines(NAMES, 0.1, 0.01)
+    made = network_lines.Lines(NAMES, 0.1, 0.01)
     flare = None
     try:
         before = {}

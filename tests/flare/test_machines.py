@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from deployed import NAMES, Deployment, zerosum
-from flared import LEAD, Flare, wait_for_rounds
+from helpers.deployment import NAMES, Deployment, zerosum
+from helpers.flare_federation import LEAD, Flare, wait_for_rounds
 from zerosum.coordinator.journal import Journal
 from zerosum.protocol.codec import encode
 from zerosum.protocol.messages import Contribute, Propose, Secure

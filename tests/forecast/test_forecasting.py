@@ -57,13 +57,13 @@ def test_spectra_that_make_no_sense_are_refused(said: str) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "parameters", "said", "word"),
     [
-        ("k-means", THREE | {"n_clusters": 2}, "a=normal:5:1", "would not count"),
-        ("pca", THREE | {"n_components": 1}, "a=normal:5:1", "would not count"),
-        ("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]}, "e=uniform", "would not count"),
-        ("logistic-regression", THREE, "c=normal:0.1:0.3", "two shares"),
-        ("logistic-regression", THREE, "c=shares:1:1:1", "two shares"),
-        ("poisson-regression", THREE, "c=normal:-1:1", "a positive mean"),
-        ("poisson-regression", THREE, "c=uniform", "a positive mean"),
+        ("k-means", THREE | {"n_clusters": 2}, "a=normal:5:1", "columns"),
+        ("pca", THREE | {"n_components": 1}, "a=normal:5:1", "columns"),
+        ("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]}, "e=uniform", "'e'"),
+        ("logistic-regression", THREE, "c=normal:0.1:0.3", "shares:9:1"),
+        ("logistic-regression", THREE, "c=shares:1:1:1", "shares:9:1"),
+        ("poisson-regression", THREE, "c=normal:-1:1", "normal:MEAN:SD"),
+        ("poisson-regression", THREE, "c=uniform", "normal:MEAN:SD"),
     ],
 )
 def test_a_guess_that_would_not_be_heard_is_refused(
@@ -76,14 +76,12 @@ def test_a_guess_that_would_not_be_heard_is_refused(
 
 def test_what_is_guessed_is_what_is_told() -> None:
     survival = study_of("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]})
-    assert "constant rate" in Advisor(survival).says
+    assumed = Advisor(survival).says
     told = Advisor(survival, Assumptions({"t": ColumnShape.parse("skewed:0.5:2")})).says
-    assert "t until the event skewed:0.5:2" in told
-    assert "constant rate" not in told
-    assert (
-        "which is shares:9:1"
-        in Advisor(study_of("logistic-regression", THREE), Assumptions({"c": ColumnShape.parse("shares:9:1")})).says
-    )
+    assert "skewed:0.5:2" in told
+    assert "skewed" not in assumed
+    guesses = Assumptions({"c": ColumnShape.parse("shares:9:1")})
+    assert "shares:9:1" in Advisor(study_of("logistic-regression", THREE), guesses).says
 
 
 def test_a_spectrum_from_a_file(tmp_path: Path) -> None:
@@ -107,7 +105,7 @@ def test_columns_lie_as_guessed_and_within_their_ranges() -> None:
     assert np.mean(levels) == pytest.approx(0.25, abs=0.02)
     with pytest.raises(BadParameter, match="3 shares"):
         ColumnShape.parse("shares:3:1").levels_of(3, 10, rng)
-    with pytest.raises(BadParameter, match="not one of the study's columns"):
+    with pytest.raises(BadParameter, match="'z'"):
         world_of(study_of("mean", THREE).build_algorithm(), Assumptions(columns={"z": ColumnShape()}))
 
 
@@ -116,7 +114,7 @@ def test_private_data_are_never_what_people_are_drawn_from(tmp_path: Path) -> No
     study = study_of("mean", THREE)
     own = [{"name": f"s{at}", "data": tmp_path / "a.csv"} for at in range(4)]
     whole = Study(**{**study.model_dump(), "sites": own})
-    with pytest.raises(PolicyRefused, match="private data of site"):
+    with pytest.raises(PolicyRefused, match="private"):
         read_like(whole, tmp_path / "a.csv")
     (tmp_path / "b.csv").write_text("a,b,c\n1,2,0.3\n4,5,0.6\n")
     assert len(read_like(whole, tmp_path / "b.csv")) == 2
@@ -273,7 +271,7 @@ def test_the_smallest_epsilon_that_is_accurate_enough() -> None:
         assert less.privacy > wanted
     by_name = search(advisor, {"b": own.lines[1].privacy}, 2)
     assert by_name.epsilon == pytest.approx(1.0, rel=0.02)
-    with pytest.raises(BadParameter, match="no number called 'z'"):
+    with pytest.raises(BadParameter, match="'z'"):
         search(advisor, {"z": 1.0}, 2)
     for wrong in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(BadParameter, match="positive"):
@@ -295,7 +293,7 @@ def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
     assert target.forecast is not None
     assert (target.epsilon or 0) > 0.1
     assert not target.forecast.hidden
-    with pytest.raises(BadParameter, match="nothing of the result would be left"):
+    with pytest.raises(BadParameter, match="noise"):
         Advisor(study_of("survival", edges, epsilon=1e-4)).at(advisor.own.__class__(1e-4, 4, 1, 1800), 8)
 
 
@@ -309,9 +307,9 @@ def test_an_error_that_no_epsilon_reaches_is_said() -> None:
 def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:
     own: dict[str, Any] = {"columns": ["a", "b", "c"], "statistic": "a name", "clip": 1.0}
     for guesses in (Assumptions(columns={"a": ColumnShape()}), Assumptions(like=Units(np.ones((2, 3))))):
-        with pytest.raises(BadParameter, match="makes nobody up"):
+        with pytest.raises(BadParameter, match="'statistic'"):
             world_of(CustomProgram(**own), guesses)
-    with pytest.raises(BadParameter, match="no noise to forecast"):
+    with pytest.raises(BadParameter, match="scheme"):
         Advisor(study_of("mean", THREE, scheme={"name": "non-private"}))
 
 

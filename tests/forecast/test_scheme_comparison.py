@@ -33,7 +33,7 @@ def test_private_data_are_refused_before_they_are_read(tmp_path: Path) -> None:
         study = study_of(tmp_path, data)
         for path in tmp_path.glob("*.npy"):
             path.write_bytes(b"")
-        with pytest.raises(PolicyRefused, match="its data are private"):
+        with pytest.raises(PolicyRefused, match="private"):
             compare(study, ["local"])
 
 
@@ -65,7 +65,7 @@ def test_people_who_are_made_up(tmp_path: Path) -> None:
         compare(study, ["local"])
     found = compare(study, ["secure-sum,local"], seeds=4, made_up=True)
     assert [line.scheme for line in found.lines] == ["secure-sum", "local"]
-    assert found.data.startswith("made up")
+    assert found.data != compare(study_of(tmp_path, "synthetic"), ["local"], seeds=2).data
 
 
 def test_numbers_that_noise_hides_are_counted(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_numbers_that_noise_hides_are_counted(tmp_path: Path) -> None:
     faint = study.model_copy(update={"privacy": study.privacy.model_copy(update={"epsilon": 1e-3})})
     (line,) = compare(faint, ["local"], seeds=2, made_up=True, people=30).lines
     assert line.error is None
-    assert "noise hides all" in line.refused
+    assert "noise" in line.refused
 
 
 def test_a_scheme_that_cannot_run_the_study_says_why(tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_a_scheme_that_cannot_run_the_study_says_why(tmp_path: Path) -> None:
     study = study_of(tmp_path, None, sites=units, coalition={"colluders": 2, "dropouts": 1})
     found = {line.scheme: line for line in compare(study, ["zero-sum,local"], seeds=2, made_up=True).lines}
     assert found["zero-sum"].error is None
-    assert "too many for a secure sum" in found["zero-sum"].refused
+    assert "colluders" in found["zero-sum"].refused
     assert found["local"].error is not None
 
 
-@pytest.mark.parametrize(("schemes", "seeds", "word"), [(["nonsense"], 3, "unknown scheme"), (["all"], 1, "two seeds")])
+@pytest.mark.parametrize(("schemes", "seeds", "word"), [(["nonsense"], 3, "nonsense"), (["all"], 1, "seeds")])
 def test_what_makes_no_sense_is_refused(tmp_path: Path, schemes: list[str], seeds: int, word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         compare(study_of(tmp_path, "synthetic"), schemes, seeds=seeds)

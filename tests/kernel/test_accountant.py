@@ -42,7 +42,7 @@ def test_a_larger_mu_costs_more(a: float, b: float, delta: float) -> None:
     assert accountant.epsilon(low, delta) <= accountant.epsilon(high, delta) * (1 + 1e-12)
 
 
-def test_the_extremes() -> None:
+def test_epsilon_and_delta_at_extreme_mu_are_exact() -> None:
     assert accountant.epsilon(0.0, 1e-5) == 0.0
     assert accountant.epsilon(math.inf, 1e-5) == math.inf
     assert accountant.epsilon(1e8, 1e-5) == pytest.approx(5e15, rel=1e-6)
@@ -52,13 +52,13 @@ def test_the_extremes() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
 def test_epsilon_out_of_range_is_refused(epsilon: float) -> None:
-    with pytest.raises(BadParameter, match="epsilon must be positive"):
+    with pytest.raises(BadParameter, match="epsilon"):
         accountant.mu_for(epsilon, 1e-5)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 2.0, math.nan])
 def test_delta_out_of_range_is_refused(delta: float) -> None:
-    with pytest.raises(BadParameter, match="delta must lie strictly between 0 and 1"):
+    with pytest.raises(BadParameter, match="delta"):
         accountant.epsilon(1.0, delta)
 
 
@@ -161,7 +161,7 @@ def test_sub_sampling_holds_for_units_that_are_not_opposite(angle: float) -> Non
 
 
 @pytest.mark.parametrize(("mu", "rate", "steps"), [(1, 0, 1), (1, 1.5, 1), (1, 0.5, 0), (-1, 0.5, 1)])
-def test_bad_sub_sampling_is_refused(mu: float, rate: float, steps: int) -> None:
+def test_subsampled_bad_parameter_is_refused(mu: float, rate: float, steps: int) -> None:
     with pytest.raises(BadParameter):
         Subsampled(mu, rate, steps)
 

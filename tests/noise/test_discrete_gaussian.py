@@ -424,7 +424,7 @@ def test_seeds_repeat() -> None:
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nextafter(SMALLEST, 0), math.nextafter(LARGEST, math.inf), math.inf])
 def test_a_sigma_outside_the_proven_range_is_refused(sigma: float) -> None:
-    with pytest.raises(BadParameter, match="1 to 2\\^40"):
+    with pytest.raises(BadParameter, match="sigma"):
         draw(1, sigma, seeded("refused"))
 
 

@@ -65,3 +65,36 @@ def test_the_outermost_words_give_finite_and_symmetric_draws() -> None:
     low, high = sampler.normal(2, 1.0)
     assert low == -high
     assert 8.1 < high < 8.3
+
+
+def test_sampler_draws_of_one_release_are_all_different() -> None:
+    """Two of 4000 draws are alike by chance once in 10^5 runs; of doubles, less often."""
+    steps = Sampler.system().steps(4000, 2.0**39)
+    assert len(np.unique(np.abs(steps))) == 4000
+    assert len(np.unique(np.abs(Sampler.system().normal(4000, 1.0)))) == 4000
+
+
+@pytest.mark.system_randomness
+def test_sampler_key_is_32_bytes_of_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit cannot tell a short key from a long one. 64 fair bytes have 20 values or fewer less than once in 10^9
+    runs."""
+    given, keys, start, urandom = [], [], Sampler._start, os.urandom
+
+    def random(size: int) -> bytes:
+        given.append(urandom(size))
+        return given[-1]
+
+    def started(self: Sampler, key: bytes) -> None:
+        keys.append(key)
+        start(self, key)
+
+    monkeypatch.setattr(os, "urandom", random)
+    monkeypatch.setattr(Sampler, "_start", started)
+    for _ in range(64):
+        sampler = Sampler.system()
+        sampler._pid = -1  # as in a forked child, which draws its own key
+        sampler.words(1)
+    assert keys == given
+    assert {len(key) for key in keys} == {32}
+    for half in (keys[::2], keys[1::2]):
+        assert all(len(set(column)) > 20 for column in zip(*half, strict=True))

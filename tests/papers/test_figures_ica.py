@@ -75,7 +75,7 @@ def test_a_full_sweep_has_more_points_and_a_quick_one_no_slow_methods(monkeypatc
         assert len(full) > len(quick)
         assert parts.OURS_PCA not in {row["method"] for row in quick}
         assert parts.NOT_PRIVATE in {row["method"] for row in quick}
-    with pytest.raises(BadParameter, match="at least one seed"):
+    with pytest.raises(BadParameter, match="seed"):
         ica.ica_epsilon(seeds=0)
 
 
@@ -148,7 +148,7 @@ def test_coordinates_in_the_basis_say_what_the_volumes_say(tmp_path: Path) -> No
 def test_one_sensor_noise_more_and_unequal_sites() -> None:
     noisy = Separating(make_fmri(80, components=3, points=20, side=8, noise=0.1), rounds=4)
     assert noisy._largest == pytest.approx(noisy.study.largest_norm() ** 2)
-    with pytest.raises(BadParameter, match="equal size"):
+    with pytest.raises(BadParameter, match="21"):
         Separating(make_fmri(81, components=3, points=20, side=8), rounds=4).separate(Trial(parts.OPEN), 0)
 
 

@@ -137,32 +137,32 @@ def test_noise_for_an_exact_epsilon_and_back(method: str) -> None:
     assert math.isclose(baselines.tau_for_exact(method, worth, 1e-5, 5, 1, records=700), published, rel_tol=1e-9)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_pca_baselines_bad_parameter_is_refused() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
-    with pytest.raises(BadParameter, match="unknown method 'ours'"):
+    with pytest.raises(BadParameter, match="'ours'"):
         baselines.exact_epsilon("ours", 1.0, 1e-5, 5, 1)
-    with pytest.raises(BadParameter, match="between 1 and 6 components"):
+    with pytest.raises(BadParameter, match="7"):
         baselines.conv(sites, 7, 1.0, rng)
-    with pytest.raises(BadParameter, match="intermediate rank"):
+    with pytest.raises(BadParameter, match="rank"):
         baselines.dp_dis_pca(sites, 2, 1.0, rng, R=7)
-    with pytest.raises(BadParameter, match="at least one record"):
+    with pytest.raises(BadParameter, match="record"):
         baselines.published_tau(1.0, 1e-5, 0)
 
 
-def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match=r"covertype is not here: there is no file .*covtype_60k\.npz"):
+def test_pca_figure_missing_data_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"covtype_60k\.npz"):
         pca.pca_epsilon("covertype", tmp_path)
-    with pytest.raises(BadData, match=r"must hold mnist\.npz"):
+    with pytest.raises(BadData, match=r"mnist\.npz"):
         pca.pca_epsilon("mnist")
-    with pytest.raises(BadParameter, match="unknown data 'iris'; there are synthetic, mnist, covertype"):
+    with pytest.raises(BadParameter, match=r"'iris'.*covertype"):
         pca.pca_delta("iris", tmp_path)
-    with pytest.raises(BadParameter, match="unknown figure"):
+    with pytest.raises(BadParameter, match="'pca'"):
         reproduce("pca", "synthetic", None, tmp_path)
     (tmp_path / "mnist.npz").write_text("not an archive")
-    with pytest.raises(BadData, match="is not the data set mnist: an array named 'x_train'"):
+    with pytest.raises(BadData, match="'x_train'"):
         pca.load("mnist", tmp_path)
     np.savez(tmp_path / "covtype_60k.npz", X=np.zeros((3, 5)))
-    with pytest.raises(BadData, match="54 columns are needed, it has 5"):
+    with pytest.raises(BadData, match="54"):
         pca.load("covertype", tmp_path)
 
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explore import examples
-from small_studies import make
-from statistic_cases import SMALL
+from helpers.reproducibility import examples
+from helpers.small_studies import make
+from helpers.statistic_cases import SMALL
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.errors import BadMessage, BudgetExceeded, Malformed, Refused, Unsupported, ZerosumError, by_code
 from zerosum.kernel.events import Sampling
@@ -121,7 +121,7 @@ def test_a_frame_says_its_version() -> None:
     frame = bytearray(encode(Prepare(0, 0)))
     assert frame[:6] == b"ZSUM" + struct.pack(">H", codec.VERSION)
     frame[5] += 1
-    with pytest.raises(Unsupported, match=f"version {codec.VERSION + 1} came, this Zerosum reads version 1"):
+    with pytest.raises(Unsupported, match=str(codec.VERSION + 1)):
         decode_message(bytes(frame))
 
 
@@ -228,3 +228,27 @@ def test_mutated_frames_only_ever_raise_errors_of_ours(seed: int) -> None:
 def test_a_site_that_cannot_be_read_is_no_error_of_the_coordinators() -> None:
     with pytest.raises(BadMessage):
         decode_reply(b"garbage")
+
+
+def contribute_frame(request: dict[str, object], noise: object = None) -> bytes:
+    base = {"kind": "sum", "name": "vector_sum", "share": 1.0, "sampling": None}
+    base |= {"parameters": {"columns": 2, "clip": 1.0}}
+    body = {"round": 0, "attempt": 0, "request": base | request, "noise_input": noise}
+    text = json.dumps(["Contribute", body]).encode()
+    return struct.pack(">4sHI", b"ZSUM", 1, len(text)) + text
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"share": 10**400},
+        {"sampling": [10**400, 3]},
+        {"parameters": {"columns": 2, "clip": 1.0, "self": 1}},
+        {"parameters": {"columns": 2, "clip": 1.0, "lower": {"a": 1}, "upper": [1, 1]}},
+        {"parameters": {"columns": 2, "clip": 1.0, "lower": [10**400, 0], "upper": [1, 1]}},
+        {"parameters": {"columns": 2, "clip": 1.0, "lower": {"$": ["f8", 0, 2**32, 2**32, 2**32]}}},
+    ],
+)
+def test_decode_of_a_hostile_request_raises_an_error_of_the_package(request_: dict[str, object]) -> None:
+    with pytest.raises(ZerosumError):
+        decode_message(contribute_frame(request_))

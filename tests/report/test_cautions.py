@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_a_sound_question_gives_none(tmp_path: Any) -> None:
 @pytest.mark.parametrize(("centre", "end"), [(-300.0, "lower"), (900.0, "upper")])
 def test_a_range_that_no_value_lies_in(centre: float, end: str, tmp_path: Any) -> None:
     (said,) = warned(MeanProgram(**RANGES), normal(centre, 15), tmp_path)
-    assert said.startswith(f"the mean of column 'age' lies at the {end} end of its range")
+    assert all(word in said for word in ("mean", "'age'", end))
 
 
 GROUPED: dict[str, Any] = {"columns": ("age", "sex"), "levels": {"sex": (0.0, 1.0)}, "by": "sex"}
@@ -68,43 +69,45 @@ def test_a_description_over_a_range_that_no_value_lies_in(
 ) -> None:
     assert warned(kind(ranges={"age": (0, 100)}, **GROUPED), ages_by_sex, tmp_path / "sound") == ()
     said = warned(kind(ranges={"age": (low, high)}, **GROUPED), ages_by_sex, tmp_path)
-    assert said[-1].startswith(f"all quantiles of column 'age' lie at the {end} end")
-    assert (kind is QuantilesProgram) or said[0].startswith(f"the mean of column 'age' lies at the {end} end")
+    assert all(word in said[-1] for word in ("quantiles", "'age'", end))
+    assert (kind is QuantilesProgram) or all(word in said[0] for word in ("mean", "'age'", end))
 
 
 def test_a_range_that_is_too_narrow_on_both_sides(tmp_path: Any) -> None:
     narrow = RANGES | {"lower": np.array([49.0, -5]), "upper": np.array([51.0, 5])}
     (said,) = warned(CovarianceProgram(**narrow), normal(50, 30), tmp_path)
-    assert said.startswith("the values of column 'age' lie mostly at the ends of the range")
+    assert "'age'" in said
+    assert "'other'" not in said
 
 
 def test_an_interval_wider_than_the_range(tmp_path: Any) -> None:
     (said,) = warned(MeanProgram(**RANGES), normal(50, 15), tmp_path, epsilon=0.05, people=20)
-    assert said.startswith("the 95 % interval of columns 'age', 'other' is wider than its range")
+    assert "'age', 'other'" in said
+    assert "95 %" in said
 
 
 @pytest.mark.parametrize("algorithm", [MeanProgram, CovarianceProgram])
 def test_a_clip_that_cuts_everything(algorithm: Any, tmp_path: Any) -> None:
     cutting = algorithm(columns=("age", "other"), clip=1.0)
-    assert "cuts most of them" in "".join(warned(cutting, normal(50, 1), tmp_path / "a"))
+    assert "clip of 1" in "".join(warned(cutting, normal(50, 1), tmp_path / "a"))
     assert warned(algorithm(columns=("age", "other"), clip=100.0), normal(50, 1), tmp_path / "b") == ()
 
 
 def test_bins_that_miss_everybody(tmp_path: Any) -> None:
     ages = HistogramProgram(columns=("age",), edges=np.linspace(0, 10, 6))
     (said,) = warned(ages, lambda rng, people: rng.normal(50, 15, (people, 1)), tmp_path / "a")
-    assert said.startswith("more than half of everybody is in the last bin")
+    assert "last bin" in said
     few = warned(ages, lambda rng, people: rng.uniform(0, 10, (people, 1)), tmp_path / "b", epsilon=0.01, people=12)
-    assert "within the noise" in few[-1]
+    assert "noise" in few[-1]
 
 
 def test_fewer_components_than_were_asked_for(tmp_path: Any) -> None:
     pca = zerosum.algorithms.PCAProgram(columns=tuple("abcd"), clip=3.0, n_components=4)
     said = warned(pca, lambda rng, people: rng.normal(size=(people, 4)) * [2, 0.01, 0.01, 0.01], tmp_path, 0.3, 100)
-    assert "components stand above the noise" in "".join(said)
+    assert re.search(r"\b[0-3] of 4 components", "".join(said))
 
 
 def test_of_an_estimate_that_has_none_of_these() -> None:
-    from small_studies import make
+    from helpers.small_studies import make
 
     assert cautions({}, make()) == ()

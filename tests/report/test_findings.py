@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -142,7 +143,8 @@ def test_a_classifier_that_was_not_evaluated_says_so() -> None:
     weights = Quantity(np.ones((2, 2)), "coefficient", (Axis.numbered("direction", 2), Axis.numbered("class", 2)))
     estimate = {"weights": weights, "projection": Quantity(np.ones((2, 2)))}
     said = [block.sentences[0] for block in findings(estimate, Question()) if isinstance(block, Text)]
-    assert said == ["How often it is right was not released, so no report can say it."]
+    assert len(said) == 1
+    assert "released" in said[0]
 
 
 def test_calibration_leaves_out_what_is_noise() -> None:
@@ -158,10 +160,13 @@ def test_calibration_leaves_out_what_is_noise() -> None:
     (curve,) = [block for block in findings(estimate, Question()) if isinstance(block, Curves)]
     assert curve.series[0].x == (0.95,)
     assert curve.series[0].y == (0.9,)
-    said = next(block for block in findings(estimate, Question()) if isinstance(block, Text))
-    assert "those it was fitted to" in said.sentences[0]
-    apart = findings(estimate, Question(parameters={"hold_out": 0.1}))
-    assert "not fitted to" in next(block for block in apart if isinstance(block, Text)).sentences[0]
+    fitted, held_out = (
+        next(block for block in findings(estimate, question) if isinstance(block, Text)).sentences[0]
+        for question in (Question(), Question(parameters={"hold_out": 0.1}))
+    )
+    assert fitted != held_out  # which units were counted
+    assert "not" in held_out.split()
+    assert "not" not in fitted.split()
 
 
 def test_topics_are_shown_by_their_words() -> None:
@@ -170,7 +175,7 @@ def test_topics_are_shown_by_their_words() -> None:
     found[0, 3], found[1, 7] = 0.5, 0.4
     estimate = {"topics": Quantity(found, "share", (topics, words)), "weights": Quantity(np.array([0.7, 0.3]))}
     drawn = [block for block in findings(estimate, Question()) if isinstance(block, Bars)]
-    assert [each.title for each in drawn] == ["Topic 1: 70 % of all words", "Topic 2: 30 % of all words"]
+    assert [re.findall(r"\d+", each.title) for each in drawn] == [["1", "70"], ["2", "30"]]
     assert [each.labels[0] for each in drawn] == ["w3", "w7"]
     assert all(len(each.labels) == 8 for each in drawn)
 

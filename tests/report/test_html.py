@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from small_studies import carry_out, make, make_sites
+from helpers.small_studies import carry_out, make, make_sites
 from zerosum.kernel.markup import paragraphs, table
 from zerosum.site.ledger import Ledger
 
@@ -17,7 +17,7 @@ def test_results_plans_and_ledgers_show_themselves(tmp_path: Path) -> None:
         assert word in shown
     assert "vector_sum" in plan._repr_html_()
     assert "<td>s3</td>" in plan._repr_html_()
-    assert "epsilon at delta 1e-05" in result.report._repr_html_()
+    assert "delta 1e-05" in result.report._repr_html_()
     with Ledger.inspect(sites[0].policy.ledger_path) as ledger:
         assert "<td>a, b</td>" in ledger._repr_html_()
         assert "cap 100" in ledger._repr_html_()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from nilearn.maskers import NiftiMasker
 
-from brains import AFFINE, SHAPE, atlas, mask, nib
+from helpers.brain_images import AFFINE, SHAPE, atlas, mask, nib
 from zerosum.data.imaging import Masker
 from zerosum.errors import BadData, BadInput, BadParameter
 from zerosum.report import maps as module
@@ -91,20 +91,20 @@ def test_slices_go_through_the_peak_and_the_right_is_on_the_right(voxels: Masker
 
 def test_maps_that_do_not_fit(tmp_path: Path, voxels: Masker) -> None:
     for write, path in ((write_maps, tmp_path / "a.nii.gz"), (draw_maps, tmp_path / "a.png")):
-        with pytest.raises(BadData, match="maps must be a table of 24 columns"):
+        with pytest.raises(BadData, match="24"):
             write(np.zeros((2, 23)), voxels, path)
         for wrong in (np.full((1, 24), np.nan), np.zeros((0, 24))):
-            with pytest.raises(BadParameter, match="no maps, or some of their values are not finite"):
+            with pytest.raises(BadParameter, match="finite"):
                 write(wrong, voxels, path)
         (tmp_path / "file").touch()
-        with pytest.raises(BadInput, match="could not be written"):
+        with pytest.raises(BadInput, match=str(tmp_path / "file")):
             write(np.zeros((1, 24)), voxels, tmp_path / "file" / path.name)
         assert not path.exists()
-    with pytest.raises(BadParameter, match=r"written to \.nii or \.nii\.gz"):
+    with pytest.raises(BadParameter, match=r"\.nii\.gz"):
         write_maps(np.zeros((1, 24)), voxels, tmp_path / "a.img")
-    with pytest.raises(BadParameter, match=r"written to \.png"):
+    with pytest.raises(BadParameter, match=r"\.png"):
         draw_maps(np.zeros((1, 24)), voxels, tmp_path / "a.pdf")
-    with pytest.raises(BadParameter, match="there are 1 maps, but 2 labels"):
+    with pytest.raises(BadParameter, match="2 labels"):
         draw_maps(np.zeros((1, 24)), voxels, tmp_path / "a.png", labels=["a", "b"])
 
 
@@ -118,7 +118,7 @@ def test_a_write_that_fails_leaves_what_was_there(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(nib, "save", full)
-    with pytest.raises(BadInput, match="No space left on device"):
+    with pytest.raises(BadInput, match="space"):
         write_maps(np.zeros((1, 24)), voxels, path)
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]

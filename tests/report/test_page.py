@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from test_compose import Tree
 
+from helpers.html_tree import Tree
 from zerosum.report.document import Bars, Document, Intervals, Section, Table, Text
 from zerosum.report.page import render
 from zerosum.report.style import CSS, DARK, GROUND, LIGHT, TEXT

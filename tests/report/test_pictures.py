@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from explore import examples
+from helpers.reproducibility import examples
 from zerosum.report.document import (
     Bars,
     Cloud,

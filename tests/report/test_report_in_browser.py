@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from browsing import BOTH, chromium, complaints, faults, skip_unless_installed
 from gallery_studies import STUDIES
+from helpers.browser import BOTH, chromium, complaints, faults, skip_unless_installed
 from zerosum.report.compose import write_report
 
 skip_unless_installed()

@@ -28,7 +28,7 @@ def test_tables_fit_80_columns_and_say_everything() -> None:
     estimate = Rehearsal(question, 500, 4, 1.0, 1e-5).run(Units(rows), 0)
     sheets = sheets_of(estimate)
     titles = [sheet.title for sheet in sheets]
-    assert titles.count("Quantiles (95 % for these data)") == 3  # two and two and one
+    assert sum(title.startswith("Quantiles") for title in titles) == 3  # two and two and one
     assert {"Means", "Units", "Proportions", "Differences of means"} <= set(titles)
     assert max(len(line) for sheet in sheets for line in str(sheet).splitlines()) <= 80
     records = records_of(estimate)

@@ -6,8 +6,8 @@ import random
 from collections.abc import Collection
 
 import pytest
-from secure_study import settings
 
+from helpers.secure_sum import settings
 from zerosum.errors import BadParameter
 from zerosum.secagg import graph
 
@@ -54,7 +54,7 @@ def test_thresholds(sites: int, colluders: int, dropouts: int) -> None:
     ("sites", "colluders", "dropouts"),
     [(2, 2, 0), (2, 0, 1), (5, 1, 2), (5, 5, 0), (50, 10, 20), (5, -1, 0), (5, 0, -1)],
 )
-def test_what_no_threshold_can_serve_is_refused(sites: int, colluders: int, dropouts: int) -> None:
+def test_graph_too_many_colluders_or_dropouts_are_refused(sites: int, colluders: int, dropouts: int) -> None:
     with pytest.raises(BadParameter, match="colluders"):
         graph.check(sites, colluders, dropouts)
     with pytest.raises(BadParameter):

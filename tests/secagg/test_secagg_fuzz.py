@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from secure_study import Study, Take, random_vectors, total
 
+from helpers.secure_sum import Study, Take, random_vectors, total
 from zerosum.errors import Abandoned, BadMessage, Inconsistent
 from zerosum.secagg import keys, wire
 from zerosum.secagg.masks import Ring

@@ -9,8 +9,8 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from secure_study import Study, random_vectors, settings, total
 
+from helpers.secure_sum import Study, random_vectors, settings, total
 from zerosum.errors import Abandoned, OutOfTurn
 from zerosum.secagg import keys, wire
 from zerosum.secagg.session import Roster
@@ -64,7 +64,7 @@ def play(study: Study, attempt: int, lost: Trace, size: int = 5) -> bool:
         assert listed == tuple(here)
         np.testing.assert_array_equal(result, right)
         return True
-    with pytest.raises(Abandoned, match=r"lost|only"):
+    with pytest.raises(Abandoned):
         study.finish(attempt, lost[1], lost[2])
     assert attempt not in collector._sums
     assert not here or not np.any(held == right)  # what it held is masked in every number

@@ -6,8 +6,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from secure_study import CONTEXT, Study, random_vectors, total
 
+from helpers.secure_sum import CONTEXT, Study, random_vectors, total
 from zerosum.errors import OutOfTurn
 from zerosum.secagg.session import SiteSession
 
@@ -46,11 +46,11 @@ def test_an_attempt_given_up_cannot_be_opened() -> None:
     for site in study.sites:
         site.abandon(0)
         assert not secrets_of(site, 0)
-    with pytest.raises(OutOfTurn, match="given up"):
+    with pytest.raises(OutOfTurn, match="attempt"):
         study.finish(0)
     site = study.sites[0]
     site.abandon(1)
-    with pytest.raises(OutOfTurn, match="given up"):
+    with pytest.raises(OutOfTurn, match="attempt"):
         site.mask(1, vectors[0], CONTEXT)
 
 

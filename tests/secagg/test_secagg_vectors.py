@@ -249,8 +249,8 @@ def test_a_mask_runs_on_over_blocks_and_never_repeats(size: int) -> None:
 @pytest.mark.parametrize(
     "vector", [np.zeros((3, 3), np.uint64), np.zeros(3), np.zeros(3, np.int64), np.zeros((), np.uint64)]
 )
-def test_only_a_plain_vector_of_the_ring_is_masked(vector: masks.Ring) -> None:
-    with pytest.raises(BadParameter, match="plain vector"):
+def test_mask_of_other_shape_or_type_is_refused(vector: masks.Ring) -> None:
+    with pytest.raises(BadParameter, match="uint64"):
         masks.add(vector, [(bytes(32), True)])
 
 
@@ -291,8 +291,8 @@ def test_the_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("room", [1, 4, 6])
-def test_a_mask_needs_room_for_every_number(room: int) -> None:
-    with pytest.raises(BadParameter, match="5 numbers are masked"):
+def test_mask_into_other_size_is_refused(room: int) -> None:
+    with pytest.raises(BadParameter, match="5"):
         masks.add(np.zeros(5, np.uint64), [(bytes(32), True)], np.zeros(room, np.uint64))
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from served import REQUEST, refused, serve, tell
-from small_studies import make
-from spends import ACCOUNT, CAP, spend
+from helpers.ledger_spends import ACCOUNT, CAP, spend
+from helpers.site_service import REQUEST, refused, serve, tell
+from helpers.small_studies import make
 from zerosum.errors import BudgetExceeded
 from zerosum.kernel import accountant, phases
 from zerosum.kernel.computed_once import computed_once

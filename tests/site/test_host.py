@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import QUESTION, make, make_sites
+from helpers.small_studies import QUESTION, make, make_sites
 from zerosum.errors import BadMessage, OutsidePlan, Refused
 from zerosum.kernel.statistic import Adjacency
 from zerosum.protocol.codec import decode_reply, encode

@@ -16,7 +16,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "identity.key"
     keep_identity(path)
     path.chmod(0o640)
-    with pytest.raises(BadInput, match="read by others"):
+    with pytest.raises(BadInput, match="--lost"):
         keep_identity(path)
     old, new = rotate_identity(path, lost=True)
     assert old is not None
@@ -39,7 +39,7 @@ def test_a_replaced_key_stays_beside_the_new_one_and_a_lost_one_does_not(tmp_pat
         rotate_identity(path)
     assert rotate_identity(path, lost=True)[0] is None
     path.unlink()
-    with pytest.raises(BadInput, match="cannot be used"):
+    with pytest.raises(BadInput, match=r"identity.key"):
         rotate_identity(path)
     assert rotate_identity(path, lost=True)[1].public == keep_identity(path).public
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 import stat
 import threading
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spends import ACCOUNT, CAP, counter_of, grown, spend
+from helpers.ledger_spends import ACCOUNT, CAP, counter_of, grown, spend
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
 from zerosum.kernel.accountant import compose, epsilon, mixed_epsilon, mu_for
 from zerosum.kernel.events import Subsampled
@@ -87,29 +88,29 @@ def test_one_ledger_serves_several_objects_and_threads(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "word"),
     [
-        ({"mu": -0.1}, "mu must be finite"),
-        ({"mu": math.inf}, "mu must be finite"),
-        ({"mu": math.nan}, "mu must be finite"),
-        ({"sensitivity": math.nan}, "sensitivity must be finite"),
-        ({"unit": "row"}, "'person' or 'record', got 'row'"),
-        ({"study": ""}, "the study must have a name"),
-        ({"number": -1}, "count from 0"),
-        ({"steps": 0}, "at least 1"),
-        ({"rate": 1.5}, "sampling rate"),
-        ({"rate": 0.5, "steps": 0}, "at least 1"),
+        ({"mu": -0.1}, "mu"),
+        ({"mu": math.inf}, "mu"),
+        ({"mu": math.nan}, "mu"),
+        ({"sensitivity": math.nan}, "sensitivity"),
+        ({"unit": "row"}, "'row'"),
+        ({"study": ""}, "study"),
+        ({"number": -1}, "-1|number|0"),
+        ({"steps": 0}, "steps"),
+        ({"rate": 1.5}, "rate"),
+        ({"rate": 0.5, "steps": 0}, "steps"),
     ],
 )
-def test_a_senseless_spend_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadParameter, match=message):
+def test_a_senseless_spend_is_refused(fields: dict[str, Any], word: str) -> None:
+    with pytest.raises(BadParameter, match=word):
         spend(**fields)
 
 
 def test_senseless_accounts_caps_and_requests_are_refused(path: Path) -> None:
     with pytest.raises(BadParameter, match="replace-one"):
         Account("cohort", "person", "neighbours")
-    with pytest.raises(BadParameter, match="population must have a name"):
+    with pytest.raises(BadParameter, match="population"):
         Account("", "person", "replace-one")
     with pytest.raises(BadParameter, match="rows_per_unit"):
         Account("cohort", "person", "replace-one", 0)
@@ -121,7 +122,7 @@ def test_senseless_accounts_caps_and_requests_are_refused(path: Path) -> None:
         replace(spend(), request="the mean")
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.check([replace(spend(), request="")], CAP)
-        with pytest.raises(BadParameter, match="names no request"):
+        with pytest.raises(BadParameter, match="request"):
             ledger.record(replace(spend(), request=""), CAP)
 
 
@@ -147,10 +148,9 @@ def test_a_refusal_says_who_what_and_how_much(path: Path) -> None:
         with pytest.raises(BudgetExceeded) as refusal:
             ledger.record(spend(1, 2.0), CAP)
         assert ledger.verify() == 1
-    assert str(refusal.value) == (
-        "population 'cohort' has spent epsilon 4.3772, 9.9973 was asked for, and together that is 11.4801 at"
-        " delta 1e-05, above its lifetime cap of 10: ask for less, or for other people"
-    )
+    assert "'cohort'" in str(refusal.value)
+    spent, asked, together, delta, cap = "4.3772", "9.9973", "11.4801", "1e-05", "10"
+    assert set(re.findall(r"\d[\d.]*(?:e-\d+)?", str(refusal.value))) == {spent, asked, together, delta, cap}
 
 
 @pytest.mark.parametrize("mu", [1e3, 1e7, 1e100, 1e200])
@@ -173,7 +173,7 @@ def test_check_adds_up_and_records_nothing(path: Path) -> None:
 def test_the_same_attempt_is_charged_once(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(1), CAP)
-        with pytest.raises(LedgerRefused, match="study 's', round 1, attempt 0 is in the ledger already"):
+        with pytest.raises(LedgerRefused, match=r"'s'.*round 1.*attempt 0"):
             ledger.record(spend(1, 0.0, statistic="other"), CAP)
         ledger.record(spend(1, attempt=1), CAP)
         ledger.record(spend(1, study="t"), CAP)
@@ -184,7 +184,7 @@ def test_the_same_attempt_is_charged_once(path: Path) -> None:
 
 
 def test_a_record_counts_towards_a_person_by_their_rows(path: Path) -> None:
-    with Ledger.open(path, ACCOUNT) as ledger, pytest.raises(LedgerRefused, match="state rows_per_unit"):
+    with Ledger.open(path, ACCOUNT) as ledger, pytest.raises(LedgerRefused, match="rows_per_unit"):
         ledger.record(spend(0, unit="record"), CAP)
     with Ledger.open(path, replace(ACCOUNT, rows_per_unit=5)) as ledger:
         entry = ledger.record(spend(0, 0.2, unit="record"), CAP)
@@ -193,7 +193,7 @@ def test_a_record_counts_towards_a_person_by_their_rows(path: Path) -> None:
         assert ledger.mu == compose((1.0, 0.2))
         with pytest.raises(BudgetExceeded):
             ledger.record(spend(2, 0.4, unit="record"), CAP)
-        with pytest.raises(LedgerRefused, match="without sub-sampling"):
+        with pytest.raises(LedgerRefused, match="sub-sampling"):
             ledger.record(spend(2, 0.1, unit="record", rate=0.1), CAP)
     with Ledger.inspect(path) as ledger:  # what was charged stays charged
         assert [entry.charged_mu for entry in ledger.entries()] == [1.0, 0.2]
@@ -202,7 +202,7 @@ def test_a_record_counts_towards_a_person_by_their_rows(path: Path) -> None:
 def test_a_person_counts_towards_a_record_as_it_is(path: Path) -> None:
     with Ledger.open(path, Account("cohort", "record", "replace-one")) as ledger:
         assert ledger.record(spend(0, 0.5), CAP).charged_mu == 0.5
-        with pytest.raises(LedgerRefused, match="without sub-sampling"):
+        with pytest.raises(LedgerRefused, match="sub-sampling"):
             ledger.record(spend(1, 0.5, rate=0.1), CAP)
 
 
@@ -222,7 +222,7 @@ def test_sub_sampling_needs_replaced_units(path: Path) -> None:
     """The accountant's figure is for a replaced unit: for an added one it would be 1.2 where 1.83 is true."""
     with Ledger.open(path, Account("cohort", "person", "add-remove")) as ledger:
         ledger.record(spend(0), CAP)
-        with pytest.raises(LedgerRefused, match="without sub-sampling"):
+        with pytest.raises(LedgerRefused, match="sub-sampling"):
             ledger.record(spend(1, rate=0.1, steps=3), CAP)
 
 
@@ -232,22 +232,22 @@ def test_sub_sampling_needs_replaced_units(path: Path) -> None:
 @pytest.mark.parametrize("other", [{"population": "b"}, {"unit": "record"}, {"adjacency": "add-remove"}])
 def test_another_accounts_ledger_is_refused(path: Path, other: dict[str, str]) -> None:
     grown(path, 1)
-    with pytest.raises(LedgerRefused, match=r"belongs to 'cohort' \(person, replace-one\), not to"):
+    with pytest.raises(LedgerRefused, match=r"'cohort' \(person, replace-one\)"):
         Ledger.open(path, replace(ACCOUNT, **other))  # type: ignore[arg-type]  # mypy cannot tell the fields apart
     with Ledger.open(path, replace(ACCOUNT, rows_per_unit=3)) as ledger:
         assert ledger.account.rows_per_unit == 3
 
 
 def test_inspection_makes_and_records_nothing(path: Path) -> None:
-    with pytest.raises(LedgerRefused, match="there is no ledger"):
+    with pytest.raises(LedgerRefused, match=str(path)):
         Ledger.inspect(path)
-    with pytest.raises(LedgerRefused, match="there is no ledger"):
+    with pytest.raises(LedgerRefused, match=str(path)):
         Ledger.open(path, ACCOUNT, create=False)
     assert not path.parent.exists()
     grown(path, 2)
     with Ledger.inspect(path) as ledger:
         assert ledger.mu == compose((0.1, 0.1))
-        with pytest.raises(LedgerRefused, match="opened to be read"):
+        with pytest.raises(LedgerRefused, match=r"Ledger\.open"):
             ledger.record(spend(2), CAP)
     with pytest.raises(LedgerRefused, match="closed"):
         ledger.verify()
@@ -260,7 +260,7 @@ def test_the_counter_may_live_elsewhere(path: Path, tmp_path: Path) -> None:
     assert not counter_of(path).exists()
     with Ledger.inspect(path, counter=elsewhere) as ledger:
         assert ledger.verify() == 1
-    with pytest.raises(LedgerRefused, match="is missing"):
+    with pytest.raises(LedgerRefused, match="counter"):
         Ledger.inspect(path)
 
 

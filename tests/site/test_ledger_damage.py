@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spends import ACCOUNT, CAP, counter_of, grown, spend
+from helpers.ledger_spends import ACCOUNT, CAP, counter_of, grown, spend
 from zerosum.errors import LedgerRefused
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_file import chained, copy_file
@@ -23,10 +23,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "er" / "l.sqlite"
 
 
-def refused(path: Path, message: str) -> None:
-    with pytest.raises(LedgerRefused, match=message) as opened:
+def refused(path: Path, word: str) -> None:
+    with pytest.raises(LedgerRefused, match=word) as opened:
         Ledger.open(path, ACCOUNT)
-    with pytest.raises(LedgerRefused, match=message) as inspected:
+    with pytest.raises(LedgerRefused, match=word) as inspected:
         Ledger.inspect(path)
     assert "\n" not in f"{opened.value} {inspected.value}"
 
@@ -37,7 +37,7 @@ def test_an_older_copy_is_refused(path: Path, tmp_path: Path) -> None:
         ledger.record(spend(2), CAP)
     newest = path.read_bytes()
     shutil.copy(tmp_path / "backup", path)
-    refused(path, "older than its counter.*holds 2 entries.*knows 3")
+    refused(path, r"\b2 entries.*\b3\b")
     path.write_bytes(newest)
     with Ledger.open(path, ACCOUNT) as ledger:
         assert ledger.verify() == 3
@@ -50,13 +50,13 @@ def test_an_older_copy_under_an_open_ledger_is_refused(path: Path, tmp_path: Pat
         (tmp_path / "backup").replace(path)  # the open ledger goes on with the old files, which have no name
         path.with_name("l.sqlite-wal").unlink()
         ledger.record(spend(3), CAP)
-    refused(path, "older than its counter.*holds 2 entries.*knows 4")
+    refused(path, r"\b2 entries.*\b4\b")
 
 
 def test_another_ledger_with_more_entries_is_refused(path: Path, tmp_path: Path) -> None:
     grown(path, 2)
     shutil.copy(grown(tmp_path / "l.sqlite", 5), path)
-    refused(path, "older than its counter, or another one")
+    refused(path, r"\b5 entries.*\b2\b")
 
 
 def test_a_ledger_ahead_of_its_counter_is_taken_and_the_counter_repaired(path: Path) -> None:
@@ -78,17 +78,17 @@ def test_a_missing_counter_matters_once_there_are_entries(path: Path) -> None:
     counter_of(path).unlink()
     grown(path, 1)
     counter_of(path).unlink()
-    refused(path, r"holds 1 entry, but its counter .* is missing")
+    refused(path, r"\b1 entry.*counter")
 
 
 def test_a_missing_ledger_is_not_made_anew(path: Path) -> None:
     grown(path, 0).unlink()
     grown(path, 1).unlink()
-    with pytest.raises(LedgerRefused, match=r"is missing, but .*counter is there"):
+    with pytest.raises(LedgerRefused, match=r"l\.sqlite\.counter"):
         Ledger.open(path, ACCOUNT)
     counter_of(path).unlink()
     path.with_name("l.sqlite-wal").write_bytes(b"frames")
-    with pytest.raises(LedgerRefused, match=r"is missing, but .*-wal is there"):
+    with pytest.raises(LedgerRefused, match=r"l\.sqlite-wal"):
         Ledger.open(path, ACCOUNT)
     assert not path.exists()
 
@@ -97,7 +97,7 @@ def test_a_missing_ledger_is_not_made_anew(path: Path) -> None:
 def test_a_garbled_counter_is_refused(path: Path, text: str) -> None:
     grown(path, 1)
     counter_of(path).write_text(text)
-    refused(path, "counter .* is damaged")
+    refused(path, "counter")
 
 
 def test_a_counter_that_cannot_be_written_stops_the_send_not_the_count(path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_counter_that_cannot_be_written_stops_the_send_not_the_count(path: Pat
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(0), CAP)
         obstacle.mkdir()
-        with pytest.raises(LedgerRefused, match=r"Is a directory at .*\.new; check the disk"):
+        with pytest.raises(LedgerRefused, match=r"\.counter\.new"):
             ledger.record(spend(1), CAP)
         obstacle.rmdir()
         assert len(ledger.entries()) == 2
@@ -136,7 +136,7 @@ def tamper(path: Path, statement: str, *values: object) -> None:
 )
 def test_a_changed_history_is_refused(path: Path, statement: str) -> None:
     tamper(grown(path, 3), statement)
-    refused(path, "damaged|older|no such table")
+    refused(path, "damaged|older|table")
 
 
 @pytest.mark.parametrize("body", ["[]", '"text"', "7", "{}", "not json", '{"spend":{"mu":1}}'])
@@ -144,14 +144,14 @@ def test_a_rehashed_row_that_makes_no_sense_is_refused(path: Path, body: str) ->
     with Ledger.open(path, ACCOUNT) as ledger:
         last = ledger.record(spend(0), CAP)
     tamper(path, "INSERT INTO chain VALUES (2, ?, ?)", body, chained(last.digest, body))
-    refused(path, r"damaged \(row 2 cannot be read")
+    refused(path, "row 2")
 
 
 def test_a_ledger_of_a_later_format_is_refused(path: Path) -> None:
     body = json.dumps({"format": 2, "population": "cohort", "unit": "person", "adjacency": "replace-one"})
     grown(path, 0)
     tamper(path, "UPDATE chain SET body = ?, digest = ?", body, chained("0" * 64, body))
-    refused(path, "another version")
+    refused(path, "version")
 
 
 def test_damage_under_an_open_ledger_is_refused(path: Path) -> None:
@@ -159,10 +159,10 @@ def test_damage_under_an_open_ledger_is_refused(path: Path) -> None:
         for number in range(3):
             ledger.record(spend(number), CAP)
         tamper(path, "UPDATE chain SET body = 'x' WHERE number = 3")
-        with pytest.raises(LedgerRefused, match="row 3 does not match"):
+        with pytest.raises(LedgerRefused, match="row 3"):
             ledger.record(spend(3), CAP)
         tamper(path, "DELETE FROM chain WHERE number = 3")
-        with pytest.raises(LedgerRefused, match="row 3 is missing"):
+        with pytest.raises(LedgerRefused, match="row 3"):
             ledger.entries()
         with pytest.raises(LedgerRefused, match="older"):
             ledger.verify()
@@ -175,15 +175,12 @@ def test_files_that_are_no_ledger_are_refused(tmp_path: Path) -> None:
     empty.touch()
     with closing(sqlite3.connect(other)) as connection, connection:
         connection.execute("CREATE TABLE chain (number, body, digest)")
-    for path, message in ((text, "no ledger"), (empty, "empty"), (other, "row 0 is missing")):
-        refused(path, message)
-    with pytest.raises(LedgerRefused, match="cannot be used"):
-        Ledger.open(folder, ACCOUNT)
-    with pytest.raises(LedgerRefused, match="no ledger"):
-        Ledger.inspect(folder)
-    with pytest.raises(LedgerRefused, match=r"cannot be used: .* at .*text"):
+    for path, word in ((text, str(text)), (empty, "empty"), (other, "row 0")):
+        refused(path, word)
+    refused(folder, str(folder))
+    with pytest.raises(LedgerRefused, match=str(text)):
         Ledger.open(text / "l.sqlite", ACCOUNT)
-    refused(tmp_path / ("x" * 300), "cannot be used: File name too long")
+    refused(tmp_path / ("x" * 300), "File name too long")  # the system's own words
     assert sorted(tmp_path.iterdir()) == sorted([folder, text, empty, other])
 
 
@@ -192,7 +189,7 @@ def test_a_ledger_held_by_another_is_refused_after_a_while(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as other:
         ledger._connection.execute("PRAGMA busy_timeout=20")
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(LedgerRefused, match="another process holds it"):
+        with pytest.raises(LedgerRefused, match="process"):
             ledger.record(spend(1), CAP)
         assert len(ledger.entries()) == 1  # reading does not wait
         other.execute("ROLLBACK")
@@ -202,13 +199,13 @@ def test_a_ledger_held_by_another_is_refused_after_a_while(path: Path) -> None:
 def test_a_step_that_nobody_reserved_is_damage(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(0), CAP, "aa")
-        with pytest.raises(LedgerRefused, match="no step left"):
+        with pytest.raises(LedgerRefused, match="step"):
             ledger.draw("s", 1, 0, "c0ffee", "aa")
         digest = ledger.entries()[-1].digest
     step = {"study": "s", "round": 1, "attempt": 0, "request": "aa", "reservation": 1}
     body = json.dumps({"draw": step, "plan": "aa", "number": 2, "recorded": "", "version": "0"})
     tamper(path, "INSERT INTO chain VALUES (2, ?, ?)", body, hashlib.sha256(f"{digest}\n{body}".encode()).hexdigest())
-    refused(path, "nobody reserved")
+    refused(path, "step")
 
 
 # ---- a copy in passing, while somebody writes ------------------------------------------------------------------------

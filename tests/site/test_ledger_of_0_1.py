@@ -70,7 +70,7 @@ def test_it_is_shown_with_its_marks(old: tuple[Path, dict[str, Any]], capsys: py
         assert before.items() <= new.items()
     assert _run(["ledger", "show", str(path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert shown.count("charged by Zerosum 0.1") == 1
+    assert shown.count("Zerosum 0.1") == 1
     marks = shown.count(str(DOUBTS[path.stem][-1]))  # of two entries, in one line where they are alike; and below
     assert marks == (2 if "2 to 3" in shown else 3)
 

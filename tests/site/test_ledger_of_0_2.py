@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from served import REQUEST, serve, tell
-from small_studies import make
+from helpers.site_service import REQUEST, serve, tell
+from helpers.small_studies import make
 from zerosum.cli import _run
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.messages import Contribute, Contribution, Propose
@@ -133,7 +133,7 @@ def test_ledger_show_has_the_marks_in_every_form(state: Path, capsys: pytest.Cap
     assert {entry["guarantee"] for entry in record["entries"]} == {None}
     text = " ".join(shown(path, "", capsys).split())
     assert text.count("automatic, under 0.2") == 1
-    assert text.count("under Zerosum 0.2") == 1
+    assert text.count("Zerosum 0.2") == 1
     lines = list(csv.DictReader(io.StringIO(shown(path, "--csv", capsys))))
     assert [(line["study"], line["version"], line["consent"], line["exposed"]) for line in lines] == [
         (APPROVED.study, "0.2.0", "steward", ""),

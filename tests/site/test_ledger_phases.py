@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import make_sites
-from spends import ACCOUNT, CAP, spend
+from helpers.ledger_spends import ACCOUNT, CAP, spend
+from helpers.small_studies import make_sites
 from zerosum.algorithms.program import planned
 from zerosum.errors import LedgerRefused
 from zerosum.kernel.accountant import compose, epsilon
@@ -38,7 +38,7 @@ def test_a_phase_is_charged_once_and_drawn_down(path: Path) -> None:
         ledger.record(spend(3, 0.1, attempt=1), CAP, "aa")  # once more: charged again, and the phase goes on
         drawn.append(ledger.draw("s", 4, 0, "c0ffee", "aa"))
         assert [each.reservation for each in drawn] == [reserved.number] * 3
-        with pytest.raises(LedgerRefused, match="no step left"):
+        with pytest.raises(LedgerRefused, match="step"):
             ledger.draw("s", 5, 0, "c0ffee", "aa")
         assert ledger.mu == pytest.approx(compose([0.5] + [0.1] * 5))
     with Ledger.inspect(path) as ledger:
@@ -46,23 +46,19 @@ def test_a_phase_is_charged_once_and_drawn_down(path: Path) -> None:
         assert [entry.spend.steps for entry in ledger.entries()] == [1, 4, 1]
         assert [entry.plan for entry in ledger.entries()] == ["aa"] * 3
         assert ledger.verify() == 6
-        with pytest.raises(LedgerRefused, match="opened to be read"):
+        with pytest.raises(LedgerRefused, match=r"Ledger\.open"):
             ledger.draw("s", 5, 0, "c0ffee", "aa")
 
 
 def test_rounds_of_a_plan_go_forward_and_attempts_are_used_once(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(3), CAP, "aa")
-        for turn, message in (
-            (spend(3), "in the ledger already"),
-            (spend(2), "round 3 is over: a later one was answered"),
-            (spend(2, attempt=1), "round 3 is over"),
-        ):
-            with pytest.raises(LedgerRefused, match=message):
+        for turn, word in ((spend(3), "round 4"), (spend(2), "round 3"), (spend(2, attempt=1), "round 3")):
+            with pytest.raises(LedgerRefused, match=word):
                 ledger.record(turn, CAP, "aa")
         ledger.record(spend(3, attempt=2), CAP, "aa")
         for turn in (spend(3, attempt=1), spend(3, attempt=2), spend(4, attempt=2)):
-            with pytest.raises(LedgerRefused, match=r"was used up|already"):
+            with pytest.raises(LedgerRefused, match="attempt"):
                 ledger.record(turn, CAP, "aa")
         ledger.record(spend(4, attempt=3), CAP, "aa")
         assert ledger.verify() == 3
@@ -78,7 +74,7 @@ def test_another_plan_under_the_same_name_is_refused(path: Path) -> None:
                 lambda study=study, plan=plan: ledger.draw(study, 1, 0, "c0ffee", plan),
                 lambda study=study, plan=plan: ledger.record(spend(1, study=study), CAP, plan),
             ):
-                with pytest.raises(LedgerRefused, match="under another plan"):
+                with pytest.raises(LedgerRefused, match="plan"):
                     refused()
         assert ledger.standing("s", "aa").round == 0
         assert ledger.standing("new", "bb").round == -1
@@ -95,7 +91,7 @@ def test_reservation_of_a_ledger_that_is_opened_again_and_again_is_drawn_no_furt
             ledger.draw("s", round, 0, "c0ffee", "aa")
     for _ in range(2):
         with Ledger.open(path, ACCOUNT) as ledger:
-            with pytest.raises(LedgerRefused, match="no step left"):
+            with pytest.raises(LedgerRefused, match="step"):
                 ledger.draw("s", 3, 0, "c0ffee", "aa")
             assert len(ledger.draws()) == 2
             assert ledger.verify() == 3

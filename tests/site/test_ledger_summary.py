@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import carry_out, make, make_sites
+from helpers.small_studies import carry_out, make, make_sites
 from zerosum.kernel.accountant import epsilon, mu_for
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Account, Cap, Spend, Total, left_under

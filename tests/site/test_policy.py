@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import ValidationError
 
+from helpers.small_studies import make
 from zerosum.errors import BadStudy, LedgerRefused, PolicyRefused
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import MOST_PHASES, Plan
@@ -17,6 +18,7 @@ from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.site.ledger_records import Account, Cap, Spend
 from zerosum.site.policy import Policy
+from zerosum.statistics import BUILTIN
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +57,8 @@ def review(
     policy.review(Plan.of(terms, "s", "mean", tuple(releases)), units, frozenset({"mean", "histogram"}))
 
 
-def refused(policy: Policy, message: str, **study: Any) -> None:
-    with pytest.raises(PolicyRefused, match=message) as refusal:
+def refused(policy: Policy, word: str, **study: Any) -> None:
+    with pytest.raises(PolicyRefused, match=word) as refusal:
         review(policy, **study)
     assert "\n" not in str(refusal.value)
 
@@ -90,40 +92,40 @@ def test_the_defaults_are_careful(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "word"),
     [
-        ("", "the setting 'population' is missing"),
-        ('population = "  "', "population: a population must have a name"),
-        ("population = 7", "population: .* got 7"),
-        ('population = "c"\nepsilom = 3', "there is no setting 'epsilom', known are population, unit"),
-        ('population = "c"\nepsilon = -1', "epsilon: epsilon must be positive and finite, got -1$"),
-        ('population = "c"\nepsilon = nan', "epsilon must be positive"),
-        ('population = "c"\nepsilon = true', "epsilon: .* got True"),
-        ('population = "c"\ndelta = 1.0', "delta must lie strictly between 0 and 1, got 1$"),
-        ('population = "c"\nminimum_units = 0', "minimum_units: .* got 0"),
-        ('population = "c"\nminimum_units = true', "minimum_units: .* got True"),
-        ('population = "c"\nrows_per_unit = 2.5', "rows_per_unit: .* got 2.5"),
-        ('population = "c"\nunit = "row"', "unit: .* got 'row'"),
-        ('population = "c"\nadjacency = "near"', "adjacency: .* got 'near'"),
-        ('population = "c"\ndata = "secret"', "data: .* got 'secret'"),
-        ('population = "c"\nstatistics = [1]', "statistics.0: .* got 1"),
-        ('population = "c"\nledger = 3', "ledger: .* got 3"),
-        ("population = ", "is not a TOML file"),
-        ("\xff", "is not a TOML file"),
+        ("", "'population'"),
+        ('population = "  "', "population"),
+        ("population = 7", "population: .* 7$"),
+        ('population = "c"\nepsilom = 3', "'epsilom'"),
+        ('population = "c"\nepsilon = -1', "epsilon: .* -1$"),
+        ('population = "c"\nepsilon = nan', "epsilon"),
+        ('population = "c"\nepsilon = true', "epsilon: .* True$"),
+        ('population = "c"\ndelta = 1.0', "delta: .* 1$"),
+        ('population = "c"\nminimum_units = 0', "minimum_units: .* 0$"),
+        ('population = "c"\nminimum_units = true', "minimum_units: .* True$"),
+        ('population = "c"\nrows_per_unit = 2.5', "rows_per_unit: .* 2.5$"),
+        ('population = "c"\nunit = "row"', "unit: .* 'row'$"),
+        ('population = "c"\nadjacency = "near"', "adjacency: .* 'near'$"),
+        ('population = "c"\ndata = "secret"', "data: .* 'secret'$"),
+        ('population = "c"\nstatistics = [1]', "statistics.0: .* 1$"),
+        ('population = "c"\nledger = 3', "ledger: .* 3$"),
+        ("population = ", "TOML"),
+        ("\xff", "TOML"),
     ],
 )
-def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, word: str) -> None:
     file = tmp_path / "policy.toml"
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(BadStudy, match=message) as refusal:
+    with pytest.raises(BadStudy, match=word) as refusal:
         Policy.load(file)
-    assert str(refusal.value).startswith(f"the policy {file} is ")
+    assert str(file) in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
-        with pytest.raises(BadStudy, match="cannot be read"):
+        with pytest.raises(BadStudy, match=str(path)):
             Policy.load(path)
 
 
@@ -165,7 +167,7 @@ def test_the_ledger_opens_under_the_policys_account(tmp_path: Path) -> None:
         )
         ledger.record(Spend("s", 0, 0, "record", "mean", 2.0, 0.1, "aa"), policy.cap)
     changed = policy.model_copy(update={"adjacency": Adjacency.ADD_REMOVE})
-    with pytest.raises(LedgerRefused, match="belongs to"):
+    with pytest.raises(LedgerRefused, match="add-remove"):
         changed.open_ledger()
 
 
@@ -178,59 +180,59 @@ def test_an_ordinary_study_is_allowed() -> None:
 
 
 def test_statistics_are_allowed_by_name() -> None:
-    refused(Policy(population="c"), "no statistic 'mine': it allows histogram, mean$", statistics=["mean", "mine"])
+    refused(Policy(population="c"), "'mine'", statistics=["mean", "mine"])
     listed = Policy(population="c", statistics=("mine",))
     review(listed, statistics=["mine"])
-    refused(listed, "no statistic 'mean': it allows mine", statistics=["mean"])
-    refused(Policy(population="c", statistics=()), "it allows none")
+    refused(listed, "'mean'", statistics=["mean"])
+    refused(Policy(population="c", statistics=()), "'mean'")
 
 
 def test_few_units_are_refused() -> None:
-    refused(Policy(population="c"), "at least 10 units, its data hold fewer", units=9)
+    refused(Policy(population="c"), "10 units", units=9)
     review(Policy(population="c", minimum_units=1), units=1)
 
 
 def test_one_account_has_one_adjacency() -> None:
-    refused(Policy(population="c"), "replace-one neighbours, the study add-remove", adjacency=Adjacency.ADD_REMOVE)
+    refused(Policy(population="c"), "add-remove", adjacency=Adjacency.ADD_REMOVE)
     review(Policy(population="c", adjacency=Adjacency.ADD_REMOVE), adjacency=Adjacency.ADD_REMOVE)
 
 
 def test_a_record_level_study_needs_the_rows_of_a_person() -> None:
-    refused(Policy(population="c"), "set rows_per_unit", unit="record")
+    refused(Policy(population="c"), "rows_per_unit", unit="record")
     review(Policy(population="c", rows_per_unit=5), unit="record")
     review(Policy(population="c", unit="record"), unit="record")
     review(Policy(population="c", unit="record"), unit="person")
 
 
 @pytest.mark.parametrize(
-    ("study", "message"),
+    ("study", "word"),
     [
-        ({"scheme": "non-private"}, "go without noise"),
-        ({"scheme": "pooled"}, "the coordinator sees them"),
-        ({"scheme": "cape-helper"}, "the coordinator deals the noise"),
-        ({"calibration": "published"}, "calibration 'published': choose 'exact'"),
-        ({"seed": 1}, "noise that a seed predicts"),
+        ({"scheme": "non-private"}, "'non-private'"),
+        ({"scheme": "pooled"}, "trusted_coordinator"),
+        ({"scheme": "cape-helper"}, "trusted_coordinator"),
+        ({"calibration": "published"}, "'published'"),
+        ({"seed": 1}, "seed"),
     ],
 )
-def test_private_data_are_not_for_reproductions(study: dict[str, Any], message: str) -> None:
-    refused(Policy(population="c"), message, **study)
+def test_private_data_are_not_for_reproductions(study: dict[str, Any], word: str) -> None:
+    refused(Policy(population="c"), word, **study)
     review(Policy(population="c", data="public"), **study)
     review(Policy(population="c", data="synthetic"), **study)
     trusting = Policy(population="c", trusted_coordinator=True)
     if study.get("scheme") in ("pooled", "cape-helper"):
         review(trusting, **study)
     else:
-        refused(trusting, message, **study)
+        refused(trusting, word, **study)
 
 
 def test_a_site_may_ask_for_more_colluders_than_a_study_plans_for() -> None:
-    refused(Policy(population="c", minimum_colluders=2), "at least 2 colluding sites", colluders=1)
-    refused(Policy(population="c"), "at least 1 colluding", colluders=0)
+    refused(Policy(population="c", minimum_colluders=2), "collud", colluders=1)
+    refused(Policy(population="c"), "collud", colluders=0)
     review(Policy(population="c", minimum_colluders=0), colluders=0)
 
 
 def test_records_are_published_only_where_the_policy_says_so() -> None:
-    refused(Policy(population="c"), "publishes a noisy record of every unit", kind="publication")
+    refused(Policy(population="c"), "publications", kind="publication")
     review(Policy(population="c", publications=True), kind="publication")
 
 
@@ -253,14 +255,26 @@ def test_more_phases_or_rounds_than_the_policy_allows_are_refused_before_anythin
     release = PlannedRelease("mean", 2.0, 0.5, 3, 1.0)
     phases = tuple(replace(release, sampling=Sampling(rate, 10)) for rate in (0.1, 0.2))
     plan = Plan.of(terms, "s", "mean", phases)
-    for policy, message in (
-        (Policy(population="c", study_epsilon=1.0, most_phases=1), "1 different .* has 2$"),
-        (Policy(population="c", study_epsilon=1.0, most_rounds=21), "21 rounds .* 22$"),
+    for policy, word in (
+        (Policy(population="c", study_epsilon=1.0, most_phases=1), "phases"),
+        (Policy(population="c", study_epsilon=1.0, most_rounds=21), "21 rounds"),
     ):
-        with pytest.raises(PolicyRefused, match=message):
+        with pytest.raises(PolicyRefused, match=word):
             policy.review(plan, 100, frozenset({"mean"}))
         assert len(list(policy.refusals(plan, 100, frozenset({"mean"})))) == 1  # nor where all of them are listed
     Policy(population="c", most_phases=2, most_rounds=22).review(plan, 100, frozenset({"mean"}))
     Policy(population="c", most_phases=1).review(replace(plan, releases=phases[:1] * 2), 100, frozenset({"mean"}))
     with pytest.raises(ValidationError, match="most_phases"):
         Policy(population="c", most_phases=MOST_PHASES + 1)
+
+
+def test_policy_with_a_roster_refuses_a_site_without_its_pinned_identity() -> None:
+    policy = Policy(population="p", epsilon=1.0, data="synthetic", roster={"a": "00" * 32, "b": "11" * 32})
+
+    def proposed(identity: str | None) -> Plan:
+        return replace(make("local"), sites=(PlannedSite("a", identity="00" * 32), PlannedSite("b", identity=identity)))
+
+    policy.review(proposed("11" * 32), 20, BUILTIN)
+    for identity in (None, "22" * 32):
+        with pytest.raises(PolicyRefused, match="identity"):
+            policy.review(proposed(identity), 20, BUILTIN)

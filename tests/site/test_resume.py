@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from small_studies import make_sites
+from helpers.small_studies import make_sites
 from zerosum.algorithms.program import Algorithm, Program
 from zerosum.cli import _run
 from zerosum.errors import BudgetExceeded, LedgerRefused, OutsidePlan
@@ -86,11 +86,11 @@ def test_a_restarted_site_goes_on_where_it_was(tmp_path: Path) -> None:
         site = restarted(site)
         site.handle(Propose(plan))
         for over in range(round):
-            with pytest.raises(LedgerRefused, match=r"already|over"):
+            with pytest.raises(LedgerRefused, match=f"round {over + 1}"):
                 ask(site, over)
         ask(site, round)
     site = restarted(site)
-    with pytest.raises(LedgerRefused, match="already, whole"):
+    with pytest.raises(LedgerRefused, match="study"):
         site.handle(Propose(plan))
     assert sorted(keys(site)) == [(round, 0) for round in range(6)]
     with site.policy.open_ledger() as ledger:
@@ -110,7 +110,7 @@ def test_a_finished_round_is_not_answered_again(tmp_path: Path) -> None:
         for round in range(4):
             with pytest.raises(LedgerRefused):
                 ask(asked, round)
-            with pytest.raises(OutsidePlan, match="not in the plan"):
+            with pytest.raises(OutsidePlan, match="plan"):
                 ask(asked, round, 1)
     assert len(keys(site)) == 4
 
@@ -123,12 +123,12 @@ def test_a_reserved_phase_is_not_continued_under_another_plan(tmp_path: Path) ->
     ask(site, 1)
     for changes in ({"epsilon": 50.0}, {"attempts": 3}, {"seed": 1}, {"coalition": Coalition(2)}):
         for asked in (site, restarted(site)):
-            with pytest.raises(LedgerRefused, match="under another plan"):
+            with pytest.raises(LedgerRefused, match="plan"):
                 asked.handle(Propose(replace(plan, **changes)))
     # nor may a site that agreed to the other plan in time answer under it, once the ledger knows the first
     late = restarted(site)
     late._plan = replace(plan, epsilon=50.0)
-    with pytest.raises(LedgerRefused, match="under another plan"):
+    with pytest.raises(LedgerRefused, match="plan"):
         ask(late, 2)
     site = restarted(site)
     site.handle(Propose(plan))
@@ -143,7 +143,7 @@ def test_attempts_are_charged_fresh_and_no_more_than_planned(tmp_path: Path) -> 
     again = ask(site, 0, 1)
     assert not np.any(first.payload == again.payload)  # fresh noise; alike by chance once in millions of runs
     assert ask(site, 0, 1) is again
-    with pytest.raises(LedgerRefused, match="used up"):
+    with pytest.raises(LedgerRefused, match="attempt 2"):
         ask(site, 1, 1)
     ask(site, 1)
     ask(site, 2, 2)

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from served import REQUEST, ROWS, lines, more_rounds, refused, serve, tell
-from small_studies import make
+from helpers.site_service import REQUEST, ROWS, lines, more_rounds, refused, serve, tell
+from helpers.small_studies import make
 from zerosum.compute.units import Units
 from zerosum.errors import (
     AwaitingConsent,
     BadData,
     BadInput,
+    LedgerRefused,
     Malformed,
     Misdirected,
     NotAgreed,
@@ -49,7 +50,8 @@ def test_a_plan_that_fits_the_policy_and_what_the_log_says_of_it(tmp_path: Path)
     assert [line["event"] for line in found] == ["consented", "released", "repeated"]
     assert all(line["plan"] == plan.digest() for line in found)
     assert "'a', 'b'" in found[0]["words"]
-    assert "2 numbers, the sum of 'vector_sum' over all persons" in found[1]["words"]
+    assert "2 numbers" in found[1]["words"]
+    assert "'vector_sum'" in found[1]["words"]
     assert (tmp_path / "audit.jsonl").stat().st_mode & 0o777 == 0o600
 
 
@@ -85,8 +87,8 @@ def test_a_refusal_and_its_reason_reach_the_coordinator_and_the_log_and_the_plan
     consents, log = Consents(tmp_path), AuditLog(tmp_path / "audit.jsonl")
     tell(service, plan, Propose(plan))
     words = decide(consents, log, plan.digest(), "refused", reason=" not in \n this year ", where="on the page")
-    assert words == f"the steward refused the plan {plan.digest()}, on the page: not in this year"
-    assert str(refused(tell(service, plan, Propose(plan)))).endswith("refused this study: not in this year")
+    assert all(part in words for part in ("refused", plan.digest(), "on the page", "not in this year"))
+    assert str(refused(tell(service, plan, Propose(plan)))).endswith(": not in this year")
     assert consents.waiting() == []
     assert consents.plan(plan.digest()) == plan
     (decided,) = [line for line in lines(tmp_path) if line["event"] == "decided"]
@@ -94,13 +96,13 @@ def test_a_refusal_and_its_reason_reach_the_coordinator_and_the_log_and_the_plan
     for wrong in ("x" * 301, "a\x1b[2J", "\u202egnp.exe"):
         with pytest.raises(BadInput, match="reason"):
             decide(consents, log, plan.digest(), "refused", reason=wrong)
-    with pytest.raises(BadInput, match="for a refusal"):
+    with pytest.raises(BadInput, match="refusal"):
         decide(consents, log, plan.digest(), "approved", reason="because")
     assert consents.decision(plan.digest()) == "refused"
     decide(consents, log, plan.digest(), "approved")
     assert consents.reason(plan.digest()) == ""
     (tmp_path / "plans" / f"{'0' * 64}.json").write_bytes(plan.to_json())
-    with pytest.raises(BadInput, match="another plan"):
+    with pytest.raises(BadInput, match="digest"):
         consents.plan("0" * 64)
 
 
@@ -117,7 +119,7 @@ def test_decisions_are_about_whole_plans_and_files_that_say_something_else_appro
         assert consents.decision(digest) == "refused"
     for _ in range(MOST_WAITING):
         assert consents.keep(make("local"))
-    with pytest.raises(Refused, match="too many"):
+    with pytest.raises(Refused, match="plans"):
         consents.keep(make("local"))
 
 
@@ -150,7 +152,7 @@ def test_a_plan_that_changes_in_the_middle_of_its_study_is_refused(change: str, 
     tell(service, plan, Propose(plan))
     assert isinstance(tell(service, plan, Contribute(0, 0, REQUEST)), Contribution)
     other = CHANGES[change](plan)
-    assert "another plan" in str(refused(tell(service, other, Propose(other))))
+    assert isinstance(refused(tell(service, other, Propose(other))), LedgerRefused)
     assert len(service._ledger.entries()) == 1
 
 
@@ -178,10 +180,10 @@ def test_what_was_not_planned_is_refused_and_spends_nothing(tmp_path: Path) -> N
 def test_policies_know_columns_and_what_one_study_may_cost(tmp_path: Path) -> None:
     plan = make("local")
     for policy, word in (
-        ({"columns": ("a",)}, "column 'b'"),
+        ({"columns": ("a",)}, "'b'"),
         ({"study_epsilon": 4.9}, "epsilon 4.9"),
-        ({"study_epsilon": 5.1, "delta": 1e-6}, "costs more"),
-        ({"minimum_honest": 4}, "at least 4 honest sites"),
+        ({"study_epsilon": 5.1, "delta": 1e-6}, "1e-06"),
+        ({"minimum_honest": 4}, "4 honest"),
     ):
         with pytest.raises(PolicyRefused, match=word):
             serve(tmp_path, **policy).policy.review(plan, 40, frozenset({"vector_sum"}))
@@ -246,5 +248,5 @@ def test_what_cannot_be_written_down_does_not_leave(tmp_path: Path) -> None:
     tell(service, plan, Propose(plan))
     (tmp_path / "audit.jsonl").unlink()
     (tmp_path / "audit.jsonl").mkdir()
-    with pytest.raises(Refused, match="audit log"):
+    with pytest.raises(Refused, match="audit"):
         tell(service, plan, Contribute(0, 0, REQUEST))

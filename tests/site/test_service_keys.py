@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from served import REQUEST, more_rounds, refused, serve, tell
-from small_studies import make
-from zerosum.errors import AwaitingConsent, BadInput, Misdirected, NotAgreed, PolicyRefused
+from helpers.site_service import REQUEST, more_rounds, refused, serve, tell
+from helpers.small_studies import make
+from zerosum.errors import AwaitingConsent, BadInput, LedgerRefused, Misdirected, NotAgreed, PolicyRefused
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
 from zerosum.protocol.messages import Consent, Contribute, Contribution, Propose
@@ -49,7 +49,9 @@ def test_a_withdrawn_key_is_refused_at_once_in_the_middle_of_a_study(tmp_path: P
     for message in (Contribute(1, 0, share), Propose(plan)):
         error = refused(tell(service, plan, message))
         assert isinstance(error, PolicyRefused | NotAgreed)
-    assert "'s1' was withdrawn" in str(refused(tell(service, plan, Propose(plan))))
+    error = refused(tell(service, plan, Propose(plan)))
+    assert isinstance(error, PolicyRefused)
+    assert "'s1'" in str(error)
     assert len(service._ledger.entries()) == 1
     assert service.studies == 0
 
@@ -65,7 +67,7 @@ def test_a_roster_may_know_the_old_key_and_the_new_one(tmp_path: Path) -> None:
         if fits:
             policy.review(asked, 40, frozenset({"vector_sum"}))
         else:
-            with pytest.raises(PolicyRefused, match="another identity for 's1'"):
+            with pytest.raises(PolicyRefused, match="'s1'"):
                 policy.review(asked, 40, frozenset({"vector_sum"}))
     for wrong in ({"s0": "abc"}, {"s0": (new, "")}, {"s0": 3}):
         with pytest.raises(ValueError, match="roster"):
@@ -97,7 +99,7 @@ def test_a_plan_that_was_approved_covers_what_it_allows_to_be_left_out_and_nothi
     again = serve(tmp_path, automatic=False)  # restarted
     assert isinstance(tell(again, rest, Propose(rest)), Consent)
     assert isinstance(tell(again, rest, Contribute(0, 0, REQUEST)), Contribution)
-    assert "another plan" in str(refused(tell(again, plan, Propose(plan))))
+    assert isinstance(refused(tell(again, plan, Propose(plan))), LedgerRefused)
 
 
 def test_a_refusal_of_the_plan_that_was_approved_holds_for_what_it_covered(tmp_path: Path) -> None:

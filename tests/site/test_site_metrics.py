@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small_studies import QUESTION, make
+from helpers.small_studies import QUESTION, make
 from zerosum.compute.units import Units
 from zerosum.errors import BadInput
 from zerosum.kernel.statistic import Adjacency
@@ -66,7 +66,7 @@ def test_what_monitors_read(tmp_path: Path) -> None:
     assert not read(tmp_path)["serving"]
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
     (tmp_path / NAME).write_text(json.dumps({"written": "never"}))
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match=NAME):
         read(tmp_path)
 
 

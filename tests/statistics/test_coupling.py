@@ -1,8 +1,8 @@
 """Nobody decides for others: what a unit contributes is the same alone and among any others, to the last bit of every
 decision, and nobody moves a sum by more than its sensitivity.
 
-No statistic is known to these tests but by its parameters (tests/statistic_cases.py): units near its decisions are
-found by bisection, wherever its contribution jumps between two units.
+No statistic is known to these tests but by its parameters (tests/helpers/statistic_cases.py): units near its
+decisions are found by bisection, wherever its contribution jumps between two units.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from statistic_cases import EXTREME, ONE_ROW, SMALL, WIDE, Case, with_holes
+from helpers.statistic_cases import EXTREME, ONE_ROW, SMALL, WIDE, Case, with_holes
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Units
 from zerosum.kernel.grid import BLOCK_ROWS

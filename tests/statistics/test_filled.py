@@ -51,7 +51,7 @@ def test_fills_are_clamped_like_any_value() -> None:
         {"fill": [1, None], "own_rows": [1]},
     ],
 )
-def test_rules_that_do_not_fit(rules: dict[str, Any]) -> None:
+def test_fill_bad_rule_is_refused(rules: dict[str, Any]) -> None:
     with pytest.raises(BadParameter, match="fill"):
         build("vector_sum", {"columns": 2, "clip": 1.0, **rules})
 

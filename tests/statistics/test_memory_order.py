@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from statistic_cases import ONE_ROW, SMALL, WIDE, Case, with_holes
+from helpers.statistic_cases import ONE_ROW, SMALL, WIDE, Case, with_holes
 from zerosum.compute.units import Runs, Units
 from zerosum.statistics import build
 

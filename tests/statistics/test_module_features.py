@@ -49,14 +49,14 @@ def test_a_module_that_looks_at_the_batch_goes_row_by_row() -> None:
     assert np.array_equal(made(rows)[3], made(rows[3:4])[0])
 
 
-def test_what_does_not_fit_is_refused_before_any_row_is_used() -> None:
-    for change, reason in (
-        ({"outputs": 9}, "9 were said"),
-        ({"module": "unheard of"}, "unknown module"),
-        ({"shape": [3, 8, 8]}, "does not take rows"),
-        ({"settings": {"nothing": 1}}, "cannot be built so"),
+def test_module_features_bad_setting_is_refused_before_rows_are_used() -> None:
+    for change, named in (
+        ({"outputs": 9}, "9"),
+        ({"module": "unheard of"}, "unheard"),
+        ({"shape": [3, 8, 8]}, "shape"),
+        ({"settings": {"nothing": 1}}, "nothing"),
     ):
         made = {**SETTINGS, **change}
         columns = int(np.prod(made["shape"])) + 1  # type: ignore[call-overload]
-        with pytest.raises(BadParameter, match=reason):
+        with pytest.raises(BadParameter, match=named):
             statistic("feature_moments", {"columns": columns, "features": made}).check(Units(np.zeros((3, columns))))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics import build
 from zerosum.statistics.network import TwoLayer, TwoLayerGradient
 
 Floats = NDArray[np.float64]
@@ -93,17 +94,30 @@ def test_ranges_bring_classes_back_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "named"),
     [
-        ({"weights": np.zeros(3)}, "there must be 41 weights"),
-        ({"weights": np.full(41, 1e7)}, "must not exceed"),
-        ({"classes": 1}, "greater than or equal to 2"),
-        ({"center": [1.0]}, "center must hold one number"),
-        ({"scale": np.zeros(6)}, "every scale must be positive"),
-        ({"columns": 1}, "a feature beside the response"),
+        ({"weights": np.zeros(3)}, "41"),
+        ({"weights": np.full(41, 1e7)}, "weights"),
+        ({"classes": 1}, "classes"),
+        ({"center": [1.0]}, "center"),
+        ({"scale": np.zeros(6)}, "scale"),
+        ({"columns": 1}, "feature"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
+def test_two_layer_gradient_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
     params: dict[str, Any] = {"columns": 7, "hidden": 5, "clip": 1.0, "weights": np.zeros(41)}
-    with pytest.raises(BadParameter, match=words):
+    with pytest.raises(BadParameter, match=named):
         TwoLayerGradient(**params | change)
+
+
+def test_gradient_of_a_person_with_cancelling_rows_leaves_others_unrounded() -> None:
+    """The coordinator chooses weights, radius and clip; rows of +G and -G with a mean of zero are not small."""
+    features, hidden, size, clip = 4, 8, 2.0**19, 1e-8
+    first, second = np.full(features * hidden, size), np.array([size, -size] * (hidden // 2))
+    weights = np.concatenate([first, np.zeros(hidden), second, np.zeros(1)])
+    params = {"columns": 5, "hidden": hidden, "weights": weights, "radius": 1e6, "clip": clip}
+    statistic = build("two_layer_gradient", params)
+    others = [np.array([[1.0, 2.0, 3.0, 4.0, 0.0]])] * 200
+    cancelling = np.array([[2.0**18] * 4 + [0.0], [2.0**18] * 4 + [1.0]])
+    one, two = (statistic.total(Units.from_list([*others, unit])) for unit in (cancelling, np.zeros((2, 5))))
+    assert np.linalg.norm(one - two) <= 2 * clip * (1 + 1e-9)

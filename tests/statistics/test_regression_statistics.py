@@ -150,7 +150,7 @@ def test_a_weight_lets_a_unit_be_nothing() -> None:
     weighed = PolynomialCoefficients(**params | {"columns": 3}, weighted=True)
     assert whole.sensitivity(Adjacency.REPLACE_ONE) < 0.21
     assert weighed.sensitivity(Adjacency.REPLACE_ONE) == weighed.sensitivity(Adjacency.ADD_REMOVE) > 1
-    with pytest.raises(BadParameter, match="has no offset"):
+    with pytest.raises(BadParameter, match="offset"):
         PolynomialCoefficients(**params | {"columns": 3}, offset=(0.0, 1.0))
 
 
@@ -229,18 +229,18 @@ def test_the_exponential_is_exact_enough_and_the_same_wherever_a_number_stands()
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "message"),
+    ("name", "params", "named"),
     [
-        ("residual_gradient", {"columns": 3, "clip": 1, "coefficients": [1, 2]}, "there must be 3 coefficients"),
+        ("residual_gradient", {"columns": 3, "clip": 1, "coefficients": [1, 2]}, "coefficients"),
         (
             "residual_gradient",
             {"columns": 1, "clip": 1, "coefficients": [], "intercept": 0},
-            "a feature or an intercept",
+            "intercept",
         ),
         (
             "newton_step",
             {"columns": 2, "clip": 1, "coefficients": [1, 2], "bound": 0.5},
-            "residuals of a logistic model are within 1",
+            "bound",
         ),
         ("newton_step", {"columns": 2, "clip": 1, "coefficients": [1, 2], "curvature": 1.25}, "curvature"),
         ("newton_step", {"columns": 2, "clip": 1, "coefficients": [1, 2], "family": "linear"}, "family"),
@@ -249,21 +249,21 @@ def test_the_exponential_is_exact_enough_and_the_same_wherever_a_number_stands()
             {"columns": 2, "clip": 1, "coefficients": [1, 2], "response_weight": 1.2},
             "response_weight",
         ),
-        ("residual_moment", {"columns": 2, "clip": 1, "coefficients": [1, 2], "scale": [0.0]}, "every scale"),
+        ("residual_moment", {"columns": 2, "clip": 1, "coefficients": [1, 2], "scale": [0.0]}, "scale"),
         (
             "polynomial_coefficients",
             {"columns": 2, "clip": 1, "table": [[1], [0]], "weights": [0, 1]},
-            "nothing of the",
+            "table",
         ),
         (
             "polynomial_coefficients",
             {"columns": 2, "clip": 1, "table": [[1], [1]], "weights": [1]},
-            "weights must hold",
+            "weights",
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(name: str, params: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadParameter, match=message):
+def test_regression_statistic_bad_parameter_is_refused(name: str, params: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadParameter, match=named):
         build(name, params)
 
 
@@ -273,3 +273,15 @@ def test_no_sensitivity_depends_on_where_a_round_stands() -> None:
             one = kind(columns=3, clip=1.0, coefficients=np.zeros(3))
             other = kind(columns=3, clip=7.0, coefficients=np.array([9.0, -1.0, 2.0]), bound=3.0)
             assert one.sensitivity(adjacency) == other.sensitivity(adjacency)
+
+
+def test_polynomial_with_a_hostile_table_has_a_sensitivity_or_is_refused() -> None:
+    table = [[-1, 0, 18, 0, -48, 0, 32], [0] * 7, [0] * 7]
+    statistic = build(
+        "polynomial_coefficients", {"columns": 2, "clip": 1.0, "table": table, "weights": [1.0, 0.0, 0.0]}
+    )
+    values = np.linspace(-1, 1, 2001)
+    shape = -1 + 18 * values**2 - 48 * values**4 + 32 * values**6
+    assert statistic.sensitivity(Adjacency.REPLACE_ONE) >= np.ptp(shape) * (1 - 1e-9)
+    with pytest.raises(BadParameter, match="coefficients"):
+        build("polynomial_coefficients", {"columns": 41, "clip": 1.0, "table": [[1.0]] * 7, "weights": [1.0] * 7})

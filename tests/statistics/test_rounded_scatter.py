@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kernels import added, drawn, integers
+from helpers.native_kernels import added, drawn, integers
 from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency

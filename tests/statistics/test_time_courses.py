@@ -204,7 +204,7 @@ def test_a_tiny_matrix_says_nothing_rather_than_too_much() -> None:
     for exponent in np.linspace(-85, -40, 200):
         bands = {"columns": 12, "projection": 10**exponent * np.eye(12), "edges": [0, 0.05, 0.1, 0.25], "seconds": 2.0}
         assert np.linalg.norm(build("band_scatter", bands).total(Units.from_list([rows]))) <= 1
-    with pytest.raises(ValueError, match="slope_weight"):
+    with pytest.raises(BadParameter, match="slope_weight"):
         build("unmixing_score", MIXED | {"slope_weight": 1e-162})
 
 
@@ -256,9 +256,9 @@ def test_slow_gaussian_sources_have_no_direction_and_bursts_have() -> None:
     assert abs(said["bursts"][0, 0, 0, 1]) < 0.1
 
 
-def test_scores_and_signs_are_one_for_each_source() -> None:
+def test_unmixing_score_bad_parameter_is_refused() -> None:
     for change in ({"scores": ["tanh"]}, {"signs": [1, 2, 1]}, {"scores": ["logcosh"] * 3}, {"memory": 1.0}):
-        with pytest.raises(ValueError, match=r"scores|signs|memory"):
+        with pytest.raises(BadParameter, match=next(iter(change))):
             build("unmixing_score", MIXED | change)
 
 
@@ -278,6 +278,6 @@ def test_a_window_longer_than_any_recording_is_the_recording() -> None:
     np.testing.assert_array_equal(one, other)
 
 
-def test_cumulants_of_too_many_sources_are_refused() -> None:
-    with pytest.raises(BadParameter, match="at most, got 101"):
+def test_fourth_cumulants_too_many_sources_are_refused() -> None:
+    with pytest.raises(BadParameter, match="101"):
         build("fourth_cumulants", {"columns": 101, "unmixing": np.eye(101)})

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from killed import Killer, in_a_child
+from helpers.process_kills import Killer, in_a_child
 from zerosum import Policy, run
 from zerosum.algorithms import KMeansProgram, MeanProgram
 from zerosum.coordinator.journal import Journal
@@ -117,11 +117,11 @@ def test_a_result_is_kept_before_anybody_hears_of_it(tmp_path: Path) -> None:
         assert quantity.axes == result.estimate[name].axes
     assert kept.spent() == pytest.approx(dict.fromkeys(NAMES, 1.0), rel=1e-6)
     assert json.loads((tmp_path / "again" / "result.json").read_text())["kept"] == result.kept
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match="again"):
         kept.export(tmp_path / "again")
-    with pytest.raises(BadInput, match="no result kept"):
+    with pytest.raises(BadInput, match="'nosuch'"):
         ArchivedStudy.load("nosuch")
-    with pytest.raises(BadInput, match="no result kept"):
+    with pytest.raises(BadInput, match="''"):
         ArchivedStudy.load("")
 
 
@@ -142,7 +142,7 @@ def test_stopped_after_its_last_release_the_result_is_computed_again(tmp_path: P
         study(tmp_path, stop_after(4))
     (kept,) = ArchivedStudy.all()
     assert kept.as_record()["state"] == "released"
-    assert "4 of 4 rounds were released" in told.value.__notes__[0]
+    assert "4 of 4" in told.value.__notes__[0]
     assert f"zerosum results show {kept.id}" in told.value.__notes__[0]
     assert kept.export(tmp_path / "out")
     assert ArchivedStudy.load(kept.id).as_record()["state"] == "done"
@@ -153,7 +153,7 @@ def test_stopped_by_the_keyboard_it_says_what_was_spent(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt) as told:
         study(tmp_path, stop_after(1, KeyboardInterrupt))
     assert "epsilon 0." in told.value.__notes__[0]
-    assert "1 of 4 rounds were released" in told.value.__notes__[0]
+    assert "1 of 4" in told.value.__notes__[0]
     assert assert_all_on_record(tmp_path, tmp_path / "out") == ["stopped"]
 
 
@@ -197,7 +197,7 @@ def test_a_program_of_ones_own_is_exported_as_released(tmp_path: Path) -> None:
         assert len(arrays.files) == 4
     assert kept.export(tmp_path / "whole", own)
     (other,) = ArchivedStudy.all()
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match="whole"):
         other.export(tmp_path / "whole")
 
 
@@ -208,7 +208,7 @@ def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tm
     shutil.rmtree(tmp_path / "kept")
     record = kept.as_record()
     assert record["state"] == "unreadable"
-    assert "no longer" in record["fault"]
+    assert "journal" in record["fault"]
     assert all(spent is not None for spent in record["spent"].values())
     (results_folder() / "0123").mkdir()
     about = dict(kept.about) | {"study": "another", "journal": None}
@@ -218,7 +218,7 @@ def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tm
     with pytest.raises(BadInput):
         ArchivedStudy.load("0123").export(tmp_path / "out")
     (results_folder() / "0123" / "about.json").write_text("{")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="0123"):
         ArchivedStudy.load("0123")
     assert sorted(each.id for each in ArchivedStudy.all()) == sorted(["0123", kept.id])
 
@@ -230,11 +230,11 @@ def test_what_is_removed_gives_its_room_back_and_no_ledger_goes_with_it(tmp_path
     (kept.folder / "notes.txt").write_text("a steward's own")
     running = Journal.open(kept.folder)
     assert running is not None
-    with running, pytest.raises(Refused, match="being run"):
+    with running, pytest.raises(Refused, match=kept.id):
         kept.remove()
     about: dict[str, Any] = dict(kept.about)
     inside = about | {"ledgers": {"s0": [str(kept.folder / "result" / "l.sqlite"), "elsewhere"]}}
-    with pytest.raises(Refused, match="a ledger lies in"):
+    with pytest.raises(Refused, match="ledger"):
         ArchivedStudy(kept.id, kept.folder, inside).remove()
     kept.remove()
     assert ArchivedStudy.all() == []
@@ -260,7 +260,7 @@ def test_nothing_that_lies_elsewhere_is_removed_by_way_of_a_link(tmp_path: Path)
     moved = kept.folder.rename(tmp_path / "elsewhere")
     kept.folder.symlink_to(moved)
     before = sorted(moved.rglob("*"))
-    with pytest.raises(Refused, match="lies elsewhere"):
+    with pytest.raises(Refused, match="link"):
         ArchivedStudy.load(kept.id).remove()
     assert sorted(moved.rglob("*")) == before
     kept.folder.unlink()
@@ -268,7 +268,7 @@ def test_nothing_that_lies_elsewhere_is_removed_by_way_of_a_link(tmp_path: Path)
     (tmp_path / "link").symlink_to(kept.folder)
     for ledger in (tmp_path / "link" / "result" / "l.sqlite", kept.folder.parent / "x" / ".." / kept.id / "l.sqlite"):
         inside = dict(kept.about) | {"ledgers": {"s0": [str(ledger), "elsewhere"]}}
-        with pytest.raises(Refused, match="a ledger lies in"):
+        with pytest.raises(Refused, match="ledger"):
             ArchivedStudy(kept.id, kept.folder, inside).remove()
     assert (kept.folder / "result" / "result.json").exists()
 
@@ -281,7 +281,7 @@ def test_a_record_with_other_kinds_of_values_is_a_damaged_one(changed: dict[str,
     path = results_folder() / id / "about.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | changed))
     assert charged_ledgers() == []
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match=r"about\.json"):
         ArchivedStudy.load(id)
     ArchivedStudy.load(id, damaged=True).remove()
     assert ArchivedStudy.all() == []
@@ -314,7 +314,7 @@ def test_one_that_is_damaged_does_not_hide_the_others(name: str, text: str, stat
     states = {kept.id: kept.as_record()["state"] for kept in ArchivedStudy.all()}
     assert states == {hurt: state, sound: "done"}
     assert len(charged_ledgers()) == len(NAMES)
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match=hurt):
         ArchivedStudy.load(hurt).export(tmp_path / "out")
 
 
@@ -339,7 +339,7 @@ def test_what_cannot_go_on_from_a_checkpoint_is_still_on_record(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("zerosum.study.archive.make_room", full)
-    with pytest.raises(BadInput, match="no result could be kept"):
+    with pytest.raises(BadInput, match="ZEROSUM_STATE"):
         study(tmp_path, checkpoint=tmp_path / "kept")
     assert [kept.as_record() for kept in ArchivedStudy.all()] == [before.as_record()]
 
@@ -400,7 +400,7 @@ def test_where_the_ledgers_disk_fills_up_the_loss_is_on_record(
 def test_on_a_full_disk_nothing_is_asked(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(small_disk))
     fill(small_disk, lambda _: True)(Progress("round", 0, 1))
-    with pytest.raises(BadInput, match="nothing was asked and nothing spent"):
+    with pytest.raises(BadInput, match="ZEROSUM_STATE"):
         study(tmp_path / "ledgers")
     assert spends(tmp_path / "ledgers") == {}
 
@@ -409,7 +409,7 @@ def test_where_files_cannot_grow_nothing_is_asked(tmp_path: Path) -> None:
     def limited() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-        with pytest.raises(BadInput, match="nothing was asked and nothing spent"):
+        with pytest.raises(BadInput, match="ZEROSUM_STATE"):
             study(tmp_path / "ledgers")
 
     assert in_a_child(limited)
@@ -418,7 +418,7 @@ def test_where_files_cannot_grow_nothing_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_torn_record_in_reserved_room_is_dropped(tmp_path: Path) -> None:
-    from small_studies import make
+    from helpers.small_studies import make
     from zerosum.coordinator.journal import Journal
 
     with Journal.create(tmp_path, make("local")) as journal:

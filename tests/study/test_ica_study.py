@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from brains import SHAPE, atlas, mask, nib, participants, save
+from helpers.brain_images import SHAPE, atlas, mask, nib, participants, save
 from zerosum import Study
 from zerosum.algorithms import ICAProgram
 from zerosum.algorithms.metrics import matched
 from zerosum.data.bases import cosines
 from zerosum.data.fmri import garch_sources
 from zerosum.data.masker import Masker
-from zerosum.errors import BadData, BadParameter, BadStudy
+from zerosum.errors import BadData, BadInput, BadParameter, BadStudy
 from zerosum.forecast import Advisor, Assumptions, read_like
 
 Floats = NDArray[np.float64]
@@ -110,7 +110,7 @@ def built(path: Path) -> ICAProgram:
 )
 def test_from_the_command_line(tmp_path: Path, kind: str, imaging: str, solver: str) -> None:
     path = write(tmp_path, imaging, kind=kind)
-    assert f"ica: solver {solver}" in command(tmp_path, "plan", str(path))
+    assert solver in command(tmp_path, "plan", str(path))
     record = json.loads(command(tmp_path, "run", str(path), "--out", str(tmp_path / "out"), "--json"))
     assert record["maps"] == ["maps.nii.gz", "maps.png", "maps.json", "dataset_description.json"]
     found = nib.load(tmp_path / "out" / "maps.nii.gz").get_fdata()
@@ -207,7 +207,7 @@ def test_cosines_are_smooth_independent_and_of_the_lowest_frequencies() -> None:
     assert np.linalg.norm(wave - basis @ np.linalg.lstsq(basis, wave)[0]) < 1e-9
     thin = Masker.from_array((np.arange(9) < 2)[:, None, None] & np.ones((9, 8, 7), bool), np.eye(4), "mask")
     assert cosines(thin, 3).shape[1] == 2 * 3 * 3  # along x two voxels leave two of three
-    with pytest.raises(BadParameter, match="at least 1"):
+    with pytest.raises(BadParameter, match="frequencies"):
         cosines(space, 0)
 
 
@@ -220,7 +220,7 @@ def test_more_than_one_basis_is_refused(tmp_path: Path) -> None:
         {"basis": 'basis = "a.npy"', "parameters": "basis = [[1.0]]"},
         {"imaging": f"{MASK}\nfrequencies = 2", "parameters": "basis = [[1.0]]"},
     ):
-        with pytest.raises(BadStudy, match="give one basis"):
+        with pytest.raises(BadStudy, match="basis"):
             Study.load(write(tmp_path, **change))
     with pytest.raises(BadStudy, match=r"imaging\.frequencies"):
         Study.load(write(tmp_path, f"{MASK}\nfrequencies = 0"))
@@ -229,26 +229,26 @@ def test_more_than_one_basis_is_refused(tmp_path: Path) -> None:
 def test_algorithms_without_a_basis_refuse_one(tmp_path: Path) -> None:
     path = write(tmp_path, f"{MASK}\nfrequencies = 2", "clip = 1.0")
     path.write_text(path.read_text().replace('"ica"', '"pca"'))
-    with pytest.raises(BadStudy, match="the algorithm 'pca' takes no basis"):
+    with pytest.raises(BadStudy, match="basis"):
         Study.load(path).plan()
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "error", "word"),
     [
-        ("nowhere.npy", "there is no file"),
-        ("nowhere.nii", "there is no file"),
-        ("basis.csv", "is no basis"),
-        ("short.npy", r"must have 24 rows, got shape \(7, 3\)"),
-        ("flat.npy", r"has the shape \(24,\)"),
-        ("holes.npy", "not finite"),
-        ("text.npy", "damaged, of another format"),
-        ("grid/mask.nii.gz", "a basis of maps has four"),
-        ("other.nii", "resample it"),
-        ("twice.npy", "linearly independent"),
+        ("nowhere.npy", BadData, "nowhere.npy"),
+        ("nowhere.nii", BadData, "nowhere.nii"),
+        ("basis.csv", BadData, "basis.csv"),
+        ("short.npy", BadParameter, r"\(7, 3\)"),
+        ("flat.npy", BadData, r"\(24,\)"),
+        ("holes.npy", BadData, "finite"),
+        ("text.npy", BadData, "text.npy"),
+        ("grid/mask.nii.gz", BadData, "mask.nii.gz"),
+        ("other.nii", BadData, r"\(5, 6, 4\)"),
+        ("twice.npy", BadParameter, "independent"),
     ],
 )
-def test_files_that_are_no_basis(tmp_path: Path, name: str, message: str) -> None:
+def test_files_that_are_no_basis(tmp_path: Path, name: str, error: type[BadInput], word: str) -> None:
     path = write(tmp_path, basis=f'basis = "{name}"')
     (tmp_path / "basis.csv").write_text("1,2\n")
     (tmp_path / "text.npy").write_text("no array")
@@ -260,14 +260,14 @@ def test_files_that_are_no_basis(tmp_path: Path, name: str, message: str) -> Non
     }.items():
         np.save(tmp_path / f"{stem}.npy", value)
     save(tmp_path / "other.nii", np.ones((4, 4, 4, 3)))
-    with pytest.raises((BadData, BadParameter), match=message):
+    with pytest.raises(error, match=word):
         Study.load(path).plan()
 
 
 def test_a_basis_of_images_needs_a_grid(tmp_path: Path) -> None:
     path = write(tmp_path, basis='basis = "grid/mask.nii.gz"', parameters='columns = ["a", "b", "c", "d"]')
     path.write_text(path.read_text().replace(f"[imaging]\n{MASK}\n", '[unit]\nkind = "person"\n'))
-    with pytest.raises(BadData, match=r"needs an \[imaging\] table"):
+    with pytest.raises(BadData, match="imaging"):
         Study.load(path).plan()
 
 
@@ -281,7 +281,7 @@ def test_a_forecast_needs_the_grid_alone(tmp_path: Path, imaging: str) -> None:
     found = advisor.at(advisor.own, 8)
     assert [line.label for line in found.lines] == ["component 1", "component 2", "component 3"]
     assert 0 <= (found.without or 0) <= (found.expected or 0) <= 1
-    assert "recordings of 40 rows of 3 components" in advisor.says
+    assert {"40", "3"} <= set(advisor.says.split())  # rows of a recording, components
 
 
 def test_a_forecast_draws_from_public_images(tmp_path: Path) -> None:
@@ -289,5 +289,5 @@ def test_a_forecast_draws_from_public_images(tmp_path: Path) -> None:
     like = read_like(study, tmp_path / next(iter(CLOCKS)))  # which its policy calls synthetic
     assert like.runs is not None
     advisor = Advisor(study, Assumptions(like=like), people=40)
-    assert advisor.says.startswith("8 public people")
+    assert "8" in advisor.says.split()  # the people of the file
     assert 0 <= (advisor.at(advisor.own, 8).expected or 0) <= 1

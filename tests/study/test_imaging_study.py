@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from brains import AFFINE, SHAPE, atlas, mask, nib, participants, save, table, volumes
+from helpers.brain_images import AFFINE, SHAPE, atlas, mask, nib, participants, save, table, volumes
 from zerosum import Study
-from zerosum.errors import BadData, BadInput, BadStudy
+from zerosum.errors import BadData, BadStudy
 from zerosum.protocol.progress import Progress
 from zerosum.report.record import privacy_report
 
@@ -121,36 +121,36 @@ def test_a_plan_reads_the_grid_and_nothing_else(tmp_path: Path) -> None:
     report = privacy_report(Study.load(path).plan())
     assert report.releases[0].size == 24 * 25 // 2
     (tmp_path / "grid" / "mask.nii.gz").unlink()
-    with pytest.raises(BadData, match=r"there is no file .*mask\.nii\.gz"):
+    with pytest.raises(BadData, match=r"mask\.nii\.gz"):
         Study.load(path).plan()
 
 
 @pytest.mark.parametrize(
-    ("imaging", "message"),
+    ("imaging", "word"),
     [
-        ("", "give either a mask or an atlas"),
-        ('mask = "a.nii"\natlas = "b.nii"', "give either a mask or an atlas"),
-        ('mask = "a.nii"\nband = [0.1, 0.01]', "band must be a lowest and a higher frequency"),
+        ("", "mask"),
+        ('mask = "a.nii"\natlas = "b.nii"', "atlas"),
+        ('mask = "a.nii"\nband = [0.1, 0.01]', r"\[0.1, 0.01\]"),
         ('mask = "a.nii"\nband = [0.1]', "imaging.band"),
-        ('mask = "a.nii"\nseconds = 0.0', "seconds must be positive, got 0"),
-        ('mask = "a.nii"\nsmooth = 6', "there is no such entry"),
+        ('mask = "a.nii"\nseconds = 0.0', "seconds"),
+        ('mask = "a.nii"\nsmooth = 6', "imaging.smooth"),
     ],
 )
-def test_imaging_entries_that_make_no_sense(tmp_path: Path, imaging: str, message: str) -> None:
-    with pytest.raises(BadStudy, match=message):
+def test_imaging_entries_that_make_no_sense(tmp_path: Path, imaging: str, word: str) -> None:
+    with pytest.raises(BadStudy, match=word):
         Study.load(_study(tmp_path, imaging))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "word"),
     [
-        ("n_components = 2", 'n_components = 2\ncolumns = ["v0001"]', "columns come from the mask or atlas"),
-        ('kind = "person"', 'kind = "record"', "a unit is a person and all its runs"),
-        ('kind = "person"', 'column = "who"', "a unit is a person and all its runs"),
+        ("n_components = 2", 'n_components = 2\ncolumns = ["v0001"]', "columns"),
+        ('kind = "person"', 'kind = "record"', "unit"),
+        ('kind = "person"', 'column = "who"', "unit"),
     ],
 )
-def test_what_images_say_themselves(tmp_path: Path, old: str, new: str, message: str) -> None:
-    with pytest.raises(BadStudy, match=message):
+def test_what_images_say_themselves(tmp_path: Path, old: str, new: str, word: str) -> None:
+    with pytest.raises(BadStudy, match=word):
         Study.load(_study(tmp_path, text=STUDY.replace(old, new)))
 
 
@@ -159,7 +159,7 @@ def test_categories_are_not_for_images(tmp_path: Path) -> None:
     text = STUDY.replace('algorithm = "pca"', 'algorithm = "histogram"')
     lines = 'n_components = 2\nper_recording = "standardise"\ncentering = "none"\nclip = 1.0'
     path = _study(tmp_path, 'mask = "grid/one.nii"', text=text.replace(lines, 'values = ["a", "b"]'))
-    with pytest.raises(BadStudy, match="brain images have none"):
+    with pytest.raises(BadStudy, match="categories"):
         Study.load(path).plan()
 
 
@@ -179,11 +179,11 @@ def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
 def test_a_refusal_names_the_site(tmp_path: Path) -> None:
     path = _study(tmp_path)
     save(tmp_path / "south/sub-1/func/sub-1_task-rest_run-1_bold.nii.gz", volumes(1, 3))
-    with pytest.raises(
-        BadInput, match=r"site 'south': .* an image has fewer than the 10 volumes a run needs"
-    ) as refused:
+    with pytest.raises(BadData, match=r"'south'.*\b10\b") as refused:
         Study.load(path).load_sites()
-    assert refused.value.detail.endswith("sub-1_task-rest_run-1_bold.nii.gz: it has 3")
+    assert "sub-1_task-rest_run-1_bold.nii.gz" in refused.value.detail
+    assert refused.value.detail.endswith(" 3")
+    assert "sub-1" not in str(refused.value)
 
 
 def test_the_libraries_are_loaded_only_where_they_are_used() -> None:

@@ -30,28 +30,27 @@ def ask(sites: Any, question: Any = QUESTION, **change: Any) -> zerosum.Result:
 def test_an_estimator_is_fitted_not_run(name: str) -> None:
     kind = getattr(zerosum, name)
     mine = type("Mine", (kind,), {})
-    said = rf"^zerosum\.{name} is an estimator: call \.fit\(sites\), or run zerosum\.algorithms\.{name}\(\.\.\.\)$"
     for estimator in (kind, kind(), mine, mine()):
-        with pytest.raises(BadParameter, match=said):
+        with pytest.raises(BadParameter, match=rf"zerosum\.algorithms\.{name}\("):
             ask({"a": ROWS, "b": ROWS}, estimator)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "word"),
     [
-        (zerosum.algorithms.MeanProgram, r"give the program its parameters: zerosum.algorithms.Mean\(...\)"),
-        ("mean", r"takes a program, such as zerosum.algorithms.Mean\(...\), got an object of type 'str'"),
-        (None, "of type 'NoneType'"),
-        (np.ones(3), "of type 'ndarray'"),
+        (zerosum.algorithms.MeanProgram, r"zerosum\.algorithms\.Mean\("),
+        ("mean", "'str'"),
+        (None, "'NoneType'"),
+        (np.ones(3), "'ndarray'"),
     ],
 )
-def test_what_is_no_program_is_refused(given: Any, said: str) -> None:
-    with pytest.raises(BadParameter, match=said):
+def test_what_is_no_program_is_refused(given: Any, word: str) -> None:
+    with pytest.raises(BadParameter, match=word):
         ask({"a": ROWS, "b": ROWS}, given)
 
 
 def test_sites_have_names() -> None:
-    with pytest.raises(BadParameter, match="a dict with the data of each site"):
+    with pytest.raises(BadParameter, match="sites"):
         ask([ROWS, ROWS], unit="person")
 
 
@@ -65,9 +64,9 @@ def test_sites_have_names() -> None:
     ],
 )
 def test_plain_rows_could_be_either_and_nothing_is_spent_before_it_is_said(sites: Any, tmp_path: Path) -> None:
-    with pytest.raises(BadParameter, match=r"say what is protected: unit='person' where .*, unit='record' where"):
+    with pytest.raises(BadParameter, match="unit='person'"):
         ask(sites)
-    with pytest.raises(BadParameter, match="unit must be 'person' or 'record', got 'house'"):
+    with pytest.raises(BadParameter, match="'house'"):
         ask(sites, unit="house")
     assert ledgers(tmp_path) == []
 
@@ -90,9 +89,9 @@ def test_a_seeded_run_protects_nobody_and_takes_plain_rows_for_records() -> None
 
 
 def test_programs_live_under_algorithms() -> None:
-    with pytest.raises(AttributeError, match=r"it is zerosum\.algorithms\.CustomStatistic$"):
-        _ = zerosum.CustomStatistic
-    with pytest.raises(AttributeError, match="no attribute 'median'"):
+    with pytest.raises(AttributeError, match=r"zerosum\.algorithms\.CustomProgram"):
+        _ = zerosum.CustomProgram
+    with pytest.raises(AttributeError, match="'median'"):
         _ = zerosum.median
     assert {getattr(zerosum, name).__module__.split(".")[1] for name in ("Mean", "PCA")} == {"estimators"}
     assert set(zerosum.__all__) <= set(dir(zerosum))

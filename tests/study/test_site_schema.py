@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from brains import bids, mask, save, table, volumes
-from zerosum.cli import main  # noqa: F401  (registers the commands)
+from helpers.brain_images import bids, mask, save, table, volumes
+from zerosum.cli import load
 from zerosum.cli.app import app
 from zerosum.data import imaging
 from zerosum.data.bids import Selection, find_recordings
@@ -126,18 +127,19 @@ def test_draft_of_images_has_clock_grid_and_confounds(tmp_path: Path) -> None:
     assert images.selectable == {"task": ("play", "rest")}
     assert check_schema(file, drafted, policy(tmp_path)).faults == []
     claimed = drafted.model_copy(update={"images": images.model_copy(update={"volumes": 35})})
-    assert "one has 30" in check_schema(file, claimed, policy(tmp_path)).faults[0]
+    (fault,) = check_schema(file, claimed, policy(tmp_path)).faults
+    assert {"35", "30"} <= set(re.findall(r"\d+", fault))
 
 
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("who,age,dx,bmi\na,34,asthma,22\nb,55,none,\n", "declares 3 units"),
-        (VISITS.replace("c,70", "b,70"), "one has 3"),
-        (VISITS.replace("34", ""), "declare `missing = true`"),
-        (VISITS.replace("34", "3o"), "data row 1"),
-        (VISITS.replace("age", "years"), "no column 'age'"),
-        (VISITS.replace("c,", ","), "whose a row is"),
+        ("who,age,dx,bmi\na,34,asthma,22\nb,55,none,\n", r"\b3 units\b.*\b2\b"),
+        (VISITS.replace("c,70", "b,70"), r"\b2 rows\b.*\b3\b"),
+        (VISITS.replace("34", ""), "missing"),
+        (VISITS.replace("34", "3o"), "row 1"),
+        (VISITS.replace("age", "years"), "'age'"),
+        (VISITS.replace("c,", ","), "'who'"),
     ],
 )
 def test_data_that_differ_from_the_schema_are_a_fault_at_the_desk(tmp_path: Path, text: str, word: str) -> None:
@@ -146,7 +148,7 @@ def test_data_that_differ_from_the_schema_are_a_fault_at_the_desk(tmp_path: Path
     assert check_schema(file, schema, policy(tmp_path)).faults == []
     site(tmp_path, text)
     faults = check_schema(file, schema, policy(tmp_path)).faults
-    assert any(word in fault for fault in faults), faults
+    assert any(re.search(word, fault) for fault in faults), faults
 
 
 def test_values_outside_the_declared_range_are_counted_for_the_steward(tmp_path: Path) -> None:
@@ -154,14 +156,14 @@ def test_values_outside_the_declared_range_are_counted_for_the_steward(tmp_path:
     schema = draft_schema(file, policy(tmp_path))
     age = schema.columns["age"].model_copy(update={"range": (18.0, 60.0)})
     schema = schema.model_copy(update={"columns": schema.columns | {"age": age}})
-    assert check_schema(file, schema, policy(tmp_path)).warnings == [
-        "column 'age': 2 values lie outside the declared range"
-    ]
+    (warning,) = check_schema(file, schema, policy(tmp_path)).warnings
+    assert "'age'" in warning
+    assert "2 values" in warning
 
 
 def test_site_serves_only_by_a_confirmed_schema(tmp_path: Path) -> None:
     file = site(tmp_path)
-    with pytest.raises(BadStudy, match="zerosum site schema"):
+    with pytest.raises(BadStudy, match="--confirm"):
         confirmed_schema(file)
     drafted = draft_schema(file, policy(tmp_path))
     file.schema_path.write_text(schema_text(drafted))
@@ -170,23 +172,24 @@ def test_site_serves_only_by_a_confirmed_schema(tmp_path: Path) -> None:
     confirm_schema(file, drafted)
     assert ready_schema(file, policy(tmp_path)) == drafted
     file.schema_path.write_text(schema_text(drafted).replace("units = 3", "units = 4"))
-    with pytest.raises(BadStudy, match="changed since"):
+    with pytest.raises(BadStudy, match="--confirm"):
         ready_schema(file, policy(tmp_path))
     confirm_schema(file, DataSchema.load(file.schema_path))
-    with pytest.raises(CheckFailed, match="declares 4 units, the data hold 3"):
+    with pytest.raises(CheckFailed, match=r"\b4 units\b.*\b3\b"):
         ready_schema(file, policy(tmp_path))
 
 
 def test_command_drafts_then_confirms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
+    load("site")
     assert runner.invoke(app, ["site", "init", "north"]).exit_code == 0
     home = tmp_path / "north"
     (home / "data.csv").write_text("age\n" + "\n".join(str(30 + at) for at in range(12)) + "\n")
     command = ["site", "schema", "--site", str(home / "site.toml")]
     assert isinstance(runner.invoke(app, [*command, "--confirm"]).exception, BadStudy)  # nothing to confirm yet
     first = runner.invoke(app, command)
-    assert (first.exit_code, "not confirmed" in first.output) == (0, True)
+    assert (first.exit_code, "--confirm" in first.output) == (0, True)
     assert runner.invoke(app, [*command, "--confirm"]).exit_code == 0
     assert confirmed_schema(SiteFile.load(home / "site.toml")).units == 12
     (home / "data.csv").write_text("age\n30\n")
@@ -226,7 +229,7 @@ def test_answer_to_any_categories_tokens_rules_and_levels_is_the_same_for_neighb
     other = answers(tmp_path, VISITS.replace("c,70,hiv,", "c,71,none,25"), plans, schema)
     assert mine == other
     assert mine[:3] == ["3 units of 1"] * 3
-    assert "no rule" in mine[4]  # by the schema, which says that bmi may be missing
+    assert "'bmi'" in mine[4]  # by the schema, which says that bmi may be missing
     assert mine[5] == "3 units of 2"
 
 
@@ -239,8 +242,8 @@ def test_undeclared_category_counts_as_other_and_stays_in_the_sites_log(
         units = served_units(asked, file, schema, data_version(file))
     assert [rows[:, 0].tolist() for rows in units.each()][:2] == [[0.0], [1.0, 1.0]]
     assert np.isnan(list(units.each())[2]).all()
-    assert "outside the declared categories" in caplog.text
-    with pytest.raises(BadData, match="outside the declared categories"):  # the owner of the data is told
+    assert "'dx'" in caplog.text
+    with pytest.raises(BadData, match="'dx'"):  # the owner of the data is told
         load_for(asked, file)
 
 
@@ -257,7 +260,7 @@ def test_data_changed_since_the_start_are_not_read(tmp_path: Path) -> None:
     file, asked = site(tmp_path), plan(tmp_path)
     schema, version = draft_schema(file, policy(tmp_path)), data_version(file)
     (tmp_path / "data.csv").write_text(VISITS + "d,40,none,20\n")
-    with pytest.raises(BadData, match="changed since"):
+    with pytest.raises(BadData, match="changed"):
         served_units(asked, file, schema, version)
     (tmp_path / "data.csv").unlink()
     with pytest.raises(BadData):
@@ -348,7 +351,7 @@ def test_plan_for_another_kind_of_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letters.text").write_text("a lake\na boat\n")
     file = SiteFile(name="north", data=Path("letters.text"), folder=tmp_path)
     schema = draft_schema(file, policy(tmp_path))
-    with pytest.raises(PolicyRefused, match="a table"):
+    with pytest.raises(PolicyRefused, match="documents"):
         review_question(plan(tmp_path), file, schema)
 
 
@@ -365,15 +368,15 @@ def test_check_compares_data_and_plan_with_the_confirmed_schema(tmp_path: Path) 
         folder=tmp_path,
     ).with_sites([file])
     (before,) = check_study(study)
-    assert not any("may have missing values" in fault for fault in before.faults)
     schema = draft_schema(file, policy(tmp_path))
     file.schema_path.write_text(schema_text(schema))
     confirm_schema(file, schema)
     (after,) = check_study(study)
-    assert any("may have missing values" in fault for fault in after.faults)
+    (fault,) = set(after.faults) - set(before.faults)
+    assert "'bmi'" in fault
     site(tmp_path, VISITS + "d,1,none,1\n")
     (grown,) = check_study(study)
-    assert "the schema declares 3 units, the data hold 4" in grown.faults
+    assert any(re.search(r"\b3 units\b.*\b4\b", fault) for fault in grown.faults)
 
 
 def test_draft_of_a_parquet_file_leaves_dates_out(tmp_path: Path) -> None:
@@ -384,7 +387,7 @@ def test_draft_of_a_parquet_file_leaves_dates_out(tmp_path: Path) -> None:
     drafted = draft_schema(file, policy(tmp_path))
     assert list(drafted.columns) == ["age"]
     assert check_schema(file, drafted, policy(tmp_path)).faults == []
-    with pytest.raises(PolicyRefused, match="no column 'seen'"):
+    with pytest.raises(PolicyRefused, match="'seen'"):
         review_question(plan(tmp_path, "mean", columns=["seen"], lower=[0], upper=[9]), file, drafted)
 
 
@@ -414,7 +417,7 @@ def test_null_of_one_person_leaves_the_cells_of_others_as_they_are(
 
 
 def test_smoothing_that_needs_memory_without_bound_is_refused_by_the_plan(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="smoothing_mm must be at most"):
+    with pytest.raises(ValueError, match="smoothing_mm"):
         imaging_plan(tmp_path, smoothing_mm=1e14)
 
 
@@ -441,7 +444,7 @@ def test_library_that_is_not_installed_is_a_refusal_for_every_data_set(
     schema, asked = draft_schema(file, policy(tmp_path)), imaging_plan(tmp_path, detrend=True)
     review_question(asked, file, schema)
     monkeypatch.setitem(sys.modules, "nilearn", None)
-    with pytest.raises(ZerosumError, match="install nilearn"):
+    with pytest.raises(ZerosumError, match="nilearn"):
         review_question(asked, file, schema)
 
 
@@ -457,7 +460,7 @@ def test_names_of_a_wide_table_are_read_in_its_own_encoding(tmp_path: Path) -> N
         assert schema.columns["name"].type == "category"  # what is no number is listed
         assert check_schema(file, schema, policy(tmp_path)).faults == []
         asked = plan(tmp_path, "mean", columns=names[1:], lower=[0] * 1200, upper=[2] * 1200)
-        with pytest.raises(BadParameter, match="as many columns"):
+        with pytest.raises(BadParameter, match="columns"):
             review_question(asked, file, schema)
 
 
@@ -466,7 +469,7 @@ def test_link_of_one_person_is_a_fault_whatever_is_selected(tmp_path: Path) -> N
     outside = save(tmp_path / "elsewhere.nii.gz", volumes(3))
     (folder / "sub-2/func/sub-2_task-play_bold.nii.gz").symlink_to(outside)
     for selection in (None, Selection(task="rest"), Selection(task="play")):
-        with pytest.raises(BadData, match="leads out"):
+        with pytest.raises(BadData, match="link"):
             find_recordings(folder, selection, [])
 
 
@@ -477,7 +480,7 @@ def test_design_with_too_many_terms_is_refused_before_they_are_listed(tmp_path: 
 
 
 def test_table_with_two_columns_of_one_name_is_a_fault_at_the_desk(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="same name"):
+    with pytest.raises(BadData, match="columns"):
         draft_schema(site(tmp_path, "who,age,age\na,1,2\n"), policy(tmp_path))
 
 
@@ -486,9 +489,8 @@ def test_token_that_is_a_number_in_quotes_is_missing_for_the_check_too(tmp_path:
     schema = draft_schema(file, policy(tmp_path))
     age = schema.columns["age"].model_copy(update={"tokens": ("-9",)})
     schema = schema.model_copy(update={"columns": schema.columns | {"age": age}})
-    assert check_schema(file, schema, policy(tmp_path)).faults == [
-        "column 'age' has missing values: declare `missing = true`"
-    ]
+    (fault,) = check_schema(file, schema, policy(tmp_path)).faults
+    assert "'age'" in fault
 
 
 def test_file_put_in_place_with_the_same_size_and_time_is_another_version(tmp_path: Path) -> None:

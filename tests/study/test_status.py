@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import QUESTION, make, make_sites
+from helpers.small_studies import QUESTION, make, make_sites
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.counted import Counted, Traffic
 from zerosum.engines.in_process import InProcess
@@ -19,11 +19,11 @@ from zerosum.study.status import NAME, Status, check_status, read_status
 
 def test_a_study_that_runs_stopped_is_over_or_does_not_move(tmp_path: Path) -> None:
     plan = make("local")
-    with pytest.raises(BadInput, match="no coordinator's state folder"):
+    with pytest.raises(BadInput, match="journal"):
         read_status(tmp_path)
     Journal.create(tmp_path, plan).close()
     assert check_status(tmp_path, 3600.0)["stage"] == "begun"  # its job was submitted a moment ago
-    with pytest.raises(CheckFailed, match="no process carries out"):
+    with pytest.raises(CheckFailed, match="resume"):
         check_status(tmp_path, -1.0)
     resumed = Journal.open(tmp_path)
     assert resumed is not None
@@ -36,17 +36,17 @@ def test_a_study_that_runs_stopped_is_over_or_does_not_move(tmp_path: Path) -> N
         record = check_status(tmp_path, 3600.0)
         assert (record["running"], record["stage"], record["rounds"]) == (True, "round", 1)
         assert record["sites"] == {"s0": "agreed", "s1": "absent"}
-        with pytest.raises(CheckFailed, match="nothing has moved"):
+        with pytest.raises(CheckFailed, match="0 seconds"):
             check_status(tmp_path, -1.0)
-    with pytest.raises(CheckFailed, match="no process carries out"):  # killed: nobody wrote how it ended
+    with pytest.raises(CheckFailed, match="resume"):  # killed: nobody wrote how it ended
         check_status(tmp_path, 3600.0)
     status.end("Abandoned: no answer")
-    with pytest.raises(CheckFailed, match=r"Abandoned: no answer.*resume"):
+    with pytest.raises(CheckFailed, match="Abandoned"):
         check_status(tmp_path, 3600.0)
     status.end("finished")
     assert check_status(tmp_path, -1.0)["ended"] == "finished"
     (tmp_path / NAME).write_text("{")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match=r"status\.json"):
         check_status(tmp_path, 3600.0)
 
 

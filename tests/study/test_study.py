@@ -116,5 +116,13 @@ def test_an_entry_of_0_1_is_answered_with_the_new_name(tmp_path: Path) -> None:
         'name = "s"\nalgorithm = "mean"\nsites = []\n[unit]\nkind = "person"\n'
         "[privacy]\nepsilon = 1.0\ndelta = 1e-5\nseed = 1\n"
     )
-    with pytest.raises(BadStudy, match=r"privacy\.seed is called privacy\.random_state since 0\.2"):
+    with pytest.raises(BadStudy, match=r"privacy\.random_state"):
         Study.load(file)
+
+
+def test_study_builds_its_program_once_and_a_copy_builds_its_own() -> None:
+    own = study(100)
+    assert own.build_algorithm() is own.build_algorithm()
+    other = own.model_copy(update={"parameters": {"columns": ["x"], "clip": 2.0}})
+    assert other.build_algorithm().clip == 2.0  # type: ignore[attr-defined] # of the class above
+    assert own.build_algorithm().clip == 1.0  # type: ignore[attr-defined] # as above

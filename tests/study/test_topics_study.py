@@ -76,5 +76,5 @@ def test_another_vocabulary_is_another_plan(tmp_path: Path) -> None:
     ],
 )
 def test_columns_are_the_words_and_nothing_else(tmp_path: Path, old: str, new: str) -> None:
-    with pytest.raises(BadStudy, match="with a vocabulary"):
+    with pytest.raises(BadStudy, match="vocabulary"):
         Study.load(write(tmp_path, STUDY.replace(old, new)))

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small_studies import carry_out, make, make_sites
-from watched import HOSTILE, coordinated, parsed
+from helpers.small_studies import carry_out, make, make_sites
+from helpers.watch_page import HOSTILE, coordinated, hostile, parsed
 from zerosum import run
 from zerosum.algorithms import build
 from zerosum.cli import sites
 from zerosum.errors import BadInput
-from zerosum.kernel.plan import Plan
 from zerosum.report.record import privacy_report
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.decisions import Consents
@@ -37,20 +36,6 @@ def drawn(page: Page | None) -> str:
 def section(page: Page | None, id: str) -> str:
     assert page is not None
     return parsed(next(each.body for each in page.sections if each.id == id)).words
-
-
-def hostile(study: str = HOSTILE) -> Plan:
-    """A plan of a coordinator that tries everything that a name may hold."""
-    plan = make("local", study=study)
-    question = replace(
-        plan.question,
-        columns=(HOSTILE, "b"),
-        parameters={HOSTILE: HOSTILE, "lower": [0, 1], "upper": [2, 3]},
-        preprocessing={HOSTILE: [HOSTILE]},
-        files={HOSTILE: HOSTILE},
-    )
-    others = tuple(replace(site, name=f"{HOSTILE}{at}"[:190]) for at, site in enumerate(plan.sites[1:]))
-    return replace(plan, question=question, sites=(plan.sites[0], *others))
 
 
 @pytest.fixture
@@ -76,7 +61,7 @@ def test_a_coordinators_page_from_gathering_to_the_result(tmp_path: Path) -> Non
     for sentence in privacy_report(plan).sentences():
         assert sentence in section(page, "plan")
     assert plan.digest() in section(page, "plan")
-    with pytest.raises(BadInput, match="no report"):
+    with pytest.raises(BadInput, match="report"):
         board.report(f"study/{key}")
     result = carry_out(plan, make_sites(tmp_path / "ledgers"))
     result.write(tmp_path / "vitals" / "out")
@@ -85,13 +70,15 @@ def test_a_coordinators_page_from_gathering_to_the_result(tmp_path: Path) -> Non
     page = board.page(f"study/{key}", 0, "")
     assert f"{result.estimate['mean'].value[0]:.6g}" in section(page, "result")
     assert "finished" in section(page, "state")
-    assert "Open the whole report" not in drawn(page)
+    assert f"study/{key}/report" not in drawn(page)
     (tmp_path / "vitals" / "out" / "report.html").write_text("<h1>a report</h1>")
     assert f"study/{key}/report" in drawn(board.page(f"study/{key}", 0, ""))
     assert board.report(f"study/{key}") == b"<h1>a report</h1>"
     (tmp_path / "vitals" / "out" / "estimate.npz").write_bytes(b"")
     (tmp_path / "vitals" / "out" / "result.json").write_text("[]")
-    assert "cannot be read" in section(board.page(f"study/{key}", 0, ""), "result")
+    page = board.page(f"study/{key}", 0, "")
+    assert f"{result.estimate['mean'].value[0]:.6g}" not in section(page, "result")
+    assert 'class="fault"' in drawn(page)
     shutil.rmtree(tmp_path / "vitals")
     board._all.forget()
     assert board.page(f"study/{key}", 0, "") is None
@@ -103,11 +90,11 @@ def test_the_reason_of_a_refusal_is_read_at_the_coordinator(tmp_path: Path) -> N
     status.end(f"PolicyRefused: site 's1': the steward of this site refused this study: {HOSTILE}")
     board = CoordinatorBoard([tmp_path / "vitals"])
     page = board.page(f"study/{board._all()[0].key}", 0, "")
-    assert f"refused this study: {HOSTILE}" in section(page, "state")
+    assert HOSTILE in section(page, "state")
     assert page is not None
     assert "refused" in page.said
     assert "script" not in parsed(drawn(page)).tags[10:]
-    with pytest.raises(BadInput, match="stewards do"):
+    with pytest.raises(BadInput, match="steward"):
         board.decide("study/x", "approved", "")
 
 
@@ -159,14 +146,14 @@ def test_a_steward_reads_the_plan_in_the_words_of_a_dry_run_and_decides(home: Pa
     assert "vitals" in section(home_page, "waiting")
     page = board.page(f"study/{plan.digest()}", 0, "secret")
     report = privacy_report(plan)
-    assert f"here: epsilon {report.per_site[0].epsilon:.4f} at delta {plan.delta:g}" in section(page, "cost")
+    assert f"epsilon {report.per_site[0].epsilon:.4f} at delta {plan.delta:g}" in section(page, "cost")
     whole = section(page, "whole")
     assert all(sentence in whole for sentence in report.sentences())
     assert all(f"{line.sensitivity:.4g}" in whole for line in report.releases)
     assert "zerosum site dry-run" in section(page, "cost")
     assert 'value="secret"' in drawn(page)
     said = board.decide(f"study/{plan.digest()}", "refused", "not this year")
-    assert said == f"the steward refused the plan {plan.digest()}, on the page: not this year"
+    assert all(part in said for part in ("refused", plan.digest(), "not this year"))
     assert consents.reason(plan.digest()) == "not this year"
     page = board.page(f"study/{plan.digest()}", 0, "secret")
     assert "not this year" in section(page, "state")
@@ -174,7 +161,7 @@ def test_a_steward_reads_the_plan_in_the_words_of_a_dry_run_and_decides(home: Pa
     for path, decision in (("study/x", "approved"), (f"study/{plan.digest()}", "maybe"), ("", "approved")):
         with pytest.raises(BadInput):
             board.decide(path, decision, "")
-    with pytest.raises(BadInput, match="no report"):
+    with pytest.raises(BadInput, match="report"):
         board.report(f"study/{plan.digest()}")
 
 
@@ -183,15 +170,15 @@ def test_what_the_policy_and_the_cap_say_before_anything_is_decided(home: Path) 
     (home / "site.toml").write_text(text.replace('# columns = ["age", "bmi"]', 'columns = ["age"]'))
     board, plan = SiteBoard(home / "site.toml"), make("local", study="vitals")
     Consents(home / "state").keep(plan)
-    assert "this site would refuse" in section(board.page(f"study/{plan.digest()}", 0, ""), "cost")
+    assert "'b'" in section(board.page(f"study/{plan.digest()}", 0, ""), "cost")
     (home / "site.toml").write_text(text)
     board = SiteBoard(home / "site.toml")
-    assert "It fits the policy" in section(board.page(f"study/{plan.digest()}", 0, ""), "cost")
+    assert "'b'" not in section(board.page(f"study/{plan.digest()}", 0, ""), "cost")
     policy = board._site.policy
     with policy.open_ledger() as ledger:
         ledger.record(Spend("other", 0, 0, "person", "mean", 1.0, 2.0, "aa"), policy.cap)
     board = SiteBoard(home / "site.toml")
-    assert "above its lifetime cap" in section(board.page(f"study/{plan.digest()}", 0, ""), "cost")
+    assert "cap of 10" in section(board.page(f"study/{plan.digest()}", 0, ""), "cost")
 
 
 def test_a_plan_of_hostile_names_opens_nothing_on_any_page(tmp_path: Path, home: Path) -> None:
@@ -225,7 +212,7 @@ def test_a_long_plan_is_folded_and_a_wide_one_named_by_its_ends() -> None:
     plan = make("local")
     many = replace(plan.question, columns=tuple(f"c{at}" for at in range(500)), n_columns=500)
     shown = plans.asked(replace(plan, question=many))
-    assert "and 440 more" in shown
+    assert "440" in shown
     assert "c499" in shown
     ends = replace(plan.question, columns=("first", "last"), n_columns=90_000, parameters={"x": "y" * 100_000})
     shown = plans.asked(replace(plan, question=ends))

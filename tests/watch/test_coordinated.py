@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from small_studies import make
-from watched import coordinated
+from helpers.small_studies import make
+from helpers.watch_page import coordinated
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import Refused
 from zerosum.protocol.progress import Progress
@@ -40,7 +40,7 @@ def test_one_study_from_begun_to_finished(tmp_path: Path) -> None:
 
 def test_why_a_study_ended(tmp_path: Path) -> None:
     for name, how in {
-        "refused": "PolicyRefused: site 'north': the steward of this site refused this study: no: never",
+        "refused": "PolicyRefused: site 'north': no: never",
         "failed": "Abandoned: too many sites were lost",
         "stopped": "stopped",
     }.items():
@@ -49,7 +49,7 @@ def test_why_a_study_ended(tmp_path: Path) -> None:
         status.end(how)
     found = {study.name: study for study in Coordinator([tmp_path]).all()}
     assert {name: study.state for name, study in found.items()} == {name: name for name in found}
-    assert found["refused"].ended == "site 'north': the steward of this site refused this study: no: never"
+    assert found["refused"].ended == "site 'north': no: never"
     assert found["stopped"].ended == ""
 
 
@@ -118,5 +118,5 @@ def test_looking_does_not_keep_a_coordinator_from_going_on(tmp_path: Path) -> No
     threading.Timer(0.05, look.close).start()
     with Journal.open(tmp_path / "study") or pytest.fail("no journal") as journal:
         assert journal.plan.study == "study"
-        with pytest.raises(Refused, match="another process"):
+        with pytest.raises(Refused, match="process"):
             Journal.open(tmp_path / "study")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watched import HOSTILE, parsed
+from helpers.watch_page import HOSTILE, parsed
 from zerosum.kernel.markup import Html, element, text
 from zerosum.kernel.names import visible
 from zerosum.watch.markup import bar, join, moment, more, pairs, paragraph, table

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from watched import Visitor, served
+from helpers.watch_page import Visitor, served
 from zerosum.cli import sites
 from zerosum.watch import server
 from zerosum.watch.site_board import SiteBoard

@@ -124,7 +124,6 @@ def audit(
     units: int = 12,
     samples: int = 100_000,
     declare_units: bool = False,
-    forget_colluders: bool = False,
     helper_apart: bool = False,
     site_kind: type[Site] = Site,
     on_step: Callable[[int, int], None] = lambda done, planned: None,
@@ -147,8 +146,6 @@ def audit(
         Numbers of noise to observe. More samples narrow the confidence interval.
     declare_units : bool
         Make counts public in the plan, as required for combinations of means and for publications.
-    forget_colluders : bool
-        Plan without colluders. This is a fault that an audit must detect.
     helper_apart : bool
         Withhold the noise of a trusted helper from the coordinator, as in capePCA. Otherwise the coordinator is the
         helper.
@@ -173,8 +170,7 @@ def audit(
         epsilon=accountant.epsilon(mu, delta),
         delta=delta,
         scheme=scheme,
-        coalition=Coalition(0, dropouts) if forget_colluders else coalition,
-        results_to_sites=not forget_colluders,
+        coalition=coalition,
     )
     asked = resolve(chosen, terms).requests(terms.adjacency)
     if any(isinstance(each, PrivatePublication) for each in asked):

@@ -4,51 +4,52 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from typing import Any
 
 import typer
 
-from zerosum.cli import (
-    accounts,
-    advising,
-    audits,
-    coordinators,
-    describing,
-    figures,
-    flares,
-    keys,
-    ledgers,
-    reports,
-    results,
-    sites,
-    studies,
-    terminal,
-    watching,
-)
+from zerosum.cli import terminal
 from zerosum.cli.app import app
 from zerosum.errors import ZerosumError
 
-# importing them registers their commands
-__all__ = [
-    "accounts",
-    "advising",
-    "audits",
-    "coordinators",
-    "describing",
-    "figures",
-    "flares",
-    "keys",
-    "ledgers",
-    "main",
-    "reports",
-    "results",
-    "sites",
-    "studies",
-    "watching",
-]
+#: The modules that register a command or group of commands, by its name.
+MODULES = {
+    "account": ("accounts",),
+    "audit": ("audits",),
+    "check": ("studies",),
+    "compare": ("advising",),
+    "coordinator": ("coordinators", "reports"),
+    "demo": ("studies",),
+    "describe": ("describing",),
+    "reproduce": ("figures",),
+    "flare": ("flares",),
+    "ledger": ("ledgers",),
+    "plan": ("studies",),
+    "provision": ("flares",),
+    "results": ("results",),
+    "run": ("studies",),
+    "site": ("keys", "reports", "sites"),
+    "verify": ("reports",),
+    "version": ("studies",),
+    "watch": ("watching",),
+}
 
 # typer's own base of all usage errors, wherever the installed version keeps it
 _UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def load(command: str = "") -> None:
+    """Load the modules of a command, which registers it with `app`.
+
+    Parameters
+    ----------
+    command : str
+        First word of the command line. If it is no command (`--help`, a typing error, none at all), every module is
+        loaded, because the answer lists all commands.
+    """
+    for module in MODULES.get(command) or sorted({name for names in MODULES.values() for name in names}):
+        import_module(f"zerosum.cli.{module}")
 
 
 def main() -> None:
@@ -59,6 +60,7 @@ def main() -> None:
 def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
+        load(*arguments[:1])
         code = app(args=arguments, prog_name="zerosum", standalone_mode=False)
         if code == 130:  # typer's word for Ctrl-C
             raise KeyboardInterrupt

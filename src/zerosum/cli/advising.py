@@ -18,7 +18,6 @@ from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.names import visible
-from zerosum.report.record import write_whole
 
 if TYPE_CHECKING:
     from zerosum.forecast import Assumptions, Comparison, Forecast, WhatIf
@@ -69,6 +68,7 @@ def advise(
 ) -> None:
     """Print forecasts around a study's own setting, and draw them if a place is given."""
     from zerosum.forecast import what_if
+    from zerosum.report.record import write_whole
 
     _check_picture(out, "with --what-if, --out names the picture: a file that ends in .svg")
     with terminal.progress("rehearsing") as on_step:
@@ -268,6 +268,7 @@ def compare(
 ) -> None:
     """One study under every scheme, on data that are public, synthetic or made up. Spends nothing."""
     from zerosum import forecast as module
+    from zerosum.report.record import write_whole
     from zerosum.study import SiteFile, Study
 
     _check_picture(out, "--out names the picture: a file that ends in .svg")

@@ -6,7 +6,6 @@ Tested in tests/cli/test_audit_cli.py.
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,7 @@ from rich.text import Text
 
 from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
-from zerosum.errors import BadParameter, CheckFailed
+from zerosum.errors import CheckFailed
 
 
 @app.command()
@@ -44,7 +43,7 @@ def audit(
     mistake: Annotated[
         str | None,
         typer.Option(
-            help="Seed a mistake that the audit must find, such as spectral or repeated-draws.",
+            help="Run a program with a wrong sensitivity, which the audit must detect: spectral or triangles.",
             autocompletion=complete.mistakes,
         ),
     ] = None,
@@ -52,26 +51,20 @@ def audit(
 ) -> None:
     """Play the adversary on real transcripts: does anyone reach more than is claimed? Exit code 4 if so."""
     from zerosum import audit as module
-    from zerosum.audit.mistakes import FAULTS, MISTAKES, mistaken, seeded
+    from zerosum.audit.demonstrations import demonstration
     from zerosum.kernel.schemes import SCHEMES, Scheme
     from zerosum.study import Study
 
-    if mistake is not None and mistake not in MISTAKES:
-        raise BadParameter(f"unknown mistake {mistake!r}; there are {', '.join(MISTAKES)}")
     program = Study.load(study).build_algorithm() if study is not None else None
-    if mistake in ("spectral", "triangles"):
-        program = mistaken(mistake)
+    if mistake is not None:
+        program = demonstration(mistake)
     names = [name for name, facts in SCHEMES.items() if facts.noisy] if scheme == "all" else [scheme]
-    if mistake == "colluder" and scheme == "all":
-        names = [
-            name for name in names if name not in ("pooled", "local")
-        ]  # where no draw is shared, none is forgotten
     # the coordinator is the helper of cape-helper; what is planned holds if somebody else were
     attacks = [
         (name, apart) for name in names for apart in ((False, True) if Scheme(name).facts.deals_noise else (False,))
     ]
     found = []
-    with terminal.progress("attacking") as on_step, seeded(mistake) if mistake in FAULTS else nullcontext():
+    with terminal.progress("attacking") as on_step:
         for number, (name, apart) in enumerate(attacks):
             found.append(
                 module.audit(
@@ -82,7 +75,6 @@ def audit(
                     dropouts=dropouts if Scheme(name).facts.tolerates_losses else 0,
                     mu=mu,
                     samples=samples,
-                    forget_colluders=mistake == "colluder",
                     helper_apart=apart,
                     on_step=lambda done, planned, n=number: on_step(n * planned + done, len(attacks) * planned),  # type: ignore[misc]
                 )

@@ -45,7 +45,7 @@ def noisy_schemes(incomplete: str) -> list[str]:
 
 
 def mistakes(incomplete: str) -> list[str]:
-    from zerosum.audit.mistakes import MISTAKES
+    from zerosum.audit.demonstrations import MISTAKES
 
     return [name for name in MISTAKES if name.startswith(incomplete)]
 

@@ -19,7 +19,6 @@ from zerosum.cli.logs import LogJson
 from zerosum.errors import BadParameter
 from zerosum.kernel.names import counted, visible
 from zerosum.protocol.progress import Progress
-from zerosum.report.record import read_plan
 
 if TYPE_CHECKING:
     from zerosum.report.record import Result
@@ -42,6 +41,7 @@ def coordinator_run(
     json_: Json = False,
 ) -> None:
     """Wait until every site has agreed, run the study, and write its result. Stopped or killed, it can be resumed."""
+    from zerosum.report.record import read_plan
     from zerosum.study.coordinating import Settings, begin
 
     times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience}

@@ -16,8 +16,6 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter
 from zerosum.protocol.progress import Progress
-from zerosum.report.record import privacy_report, try_target
-from zerosum.report.sheets import records_of, sheets_of
 
 if TYPE_CHECKING:
     from zerosum.study import Study
@@ -62,6 +60,8 @@ def describe(
     json_: Json = False,
 ) -> None:
     """Count, mean, spread, quartiles and proportions, by group, with intervals. It spends, unless --plan is given."""
+    from zerosum.report.record import privacy_report, try_target
+    from zerosum.report.sheets import records_of, sheets_of
     from zerosum.study import Study, resolve, room_of
 
     if len(files) == 1 and files[0].endswith(".toml"):
@@ -92,7 +92,7 @@ def describe(
         try_target(out, room_of(planned))
     with terminal.interruptible() as over:
         with terminal.observed() as observer:
-            result = study.run(observer)
+            result = study.run(observer, planned, approved=False)
             over.append(result.kept)
             if out is not None:
                 observer(Progress("writing", 0, 1))

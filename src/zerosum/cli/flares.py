@@ -13,7 +13,6 @@ import typer
 from zerosum.cli import complete, terminal
 from zerosum.cli.app import Patience, StateOption, app, flare_app
 from zerosum.errors import BadParameter
-from zerosum.report.record import read_plan
 
 
 @flare_app.command("job")
@@ -33,6 +32,7 @@ def flare_job(
 ) -> None:
     """Begin a study on the FLARE server's machine, and write the job that carries it out, or goes on with it."""
     from zerosum.flare.jobs import write_job
+    from zerosum.report.record import read_plan
     from zerosum.study.coordinating import Settings, begin
 
     times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience, "ping": ping}

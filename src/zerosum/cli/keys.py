@@ -14,7 +14,6 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, SiteOption, site_app
 from zerosum.errors import BadInput, Refused
 from zerosum.kernel.names import visible
-from zerosum.report.record import write_whole
 
 Identified = Annotated[str, typer.Argument(help="A site's identity: 64 digits in hex.")]
 
@@ -26,6 +25,7 @@ def site_rotate_key(
     json_: Json = False,
 ) -> None:
     """Replace the key this site signs with. The process that serves takes it up when it is started again."""
+    from zerosum.report.record import write_whole
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents
     from zerosum.site.identity import rotate_identity

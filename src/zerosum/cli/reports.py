@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +15,9 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, SiteOption, app, coordinator_app, site_app
 from zerosum.errors import BadInput, BadStudy, CheckFailed
 from zerosum.kernel.names import check_identity, visible
-from zerosum.report.record import check_target, read_plan, write_whole
-from zerosum.site.policy import Policy
+
+if TYPE_CHECKING:
+    from zerosum.site.policy import Policy
 
 Report = Annotated[Path, typer.Argument(help="report.html, report.json, or the folder of both.")]
 
@@ -31,6 +32,7 @@ def verify(
 ) -> None:
     """Whether a byte of a report was changed since it was signed, and whether the key is the one you know."""
     from zerosum.report import verify as module
+    from zerosum.report.record import read_plan
 
     if key is not None:
         check_identity("--key", key)
@@ -108,6 +110,7 @@ def _own_key() -> str | None:
 
 def _policy(path: Path) -> Policy:
     """From a policy's own file, or from a site's."""
+    from zerosum.site.policy import Policy
     from zerosum.study import SiteFile
 
     try:
@@ -129,6 +132,7 @@ def site_report(
     """A copy of a report for this site's steward: with what its ledger has spent and what its cap leaves."""
     from zerosum.report import verify as module
     from zerosum.report.compose import PAGE, TEXT, at_site, sealed
+    from zerosum.report.record import check_target, write_whole
     from zerosum.site.ledger import Ledger
     from zerosum.site.ledger_summary import statement
     from zerosum.study import SiteFile

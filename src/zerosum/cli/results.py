@@ -16,8 +16,6 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
 from zerosum.errors import BadParameter, Refused
 from zerosum.kernel.names import counted, visible
-from zerosum.report.compose import write_report
-from zerosum.report.record import read_estimate
 
 _STATES = {
     "done": "done",
@@ -63,6 +61,7 @@ def results(context: typer.Context, json_: Json = False) -> None:
 @results_app.command("show")
 def results_show(id: Id, json_: Json = False) -> None:
     """One study: its result, or the rounds that were released before it was stopped; and what it cost."""
+    from zerosum.report.record import read_estimate
     from zerosum.study.archive import ArchivedStudy
 
     kept = ArchivedStudy.load(id)
@@ -97,6 +96,7 @@ def results_export(
     json_: Json = False,
 ) -> None:
     """Write a result again; of a study that was stopped, what was released. Nothing is asked and nothing spent."""
+    from zerosum.report.compose import write_report
     from zerosum.study import Study
     from zerosum.study.archive import ArchivedStudy
 

@@ -21,7 +21,6 @@ from zerosum.cli.logs import LogJson
 from zerosum.errors import BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.names import check_name, counted, visible
 from zerosum.protocol.progress import Progress
-from zerosum.report.record import privacy_report, read_plan, write_whole
 
 if TYPE_CHECKING:
     from zerosum.site.decisions import Decision
@@ -78,6 +77,7 @@ def site_init(
     json_: Json = False,
 ) -> None:
     """Make a site: its identity, and a file to fill in."""
+    from zerosum.report.record import write_whole
     from zerosum.study import SiteFile
 
     called = folder.absolute().name if name is None else name
@@ -102,6 +102,7 @@ def site_schema(
 ) -> None:
     """Declare the data: draft the schema if there is none, compare the data with it, and with --confirm let the site
     serve by it. Plans are refused by the schema and never by rows. What is said here is for the steward."""
+    from zerosum.report.record import write_whole
     from zerosum.site.schema import DataSchema
     from zerosum.study import SiteFile
     from zerosum.study.site_schema import check_schema, confirm_schema, confirmed_schema, draft_schema, schema_text
@@ -232,6 +233,7 @@ def site_refuse(
 
 
 def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None:
+    from zerosum.report.record import read_plan
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents
     from zerosum.site.steward import decide
@@ -284,6 +286,7 @@ def site_dry_run(
     json_: Json = False,
 ) -> None:
     """What a plan would ask and cost here, and whether this site would agree. Reads the data; spends nothing."""
+    from zerosum.report.record import privacy_report, read_plan
     from zerosum.site.decisions import Consents
     from zerosum.site.site import Site, own_position
     from zerosum.study import SiteFile

@@ -17,9 +17,6 @@ from zerosum.cli import advising, complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed, DataWarning
 from zerosum.protocol.progress import Progress
-from zerosum.report.compose import PAGE
-from zerosum.report.json_text import finite
-from zerosum.report.record import privacy_report, read_plan, try_target, versions, write_whole
 
 
 @app.command()
@@ -32,6 +29,7 @@ def demo(
     """Four made-up hospitals: one question under every scheme at the same epsilon, then maps of made-up brains."""
     from zerosum import demo as module
     from zerosum import demo_maps
+    from zerosum.report.json_text import finite
 
     with terminal.progress("asking every scheme") as on_step:
         found = module.play(repeats, on_step)
@@ -106,6 +104,7 @@ def plan(
 ) -> None:
     """What a study will release and what that costs each site, before any data is read; with --what-if, how accurate
     it would be."""
+    from zerosum.report.record import privacy_report, write_whole
     from zerosum.study import Study, resolve
 
     if what_if:
@@ -196,6 +195,8 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
+    from zerosum.report.compose import PAGE
+    from zerosum.report.record import read_plan, try_target
     from zerosum.study import SiteFile, Study, resolve, room_of
 
     loaded = Study.load(study)
@@ -211,7 +212,7 @@ def run(
     with terminal.interruptible() as over:
         with terminal.observed() as observer, warnings.catch_warnings(record=True) as unexpected:
             warnings.simplefilter("always", DataWarning)
-            result = loaded.run(observer, approved, checkpoint)
+            result = loaded.run(observer, planned, checkpoint, approved=approved is not None)
             over.append(result.kept)
             observer(Progress("writing", 0, 1))
             with terminal.kept_anyway(result.kept):
@@ -234,6 +235,8 @@ def run(
 @app.command()
 def version(json_: Json = False) -> None:
     """Versions of Zerosum and of what it stands on."""
+    from zerosum.report.record import versions
+
     if json_:
         terminal.print_json(versions())
         return

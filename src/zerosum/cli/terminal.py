@@ -15,25 +15,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
 
 from zerosum.errors import BadInput, Interrupted, ZerosumError
 from zerosum.kernel.names import counted, visible
-from zerosum.kernel.quantity import Quantity
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
-from zerosum.report.coefficients import CoefficientTable
-from zerosum.report.json_text import finite
-from zerosum.report.record import PrivacyReport
-from zerosum.report.sheets import Sheet, sheets_of
+
+if TYPE_CHECKING:
+    from zerosum.kernel.quantity import Quantity
+    from zerosum.report.coefficients import CoefficientTable
+    from zerosum.report.record import PrivacyReport
+    from zerosum.report.sheets import Sheet
 
 _STAGES = {
     "loading": "loading data",
@@ -56,6 +55,8 @@ err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def print_json(record: Any) -> None:
+    from zerosum.report.json_text import finite
+
     print(json.dumps(finite(record), indent=2))
 
 
@@ -63,6 +64,8 @@ class _Bar:
     """How far something is, on a terminal: a bar with an estimate of the time left, gone when it is over."""
 
     def __init__(self, what: str) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         name = TextColumn("{task.description}", markup=False)
         columns = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self._bar = Progress(*columns, console=err, transient=True)
@@ -190,6 +193,9 @@ def short(value: Any) -> str:
 
 def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> None:
     """A result as a table of its own kind where there is one, else by name; the record is that of the same result."""
+    from zerosum.report.coefficients import CoefficientTable
+    from zerosum.report.sheets import sheets_of
+
     if "pooled_std" in estimate:
         show_coefficients(CoefficientTable.of(estimate))
         show_fit(estimate)
@@ -359,6 +365,8 @@ def show_coefficients(coefficients: CoefficientTable) -> None:
 
 def show_fit(estimate: Mapping[str, Quantity]) -> None:
     """What is known of how well a regression fits, where it was bought: single numbers, each with its error."""
+    import numpy as np
+
     found = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
     if not found:
         return

@@ -96,7 +96,7 @@ class BoundedStatistic(Statistic):
                 blocks = entering.blocks(self.row_bytes, longer=self.adds_in_pieces, by_units=self.adds_units)
             add = self.exact_block if exact else self.sum_block
             with side_by_side(workers) as each:
-                for part in each(partial(self._sum, add), blocks):
+                for part in each(partial(self._part, add), blocks):
                     running.add(part)
         return self.finished(running.total()) if exact else running.total()
 
@@ -117,15 +117,13 @@ class BoundedStatistic(Statistic):
         held = max(rows, units.largest) * self.row_bytes + self.block_bytes
         return max(1, min(threads(), blocks, _HELD // held))
 
-    def _sum(self, add: Callable[[Units], Array], block: Units) -> Array:
-        return self._part(add, block if self.takes_sparse else block.dense())
-
     def _part(self, add: Callable[[Units], Array], block: Units) -> Array:
         """The sum over a block.
 
         If the computation fails or is not finite, the block is halved, down to the unit at fault, which counts as a
         unit of zeros. After a site has consented, an error would disclose something about a unit to the coordinator.
         """
+        block = block if self.takes_sparse else block.dense()
         try:
             part = add(block)
             xp = array_namespace(part)

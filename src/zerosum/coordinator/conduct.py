@@ -249,7 +249,33 @@ class _Coordinator:
             self._units[consent.site] = consent.units
 
     def release(self, round: int, request: Request) -> Release:
-        """One planned round, repeated once if it is abandoned and the plan has an attempt left."""
+        """One planned round, repeated once if it is abandoned and the plan has an attempt left.
+
+        The journal is durable before a message is sent, and before the program sees a release.
+        """
+        self._check_planned(round, request)
+        plan, journal, repeated = self._plan, self._journal, False
+        while True:
+            try:
+                attempt = self._next() if repeated else self._first(round)
+                if journal is not None:
+                    journal.asked(round, attempt, request.digest())
+                if isinstance(request, PrivatePublication):
+                    release = self._published(round, attempt, request)
+                elif plan.law(round).mechanism is NoiseMechanism.MASKED:
+                    release = self._summed(round, request, *self._hidden(round, attempt, request))
+                else:
+                    release = self._summed(round, request, *self._readable(round, attempt, request))
+                if journal is not None:
+                    journal.released(round, release)
+                return release
+            except Abandoned as loss:
+                if repeated or self._extra >= plan.attempts:
+                    raise Abandoned(f"round {round + 1} was abandoned: {loss}; what was spent stays spent") from None
+                repeated = True
+
+    def _check_planned(self, round: int, request: Request) -> None:
+        """Raise `OutsidePlan` unless the plan has this request in this round."""
         plan = self._plan
         if round >= plan.rounds:
             raise OutsidePlan(f"the program asks for release {round + 1}, the plan has {plan.rounds}")
@@ -262,15 +288,6 @@ class _Coordinator:
                 f"release {round + 1} was planned as {planned.statistic!r} with share {planned.share:g}, "
                 f"the program asks for {asked!r} with share {request.share:g}, or for another kind of request"
             )
-        try:
-            try:
-                return self._attempt(round, self._first(round), request)
-            except Abandoned:
-                if self._extra >= plan.attempts:
-                    raise
-            return self._attempt(round, self._next(), request)
-        except Abandoned as loss:
-            raise Abandoned(f"round {round + 1} was abandoned: {loss}; what was spent stays spent") from None
 
     def _first(self, round: int) -> int:
         """The attempt under which a round is sent first. A round in progress continues under its attempt if the sites
@@ -291,26 +308,9 @@ class _Coordinator:
         self._extra += 1
         return self._extra
 
-    def _attempt(self, round: int, attempt: int, request: Request) -> Release:
-        """Record, request, record: the journal is durable before a message is sent, and before the
-        program sees a release.
-        """
-        if self._journal is not None:
-            self._journal.asked(round, attempt, request.digest())
-        release = self._asked(round, attempt, request)
-        if self._journal is not None:
-            self._journal.released(round, release)
-        return release
-
-    def _asked(self, round: int, attempt: int, request: Request) -> Release:
-        """The release of one attempt, by the kind of request and the mechanism."""
+    def _summed(self, round: int, request: PrivateSum, value: Floats, arrived: Iterable[str]) -> Release:
+        """The release of a sum `value` over the sites that `arrived`: with its noise and the number of its units."""
         plan = self._plan
-        if isinstance(request, PrivatePublication):
-            return self._published(round, attempt, request)
-        if plan.law(round).mechanism is NoiseMechanism.MASKED:
-            value, arrived = self._hidden(round, attempt, request)
-        else:
-            value, arrived = self._readable(round, attempt, request)
         names = tuple(sorted(arrived, key=self._index.__getitem__))
         spread = noise_std(plan.law(round), [self._index[name] for name in names])
         units = None if plan.adjacency is Adjacency.ADD_REMOVE else plan.effective_units(names, self._units)

@@ -17,14 +17,17 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_delta, check_epsilon, check_mu
 from zerosum.kernel.computed_once import computed_once
 from zerosum.kernel.events import Subsampled
+from zerosum.kernel.roots import find_root
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+_SOLVED = 4096  # solutions of epsilon and of mu that are cached; two floats each
 
 
 def compose(mus: Iterable[float]) -> float:
@@ -91,15 +94,19 @@ def epsilon(mu: float, delta: float) -> float:
         return 0.0
     if mu > 1e6:  # the bound below is within 1e-5 of the root, which doubles no longer resolve
         return renyi_bound(mu, delta)
+    return _solve_epsilon(float(mu), float(delta))
+
+
+@lru_cache(maxsize=_SOLVED)
+def _solve_epsilon(mu: float, delta: float) -> float:
+    """`epsilon` for 0 < mu <= 1e6. A study asks for the same values in plans, ledgers and reports."""
     # Solve in log delta, since delta itself may be far below the resolution of a difference of probabilities.
     target = math.log(delta)
     if _log_delta(mu, 0.0) <= target:
         return 0.0
     # The Renyi bound is an upper bound on the root, and delta(0) > delta was checked, so the bracket contains the root.
     upper = renyi_bound(mu, delta)
-    from scipy.optimize import brentq
-
-    root = float(brentq(lambda e: _log_delta(mu, e) - target, 0.0, upper, xtol=1e-300, rtol=1e-15))
+    root = find_root(lambda e: _log_delta(mu, e) - target, 0.0, upper, absolute=1e-300, relative=1e-15)
     return _nudge(root, lambda e: _log_delta(mu, e) <= target, upward=True)
 
 
@@ -111,6 +118,12 @@ def mu_for(epsilon: float, delta: float) -> float:
     """
     check_epsilon(epsilon)
     check_delta(delta)
+    return _solve_mu(float(epsilon), float(delta))
+
+
+@lru_cache(maxsize=_SOLVED)
+def _solve_mu(epsilon: float, delta: float) -> float:
+    """`mu_for` of valid arguments."""
     target = math.log(delta)
     # delta(epsilon) increases with mu. Double and halve until the bracket contains the root.
     upper = 1.0
@@ -121,9 +134,7 @@ def mu_for(epsilon: float, delta: float) -> float:
         lower /= 2
     root = lower
     if lower < upper:
-        from scipy.optimize import brentq
-
-        root = float(brentq(lambda m: _log_delta(m, epsilon) - target, lower, upper, xtol=1e-300, rtol=1e-15))
+        root = find_root(lambda m: _log_delta(m, epsilon) - target, lower, upper, absolute=1e-300, relative=1e-15)
     return _nudge(root, lambda m: _log_delta(m, epsilon) <= target, upward=False)
 
 

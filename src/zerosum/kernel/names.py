@@ -36,6 +36,8 @@ def visible(text: str) -> str:
     >>> visible("a\\x1b[2J")
     'a\\\\x1b[2J'
     """
+    if text.isprintable():  # most texts: no character of these categories is printable
+        return text
     return "".join(
         character.encode("unicode_escape").decode() if unicodedata.category(character) in _UNSEEN else character
         for character in text

@@ -27,7 +27,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
-from zerosum.kernel import accountant, markup, published
+from zerosum.kernel import accountant, amounts, markup, published
 from zerosum.kernel.computed_once import kept_property
 from zerosum.kernel.events import Event, Publication, Sampling, Subsampled, Sum
 from zerosum.kernel.names import check_name
@@ -35,7 +35,7 @@ from zerosum.kernel.phases import step_mus
 from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import PRIVATE_SIDE, STRICT, PlannedRelease, Terms, computable
+from zerosum.kernel.terms import PRIVATE_SIDE, STRICT, PlannedRelease, PlannedSite, Terms, computable
 from zerosum.kernel.view import Coalition, dealer_mu, worst_mu
 
 # most numbers that one site publishes: a message of 2^28 bytes, its header included
@@ -169,6 +169,50 @@ class Plan(Terms):
         losses = min(self.coalition.dropouts, most // 2 if self.scheme.facts.secure else most)
         left = self.absences - len(set(names))
         return replace(self, sites=sites, coalition=Coalition(colluders, losses), absences=left)
+
+    def identified(self, sites: tuple[PlannedSite, ...]) -> Plan:
+        """Return the plan with the public keys of its sites.
+
+        Noise and cost do not depend on keys: the new plan shares what was calibrated, and is not validated again.
+
+        Parameters
+        ----------
+        sites:
+            The roster of this plan, with identities.
+        """
+        keyless, given = ([replace(site, identity=None) for site in each] for each in (self.sites, sites))
+        if keyless != given:
+            raise BadParameter("a plan can be given the keys of its own sites only")
+        keyed = copy.copy(self)
+        keyed.__dict__["sites"] = sites
+        keyed.__dict__.pop("_digest", None)
+        return keyed
+
+    def noise_ratio(self, epsilon: float) -> float:
+        """Standard deviation of the noise that the same releases would have at another epsilon, over the present one.
+
+        Noise is inversely proportional to the target mu of a release, up to the rounding of the grid, which adds at
+        most 1/FINE to the sensitivity (`zerosum.kernel.grid`). The ratio is the same for all releases, except for
+        sub-sampled phases: it is the largest one.
+
+        Parameters
+        ----------
+        epsilon:
+            The epsilon of the whole study.
+
+        Raises
+        ------
+        BadParameter
+            The epsilon cannot be planned.
+        """
+        amounts.check_epsilon(epsilon)
+        if epsilon == self.epsilon:
+            return 1.0
+        if self.calibration == "published":  # `law_for`: the noise is divided by epsilon
+            return self.epsilon / epsilon
+        other = object.__new__(Plan)  # neither validated nor calibrated: only its targets are asked for
+        other.__dict__.update({each.name: getattr(self, each.name) for each in fields(self)} | {"epsilon": epsilon})
+        return max(mine / theirs for mine, theirs in zip(self._targets, other._targets, strict=True))
 
     # ---- rounds ------------------------------------------------------------------------------------------------
 
@@ -492,9 +536,8 @@ class Plan(Terms):
         """SHA-256 of the plan without any public key: the digest of the file that was approved, the same for every
         coordinator that runs it.
         """
-        keyless = copy.copy(self)  # a copy, since `replace` would validate and calibrate the plan again
+        keyless = self.identified(tuple(replace(site, identity=None) for site in self.sites))
         keyless.__dict__["coordinator"] = None
-        keyless.__dict__["sites"] = tuple(replace(site, identity=None) for site in self.sites)
         return hashlib.sha256(keyless.to_json()).hexdigest()
 
     @cached_property

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from zerosum.kernel.accountant import epsilon, renyi_bound
 from zerosum.kernel.amounts import check_delta
+from zerosum.kernel.roots import find_root
 
 
 def rdp_published(mu: float, delta: float) -> float:
@@ -119,9 +120,7 @@ def theorem_1_epsilon(claimed_mu_squared: float, delta: float) -> float:
     check_delta(delta)
     mean, spread = claimed_mu_squared / 2, math.sqrt(claimed_mu_squared)
     target = math.log(delta / 2)
-    from scipy.optimize import brentq
-
-    x = float(brentq(lambda x: -0.5 * x * x - 0.5 * math.log(2 * math.pi) - math.log(x) - target, 1e-12, 1e3))
+    x = find_root(lambda x: -0.5 * x * x - 0.5 * math.log(2 * math.pi) - math.log(x) - target, 1e-12, 1e3)
     return mean + spread * x
 
 

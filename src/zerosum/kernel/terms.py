@@ -305,7 +305,7 @@ class Terms:
         """
         return (1 + math.exp(min(self.epsilon, 700.0))) * distance
 
-    @property
+    @cached_property
     def noise_of_everything(self) -> float:
         """Standard deviation of the noise of a sum of sensitivity 1 if it had the whole budget."""
         mu = self.whole_mu(self.paid_for(self.distance_of(_WHOLE)))

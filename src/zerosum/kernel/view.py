@@ -157,9 +157,11 @@ def calibrate(law: NoiseLaw, sensitivity: float, coalition: Coalition, mu: float
     scale = worst / mu
     # Without a grid one division is exact up to rounding. On a grid, own_variance is own^2 - step^2/12, so mu is not
     # proportional to 1/scale. The factor of at least 1 + 2^-50 guarantees progress where worst/mu rounds to 1.
-    while (worst := float(np.max(worst_mu(law.scaled(scale), sensitivity, coalition)))) > mu:
+    scaled = law.scaled(scale)
+    while (worst := float(np.max(worst_mu(scaled, sensitivity, coalition)))) > mu:
         scale *= max(worst / mu, 1 + 2.0**-50)
-    return law.scaled(scale)
+        scaled = law.scaled(scale)
+    return scaled
 
 
 def _terms(law: NoiseLaw) -> Parts:

@@ -1,6 +1,6 @@
 """Values that both sides derive from a plan for secure aggregation: its parties, and the context of each vector.
 
-Tested in tests/secagg/secure_study.py.
+Tested in tests/site/test_resume.py.
 """
 
 from __future__ import annotations

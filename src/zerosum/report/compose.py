@@ -18,7 +18,6 @@ import numpy as np
 
 from zerosum.data.masker import Masker
 from zerosum.errors import BadInput, BadParameter
-from zerosum.kernel.plan import Plan
 from zerosum.report.document import Bars, Block, Curves, Document, Section, Series, Table, Text, all_known, known
 from zerosum.report.findings import findings
 from zerosum.report.page import render
@@ -247,7 +246,7 @@ def what_if(result: Result) -> Iterator[Block]:
     sampled = any(release.sampled is not None for release in plan.releases)
     for times in _FEW if sampled else _TIMES:
         try:
-            ratio = _noise_at(plan, times * plan.epsilon)
+            ratio = plan.noise_ratio(times * plan.epsilon)
         except BadParameter:  # no plan exists for this epsilon
             continue
         cells = [f"± {shown(ratio * half, 3)}" for _, half in columns]
@@ -266,22 +265,6 @@ def what_if(result: Result) -> Iterator[Block]:
         x, y = zip(*points, strict=True)
         about = "The standard deviation of every release's noise, this study's being 1."
         yield Curves("Noise against epsilon", about, "epsilon", "noise", (Series("noise", all_known(x), all_known(y)),))
-
-
-def _noise_at(plan: Plan, epsilon: float) -> float:
-    """Ratio of the noise at another epsilon to that of the plan. It is equal for all releases, except subsampled
-    phases, of which the largest ratio is given."""
-    if epsilon == plan.epsilon:
-        return 1.0
-    other = replace(plan, epsilon=epsilon)
-    rounds = [plan.first_round(r) for r in range(len(plan.releases))]
-    return max(_deviation(other, at) / _deviation(plan, at) for at in rounds)
-
-
-def _deviation(plan: Plan, round: int) -> float:
-    """Standard deviation of one released number."""
-    law = plan.law(round)
-    return float(np.max(law.own / law.factor)) if plan.release(round).kind == "publication" else law.noise_std
 
 
 def _scaled(result: Result) -> list[tuple[str, float]]:

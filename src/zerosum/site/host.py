@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from zerosum.errors import Refused, ZerosumError
 from zerosum.protocol.codec import decode_message, encode
@@ -15,18 +14,19 @@ _log = logging.getLogger(__name__)  # stays at the site
 
 def answer(site: Site, frame: bytes) -> bytes:
     """The reply to one frame."""
-    return encode(guarded(site.name, lambda: site.handle(decode_message(frame))))
-
-
-def guarded(name: str, work: Callable[[], Reply], on_error: Callable[[ZerosumError], object] | None = None) -> Reply:
-    """The result of `work`, or a refusal. `on_error` receives the full error, whose detail stays at this site."""
     try:
-        return work()
-    except ZerosumError as error:
-        refused: ZerosumError = error
-    except Exception:  # its message may contain data
-        _log.exception("site %r met an internal error", name)
-        refused = Refused("this site met an internal error")
-    if on_error is not None:
-        on_error(refused)
-    return Refusal(name, refused.public())
+        reply: Reply = site.handle(decode_message(frame))
+    except Exception as error:
+        reply = Refusal(site.name, known_error(site.name, error).public())
+    return encode(reply)
+
+
+def known_error(name: str, error: Exception) -> ZerosumError:
+    """The error as one of this package, whose detail stays at the site `name`.
+
+    Any other error is logged here and replaced, since its message may contain data.
+    """
+    if isinstance(error, ZerosumError):
+        return error
+    _log.error("site %r met an internal error", name, exc_info=error)
+    return Refused("this site met an internal error")

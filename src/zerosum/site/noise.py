@@ -2,8 +2,6 @@
 
 One object serves one attempt at one round. The coordinator's part is `zerosum.coordinator.mixing`. Symbols as in
 `zerosum.kernel.schemes`: the message is m_s = c_s f_s + e_s + g_s.
-
-Tested in tests/audit/test_audit.py.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Whatever went wrong with one connection is over with it; `guarded` has told about what went wrong inside."""
+        """Ignore errors of one connection, which end with it. `Service.answer` has logged those of a request."""
 
     def stop(self) -> None:
         """No new connections and no new frames; what is being answered is. Returns at once."""

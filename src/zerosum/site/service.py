@@ -38,12 +38,22 @@ from zerosum.errors import (
 )
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_message, encode
-from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Dismissed, Message, Propose, Reply
+from zerosum.protocol.messages import (
+    Consent,
+    Contribute,
+    Contribution,
+    Dismiss,
+    Dismissed,
+    Message,
+    Propose,
+    Refusal,
+    Reply,
+)
 from zerosum.secagg.keys import Identity
 from zerosum.site.accounting import decided
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
 from zerosum.site.decisions import Consents, Decision
-from zerosum.site.host import guarded
+from zerosum.site.host import known_error
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Spend
 from zerosum.site.policy import Policy
@@ -140,7 +150,12 @@ class Service:
     def answer(self, study: bytes, frame: Frame) -> bytes:
         """The reply to one frame that arrived under the digest `study`."""
         digest = study.hex()
-        reply = guarded(self.name, lambda: self._handle(digest, frame), lambda error: self.refuse(error, digest))
+        try:
+            reply = self._handle(digest, frame)
+        except Exception as error:
+            known = known_error(self.name, error)
+            self.refuse(known, digest)
+            reply = Refusal(self.name, known.public())
         answer = encode(reply)
         with self._mutex:
             self.counts.update({"frames": 1, "bytes_in": len(frame), "bytes_out": len(answer)})

@@ -173,25 +173,19 @@ class Site:
         # A GPU adds up the units, so the processor is free to draw the noise at the same time.
         if self.units.elsewhere:
             share.begin()
-        values = self._charged_values(plan, round, attempt, message.request)
+        try:
+            values = self._values(plan, round, attempt, message.request)
+        except Exception:
+            # A failure is charged like the release: no unit makes a statistic fail, but memory may run out, which
+            # depends on the number of rows. A failure without charge could be requested again and again.
+            self._charge(plan, round, attempt, asked)
+            raise
         noisy = self._noisy(share, values, message.noise_input)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy
         if hidden:
             payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
-
-    def _charged_values(self, plan: Plan, round: int, attempt: int, request: Request) -> Floats:
-        """The values of a release. A failure is charged like the release.
-
-        No unit makes a statistic fail, but memory may run out, which depends on the number of rows. A failure without
-        charge could be requested again and again.
-        """
-        try:
-            return self._values(plan, round, attempt, request)
-        except Exception:
-            self._charge(plan, round, attempt, request.digest())
-            raise
 
     def _noisy(self, share: NoiseShare, values: Floats, noise_input: NoiseInput) -> Floats | Steps:
         """The noisy values in the shape of the values."""

@@ -1,7 +1,4 @@
-"""From a question to a plan: resolves open parameters of an algorithm and lists all its releases.
-
-Tested in tests/study/test_study.py.
-"""
+"""From a question to a plan: resolves open parameters of an algorithm and lists all its releases."""
 
 from __future__ import annotations
 
@@ -120,7 +117,7 @@ def identified(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[Pl
 
 def pin(plan: Plan, sites: Sequence[Site]) -> Plan:
     """The plan with the identities of these sites in its roster."""
-    return replace(plan, sites=identified(sites, plan.sites))
+    return plan.identified(identified(sites, plan.sites))
 
 
 def coalition_of(colluders: int | None, dropouts: int, sites: int) -> Coalition:

@@ -70,11 +70,12 @@ def execute_here(
             site.check_data()
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from None
-    with closing(InProcess(sites)) as engine:
-        if not is_kept(plan, sites):
-            return execute(plan, algorithm, engine, observer, journal)
-        with ArchiveWriter(plan, algorithm, sites, journal) as keeping:
-            return keeping.conclude(execute(plan, algorithm, engine, observer, keeping.journal))
+    with closing(InProcess(sites)) as engine, ExitStack() as stack:
+        keeping = stack.enter_context(ArchiveWriter(plan, algorithm, sites, journal)) if is_kept(plan, sites) else None
+        program = resolve(algorithm, plan).program(plan.adjacency)
+        recorded = journal if keeping is None else keeping.journal
+        result = result_of(conduct(plan, program, engine, observer, recorded))
+        return result if keeping is None else keeping.conclude(result)
 
 
 def run(
@@ -107,7 +108,7 @@ def run(
     Parameters
     ----------
     algorithm : Algorithm
-        The question: `zerosum.algorithms.Mean(...)` and so on. Estimators have their own `fit`.
+        The question: `zerosum.algorithms.MeanProgram(...)` and so on. Estimators have their own `fit`.
     sites : dict of str to array, frame, Units or Site
         Data by site name. Each row of an array is a unit. Of a frame (pandas, polars, Arrow) the columns named in the
         program are read, and categories may be text.
@@ -282,9 +283,9 @@ def _check_program(algorithm: object) -> None:
         raise BadParameter(f"give the program its parameters: zerosum.algorithms.{kind.__name__}(...)")
     known = next((each for each in kind.__mro__ if each.__module__.startswith("zerosum.estimators.")), None)
     if known is not None:
-        name, program = known.__name__, ALGORITHMS.get(getattr(known, "_algorithm", ""))
+        program = ALGORITHMS.get(getattr(known, "_algorithm", ""))
         instead = "" if program is None else f", or run zerosum.algorithms.{program.__name__}(...)"
-        raise BadParameter(f"zerosum.{name} is an estimator: call .fit(sites){instead}")
+        raise BadParameter(f"zerosum.{known.__name__} is an estimator: call .fit(sites){instead}")
     raise BadParameter(
         f"run takes a program, such as zerosum.algorithms.MeanProgram(...), got an object of type {kind.__name__!r}"
     )

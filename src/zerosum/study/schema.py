@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -179,6 +179,12 @@ class Study(Table):
             raise ValueError("give one basis: a file, the frequencies of [imaging], or a parameter")
         return self
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other entries. The program is built again, since it depends on them."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("_program", None)
+        return copied
+
     @cached_property
     def space(self) -> Masker | None:
         """Public grid of an imaging study, read once; None for other studies."""
@@ -202,7 +208,11 @@ class Study(Table):
         return None if self.design is None else self.design.for_sites([site.name for site in self.sites])
 
     def build_algorithm(self) -> Algorithm:
-        """The program, with all parameters from the file."""
+        """The program, with all parameters from the file. It is built once."""
+        return self._program
+
+    @cached_property
+    def _program(self) -> Algorithm:
         algorithm = algorithms.build(self.algorithm, self.parameters | self._from_elsewhere())
         if self.imaging is not None and algorithm.categories:
             raise BadStudy(f"the algorithm {self.algorithm!r} counts categories, and brain images have none")
@@ -402,7 +412,12 @@ class Study(Table):
         return self.model_copy(update={"site_files": files})
 
     def run(
-        self, observer: Observer = nobody, plan: Plan | None = None, checkpoint: Path | str | None = None
+        self,
+        observer: Observer = nobody,
+        plan: Plan | None = None,
+        checkpoint: Path | str | None = None,
+        *,
+        approved: bool = True,
     ) -> Result:
         """Load, plan and run in this process. The plan is validated before data are read.
 
@@ -411,26 +426,30 @@ class Study(Table):
         observer : callable
             Receives progress reports.
         plan : Plan, optional
-            Approved plan, run unchanged. Refused if the study file has changed since.
+            Plan to run unchanged; by default a new one.
         checkpoint : path, optional
             Folder in which the state is stored. A killed study is resumed, and a finished one returns its result at no
             cost.
+        approved : bool
+            Whether `plan` was approved: it is refused if the study file has changed since. False for a plan that this
+            object has just made by `plan`.
         """
-        fresh = self.plan()
-        check_coordinator(plan or fresh)
-        if plan is not None and plan.public_digest != fresh.public_digest:
+        approved = approved and plan is not None
+        chosen = plan or self.plan()
+        check_coordinator(chosen)
+        if approved and chosen.public_digest != (own := self.plan().public_digest):
             raise Refused(
-                f"the plan is of another study: its public digest is {plan.public_digest[:16]}, that of this study "
-                f"{fresh.public_digest[:16]}"
+                f"the plan is of another study: its public digest is {chosen.public_digest[:16]}, that of this study "
+                f"{own[:16]}"
             )
         if checkpoint is None:
-            self.check_policies(plan or fresh)
+            self.check_policies(chosen)
             sites = self.load_sites(observer)
-            return execute_here(pin(plan or fresh, sites), self.build_algorithm(), sites, observer)
-        kept, approved = Checkpoint(checkpoint), plan is not None
-        kept.check(plan or fresh, approved=approved)
+            return execute_here(pin(chosen, sites), self.build_algorithm(), sites, observer)
+        kept = Checkpoint(checkpoint)
+        kept.check(chosen, approved=approved)
         sites = self.load_sites(observer, kept)
-        with kept.journal(plan or fresh, sites, approved=approved) as journal:
+        with kept.journal(chosen, sites, approved=approved) as journal:
             return execute_here(journal.plan, self.build_algorithm(), sites, observer, journal)
 
     def write(self, result: Result, folder: Path) -> list[Path]:

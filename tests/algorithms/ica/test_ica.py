@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from zerosum.audit import audit
 from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
 from zerosum.data.fmri import garch_sources, make_fmri
-from zerosum.errors import BadData
+from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.request import Release, Request
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
@@ -130,7 +131,7 @@ def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPa
     assert largest <= 144 * 14  # never a matrix of all columns by all columns
     found = played(resolve, people(study.observed(0)))
     assert amari_index(found["unmixing"], study.maps.T) < 0.05
-    with pytest.raises(ValueError, match="two passes"):
+    with pytest.raises(BadParameter, match="144"):
         ICAProgram(columns=names(144), n_components=4, n_passes=1)
     square = ICAProgram(columns=names(144), n_components=144, rounds=3)  # nothing to reduce, however wide
     assert played(square, people(study.observed(0)[:2]))["maps"].shape == (144, 144)
@@ -155,8 +156,7 @@ def test_the_solver_follows_public_metadata_and_the_plan_says_so() -> None:
     ]
     assert set(windows) == {1}  # neighbouring rows are alike anyway
     assert "second-order" in filtered.describe
-    assert "10 rounds" in plain.describe
-    assert "reduce 5 dimensions to 3" in plain.describe
+    assert {"10", "5", "3"} <= set(re.findall(r"\d+", plain.describe))  # rounds, columns, components
 
 
 def test_the_planner_asks_for_cumulants_where_they_would_show() -> None:
@@ -190,34 +190,34 @@ def test_the_planner_spends_no_more_on_dimensions_than_leaves_sources_to_be_seen
     given = ICAProgram(columns=names(900), n_components=20, reduction_share=0.3, left_dimensions=50)
     resolved = given.resolve(PublicFacts(noise=4.3, units=1024))
     assert (resolved.reduction_share, resolved.left_dimensions) == (0.3, 50)
-    assert "reduce 900 dimensions to 20, by way of 50," in resolved.describe
-    assert "by way of" not in planned[-1].describe
+    assert {"900", "20", "50"} <= set(re.findall(r"\d+", resolved.describe))
+    assert planned[-1].describe.count("900") == 1
     frequencies = ICAProgram(columns=names(900), n_components=20, seconds=1.0)
     assert frequencies.resolve(PublicFacts(noise=4.3, units=1024)).reduction_share is None
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
         ({"n_components": 1}, "components"),
-        ({"n_components": 4}, "at most 3 components"),
-        ({"left_dimensions": 1}, "2 to 3 dimensions"),
-        ({"left_dimensions": 4}, "2 to 3 dimensions"),
-        ({"basis": np.ones((2, 2))}, "must have 3 rows"),
-        ({"basis": np.ones((3, 2))}, "linearly independent"),
-        ({"basis": np.eye(3)[:, :1]}, "at most 1 components"),
-        ({"band": (0.1, 0.01)}, "the lower one first"),
-        ({"solver": "second-order"}, "the seconds between rows"),
+        ({"n_components": 4}, "components"),
+        ({"left_dimensions": 1}, "dimensions"),
+        ({"left_dimensions": 4}, "dimensions"),
+        ({"basis": np.ones((2, 2))}, "basis"),
+        ({"basis": np.ones((3, 2))}, "basis"),
+        ({"basis": np.eye(3)[:, :1]}, "components"),
+        ({"band": (0.1, 0.01)}, "band"),
+        ({"solver": "second-order"}, "seconds"),
         ({"solver": "infomax"}, "solver"),
         ({"rounds": 2}, "rounds"),
         ({"start_share": 1.0}, "start_share"),
-        ({"nonlinearity": "tanh"}, "nonlinearity is no parameter any more"),
+        ({"nonlinearity": "tanh"}, "nonlinearity"),
         ({"seconds": 0.0}, "seconds"),
-        ({"band": (0.25, 0.5), "seconds": 2.0}, "the band lies above that"),
+        ({"band": (0.25, 0.5), "seconds": 2.0}, "band"),
     ],
 )
-def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_ica_bad_parameter_is_refused(change: dict[str, object], named: str) -> None:
+    with pytest.raises(BadParameter, match=named):
         ICAProgram(**{"columns": names(3), "n_components": 2, **change})
 
 

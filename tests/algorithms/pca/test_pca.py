@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from components import captured, data, names, without_noise
+from helpers.component_data import captured, data, names, without_noise
 from zerosum.algorithms import PCAProgram
 from zerosum.algorithms.pca.spectrum import leading, matrix_edge
 from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
 from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
+from zerosum.errors import BadParameter
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import Release, Request
 from zerosum.kernel.schemes import Scheme
@@ -52,11 +54,10 @@ def test_the_solver_is_chosen_by_size_and_said_in_the_plan() -> None:
     wide = PCAProgram(columns=names(2001), n_components=2, clip=1.0, centering="none")
     assert [release.statistic for release in wide.releases(Adjacency.REPLACE_ONE)] == ["scatter_product"] * 3
     assert wide.releases(Adjacency.REPLACE_ONE)[0].size == 2001 * 12  # never a square matrix
-    assert wide.describe == "solver subspace, 3 rounds at shares 0.227, 0.32, 0.453, a basis of 2 + 10 columns"
+    assert "subspace" in wide.describe
+    assert re.findall(r"[\d.]*\d", wide.describe) == ["3", "0.227", "0.32", "0.453", "2", "10"]
     small = PCAProgram(columns=names(5), n_components=2, clip=1.0)
-    assert small.describe.startswith(
-        "solver matrix, the whole second moment at once; centre and clip from two small looks"
-    )
+    assert "matrix" in small.describe
 
 
 def test_the_planner_chooses_rounds_from_public_facts_and_leaves_alone_what_is_given() -> None:
@@ -131,34 +132,34 @@ def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float,
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        ({"n_components": 4}, "at most 3 components"),
+        ({"n_components": 4}, "components"),
         ({"n_components": 0}, "components"),
         ({"look_share": 0.5}, "look_share"),
-        ({"look_share": 0.2, "small_looks": 4}, "four small looks"),
-        ({"normalise": False}, "the clip is found"),
+        ({"look_share": 0.2, "small_looks": 4}, "look_share"),
+        ({"normalise": False}, "normalise"),
         ({"solver": "power"}, "solver"),
-        ({"matrix_clip": 2.0}, "set normalise to false"),
+        ({"matrix_clip": 2.0}, "matrix_clip"),
         ({"matrix_clip": -2.0, "normalise": False}, "matrix_clip"),
-        ({"n_passes": 2, "normalise": False, "centering": "none"}, "two passes"),
-        ({"n_passes": 2}, "two passes"),
-        ({"n_passes": 2, "solver": "subspace"}, "two passes"),
+        ({"n_passes": 2, "normalise": False, "centering": "none"}, "passes"),
+        ({"n_passes": 2}, "passes"),
+        ({"n_passes": 2, "solver": "subspace"}, "passes"),
         ({"n_passes": 3}, "n_passes"),
-        ({"scaling": "ranges"}, "needs a public range"),
-        ({"scaling": "ranges", "lower": [0, 0, 0], "upper": [1, 1, 0]}, "of positive width"),
-        ({"lower": [1, 2, 3], "upper": [1, 2, 3]}, "must reach a squared norm"),
-        ({"clip": 0.995e50}, "must reach a squared norm"),  # the clip that is found could be more than 1e100
-        ({"clip": 1e-46}, "must reach a squared norm"),
+        ({"scaling": "ranges"}, "scaling"),
+        ({"scaling": "ranges", "lower": [0, 0, 0], "upper": [1, 1, 0]}, "scaling"),
+        ({"lower": [1, 2, 3], "upper": [1, 2, 3]}, "1e-90"),
+        ({"clip": 0.995e50}, "1e-90"),  # the clip that is found could be more than 1e100
+        ({"clip": 1e-46}, "1e-90"),
     ],
 )
-def test_bad_parameters_are_refused(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_pca_bad_parameter_is_refused(change: dict[str, object], named: str) -> None:
+    with pytest.raises(BadParameter, match=named):
         PCAProgram(**{"columns": names(3), "n_components": 1, "clip": 1.0, **change})
 
 
 def test_a_basis_that_is_not_orthonormal_is_refused() -> None:
-    with pytest.raises(ValueError, match="orthonormal"):
+    with pytest.raises(BadParameter, match="orthonormal"):
         build("scatter_product", {"columns": 2, "basis": [[1.0, 0.1], [0.0, 1.0]]})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components import captured, names, without_noise
+from helpers.component_data import captured, names, without_noise
 from zerosum.algorithms import PCAProgram
 from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive

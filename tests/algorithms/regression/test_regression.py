@@ -312,16 +312,16 @@ def test_an_attacker_does_not_exceed_the_claim(family: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("more", "named"),
     [
-        ({"lower": None, "upper": None, "clip": 1.0}, "needs public ranges"),
-        ({"center": np.zeros(2)}, "one number for each of the 4 features"),
-        ({"scale": np.zeros(4)}, "every scale must be positive"),
+        ({"lower": None, "upper": None, "clip": 1.0}, "upper"),
+        ({"center": np.zeros(2)}, "center"),
+        ({"scale": np.zeros(4)}, "scale"),
     ],
 )
-def test_what_makes_no_sense_is_refused(more: dict[str, Any], message: str) -> None:
+def test_regression_bad_parameter_is_refused(more: dict[str, Any], named: str) -> None:
     given = {"columns": COLUMNS, "lower": np.append(LOWER, 0), "upper": np.append(UPPER, 1)} | more
-    with pytest.raises(BadParameter, match=message):
+    with pytest.raises(BadParameter, match=named):
         make("logistic-regression", given)
-    with pytest.raises(BadParameter, match="a count must begin at 0"):
+    with pytest.raises(BadParameter, match="count"):
         make("poisson-regression", {"columns": ("a", "y"), "lower": [0, 1], "upper": [1, 5]})

@@ -116,19 +116,19 @@ def test_the_interval_of_the_accuracy_covers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("change", "named"),
     [
         ({"classes": ("no",)}, "classes"),
-        ({"classes": ("no", "no")}, "two classes are the same"),
-        ({"columns": ("x", "class")}, "the class comes last"),
-        ({"features": {"kind": "none"}}, "no features of the kind"),
+        ({"classes": ("no", "no")}, "classes"),
+        ({"columns": ("x", "class")}, "columns"),
+        ({"features": {"kind": "none"}}, "'none'"),
         ({"rounds": 0}, "rounds"),
         ({"evaluate_share": 0.7}, "evaluate_share"),
         ({"hold_out": 1.0}, "hold_out"),
     ],
 )
-def test_bad_parameters_are_said_in_one_sentence(change: dict[str, Any], reason: str) -> None:
-    with pytest.raises(BadParameter, match=reason):
+def test_classifier_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadParameter, match=named):
         FeatureClassifierProgram(**{**PROGRAM, **change})
 
 

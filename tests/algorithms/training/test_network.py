@@ -148,7 +148,7 @@ def test_the_planner_goes_farther_where_there_is_less_noise_and_keeps_what_is_gi
     assert (fixed.steps, fixed.learning_rate, fixed.clip) == (7, 0.3, 0.2)
     sampled = made(rate=0.01).resolve(PublicFacts(5.0, 10_000))
     assert sampled.steps == 1000
-    assert "a sample of 0.01" in sampled.describe
+    assert "0.01" in sampled.describe
 
 
 def test_a_study_over_sites_and_a_study_by_its_name(tmp_path: Any) -> None:
@@ -165,26 +165,26 @@ def test_a_study_over_sites_and_a_study_by_its_name(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "named"),
     [
-        ({"optimizer": "LBFGS"}, "optimizer must be one of"),
-        ({"classes": ("a", "a")}, "two classes are the same"),
-        ({"lower": None}, "lower and upper belong together"),
-        ({"lower": None, "upper": None, "clip": 1.0}, "give public ranges"),
-        ({"scale": [1.0]}, "scale must hold one number for each"),
-        ({"settings": {"a": 1}}, "for PyTorch modules"),
-        ({"model": "tanh-cnn", "shape": (2, 3)}, "does not have 4 numbers"),
-        ({"lower": [-1, -1, -1, -1, 1]}, "their range is 0 to 1"),
+        ({"optimizer": "LBFGS"}, "optimizer"),
+        ({"classes": ("a", "a")}, "classes"),
+        ({"lower": None}, "upper"),
+        ({"lower": None, "upper": None, "clip": 1.0}, "upper"),
+        ({"scale": [1.0]}, "scale"),
+        ({"settings": {"a": 1}}, "settings"),
+        ({"model": "tanh-cnn", "shape": (2, 3)}, "shape"),
+        ({"lower": [-1, -1, -1, -1, 1]}, "classes"),
         ({"steps": 0}, "steps"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
+def test_neural_classifier_bad_parameter_is_refused(change: dict[str, Any], named: str) -> None:
     params = {"columns": ("a", "b", "c", "d", "class"), "lower": [-4] * 4, "upper": [4] * 4} | change
-    with pytest.raises(BadParameter, match=words):
+    with pytest.raises(BadParameter, match=named):
         NeuralClassifierProgram(**params)
 
 
-def test_added_and_removed_units_are_refused() -> None:
+def test_neural_classifier_add_remove_is_refused() -> None:
     with pytest.raises(BadParameter, match="replace-one"):
         made().requests(Adjacency.ADD_REMOVE)
 
@@ -224,7 +224,7 @@ def test_a_torch_module_learns_under_noise(optimizer: str) -> None:
 
 @needs_torch
 def test_settings_that_torch_does_not_know_are_refused() -> None:
-    with pytest.raises(BadParameter, match="does not take these settings"):
+    with pytest.raises(BadParameter, match="warmth"):
         TorchOptimiser("Adam", 0.1, 0.9, {"warmth": 1}).step(np.zeros(2), np.zeros(2))
 
 
@@ -238,5 +238,5 @@ def test_a_torch_module_over_sites_and_one_that_a_site_does_not_know(tmp_path: A
     result = run(algorithm, sites, epsilon=1.0, delta=1e-5, unit="record", policies=policies)
     assert result.estimate["weights"].shape == (4 * 8 + 8 + 8 * 2 + 2,)
     assert math.isfinite(float(np.sum(result.estimate["weights"])))
-    with pytest.raises(BadParameter, match="unknown module"):
+    with pytest.raises(BadParameter, match="'nowhere'"):
         made(model="nowhere").first_weights()

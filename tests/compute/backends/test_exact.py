@@ -204,3 +204,10 @@ def test_a_person_with_many_rows_takes_no_more_memory_than_others() -> None:
     tracemalloc.stop()
     assert most < 2**28
     assert found == pytest.approx(stat.total(Units(row)), rel=1e-9)
+
+
+def test_clip_rows_in_any_order_bounds_every_row() -> None:
+    rows = np.array([[30.0, 40.0], [0.3, 0.4], [-6.0, 8.0], [1e200, 0.0]])
+    for order in ([0, 1, 2, 3], [1, 3, 0, 2], [2, 0, 3, 1], [3, 2, 1, 0]):
+        for count in range(1, 5):
+            assert np.all(np.linalg.norm(clip_rows(rows[order[:count]], 1.0), axis=1) <= 1.0)

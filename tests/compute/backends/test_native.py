@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from kernels import KINDS, NUMPY, by_numpy, drawn, integers
+from helpers.native_kernels import KINDS, NUMPY, by_numpy, drawn, integers
 from zerosum.algorithms import PCAProgram
 from zerosum.algorithms.program import PublicFacts
 from zerosum.compute.backends import native
@@ -30,7 +30,7 @@ from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms
 
 Floats = NDArray[np.float64]
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 KERNELS: Any = vars(native)["_native"]
 BINS = {"lowest": 0.01, "highest": 1e4, "bins": 30}
 
@@ -167,26 +167,26 @@ def test_no_rows_are_nothing(computed: str) -> None:
 
 
 @pytest.mark.skipif(not KINDS, reason="there are no kernels")
-def test_arrays_of_other_lengths_are_refused() -> None:
+def test_native_kernel_array_of_other_length_is_refused() -> None:
     rows, vector, right = np.ones((4, 3)), np.ones(3), {"norms": 4, "column": 3, "scatter": 6}
     for name, size in right.items():
         kernel = getattr(KERNELS, name)
         kernel(rows, vector, vector, 0.0, 0.0, 3, np.empty(size))
         for wrong in (0, 1, size - 1, size + 1, 1000):
-            with pytest.raises(ValueError, match="as many doubles"):
+            with pytest.raises(ValueError, match="result"):
                 kernel(rows, None, None, 0.0, 0.0, 3, np.empty(wrong))
         for columns in (0, -1, -(2**62), 2**24 + 1, 2**60, 2**63 - 1):
-            with pytest.raises(ValueError, match="between 1 and"):
+            with pytest.raises(ValueError, match="columns"):
                 kernel(rows, None, None, 0.0, 0.0, columns, np.empty(size))
         for short in (np.ones(2), np.ones(4), np.ones(0), np.ones(3, np.float32), b""):
             for given in ((short, None), (None, short)):
-                with pytest.raises(ValueError, match="same columns"):
+                with pytest.raises(ValueError, match="scale"):
                     kernel(rows, *given, 0.0, 0.0, 3, np.empty(size))
         for other in (np.ones(13), b"1234567", np.ones((4, 3), np.float32)[:3]):
-            with pytest.raises(ValueError, match="same columns"):
+            with pytest.raises(ValueError, match="scale"):
                 kernel(other, None, None, 0.0, 0.0, 3, np.empty(size))
         if name != "norms":  # the lift is one more
-            with pytest.raises(ValueError, match="as many doubles"):
+            with pytest.raises(ValueError, match="result"):
                 kernel(rows, None, None, 1.0, 0.0, 3, np.empty(size))
         frozen = np.empty(size)
         frozen.flags.writeable = False
@@ -200,7 +200,7 @@ def test_arrays_of_other_lengths_are_refused() -> None:
         ):
             with pytest.raises((TypeError, ValueError, BufferError)):
                 kernel(*arguments)
-    with pytest.raises(ValueError, match="not of the kind abacus"):
+    with pytest.raises(ValueError, match="abacus"):
         KERNELS.kind("abacus")
 
 

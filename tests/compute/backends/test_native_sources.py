@@ -119,7 +119,7 @@ def test_no_person_says_more_than_1(kind: str) -> None:
         assert np.sqrt(np.sum(said**2)) <= 1 + 1e-15
 
 
-def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
+def test_native_unmixing_mismatched_arrays_are_refused() -> None:
     statistic = UnmixingScore(columns=3, unmixing=np.eye(3))
     exact, runs, chosen, signs = statistic._exact, np.array([0, 5]), statistic._chosen, np.ones(3)
     people, weights = np.zeros((2, 5, 3)), (0.7, 0.1, 0.3)
@@ -137,5 +137,5 @@ def test_arrays_that_do_not_fit_each_other_are_refused() -> None:
         {"window": 0},
     ):
         given = {"people": people, "runs": runs, "chosen": chosen, "signs": signs, "window": 9} | wrong
-        with pytest.raises(ValueError, match=r"fit|broadcast"):
+        with pytest.raises(ValueError, match="array"):
             native.unmixing(exact=exact, weights=weights, **given)  # type: ignore[arg-type]

@@ -51,11 +51,11 @@ def test_experiments_are_found_by_name_and_know_their_data() -> None:
     components = ["pca-epsilon", "pca-samples", "pca-delta"]
     last = ["dc-mnist", "dc-fashion", "cape-delta", "accountants"]
     assert list(EXPERIMENTS) == [*components, *separations, *regressions, *networks, *mixtures, *topics, *last]
-    with pytest.raises(BadParameter, match="unknown figure 'pca-moon'; there are pca-epsilon"):
+    with pytest.raises(BadParameter, match=r"'pca-moon'.*pca-epsilon"):
         find("pca-moon")
     assert find("pca-delta").dataset(None) == "synthetic"
     assert find("accountants").dataset(None) == "none"
-    with pytest.raises(BadParameter, match="unknown data 'mnist' for accountants; there are none"):
+    with pytest.raises(BadParameter, match="'mnist'"):
         find("accountants").dataset("mnist")
     for name, experiment in EXPERIMENTS.items():
         assert experiment.name == name

@@ -74,13 +74,13 @@ def test_a_summary_and_a_picture(tmp_path: Path) -> None:
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
-def test_data_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="none was given"):
+def test_collaboration_figure_missing_data_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"mnist\.npz"):
         collaboration.carry("mnist", "mnist")
-    with pytest.raises(BadData, match="there is no file"):
+    with pytest.raises(BadData, match=r"fashion_mnist\.npz"):
         collaboration.load("fashion", tmp_path)
     (tmp_path / "mnist.npz").write_bytes(b"no")
-    with pytest.raises(BadData, match="cannot be read"):
+    with pytest.raises(BadData, match=r"mnist\.npz"):
         collaboration.load("mnist", tmp_path)
-    with pytest.raises(BadParameter, match="at least one seed"):
+    with pytest.raises(BadParameter, match="seed"):
         collaboration.carry("mnist", "mnist", seeds=0)

@@ -86,17 +86,17 @@ def test_medians_and_quartiles_are_over_seeds_alone() -> None:
     assert (line["loss"], line["error"], line["low"], line["high"], line["runs"]) == (3.0, 30.0, 20.0, 40.0, 5)
 
 
-def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match=r"crime is not here: there is no file .*communities_crime\.npz"):
+def test_regression_figure_missing_data_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"communities_crime\.npz"):
         load("crime", tmp_path)
-    with pytest.raises(BadData, match=r"must hold keggundirected_data\.csv\.gz"):
+    with pytest.raises(BadData, match=r"keggundirected_data\.csv\.gz"):
         load("kegg")
-    with pytest.raises(BadParameter, match="unknown data 'iris'; there are synthetic, synthetic-50, crime, kegg"):
+    with pytest.raises(BadParameter, match=r"'iris'.*synthetic-50"):
         load("iris")
-    with pytest.raises(BadParameter, match="at least one seed"):
+    with pytest.raises(BadParameter, match="seed"):
         figures.carry("delta", "synthetic", seeds=0)
     (tmp_path / "communities_crime.npz").write_text("not an archive")
-    with pytest.raises(BadData, match="is not the data set crime"):
+    with pytest.raises(BadData, match=r"communities_crime\.npz"):
         load("crime", tmp_path)
 
 

@@ -347,17 +347,17 @@ def test_the_privacy_loss_of_the_sound_form_passes_epsilon_no_more_often_than_de
 # ---- what cannot be -------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_regression_methods_bad_input_is_refused() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
-    with pytest.raises(BadParameter, match="unknown method 'ours'"):
+    with pytest.raises(BadParameter, match="'ours'"):
         regression.fit("ours", "linear", sites, 1.0, 1e-5, rng)
-    with pytest.raises(BadParameter, match="adassp is for linear regression only"):
+    with pytest.raises(BadParameter, match="adassp"):
         regression.fit("adassp", "logistic", some_sites("logistic"), 1.0, 1e-5, rng)
-    with pytest.raises(BadParameter, match="sites of equal size"):
+    with pytest.raises(BadParameter, match="sites"):
         regression.fit("conv", "linear", [sites[0], Sample(sites[1].x[1:], sites[1].y[1:])], 1.0, 1e-5, rng)
-    with pytest.raises(BadData, match="norm at most 1"):
+    with pytest.raises(BadData, match="norm"):
         regression.fit("conv", "linear", [Sample(2 * sites[0].x, sites[0].y)], 1.0, 1e-5, rng)
-    with pytest.raises(BadData, match=r"responses in \[-1, 1\]"):
+    with pytest.raises(BadData, match=r"\[-1, 1\]"):
         regression.fit("conv", "linear", [Sample(sites[0].x, sites[0].y + 2)], 1.0, 1e-5, rng)
-    with pytest.raises(BadData, match="responses 0 and 1"):
+    with pytest.raises(BadData, match="responses"):
         regression.fit("conv", "logistic", sites, 1.0, 1e-5, rng)

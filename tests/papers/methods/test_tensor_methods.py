@@ -119,11 +119,11 @@ def test_noise_that_stays_is_as_large_as_it_is_said_to_be() -> None:
     assert np.std(norms) == pytest.approx(0.5 * math.sqrt(10), rel=0.1)
 
 
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(BadParameter, match="unknown method"):
+def test_tensor_methods_bad_parameter_is_refused() -> None:
+    with pytest.raises(BadParameter, match="'magic'"):
         published.published_noises("magic", 1.0, 0.01, 10, 3, 0.1)
-    with pytest.raises(BadParameter, match="at least one record"):
+    with pytest.raises(BadParameter, match="record"):
         published.published_noises("conv", 1.0, 0.01, 0, 3, 0.1)
-    with pytest.raises(BadParameter, match="between 1 and 3"):
+    with pytest.raises(BadParameter, match="4"):
         published.whitening(np.eye(3), 4)
     assert published.random_vectors(4, 2).shape == (2, 4)

@@ -3,8 +3,6 @@
 The function object keeps its identity and gets a new code object, compiled from its own source with the text replaced.
 All importers, registrations and subclasses therefore run the faulty code. A fault whose text no longer exists in the
 source is refused, so that the catalogue cannot become outdated unnoticed.
-
-Tested in tests/audit/test_mutations.py.
 """
 
 from __future__ import annotations
@@ -40,7 +38,6 @@ class Fault:
     name: str
     wrong: str
     edits: tuple[Edit, ...]
-    audible: bool = False  # whether an audit of a mean detects it
 
     @property
     def where(self) -> str:

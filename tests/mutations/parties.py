@@ -1,9 +1,6 @@
-"""Faults of a site (ledger, policy, consent) and of secure aggregation.
+"""Faults of a site (ledger, policy, consent) and of secure aggregation."""
 
-Tested in tests/audit/test_mutations.py.
-"""
-
-from zerosum.audit.mistakes.fault import Edit, Fault
+from mutations.fault import Edit, Fault
 
 # Faults of sites: charging, repeated answers, keys, publications, ledger files.
 SITE = [
@@ -198,12 +195,13 @@ SITE = [
         (
             Edit(
                 "site.site:Site.handle[Contribute]",
-                "    self._charge(plan, round, attempt, asked)",
+                "    self._charge(plan, round, attempt, asked)\n    payload:",
                 """    values = self._values(plan, round, attempt, message.request)
     if values.ndim > 1:
         plain = np.rint(values / plan.law(round).step).astype(np.int64)
         noisy = plain + (noisy - plain)[:1]
-    self._charge(plan, round, attempt, asked)""",
+    self._charge(plan, round, attempt, asked)
+    payload:""",
             ),
         ),
     ),

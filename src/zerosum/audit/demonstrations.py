@@ -1,4 +1,4 @@
-"""Programs with a sensitivity that is too small, for the audit only. No policy permits them.
+"""Two programs with a sensitivity that is too small, which an audit must detect. No policy permits them.
 
 Tested in tests/audit/test_audit.py.
 """
@@ -49,10 +49,18 @@ class BothTriangles(SecondMoment):
         return (rows.T @ rows * scale).ravel()
 
 
-class Mistaken(RangedAlgorithm):
-    """Program with one release of a faulty statistic."""
+# Names and descriptions of the demonstrations, as `zerosum audit --mistake` accepts them.
+MISTAKES = {
+    "spectral": "the sensitivity of a second moment taken as 1",
+    "triangles": "both triangles of a second moment noised, and counted once",
+}
+_STATISTICS = {"spectral": SpectralNorm, "triangles": BothTriangles}
 
-    name: ClassVar[str] = "mistaken"
+
+class Demonstration(RangedAlgorithm):
+    """Program with one release of a statistic, for statistics with a wrong sensitivity."""
+
+    name: ClassVar[str] = "demonstration"
     statistic: str
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
@@ -65,10 +73,9 @@ class Mistaken(RangedAlgorithm):
         return {"sum": Quantity(release.value)}
 
 
-def mistaken(mistake: str, columns: int = 50) -> Mistaken:
-    """Program whose statistic has the named fault. Raises `BadParameter` for unknown names."""
-    kinds = {"spectral": SpectralNorm, "triangles": BothTriangles}
-    if mistake not in kinds:
-        raise BadParameter(f"there is no statistic with the mistake {mistake!r}; there are {', '.join(kinds)}")
-    kind = register(kinds[mistake])
-    return Mistaken(columns=tuple(f"x{i}" for i in range(columns)), clip=1.0, statistic=kind.name)
+def demonstration(mistake: str, columns: int = 50) -> Demonstration:
+    """Program whose statistic has the named mistake. Raises `BadParameter` for unknown names."""
+    if mistake not in MISTAKES:
+        raise BadParameter(f"unknown mistake {mistake!r}; there are {', '.join(MISTAKES)}")
+    kind = register(_STATISTICS[mistake])
+    return Demonstration(columns=tuple(f"x{i}" for i in range(columns)), clip=1.0, statistic=kind.name)

@@ -1,11 +1,8 @@
-"""Faults by which a site reveals data outside of noisy sums: by a refusal, a count or a failure.
-
-Tested in tests/audit/test_mutations.py.
-"""
+"""Faults by which a site reveals data outside of noisy sums: by a refusal, a count or a failure."""
 
 from __future__ import annotations
 
-from zerosum.audit.mistakes.fault import Edit, Fault
+from mutations.fault import Edit, Fault
 
 # Each of them makes a reply depend on private rows.
 DISCLOSURES = [
@@ -119,7 +116,7 @@ DISCLOSURES = [
         "a contribution that fails is not charged, and can be asked for again",
         (
             Edit(
-                "site.site:Site._charged_values",
+                "site.site:Site.handle[Contribute]",
                 "except Exception:",
                 "except ZeroDivisionError:",
             ),

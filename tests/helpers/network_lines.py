@@ -3,7 +3,7 @@
 Where the kernel has no `netem`, a process carries packets between two TUN devices, one in each namespace: it holds each
 back for a while and drops some. What is lost is lost to the kernel's own TCP.
 
-    python lines.py HUB SITE NUMBER SECONDS LOSS     # runs until it is killed; needs CAP_SYS_ADMIN and CAP_NET_ADMIN
+    python network_lines.py HUB SITE NUMBER SECONDS LOSS  # runs until killed; needs CAP_SYS_ADMIN and CAP_NET_ADMIN
 """
 
 from __future__ import annotations

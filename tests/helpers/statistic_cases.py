@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regression_cases import REGRESSIONS
+from helpers.regression_cases import REGRESSIONS
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.statistics.module_gradients import Architecture
 from zerosum.statistics.network import TwoLayer

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from small_studies import QUESTION
+from helpers.small_studies import QUESTION
 from zerosum.compute.units import Units
 from zerosum.errors import ZerosumError
 from zerosum.kernel.plan import Plan

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from deployed import NAMES, Deployment, zerosum
+from helpers.deployment import NAMES, Deployment, zerosum
 from zerosum.flare.jobs import harden
 from zerosum.flare.provision import PROJECT
 

@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from small_studies import make
+from helpers.small_studies import make
 from zerosum.coordinator.journal import Journal
 from zerosum.kernel.plan import Plan
 from zerosum.study.coordinating import Settings
@@ -143,6 +143,20 @@ def coordinated(folder: Path, plan: Plan | None = None, *, status: bool = True) 
     Journal.create(folder, plan).close()
     Settings(study=folder / "study.toml", out=folder / "out").save(folder)
     return Status(folder, plan) if status else None
+
+
+def hostile(study: str = HOSTILE) -> Plan:
+    """A plan of a coordinator that tries everything that a name may hold."""
+    plan = make("local", study=study)
+    question = replace(
+        plan.question,
+        columns=(HOSTILE, "b"),
+        parameters={HOSTILE: HOSTILE, "lower": [0, 1], "upper": [2, 3]},
+        preprocessing={HOSTILE: [HOSTILE]},
+        files={HOSTILE: HOSTILE},
+    )
+    others = tuple(replace(site, name=f"{HOSTILE}{at}"[:190]) for at, site in enumerate(plan.sites[1:]))
+    return replace(plan, question=question, sites=(plan.sites[0], *others))
 
 
 def wait_for(what: Callable[[], object], seconds: float = 20.0) -> None:

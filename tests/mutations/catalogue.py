@@ -1,15 +1,13 @@
 """Catalogue of faults: noise, sensitivities, accounting. `docs/audit.md` lists what detects each.
 
 Each fault has a name, a description, and edits of source text.
-
-Tested in tests/audit/test_mutations.py.
 """
 
 from __future__ import annotations
 
-from zerosum.audit.mistakes.disclosures import DISCLOSURES
-from zerosum.audit.mistakes.fault import Edit, Fault
-from zerosum.audit.mistakes.parties import SECAGG, SITE
+from mutations.disclosures import DISCLOSURES
+from mutations.fault import Edit, Fault
+from mutations.parties import SECAGG, SITE
 
 # Faults of the noise: keys, independence, size, distribution.
 _NOISE = [
@@ -29,7 +27,6 @@ _NOISE = [
                 "np.repeat(self.words((len(part) + 1) // 2), 2)[: len(part)]",
             ),
         ),
-        audible=True,
     ),
     Fault(
         "repeated-halves",
@@ -46,25 +43,21 @@ _NOISE = [
                 "np.tile(self.words((len(part) + 1) // 2), 2)[: len(part)]",
             ),
         ),
-        audible=True,
     ),
     Fault(
         "one-key",
         "one key for the noise of all sites, rounds and studies",
         (Edit("noise.sampler:Sampler.system", "os.urandom(32)", "bytes(32)"),),
-        audible=True,
     ),
     Fault(
         "one-key-a-site",
         "a site's noise has the same key in every round and study",
         (Edit("site.site:Site._sampler", "Sampler.system()", "Sampler.seeded(self.name.encode())"),),
-        audible=True,
     ),
     Fault(
         "one-key-a-round",
         "all sites draw from one key in a round",
         (Edit("site.site:Site._sampler", "Sampler.system()", "Sampler.seeded(str(round).encode())"),),
-        audible=True,
     ),
     Fault(
         "correlated-rounds",
@@ -83,14 +76,12 @@ _NOISE = [
                 " >> np.uint64(12)) + 0.5) * 2.0**-52))",
             ),
         ),
-        audible=True,
     ),
     # Noise of the wrong size or distribution. `audit.shape` detects it.
     Fault(
         "less-noise",
         "noise 3 % too small",
         (Edit("site.noise:NoiseShare.__init__", "= law, site, size", "= law.scaled(0.97), site, size"),),
-        audible=True,
     ),
     Fault(
         "silent-places",
@@ -107,7 +98,6 @@ _NOISE = [
                 "return np.multiply(out, std, out=out) * (np.arange(size) % 100 != 0)",
             ),
         ),
-        audible=True,
     ),
     Fault(
         "half-noise-first",
@@ -124,7 +114,6 @@ _NOISE = [
                 "return np.multiply(out, std, out=out) / np.where(np.arange(size) < size // 2, 2, 1)",
             ),
         ),
-        audible=True,
     ),
     Fault(
         "even-steps",
@@ -136,7 +125,6 @@ _NOISE = [
                 "2 * self._sampler.steps(self._size, own / 2)",
             ),
         ),
-        audible=True,
     ),
     # Weak or repeated keys that an audit does not detect. Unit tests do.
     Fault(
@@ -162,7 +150,6 @@ _SENSITIVITIES = [
         f"{name.replace('_', '-')}-sensitivity",
         f"the sensitivity of {name} 3 % too small",
         (Edit(f"statistics.{target}.sensitivity", f"return {value}", f"return 0.97 * {value}"),),
-        audible=name == "vector_sum",
     )
     for name, target, value in (
         ("vector_sum", "vectors:VectorSum", "2 * self.clip"),
@@ -206,7 +193,6 @@ _KERNEL = [
                 "coalition.dropouts",
             ),
         ),
-        audible=True,
     ),
     Fault(
         "uncounted-dropouts",

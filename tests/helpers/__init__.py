@@ -1,0 +1,1 @@
+"""Fixtures, sample data and drivers that test modules share."""
