@@ -71,12 +71,12 @@ def test_images_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"classes": None, "random_state": None, "unit": "record"}, "give the classes, which are public"),
+        ({"classes": None, "random_state": None, "unit": "record"}, "give the public classes"),
         ({"classes": ["same"]}, "two or more different labels"),
         ({"classes": ["same", "same"]}, "two or more different labels"),
         ({"lower": None, "random_state": None, "unit": "record"}, "give public ranges"),
         ({"features": "waves"}, "no features of the kind 'waves'"),
-        ({"features": 3}, "features must be a kind"),
+        ({"features": 3}, "^features must be"),
         ({"features": "scattering"}, "height"),
         ({"rounds": 0}, "rounds"),
     ],
@@ -88,7 +88,7 @@ def test_bad_parameters_are_said_before_anything_is_spent(change: dict[str, Any]
 
 
 def test_labels_that_are_no_class_are_refused() -> None:
-    with pytest.raises(BadData, match="none of the classes"):
+    with pytest.raises(BadData, match="Unknown label type"):
         FeatureClassifier(QUICK, classes=["same", "none"], **SETTINGS).fit(X, Y)
 
 

@@ -71,7 +71,7 @@ def test_a_scaler_needs_public_ranges() -> None:
         StandardScaler(scheme="pooled", unit="record").fit(rows)
     with pytest.raises(BadParameter, match="belong together"):
         StandardScaler(lower=0, random_state=0, data="synthetic", scheme="pooled").fit(rows)
-    assert "read off the data" in StandardScaler(scheme="pooled", random_state=0, data="synthetic").fit(rows).notes_[-1]
+    assert "not private" in StandardScaler(scheme="pooled", random_state=0, data="synthetic").fit(rows).notes_[-1]
 
 
 def frames() -> dict[str, Any]:
@@ -164,8 +164,8 @@ def test_data_that_are_not_what_was_declared_are_refused(change: dict[str, Any],
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({}, "say what the columns may hold"),
-        ({"ranges": [(20, 90)]}, "ranges must be a dict"),
+        ({}, "give ranges="),
+        ({"ranges": [(20, 90)]}, "^ranges must be None or a dict"),
         ({"ranges": {"x0": (20, 90)}, "probabilities": 0.5}, "probabilities must be a list"),
     ],
 )

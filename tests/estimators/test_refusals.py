@@ -53,27 +53,33 @@ def ledgers(folder: Path) -> list[Path]:
 
 SHARED: list[tuple[dict[str, Any], str]] = [
     ({"scheme": "magic"}, "unknown scheme"),
-    ({"scheme": 7}, "scheme must be a name or a Scheme, got 7"),
-    ({"epsilon": -1.0}, "epsilon must be positive and finite, got -1"),
-    ({"epsilon": float("nan")}, "epsilon must be positive and finite"),
-    ({"epsilon": "1"}, "epsilon must be a number, got '1'"),
-    ({"epsilon": None}, "epsilon must be a number"),
-    ({"delta": 0.0}, "delta must lie strictly between 0 and 1"),
-    ({"delta": [1e-5]}, "delta must be a number"),
+    ({"scheme": 7}, "^scheme must be .*, got 7"),
+    ({"epsilon": -1.0}, r"^epsilon must be positive, got -1\.0$"),
+    ({"epsilon": float("nan")}, "^epsilon must be positive, got nan$"),
+    ({"epsilon": True}, "^epsilon must be positive, got True$"),
+    ({"epsilon": "1"}, "^epsilon must be positive, got '1'$"),
+    ({"epsilon": None}, "^epsilon must be positive, got None$"),
+    ({"delta": 0.0}, r"^delta must be between 0 and 1, got 0\.0$"),
+    ({"delta": [1e-5]}, r"^delta must be .*, got \[1e-05\]$"),
     ({"unit": "house"}, "unit must be 'person' or 'record', got 'house'"),
-    ({"random_state": np.random.RandomState(0)}, "random_state must be None or one whole number"),
-    ({"random_state": -1}, "random_state must be None or one whole number that is not negative"),
+    ({"adjacency": "next"}, "^adjacency must be 'replace-one' or 'add-remove', got 'next'$"),
+    (
+        {"random_state": np.random.RandomState(0)},
+        "^random_state must be None .* 'RandomState'$",
+    ),
+    ({"random_state": -1}, "^random_state must be None or .*, got -1$"),
+    ({"budget": 3.0}, r"^budget must be None or .*, got 3\.0$"),
     ({"colluders": 3}, "at most 2 of 3 sites can collude"),
     ({"colluders": -1}, "colluders"),
     ({"colluders": "one"}, "colluders must be None or a whole number, got 'one'"),
     ({"dropouts": 0.5}, "dropouts must be a whole number, got 0.5"),
     ({"dropouts": 2}, "dropouts"),
     ({"policies": {"nobody": Policy(population="a")}}, "no site named 'nobody'"),
-    ({"policies": ["a"]}, "policies must be a dict"),
-    ({"policies": {"site 0": "policy.toml"}}, "policies must be a dict"),
+    ({"policies": ["a"]}, "^policies must be None or a dict"),
+    ({"policies": {"site 0": "policy.toml"}}, "^policies must be None or a dict"),
 ]
 BOUNDS: list[tuple[dict[str, Any], str]] = [
-    ({"clip": None}, "give public ranges"),
+    ({"clip": None}, "public ranges"),
     ({"clip": -1.0}, "clip"),
     ({"clip": "large"}, "clip"),
     ({"lower": 0.0}, "belong together"),
@@ -145,7 +151,7 @@ def test_data(kind: str, tmp_path: Path) -> None:
         (named([good[0]]), {}, "at least two sites"),
         ({1: good[0], "1": good[1]}, {}, "two sites have the same name"),
         (good, {"sites": [0, 1]}, "one table per site already"),
-        (good[0], {}, "whose rows are these"),
+        (good[0], {}, "pass (sites|people)="),
         (good[0], {"sites": [0, 1]}, "inconsistent numbers of samples"),
         (good[0], {"sites": np.zeros((len(good[0]), 2))}, "1d array"),
         (Units.from_list(list(np.ones((30, 2, 1)))), {}, "Units are the data of one site"),
@@ -184,9 +190,9 @@ def test_rows_at_home(kind: str, method: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_is_refused_where_data_are_not_marked(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(BadParameter, match="protects nobody, and these data are not marked"):
+    with pytest.raises(BadParameter, match="random_state"):
         make(kind, random_state=42).fit(named(sites(kind)))
-    with pytest.raises(BadParameter, match="data must be 'private', 'public' or 'synthetic'"):
+    with pytest.raises(BadParameter, match=r"^data must be"):
         make(kind, data="mine").fit(named(sites(kind)))
     assert not make(kind, random_state=42, data="public").fit(sites(kind)).privacy_.private
     assert ledgers(tmp_path) == []
@@ -194,6 +200,6 @@ def test_a_seed_is_refused_where_data_are_not_marked(kind: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_private_sites_have_names(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(BadParameter, match="these sites have no names"):
+    with pytest.raises(BadParameter, match="no names"):
         make(kind).fit(sites(kind))
     assert ledgers(tmp_path) == []
