@@ -3,8 +3,6 @@
 A docstring holds a placeholder on a line of its own, `%(name)s`, and `documented` replaces it with the fragment of this
 name, indented as the placeholder (the idea of nilearn's `fill_doc`). The docs site reads docstrings from the source
 files, and `docsite/fragments.py` inserts the same fragments there.
-
-Tested in tests/estimators/test_documentation.py.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A class lists a `Constraint` for each parameter that no program checks: privacy 
 converted before the program sees them. The fields of a program are checked by the program itself. scikit-learn's own
 function is not used: it is private, and its message ("The 'epsilon' parameter of Mean must be a float in the range
 (0.0, inf). Got -1 instead.") and its error type differ from those of the other interfaces of Zerosum.
-
-Tested in tests/estimators/test_refusals.py.
 """
 
 from __future__ import annotations
