@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,12 @@ def fitted(name: str, **changes: Any) -> Any:
     return kind(name)(random_state=0, data="synthetic", **settings | changes).fit(*data)
 
 
+@cache
+def default_fit(name: str) -> Any:
+    """The fit of `FITS`, made once for several tests that only read it."""
+    return fitted(name)
+
+
 def sections(docstring: str | None) -> dict[str, dict[str, str]]:
     """Descriptions by entry, for each section of a numpydoc docstring with entries."""
     parsed = griffe.Docstring(inspect.cleandoc(docstring or "")).parse("numpy", warnings=False)
@@ -88,7 +95,7 @@ def test_parameters_section_has_exactly_the_constructor_parameters(name: str) ->
 @pytest.mark.parametrize("name", NAMES)
 def test_attributes_section_has_every_attribute_of_a_fit(name: str) -> None:
     entries = sections(kind(name).__doc__)["attributes"]
-    attributes = {each for each in vars(fitted(name)) if each.endswith("_") and not each.startswith("_")}
+    attributes = {each for each in vars(default_fit(name)) if each.endswith("_") and not each.startswith("_")}
     assert attributes <= set(entries)
     assert all(entries.values())
 
@@ -112,6 +119,23 @@ def test_every_field_of_the_program_can_be_set_or_has_a_reason(name: str) -> Non
     assert elsewhere <= fields
     page = (SOURCE / "docs" / "api.md").read_text("utf-8").split("## Programs")[0]
     assert not [each for each in elsewhere if f"`{each}`" not in page]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_file_with_the_parameters_of_a_fit_has_the_same_releases(name: str) -> None:
+    plan = default_fit(name).result_.plan
+    parameters = {**plan.question.parameters, "columns": list(plan.question.columns)}
+    assert set(parameters) == algorithms.fields(plan.algorithm)
+    record = {
+        "name": "the same question",
+        "algorithm": plan.algorithm,
+        "unit": {"kind": "record"},
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+        "parameters": parameters,
+        "sites": [{"name": site.name} for site in plan.sites],
+    }
+    program = zerosum.Study.model_validate(record).build_algorithm()
+    assert program.releases(plan.adjacency) == plan.releases
 
 
 @pytest.mark.parametrize("name", NAMES)
