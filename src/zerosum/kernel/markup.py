@@ -22,6 +22,9 @@ class Html(str):
 
     __slots__ = ()
 
+    def __html__(self) -> str:
+        return self
+
 
 def text(child: object) -> Html:
     """Markup as it is, None as nothing, anything else as text.

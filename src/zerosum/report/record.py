@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from zerosum import html
 from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadInput
-from zerosum.kernel import markup, published
+from zerosum.kernel import published
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
@@ -161,10 +162,10 @@ class PrivacyReport:
     def _repr_html_(self) -> str:
         """HTML for notebooks."""
         lines = [(line.site, line.mu, line.epsilon) for line in self.per_site]
-        table = markup.table(
+        table = html.table(
             ("site", "mu", f"epsilon at delta {self.delta:g}"), lines, f"{self.study} ({self.algorithm})"
         )
-        return table + markup.paragraphs(self.sentences())
+        return str(table + html.paragraphs(self.sentences()))
 
     def sentences(self) -> list[str]:
         """The guarantee in sentences, followed by the notes."""
@@ -378,12 +379,13 @@ class Result:
                 std = [None] * quantity.value.size if quantity.std is None else np.ravel(quantity.std).tolist()
                 units = (places.units if places else ()) or ("",) * len(labels)
                 lines = zip(labels, np.ravel(quantity.value).tolist(), std, units, strict=True)
-                parts.append(markup.table((places.name if places else "", name, "noise", "measured in"), lines))
+                parts.append(html.table((places.name if places else "", name, "noise", "measured in"), lines))
             else:
-                parts.append(markup.paragraphs([f"{name}: {' x '.join(map(str, quantity.shape))} numbers"]))
+                parts.append(html.paragraphs([f"{name}: {' x '.join(map(str, quantity.shape))} numbers"]))
         kept = [f"kept as {self.kept}"] if self.kept else []
         said = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *kept]
-        return "".join(parts) + markup.paragraphs([*said, f"public digest {self.report.public_digest}"])
+        parts.append(html.paragraphs([*said, f"public digest {self.report.public_digest}"]))
+        return "".join(parts)
 
     def as_record(self) -> dict[str, Any]:
         """JSON-compatible form, the content of result.json."""
