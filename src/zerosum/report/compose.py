@@ -21,9 +21,9 @@ from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.plan import Plan
 from zerosum.report.document import Bars, Block, Curves, Document, Section, Series, Table, Text, all_known, known
 from zerosum.report.findings import findings
+from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.page import render
 from zerosum.report.record import PrivacyReport, Result, rounded_up, write_whole
-from zerosum.report.scales import percent, shown
 from zerosum.report.signature import coordinator_key, sign
 from zerosum.report.words import name_of, promise, question, short, summary
 from zerosum.secagg.keys import Identity
@@ -166,7 +166,7 @@ def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any
     blocks: list[Block] = [Text((from_here, rest))]
     if cap is not None:
         rows += [
-            ("the cap", f"epsilon {shown(float(cap['epsilon']), 5)} at delta {cap['delta']:g}"),
+            ("the cap", f"epsilon {format_number(float(cap['epsilon']), 5)} at delta {cap['delta']:g}"),
             # Rounded down, so that the stated epsilon is always available.
             ("what one more study may cost", f"epsilon {math.floor(1e4 * float(statement['left'])) / 1e4:g}"),
         ]
@@ -192,7 +192,7 @@ def _per_site(report: PrivacyReport) -> Iterator[Block]:
     rows = []
     for line in report.per_site:
         more = (rounded_up(line.helper_epsilon or math.inf),) if dealt else ()
-        rows.append((line.site, rounded_up(line.epsilon), shown(line.mu, 5), *more))
+        rows.append((line.site, rounded_up(line.epsilon), format_number(line.mu, 5), *more))
     heading = ("site", f"epsilon at delta {report.delta:g}", "mu", *(["epsilon against the dealer"] if dealt else []))
     yield Table(f"What the study costs each {report.unit}, exactly", tuple(heading), tuple(rows))
 
@@ -206,7 +206,14 @@ def _budget(result: Result) -> Iterator[Block]:
     for line in report.releases:
         steps = f"{line.steps} of rate {line.rate:g}" if line.rate is not None and line.rate < 1 else str(line.steps)
         rows.append(
-            (line.statistic, str(line.size), shown(line.sensitivity), percent(line.share), shown(line.noise_std), steps)
+            (
+                line.statistic,
+                str(line.size),
+                format_number(line.sensitivity),
+                format_percent(line.share),
+                format_number(line.noise_std),
+                steps,
+            )
         )
     heading = ("release", "numbers", "sensitivity", "share of mu²", "noise, standard deviation", "steps")
     yield Table("Everything that was planned to be released", heading, tuple(rows), folded=len(rows) > _RELEASES)
@@ -250,9 +257,9 @@ def what_if(result: Result) -> Iterator[Block]:
             ratio = _noise_at(plan, times * plan.epsilon)
         except BadParameter:  # no plan exists for this epsilon
             continue
-        cells = [f"± {shown(ratio * half, 3)}" for _, half in columns]
+        cells = [f"± {format_number(ratio * half, 3)}" for _, half in columns]
         this = " (this study)" if times == 1 else ""
-        rows.append((f"{shown(times * plan.epsilon)}{this}", f"{shown(ratio, 3)} times", *cells))
+        rows.append((f"{format_number(times * plan.epsilon)}{this}", f"{format_number(ratio, 3)} times", *cells))
         points.append((times * plan.epsilon, ratio))
     yield Text(
         (

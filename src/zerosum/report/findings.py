@@ -31,7 +31,7 @@ from zerosum.report.document import (
     all_known,
     known,
 )
-from zerosum.report.scales import percent, shown
+from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.sheets import sheets_of
 from zerosum.report.slices import slices
 
@@ -85,7 +85,9 @@ def _means(estimate: Estimate, question: Question, space: Masker | None) -> Iter
         yield Intervals("Means", about, rows)
     if len(labels) <= 100:
         lines = zip(labels, mean.value, spread, strict=True)
-        rows_ = tuple((label, shown(v), f"{shown(v - h)} to {shown(v + h)}") for label, v, h in lines)
+        rows_ = tuple(
+            (label, format_number(v), f"{format_number(v - h)} to {format_number(v + h)}") for label, v, h in lines
+        )
         yield Table("Means in numbers", ("column", "mean", "95 %, for these data"), rows_)
 
 
@@ -104,7 +106,7 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
     if len(labels) <= 100:
         shares = estimate["shares"].value if "shares" in estimate else np.full(len(values), np.nan)
         rows = [
-            (a, shown(v, 4), f"± {shown(h, 3)}", percent(s))
+            (a, format_number(v, 4), f"± {format_number(h, 3)}", format_percent(s))
             for a, v, h, s in zip(labels, values, half, shares, strict=True)
         ]
         yield Table("Counts in numbers", ("bin", "count", "95 %", "share"), tuple(rows))
@@ -255,7 +257,8 @@ def _quality(estimate: Estimate, question: Question, space: Masker | None) -> It
     held = question.parameters.get("hold_out")
     apart = isinstance(held, int | float) and held > 0
     whom = "people that it was not fitted to" if apart else "people among whom are those it was fitted to"
-    yield Text((f"It is right {percent(right)} of the time on {whom} (95 %: {percent(low)} to {percent(high)}).",))
+    interval = f"(95 %: {format_percent(low)} to {format_percent(high)})"
+    yield Text((f"It is right {format_percent(right)} of the time on {whom} {interval}.",))
     confusion = estimate["confusion"]
     true, predicted = confusion.axes
     if len(true.labels) <= _CELLS:
@@ -300,7 +303,7 @@ def _energy(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     edge = float(estimate["noise_edge"][0]) if "noise_edge" in estimate else None
     # 95 % intervals of the noise, if known.
     half = np.zeros(len(values)) if values.std is None else _Z95 * np.asarray(values.std)
-    said = "" if edge is None else f" What is below {shown(edge, 3)} cannot be told from noise."
+    said = "" if edge is None else f" What is below {format_number(edge, 3)} cannot be told from noise."
     ends = (all_known(values.value - half), all_known(values.value + half)) if values.std is not None else ((), ())
     if len(labels) <= _ROWS:
         names = tuple(f"component {label}" for label in labels)
@@ -308,7 +311,7 @@ def _energy(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     if "total" in estimate and float(estimate["total"][0]) > 0:
         share = values.value / float(estimate["total"][0])
         rows = zip(labels, values.value, share, np.cumsum(share), strict=True)
-        told = tuple((label, shown(v), percent(s), percent(c)) for label, v, s, c in rows)
+        told = tuple((label, format_number(v), format_percent(s), format_percent(c)) for label, v, s, c in rows)
         heading = ("component", "eigenvalue", "share of the energy", "with those before it")
         yield Table("Energy in numbers", heading, told)
 
@@ -368,7 +371,7 @@ def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> I
         yield Clouds("Clusters", about, names[0], names[1], *spans, clouds)
     if len(names) <= _CELLS:
         rows = [
-            (label, "–" if share is None else percent(float(share[k])), *map(shown, centres.value[k]))
+            (label, "–" if share is None else format_percent(float(share[k])), *map(format_number, centres.value[k]))
             for k, label in enumerate(axis.labels)
         ]
         yield Table("Centres in numbers", (axis.name, "share", *names), tuple(rows))
@@ -383,7 +386,7 @@ def _topics(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     for k, label in list(enumerate(axis.labels))[:_MAPS]:
         # Words are ranked by relevance where the result has it, else by probability.
         best = np.argsort(-order[k])[:_WORDS]
-        share = "" if weights is None else f": {percent(float(weights[k]))} of all words"
+        share = "" if weights is None else f": {format_percent(float(weights[k]))} of all words"
         about = "The words that mark it most, and how often they come in it."
         named = tuple(words.labels[at] for at in best)
         yield Bars(f"Topic {label}{share}", about, named, all_known(found.value[k, best]), percent=True, small=True)
@@ -412,11 +415,11 @@ def _listed(estimate: Estimate) -> Iterator[Block]:
         if each.value.ndim != 1 or not 1 < each.value.size <= _ROWS:
             continue
         labels = _labels(each.axes[0]) if each.axes else tuple(str(at + 1) for at in range(each.value.size))
-        told = [labels, map(shown, each.value.tolist())]
+        told = [labels, map(format_number, each.value.tolist())]
         heading = [each.axes[0].name if each.axes else "number", "value"]
         if each.std is not None:
             half = np.broadcast_to(_Z95 * np.asarray(each.std), each.shape)
-            told.append([f"± {shown(float(one), 3)}" for one in half])
+            told.append([f"± {format_number(float(one), 3)}" for one in half])
             heading.append("95 % of the noise")
         title = name.replace("_", " ")
         yield Table(f"{title[:1].upper()}{title[1:]}", tuple(heading), tuple(zip(*told, strict=True)))
@@ -427,8 +430,8 @@ def _numbers(estimate: Estimate) -> Iterator[Block]:
     rows = []
     for name, each in estimate.items():
         if each.value.size == 1:
-            half = "" if each.std is None else f"± {shown(_Z95 * float(np.ravel(each.std)[0]), 3)}"
-            rows.append((name.replace("_", " "), shown(float(each.value.item())), half))
+            half = "" if each.std is None else f"± {format_number(_Z95 * float(np.ravel(each.std)[0]), 3)}"
+            rows.append((name.replace("_", " "), format_number(float(each.value.item())), half))
     if rows:
         wide = 3 if any(row[2] for row in rows) else 2
         yield Table("Single numbers", ("name", "value", "95 % of the noise")[:wide], tuple(r[:wide] for r in rows))
@@ -464,7 +467,7 @@ def _ends(question: Question, count: int) -> tuple[Floats, Floats] | tuple[None,
 
 def _noise_of(found: Quantity) -> str:
     """Clause about the noise of a quantity."""
-    return "" if found.std is None else f", each with noise of {shown(float(np.max(np.asarray(found.std))), 3)}"
+    return "" if found.std is None else f", each with noise of {format_number(float(np.max(np.asarray(found.std))), 3)}"
 
 
 # (estimate, public question, public grid or None) to blocks of the report.

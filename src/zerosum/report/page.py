@@ -8,8 +8,8 @@ from itertools import groupby
 from markupsafe import Markup
 
 from zerosum import html
+from zerosum.report.charts import draw
 from zerosum.report.document import Bars, Block, Document, Section, Table
-from zerosum.report.pictures import draw
 from zerosum.report.style import CSS
 
 _ONE_LINE = 20  # characters; longer cells may be wrapped

@@ -14,7 +14,7 @@ from zerosum.arrays import Floats
 from zerosum.data.masker import Masker
 from zerosum.report.document import Plane, Slices
 from zerosum.report.maps import PLANES, strongest, upright
-from zerosum.report.scales import shown
+from zerosum.report.number_format import format_number
 
 _LEVELS = 5  # levels on either side of 0
 _MOST = 44  # largest number of cells along a side; finer grids are averaged
@@ -45,8 +45,8 @@ def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slice
             flat = np.take(volume, middle[cut], axis=cut) / largest, np.take(inside, middle[cut], axis=cut)
             planes.append(Plane(f"{called} = {place[cut]:.0f} mm", _cells(*flat), up / across))
         about = (
-            f"Cuts through the middle of its strongest region, which reaches {shown(float(volume[peak]), 3)}; blue is "
-            "positive, orange negative."
+            "Cuts through the middle of its strongest region, which reaches "
+            f"{format_number(float(volume[peak]), 3)}; blue is positive, orange negative."
         )
         yield Slices(f"Component {label}", about, tuple(planes))
 

@@ -15,8 +15,8 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES
 from zerosum.report.document import Block, Table, Text
+from zerosum.report.number_format import format_number
 from zerosum.report.record import PrivacyReport, rounded_up
-from zerosum.report.scales import shown
 
 # Name of an algorithm to a description of its result.
 _ASKED = {
@@ -150,7 +150,7 @@ def short(value: Any, most: int = 12) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return shown(float(value), 6)
+        return format_number(float(value), 6)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {short(each)}" for key, each in list(value.items())[:most]) + _more(value, most)
     if isinstance(value, list | tuple):
@@ -185,7 +185,7 @@ def promise(report: PrivacyReport) -> tuple[Block, ...]:
     other = "replaced by that of somebody else" if report.adjacency == "replace-one" else "left out"
     told = (
         f"If {who} together all they saw{dealt}, then whatever they conclude about one {report.unit} is at most "
-        f"{shown(times, 3)} times as likely as it would be with that {report.unit}'s data {other} (epsilon "
+        f"{format_number(times, 3)} times as likely as it would be with that {report.unit}'s data {other} (epsilon "
         f"{rounded_up(epsilon)}), but for a chance of {chance(report.delta)} (delta {report.delta:g})."
     )
     if epsilon > _LARGE:
