@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> Environment:
-    """The environment. Templates are named after the package that holds them: `report/...`."""
+    """The environment. Templates are named `report/...` and `watch/...` after the package that holds them."""
     from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined  # needed for HTML only
 
-    folders = {name: PackageLoader("zerosum", f"{name}/templates") for name in ("report",)}
+    folders = {name: PackageLoader("zerosum", f"{name}/templates") for name in ("report", "watch")}
     return Environment(
         loader=PrefixLoader(folders),
         autoescape=True,
