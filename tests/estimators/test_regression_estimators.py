@@ -51,7 +51,7 @@ def test_what_a_budget_leaves_open_is_said() -> None:
         small, {name: values[:15] for name, values in linear().items()}
     )
     assert not all(row.identified for row in fitted.table_.rows)
-    assert "not identified at this budget" in str(fitted.table_)
+    assert "not identified" in str(fitted.table_)
     assert any("not identified" in note for note in fitted.notes_)
     assert np.all(np.isfinite(fitted.coef_))
 
@@ -340,7 +340,7 @@ def test_a_study_with_an_exposure_weights_and_people_held_out(tmp_path: Path) ->
     assert study.plan().question.columns == ("age", "sex=m", "age:sex=m", "log years", "trust", "draw", "falls")
     result = study.run()
     table = CoefficientTable.of(result.estimate)
-    assert [row.called for row in table.rows] == ["age (per year)", "sex=m", "age:sex=m (per year)", "intercept"]
+    assert [row.label for row in table.rows] == ["age (per year)", "sex=m", "age:sex=m (per year)", "intercept"]
     assert "age (per year)" in str(table)
     assert table.as_record()[0]["unit"] == "per year"
     slope = table.rows[0]

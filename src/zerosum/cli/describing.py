@@ -17,7 +17,7 @@ from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter
 from zerosum.protocol.progress import Progress
 from zerosum.report.record import privacy_report, try_target
-from zerosum.report.sheets import records_of, sheets_of
+from zerosum.report.tables import records_of, tables_of
 
 if TYPE_CHECKING:
     from zerosum.study import Study
@@ -103,7 +103,7 @@ def describe(
             folder = {} if out is None else {"folder": str(out)}
             terminal.print_json(result.as_record() | {"table": records_of(result.estimate), "describe": said} | folder)
             return
-        terminal.show_sheets(sheets_of(result.estimate))
+        terminal.show_tables(tables_of(result.estimate))
         if said:
             terminal.out.print(said[0].upper() + said[1:] + ".")
         for sentence in result.report.sentences():

@@ -31,9 +31,11 @@ from zerosum.kernel.quantity import Quantity
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
 from zerosum.report.coefficients import CoefficientTable
+from zerosum.report.document import Table as ReportTable
 from zerosum.report.json_text import finite
 from zerosum.report.record import PrivacyReport
-from zerosum.report.sheets import Sheet, sheets_of
+from zerosum.report.tables import tables_of
+from zerosum.report.text_table import least_width, rich_table
 
 _STAGES = {
     "loading": "loading data",
@@ -191,10 +193,10 @@ def short(value: Any) -> str:
 def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> None:
     """A result as a table of its own kind where there is one, else by name; the record is that of the same result."""
     if "pooled_std" in estimate:
-        show_coefficients(CoefficientTable.of(estimate))
+        show_tables([CoefficientTable.of(estimate).as_table()])
         show_fit(estimate)
-    elif sheets := sheets_of(estimate):
-        show_sheets(sheets)
+    elif tables := tables_of(estimate):
+        show_tables(tables)
     else:
         show_estimate(record)
 
@@ -347,16 +349,6 @@ def show_report(report: PrivacyReport) -> None:
         out.print(sentence)
 
 
-def show_coefficients(coefficients: CoefficientTable) -> None:
-    """Estimates with both kinds of 95 % intervals: about the pooled data, and about the population."""
-    lines = coefficients.lines()
-    wide = 5 if any(line[4] for line in lines) else 4
-    table = Table(*("coefficient", "estimate", "95 % pooled data", "95 % population", "remark")[:wide])
-    for line in lines:
-        table.add_row(visible(line[0]), *line[1:wide])
-    show_table(table)
-
-
 def show_fit(estimate: Mapping[str, Quantity]) -> None:
     """What is known of how well a regression fits, where it was bought: single numbers, each with its error."""
     found = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
@@ -398,12 +390,11 @@ def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) 
         out.print(table)
 
 
-def show_sheets(sheets: Iterable[Sheet]) -> None:
-    """Tables that fit 80 columns, as they are: a narrower terminal breaks their lines."""
-    for sheet in sheets:
-        title, *lines = str(sheet).splitlines()
-        titled(title, "")
-        out.print("\n".join(lines), soft_wrap=True)
+def show_tables(tables: Iterable[ReportTable]) -> None:
+    """Tables of a result. A terminal that is too narrow for the numbers wraps their lines."""
+    for table in tables:
+        titled(table.title, "")
+        out.print(rich_table(table, out.width), width=least_width(table, out.width), crop=False)
         out.print()
 
 

@@ -18,7 +18,8 @@ from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import JointEstimator, check_collected
 from zerosum.kernel.units import Units
-from zerosum.report.sheets import Sheet, records_of, sheets_of
+from zerosum.report.document import Table
+from zerosum.report.tables import records_of, tables_of
 
 Levels = Mapping[str, Sequence[Any]]
 
@@ -40,10 +41,10 @@ class TableEstimator(JointEstimator):
         """The tables, once there are some."""
         return "\n\n".join(map(str, self.sheets())) if hasattr(self, "result_") else repr(self)
 
-    def sheets(self) -> list[Sheet]:
+    def sheets(self) -> list[Table]:
         """The tables that a fit found, each at most 80 columns wide when it is printed."""
         self._fitted()
-        return sheets_of(self.result_.estimate)
+        return tables_of(self.result_.estimate)
 
     def records(self) -> dict[str, list[dict[str, Any]]]:
         """The same as lists of records, with every number: for a data frame, or for JSON."""

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from zerosum.errors import BadInput, first_fault
+from zerosum.report.text_table import text_table
 
 Number = Annotated[float, Field(allow_inf_nan=False)] | None  # None: unknown
 # Version of the format.
@@ -44,6 +45,10 @@ class Table:
     folded: bool = False
     kind: Literal["table"] = "table"
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    def __str__(self) -> str:
+        """Title and rows as text with at most 80 columns."""
+        return text_table(self)
 
 
 @dataclass(frozen=True)

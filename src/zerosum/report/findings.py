@@ -8,6 +8,7 @@ benchmark recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,8 +33,8 @@ from zerosum.report.document import (
     known,
 )
 from zerosum.report.number_format import format_number, format_percent
-from zerosum.report.sheets import sheets_of
 from zerosum.report.slices import slices
+from zerosum.report.tables import tables_of
 
 Estimate = Mapping[str, Quantity]
 # 97.5 % quantile of the standard normal distribution.
@@ -124,8 +125,8 @@ def _described(estimate: Estimate, question: Question, space: Masker | None) -> 
         yield from _quantiles(estimate, question)
     if "survival" in estimate:
         yield from _survival(estimate, question)
-    for sheet in sheets_of(estimate):
-        yield Table(sheet.title, sheet.heading, sheet.rows, sheet.names, folded=len(sheet.rows) > _FOLDED)
+    for table in tables_of(estimate):
+        yield replace(table, folded=len(table.rows) > _FOLDED)
 
 
 # Caption of plots with two kinds of intervals.
@@ -219,14 +220,11 @@ def _coefficients(estimate: Estimate, question: Question, space: Masker | None) 
         ends = (*each.pooled_95, *each.population_95, 0.0)
         room = 0.08 * (max(ends) - min(ends))
         span = each.estimate, *each.pooled_95, min(ends) - room, max(ends) + room, *each.population_95
-        rows.append(Interval(each.called, *all_known(span)))
+        rows.append(Interval(each.label, *all_known(span)))
     if len(rows) <= _ROWS:
         about = f"Each on an axis of its own that holds 0 (the mark). {_ABOUT}"
         yield Intervals("Coefficients", about, tuple(rows))
-    lines = table.lines()
-    wide = 5 if any(line[4] for line in lines) else 4
-    heading = ("coefficient", "estimate", "95 % pooled data", "95 % population", "remark")
-    yield Table("Coefficients in numbers", heading[:wide], tuple(line[:wide] for line in lines))
+    yield replace(table.as_table(), title="Coefficients in numbers")
 
 
 def _residuals(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:

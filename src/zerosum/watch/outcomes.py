@@ -16,8 +16,9 @@ from zerosum import html
 from zerosum.errors import BadInput, ZerosumError
 from zerosum.kernel.quantity import Quantity
 from zerosum.report.coefficients import CoefficientTable
+from zerosum.report.document import Table
 from zerosum.report.record import read_estimate
-from zerosum.report.sheets import Sheet, sheets_of
+from zerosum.report.tables import tables_of
 from zerosum.watch.studies import as_json
 
 # File name of the report.
@@ -69,9 +70,8 @@ def _render(folder: Path) -> Markup:
     rounds = record["participants"]
     lines: list[tuple[str, str]] = []
     if "pooled_std" in estimate:
-        rows = tuple(line[:4] for line in CoefficientTable.of(estimate).lines())
-        tables = [Sheet("Coefficients", ("coefficient", "estimate", "95 % pooled data", "95 % population"), rows)]
-    elif not (tables := sheets_of(estimate)):
+        tables = [CoefficientTable.of(estimate).as_table()]
+    elif not (tables := tables_of(estimate)):
         for name, quantity in estimate.items():
             found = _table(name, quantity)
             if found is None:
@@ -89,7 +89,7 @@ def _render(folder: Path) -> Markup:
     )
 
 
-def _table(name: str, quantity: Quantity) -> Sheet | None:
+def _table(name: str, quantity: Quantity) -> Table | None:
     """Table of a quantity: with its noise for one axis, with a column for each label for two; else None."""
     if len(quantity.axes) == 1 and quantity.value.ndim == 1:
         axis, value = quantity.axes[0], quantity.value
@@ -100,12 +100,12 @@ def _table(name: str, quantity: Quantity) -> Sheet | None:
             std = np.broadcast_to(quantity.std, value.shape)
             columns.append(["" if np.isnan(noise) else f"{noise:.3g}" for noise in std.tolist()])
         heading = (axis.name, name, "noise")[: len(columns)]
-        return Sheet(name, heading, tuple(zip(*columns, strict=True)))
+        return Table(name, heading, tuple(zip(*columns, strict=True)))
     if len(quantity.axes) == 2 and quantity.value.ndim == 2 and quantity.value.shape[1] <= _MOST_COLUMNS:
         down, across = quantity.axes
         lines = zip(down.labels, quantity.value.tolist(), strict=True)
         rows = tuple((label, *(f"{each:.5g}" for each in numbers)) for label, numbers in lines)
-        return Sheet(name, (down.name, *across.labels), rows)
+        return Table(name, (down.name, *across.labels), rows)
     return None
 
 
