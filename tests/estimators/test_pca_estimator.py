@@ -242,7 +242,7 @@ def test_a_private_run_spends_and_fitting_again_spends_again() -> None:
     pca = private().fit(named(three()))
     assert pca.privacy_.private
     assert pca.privacy_.worst_epsilon <= 1.0
-    assert all(note.endswith("cannot be told from noise") for note in pca.notes_)  # how many, noise decides
+    assert all(note.endswith("cannot be distinguished from noise") for note in pca.notes_)  # how many, noise decides
     once = [spent(f"site {s}") for s in range(3)]
     assert all(0.9 < epsilon <= 1 + 1e-9 for epsilon in once)
     before = pca.components_

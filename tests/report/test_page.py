@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from test_compose import Tree
+from test_build import Tree
 
 from zerosum.report.document import Bars, Document, Intervals, Section, Table, Text
 from zerosum.report.page import render

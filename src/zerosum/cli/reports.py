@@ -128,7 +128,7 @@ def site_report(
 ) -> None:
     """A copy of a report for this site's steward: with what its ledger has spent and what its cap leaves."""
     from zerosum.report import verify as module
-    from zerosum.report.compose import PAGE, TEXT, at_site, sealed
+    from zerosum.report.build import PAGE, TEXT, signed_files, site_copy
     from zerosum.site.ledger import Ledger
     from zerosum.site.statement import statement
     from zerosum.study import SiteFile
@@ -148,7 +148,7 @@ def site_report(
     if plans - {found.document.plan_digest, None}:
         raise CheckFailed("this site's ledger knows the study under another plan than the report does")
     try:
-        page, text = sealed(at_site(found.document, loaded.name, identity.public.hex(), told), identity)
+        page, text = signed_files(site_copy(found.document, loaded.name, identity.public.hex(), told), identity)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadInput(
             f"the report cannot be drawn: its numbers do not fit together ({type(error).__name__})"

@@ -16,7 +16,7 @@ from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
 from zerosum.errors import BadParameter, Refused
 from zerosum.kernel.names import counted, visible
-from zerosum.report.compose import write_report
+from zerosum.report.build import write_report
 from zerosum.report.record import read_estimate
 
 _STATES = {

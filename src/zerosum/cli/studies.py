@@ -17,7 +17,7 @@ from zerosum.cli import advising, complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed, DataWarning
 from zerosum.protocol.progress import Progress
-from zerosum.report.compose import PAGE
+from zerosum.report.build import PAGE
 from zerosum.report.json_text import finite
 from zerosum.report.record import privacy_report, read_plan, try_target, versions, write_whole
 

@@ -2,7 +2,7 @@
 
 The HTML page is rendered from the document only.
 
-Tested in tests/report/test_compose.py.
+Tested in tests/report/test_build.py.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from zerosum.kernel.schemes import SCHEMES, Combine
 from zerosum.report.json_text import finite, readable
 from zerosum.version import VERSION
 
-_SHOWN = 100  # largest number of values of an estimate shown in a notebook
+_MOST_VALUES = 100  # largest number of values of an estimate shown in a notebook
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class PrivacyReport:
         if not self.private:
             return ["This run protects nobody: " + "; ".join(self.notes) + "."]
         facts = SCHEMES[self.scheme["name"]]
-        who = "an outsider" if facts.sees_data else _coalition(self.colluders)
+        who = "an outsider" if facts.sees_data else _adversary(self.colluders)
         if facts.deals_noise:
             who = f"{who}, without the noise that it dealt itself,"
         lost = f"{counted(self.dropouts, 'further site')} {'is' if self.dropouts == 1 else 'are'} lost"
@@ -194,7 +194,7 @@ def rounded_up(value: float) -> str:
     return f"{np.ceil(value / unit * (1 - 1e-12)) * unit:.4g}"
 
 
-def _coalition(colluders: int) -> str:
+def _adversary(colluders: int) -> str:
     """The adversary, for a sentence."""
     if colluders == 0:
         return "the coordinator"
@@ -297,7 +297,7 @@ def _notes(plan: Plan) -> list[str]:
             "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
             f"could reach epsilon {rounded_up(worst)} at delta {plan.delta:g}"
         )
-    notes += [_published(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
+    notes += [_publication_note(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
     if plan.attempts:
         some = "one round" if plan.attempts == 1 else f"{plan.attempts} rounds"
         notes.append(f"{some} may be tried once more, which is counted here whether it is used or not")
@@ -320,7 +320,7 @@ def _noise_std(plan: Plan, release: int) -> float:
     return law.noise_std
 
 
-def _published(plan: Plan, release: int) -> str:
+def _publication_note(plan: Plan, release: int) -> str:
     """Note on a publication of records: its noise, and the noise of a private sum at the same cost."""
     planned, noise = plan.releases[release], _noise_std(plan, release)
     what = f"{counted(planned.size, 'number')} of {planned.statistic!r}"
@@ -354,7 +354,7 @@ class Result:
     kept : str
         Archive id (`zerosum results`).
     warnings : tuple of str
-        Warnings derived from the releases (`zerosum.report.cautions`).
+        Warnings derived from the releases (`zerosum.report.warnings`).
     """
 
     estimate: Mapping[str, Quantity]
@@ -373,7 +373,7 @@ class Result:
         """HTML for notebooks: estimates, warnings and guarantee."""
         parts = []
         for name, quantity in self.estimate.items():
-            if quantity.value.ndim <= 1 and quantity.value.size <= _SHOWN:
+            if quantity.value.ndim <= 1 and quantity.value.size <= _MOST_VALUES:
                 places = quantity.axes[0] if quantity.axes else None
                 labels = places.labels if places else tuple(str(at + 1) for at in range(quantity.value.size))
                 std = [None] * quantity.value.size if quantity.std is None else np.ravel(quantity.std).tolist()

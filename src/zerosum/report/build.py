@@ -20,25 +20,25 @@ from zerosum.data.masker import Masker
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.plan import Plan
 from zerosum.report.document import Bars, Block, Curves, Document, Section, Series, Table, Text, all_known, known
-from zerosum.report.findings import findings
+from zerosum.report.guarantee_text import guarantee, parameter_text, question, study_title, summary
 from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.page import render
 from zerosum.report.record import PrivacyReport, Result, rounded_up, write_whole
+from zerosum.report.result_blocks import result_blocks
 from zerosum.report.signature import coordinator_key, sign
-from zerosum.report.words import name_of, promise, question, short, summary
 from zerosum.secagg.keys import Identity
 
 # File names of the page and of its JSON.
 PAGE, TEXT = "report.html", "report.json"
 # Files of a result whose digests the report contains.
-_RESULT = ("result.json", "estimate.npz", "plan.json")
-FILES = (*_RESULT, PAGE, TEXT)
-_TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of epsilon in the table of other budgets
-_FEW = (0.5, 1.0, 2.0)  # the same for subsampled phases, whose accounting takes seconds
+_RESULT_FILES = ("result.json", "estimate.npz", "plan.json")
+FILES = (*_RESULT_FILES, PAGE, TEXT)
+_EPSILON_MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of epsilon in the table of other budgets
+_SUBSAMPLED_MULTIPLES = (0.5, 1.0, 2.0)  # the same for subsampled phases, whose accounting takes seconds
 # 97.5 % quantile of the standard normal distribution.
 _Z95 = 1.959963984540054
-_RELEASES = 14  # largest number of bars; with more releases, those of one statistic are summed
-_SHOWN = 4  # largest number of columns in the table of other budgets
+_MOST_BARS = 14  # largest number of bars; with more releases, those of one statistic are summed
+_MOST_COLUMNS = 4  # largest number of columns in the table of other budgets
 
 
 def write_report(
@@ -64,8 +64,8 @@ def write_report(
         raise BadInput(f"{folder / PAGE} exists already; choose another place")
     result = result or Result.read(folder)
     identity = key or coordinator_key(result.plan)
-    files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in _RESULT}
-    page, text = sealed(compose(result, files, identity.public.hex(), space), identity)
+    files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in _RESULT_FILES}
+    page, text = signed_files(build_document(result, files, identity.public.hex(), space), identity)
     # The page is written last: a folder with a page has a complete report.
     (folder / TEXT).unlink(missing_ok=True)
     write_whole(folder / TEXT, text)
@@ -73,20 +73,20 @@ def write_report(
     return folder / PAGE
 
 
-def sealed(document: Document, identity: Identity) -> tuple[bytes, bytes]:
+def signed_files(document: Document, identity: Identity) -> tuple[bytes, bytes]:
     """Signed page and signed JSON of a document. The page contains the digest of the JSON."""
     text = sign(document.to_json().removesuffix(b"\n}"), "json", identity)
     page = render(document, hashlib.sha256(text).hexdigest())
     return sign(page, "html", identity), text
 
 
-def opened(content: bytes) -> Document:
+def read_document(content: bytes) -> Document:
     """Document from the signed content of a JSON report."""
     # `sealed` removes the last brace before signing, because the signature is the last entry of the object.
     return Document.from_json(content + b"\n}")
 
 
-def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | None = None) -> Document:
+def build_document(result: Result, files: Mapping[str, str], key: str, space: Masker | None = None) -> Document:
     """Document of a result.
 
     Parameters
@@ -104,8 +104,8 @@ def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | 
     warned = (Text(result.warnings, "warning"),) if result.warnings else ()
     sections = (
         Section("question", "The question", question(plan.question, plan.algorithm)),
-        Section("result", "The result", (*warned, *_found(result, space))),
-        Section("guarantee", "The guarantee", (*promise(report), *_per_site(report))),
+        Section("result", "The result", (*warned, *_result_section(result, space))),
+        Section("guarantee", "The guarantee", (*guarantee(report), *_per_site(report))),
         Section("budget", "The budget", tuple(_budget(result))),
         Section("participants", "Who took part", tuple(_participants(result))),
         Section("provenance", "Provenance", tuple(_provenance(result, files))),
@@ -114,7 +114,7 @@ def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | 
         study=plan.study,
         algorithm=plan.algorithm,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        title=name_of(plan.study),
+        title=study_title(plan.study),
         summary=summary(plan, report),
         coordinator=key,
         plan_digest=plan.digest(),
@@ -129,10 +129,10 @@ def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | 
     )
 
 
-def _found(result: Result, space: Masker | None) -> list[Block]:
+def _result_section(result: Result, space: Masker | None) -> list[Block]:
     """Blocks of the result. If a picture fails, a note replaces them, so that the report is still written."""
     try:
-        return findings(result.estimate, result.plan.question, space)
+        return result_blocks(result.estimate, result.plan.question, space)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         why = (
             f"The result could not be drawn ({type(error).__name__}); its numbers are in result.json and estimate.npz."
@@ -140,7 +140,7 @@ def _found(result: Result, space: Masker | None) -> list[Block]:
         return [Text((why,), "warning")]
 
 
-def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any]) -> Document:
+def site_copy(document: Document, site: str, key: str, statement: Mapping[str, Any]) -> Document:
     """Copy of a report for a site's own steward, with a section on the site's ledger.
 
     Parameters
@@ -216,7 +216,7 @@ def _budget(result: Result) -> Iterator[Block]:
             )
         )
     heading = ("release", "numbers", "sensitivity", "share of mu²", "noise, standard deviation", "steps")
-    yield Table("Everything that was planned to be released", heading, tuple(rows), folded=len(rows) > _RELEASES)
+    yield Table("Everything that was planned to be released", heading, tuple(rows), folded=len(rows) > _MOST_BARS)
     said = [f"{report.attempts} further attempts at rounds are paid for, used or not."] if report.attempts else []
     if report.extra_delta > 1e-6 * report.delta:
         said.append(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
@@ -228,7 +228,7 @@ def _budget(result: Result) -> Iterator[Block]:
 def _releases(report: PrivacyReport) -> Iterator[Block]:
     """Bars with the share of the budget of each release."""
     names, shares = [line.statistic for line in report.releases], [line.share for line in report.releases]
-    if len(names) > _RELEASES:
+    if len(names) > _MOST_BARS:
         totals: dict[str, float] = {}
         for name, share in zip(names, shares, strict=True):
             totals[name] = totals.get(name, 0.0) + share
@@ -238,7 +238,7 @@ def _releases(report: PrivacyReport) -> Iterator[Block]:
         often = {name: names.count(name) for name in names}
         labels = tuple(f"{at + 1}. {name}" if often[name] > 1 else name for at, name in enumerate(names))
         values = tuple(shares)
-    if len(labels) <= 2 * _RELEASES:
+    if len(labels) <= 2 * _MOST_BARS:
         about = "The share of the budget (of mu squared, which adds up) that each release had."
         yield Bars("The budget by release", about, labels, all_known(values), percent=True, whole=1.0)
 
@@ -248,13 +248,13 @@ def what_if(result: Result) -> Iterator[Block]:
     plan = result.plan
     if not plan.scheme.facts.noisy:
         return
-    columns = _scaled(result)
+    columns = _scaled_intervals(result)
     rows, points = [], []
     # Accounting of subsampled phases takes seconds for each epsilon.
     sampled = any(release.sampled is not None for release in plan.releases)
-    for times in _FEW if sampled else _TIMES:
+    for times in _SUBSAMPLED_MULTIPLES if sampled else _EPSILON_MULTIPLES:
         try:
-            ratio = _noise_at(plan, times * plan.epsilon)
+            ratio = _noise_ratio(plan, times * plan.epsilon)
         except BadParameter:  # no plan exists for this epsilon
             continue
         cells = [f"± {format_number(ratio * half, 3)}" for _, half in columns]
@@ -275,23 +275,23 @@ def what_if(result: Result) -> Iterator[Block]:
         yield Curves("Noise against epsilon", about, "epsilon", "noise", (Series("noise", all_known(x), all_known(y)),))
 
 
-def _noise_at(plan: Plan, epsilon: float) -> float:
+def _noise_ratio(plan: Plan, epsilon: float) -> float:
     """Ratio of the noise at another epsilon to that of the plan. It is equal for all releases, except subsampled
     phases, of which the largest ratio is given."""
     if epsilon == plan.epsilon:
         return 1.0
     other = replace(plan, epsilon=epsilon)
     rounds = [plan.first_round(r) for r in range(len(plan.releases))]
-    return max(_deviation(other, at) / _deviation(plan, at) for at in rounds)
+    return max(_noise_std(other, at) / _noise_std(plan, at) for at in rounds)
 
 
-def _deviation(plan: Plan, round: int) -> float:
+def _noise_std(plan: Plan, round: int) -> float:
     """Standard deviation of one released number."""
     law = plan.law(round)
     return float(np.max(law.own / law.factor)) if plan.release(round).kind == "publication" else law.noise_std
 
 
-def _scaled(result: Result) -> list[tuple[str, float]]:
+def _scaled_intervals(result: Result) -> list[tuple[str, float]]:
     """(label, half width of the 95 % interval) of estimates that are released sums up to constants, whose noise scales
     with that of the sums."""
     for name, kinds in (("mean", ("mean",)), ("counts", ("count",))):
@@ -302,7 +302,7 @@ def _scaled(result: Result) -> list[tuple[str, float]]:
         # The first row is that of all units, before groups.
         std = std.reshape(-1, std.shape[-1])[0]
         pairs = list(zip(labels, _Z95 * std, strict=True))
-        return [(label, float(half)) for label, half in pairs[:_SHOWN] if math.isfinite(half)]
+        return [(label, float(half)) for label, half in pairs[:_MOST_COLUMNS] if math.isfinite(half)]
     return []
 
 
@@ -332,7 +332,7 @@ def _provenance(result: Result, files: Mapping[str, str]) -> Iterator[Block]:
     pinned = plan.coordinator or "none: whoever verifies has to know the key by another way"
     rows = [
         ("study, with the run's random name", plan.study),
-        ("scheme", short(plan.scheme.as_record())),
+        ("scheme", parameter_text(plan.scheme.as_record())),
         ("digest of the plan that sites agreed to", plan.digest()),
         ("digest of the plan as approved, without keys", plan.proposal_digest),
         ("digest of the public question", plan.public_digest),

@@ -9,7 +9,7 @@ import pytest
 
 import zerosum
 from zerosum.algorithms import Algorithm, Covariance, Describe, Histogram, Mean, Quantiles
-from zerosum.report.cautions import cautions
+from zerosum.report.warnings import result_warnings
 from zerosum.site.policy import Policy
 
 PEOPLE = 2000
@@ -86,7 +86,7 @@ def test_a_clip_that_cuts_everything(algorithm: Any, tmp_path: Any) -> None:
 def test_bins_that_miss_everybody(tmp_path: Any) -> None:
     ages = Histogram(columns=("age",), edges=np.linspace(0, 10, 6))
     (said,) = warned(ages, lambda rng, people: rng.normal(50, 15, (people, 1)), tmp_path / "a")
-    assert said.startswith("more than half of everybody is in the last bin")
+    assert said.startswith("more than half of all units are in the last bin")
     few = warned(ages, lambda rng, people: rng.uniform(0, 10, (people, 1)), tmp_path / "b", epsilon=0.01, people=12)
     assert "within the noise" in few[-1]
 
@@ -100,4 +100,4 @@ def test_fewer_components_than_were_asked_for(tmp_path: Any) -> None:
 def test_of_an_estimate_that_has_none_of_these() -> None:
     from small_studies import make
 
-    assert cautions({}, make()) == ()
+    assert result_warnings({}, make()) == ()

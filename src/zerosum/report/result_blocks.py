@@ -39,15 +39,15 @@ from zerosum.report.tables import tables_of
 Estimate = Mapping[str, Quantity]
 # 97.5 % quantile of the standard normal distribution.
 _Z95 = 1.959963984540054
-_ROWS = 40  # largest number of rows of a plot; larger results are in a table or file
-_FOLDED = 16  # rows from which a table beside a plot is folded
-_CELLS = 14  # largest number of columns of a heat map
+_MOST_ROWS = 40  # largest number of rows of a plot; larger results are in a table or file
+_FOLD_FROM = 16  # rows from which a table beside a plot is folded
+_MOST_CELLS = 14  # largest number of columns of a heat map
 # Largest number of components or topics that are drawn.
-_MAPS = 12
-_WORDS = 8  # words shown per topic
+_MOST_MAPS = 12
+_TOPIC_WORDS = 8  # words shown per topic
 
 
-def findings(estimate: Estimate, question: Question, space: Masker | None = None) -> list[Block]:
+def result_blocks(estimate: Estimate, question: Question, space: Masker | None = None) -> list[Block]:
     """Blocks of a result: plots where one fits, then tables, then a list of all quantities.
 
     Parameters
@@ -60,11 +60,11 @@ def findings(estimate: Estimate, question: Question, space: Masker | None = None
         Public grid, for brain maps.
     """
     blocks: list[Block] = []
-    for fits, show in _KINDS:
+    for fits, show in _BLOCKS:
         if fits <= estimate.keys():
             blocks += list(show(estimate, question, space))
-    blocks = blocks or list(_listed(estimate))
-    return [*blocks, *_numbers(estimate), *_rest(estimate)]
+    blocks = blocks or list(_short_tables(estimate))
+    return [*blocks, *_numbers(estimate), *_all_quantities(estimate)]
 
 
 # ---- means, histograms, tables -------------------------------------------------------------------------------------
@@ -76,8 +76,8 @@ def _means(estimate: Estimate, question: Question, space: Masker | None) -> Iter
     if len(mean.axes) != 1 or mean.std is None or (space is not None and mean.axes[0].name == "column"):
         return
     labels, spread = _labels(mean.axes[0]), _Z95 * np.asarray(mean.std)
-    lower, upper = _ends(question, len(labels))
-    if lower is not None and upper is not None and len(labels) <= _ROWS:
+    lower, upper = _bounds(question, len(labels))
+    if lower is not None and upper is not None and len(labels) <= _MOST_ROWS:
         rows = tuple(
             Interval(label, *all_known((value, value - half, value + half, low, high)))
             for label, value, half, low, high in zip(labels, mean.value, spread, lower, upper, strict=True)
@@ -99,7 +99,7 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
         return
     labels, values = _labels(counts.axes[0]), counts.value
     half = np.zeros(len(values)) if counts.std is None else _Z95 * np.asarray(counts.std)
-    if len(labels) <= 2 * _ROWS:
+    if len(labels) <= 2 * _MOST_ROWS:
         column = question.columns[0] if question.columns else ""
         about = f"Counts of {column}; the lines are 95 % intervals of what privacy adds. Counts below 0 are noise."
         ends = all_known(values - half), all_known(values + half)
@@ -113,30 +113,30 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
         yield Table("Counts in numbers", ("bin", "count", "95 %", "share"), tuple(rows))
 
 
-def _described(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+def _descriptions(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Plots and tables of descriptive statistics, quantiles and survival curves."""
     if "mean_population_interval" in estimate:
-        yield from _grouped(estimate, "mean", "Means")
+        yield from _group_intervals(estimate, "mean", "Means")
     if "proportion_population_interval" in estimate:
-        yield from _grouped(estimate, "proportion", "Proportions")
+        yield from _group_intervals(estimate, "proportion", "Proportions")
     if "difference" in estimate and "difference_population_interval" in estimate:
-        yield from _grouped(estimate, "difference", "Differences of means")
+        yield from _group_intervals(estimate, "difference", "Differences of means")
     if "quantile" in estimate:
         yield from _quantiles(estimate, question)
     if "survival" in estimate:
         yield from _survival(estimate, question)
     for table in tables_of(estimate):
-        yield replace(table, folded=len(table.rows) > _FOLDED)
+        yield replace(table, folded=len(table.rows) > _FOLD_FROM)
 
 
 # Caption of plots with two kinds of intervals.
-_ABOUT = (
+_TWO_INTERVALS = (
     "The thick bar is the 95 % interval for these data (privacy's noise), the thin one for the population they are a "
     "sample of (sampling too)."
 )
 
 
-def _grouped(estimate: Estimate, name: str, title: str) -> Iterator[Block]:
+def _group_intervals(estimate: Estimate, name: str, title: str) -> Iterator[Block]:
     """Intervals by column and group. The groups of one column share an axis."""
     value, pooled, wide = (estimate[f"{name}{end}"].value for end in ("", "_interval", "_population_interval"))
     groups, columns = estimate[name].axes
@@ -151,15 +151,15 @@ def _grouped(estimate: Estimate, name: str, title: str) -> Iterator[Block]:
             label = column if alone else f"{columns.labels[j]}, {group}"
             ends = value[g, j], *pooled[g, j], low - room, high + room, *wide[g, j]
             rows.append(Interval(label, *all_known(ends)))
-    if len(rows) <= _ROWS:
-        yield Intervals(title, _ABOUT, tuple(rows))
+    if len(rows) <= _MOST_ROWS:
+        yield Intervals(title, _TWO_INTERVALS, tuple(rows))
 
 
 def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
     """Lowest, middle and highest requested quantile of each column and group."""
     value, ends = estimate["quantile"].value, estimate["quantile_interval"].value
     groups, columns, asked = estimate["quantile"].axes
-    if len(asked.labels) < 2 or len(columns.labels) * len(groups.labels) > _ROWS:
+    if len(asked.labels) < 2 or len(columns.labels) * len(groups.labels) > _MOST_ROWS:
         return
     ranges = question.parameters.get("ranges")
     rows = []
@@ -204,7 +204,7 @@ def _covariance(estimate: Estimate, question: Question, space: Masker | None) ->
     found = estimate["correlation"]
     labels = found.axes[0].labels if found.axes else ()
     # Cells of larger matrices would be too small to read.
-    if 1 < len(labels) <= _CELLS:
+    if 1 < len(labels) <= _MOST_CELLS:
         about = "From -1 to 1; blue columns rise together, orange ones against each other."
         yield Grid("Correlations", about, labels, labels, tuple(all_known(row) for row in found.value))
 
@@ -221,8 +221,8 @@ def _coefficients(estimate: Estimate, question: Question, space: Masker | None) 
         room = 0.08 * (max(ends) - min(ends))
         span = each.estimate, *each.pooled_95, min(ends) - room, max(ends) + room, *each.population_95
         rows.append(Interval(each.label, *all_known(span)))
-    if len(rows) <= _ROWS:
-        about = f"Each on an axis of its own that holds 0 (the mark). {_ABOUT}"
+    if len(rows) <= _MOST_ROWS:
+        about = f"Each on an axis of its own that holds 0 (the mark). {_TWO_INTERVALS}"
         yield Intervals("Coefficients", about, tuple(rows))
     yield replace(table.as_table(), title="Coefficients in numbers")
 
@@ -259,8 +259,8 @@ def _quality(estimate: Estimate, question: Question, space: Masker | None) -> It
     yield Text((f"It is right {format_percent(right)} of the time on {whom} {interval}.",))
     confusion = estimate["confusion"]
     true, predicted = confusion.axes
-    if len(true.labels) <= _CELLS:
-        about = f"People by their true class (rows) and the predicted one (columns){_noise_of(confusion)}."
+    if len(true.labels) <= _MOST_CELLS:
+        about = f"People by their true class (rows) and the predicted one (columns){_noise_clause(confusion)}."
         yield Grid("Confusion", about, true.labels, predicted.labels, tuple(all_known(row) for row in confusion.value))
     everybody, hits = estimate["calibration"].value
     std = estimate["calibration"].std
@@ -285,7 +285,7 @@ def _model(estimate: Estimate, question: Question, space: Masker | None) -> Iter
     if "accuracy" not in estimate:
         yield Text(("How often it is right was not released, so no report can say it.",))
     weights = estimate["weights"]
-    if len(weights.axes) == 2 and weights.axes[1].name == "class" and weights.shape[0] <= _CELLS:
+    if len(weights.axes) == 2 and weights.axes[1].name == "class" and weights.shape[0] <= _MOST_CELLS:
         directions, classes = weights.axes
         about = "What each direction of the public features counts for each class."
         yield Grid("Weights", about, directions.labels, classes.labels, tuple(all_known(row) for row in weights.value))
@@ -301,9 +301,9 @@ def _energy(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     edge = float(estimate["noise_edge"][0]) if "noise_edge" in estimate else None
     # 95 % intervals of the noise, if known.
     half = np.zeros(len(values)) if values.std is None else _Z95 * np.asarray(values.std)
-    said = "" if edge is None else f" What is below {format_number(edge, 3)} cannot be told from noise."
+    said = "" if edge is None else f" What is below {format_number(edge, 3)} cannot be distinguished from noise."
     ends = (all_known(values.value - half), all_known(values.value + half)) if values.std is not None else ((), ())
-    if len(labels) <= _ROWS:
+    if len(labels) <= _MOST_ROWS:
         names = tuple(f"component {label}" for label in labels)
         yield Bars("Energy of the components", f"Eigenvalues.{said}", names, all_known(values.value), *ends)
     if "total" in estimate and float(estimate["total"][0]) > 0:
@@ -319,17 +319,17 @@ def _components(estimate: Estimate, question: Question, space: Masker | None) ->
     found = estimate["components"] if "components" in estimate else estimate["maps"]
     axis, columns = found.axes
     if space is not None and len(columns.labels) == len(space.columns):
-        yield from slices(found.value[:_MAPS], space, axis.labels)
-        if len(found.value) > _MAPS:
+        yield from slices(found.value[:_MOST_MAPS], space, axis.labels)
+        if len(found.value) > _MOST_MAPS:
             yield Text(
-                (f"The first {_MAPS} of {len(found.value)} are drawn; all are in the image beside this report.",)
+                (f"The first {_MOST_MAPS} of {len(found.value)} are drawn; all are in the image beside this report.",)
             )
-    elif len(columns.labels) <= _CELLS:
+    elif len(columns.labels) <= _MOST_CELLS:
         about = "How much each column counts in each component: blue with it, orange against it."
         yield Grid("Components", about, axis.labels, columns.labels, tuple(all_known(row) for row in found.value))
     else:
-        for label, row in list(zip(axis.labels, found.value, strict=True))[:_MAPS]:
-            yield _largest(row, columns.labels, f"Component {label}", "The columns that count most.")
+        for label, row in list(zip(axis.labels, found.value, strict=True))[:_MOST_MAPS]:
+            yield _largest_weights(row, columns.labels, f"Component {label}", "The columns that count most.")
 
 
 def _stability(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
@@ -337,7 +337,7 @@ def _stability(estimate: Estimate, question: Question, space: Masker | None) -> 
     found = estimate["stability"]
     names = tuple(f"component {at + 1}" for at in range(len(found)))
     about = "How much of each component would be found again under new noise; 1 is all of it."
-    if found.value.ndim == 1 and len(names) <= _ROWS:
+    if found.value.ndim == 1 and len(names) <= _MOST_ROWS:
         yield Bars("Stability", about, names, all_known(found.value), whole=1.0)
 
 
@@ -354,8 +354,8 @@ def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> I
         counts = np.maximum(estimate["counts"].value, 0)
         share = counts / np.sum(counts)
     names = _labels(columns)
-    if len(names) >= 2 and len(axis.labels) <= _ROWS:
-        lower, upper = _ends(question, len(names))
+    if len(names) >= 2 and len(axis.labels) <= _MOST_ROWS:
+        lower, upper = _bounds(question, len(names))
         low = np.min(centres.value - np.nan_to_num(reach), axis=0) if lower is None else lower
         high = np.max(centres.value + np.nan_to_num(reach), axis=0) if upper is None else upper
         clouds = tuple(
@@ -367,7 +367,7 @@ def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> I
         spans = (known(low[0]), known(high[0])), (known(low[1]), known(high[1]))
         about = f"A disc for each, as large as its share.{ring}{drawn}"
         yield Clouds("Clusters", about, names[0], names[1], *spans, clouds)
-    if len(names) <= _CELLS:
+    if len(names) <= _MOST_CELLS:
         rows = [
             (label, "–" if share is None else format_percent(float(share[k])), *map(format_number, centres.value[k]))
             for k, label in enumerate(axis.labels)
@@ -381,18 +381,18 @@ def _topics(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     axis, words = found.axes
     order = estimate["relevance"].value if "relevance" in estimate else found.value
     weights = estimate["weights"].value if "weights" in estimate else None
-    for k, label in list(enumerate(axis.labels))[:_MAPS]:
+    for k, label in list(enumerate(axis.labels))[:_MOST_MAPS]:
         # Words are ranked by relevance where the result has it, else by probability.
-        best = np.argsort(-order[k])[:_WORDS]
+        best = np.argsort(-order[k])[:_TOPIC_WORDS]
         share = "" if weights is None else f": {format_percent(float(weights[k]))} of all words"
         about = "The words that mark it most, and how often they come in it."
         named = tuple(words.labels[at] for at in best)
         yield Bars(f"Topic {label}{share}", about, named, all_known(found.value[k, best]), percent=True, small=True)
 
 
-def _largest(row: Floats, labels: tuple[str, ...], title: str, about: str) -> Bars:
+def _largest_weights(row: Floats, labels: tuple[str, ...], title: str, about: str) -> Bars:
     """Bars with the largest weights of one component."""
-    best = np.argsort(-np.abs(row))[:_WORDS]
+    best = np.argsort(-np.abs(row))[:_TOPIC_WORDS]
     return Bars(title, about, tuple(labels[at] for at in best), all_known(row[best]), small=True)
 
 
@@ -407,10 +407,10 @@ def _bars(found: Quantity, title: str, about: str) -> Bars:
     return Bars(title, about, labels, all_known(found.value), *ends, upright=True)
 
 
-def _listed(estimate: Estimate) -> Iterator[Block]:
+def _short_tables(estimate: Estimate) -> Iterator[Block]:
     """Fallback: a table for every short one-dimensional quantity."""
     for name, each in estimate.items():
-        if each.value.ndim != 1 or not 1 < each.value.size <= _ROWS:
+        if each.value.ndim != 1 or not 1 < each.value.size <= _MOST_ROWS:
             continue
         labels = _labels(each.axes[0]) if each.axes else tuple(str(at + 1) for at in range(each.value.size))
         told = [labels, map(format_number, each.value.tolist())]
@@ -435,7 +435,7 @@ def _numbers(estimate: Estimate) -> Iterator[Block]:
         yield Table("Single numbers", ("name", "value", "95 % of the noise")[:wide], tuple(r[:wide] for r in rows))
 
 
-def _rest(estimate: Estimate) -> Iterator[Block]:
+def _all_quantities(estimate: Estimate) -> Iterator[Block]:
     """Folded table of all quantities with shape, axes and kind."""
     rows = []
     for name, each in estimate.items():
@@ -455,7 +455,7 @@ def _labels(axis: Axis) -> tuple[str, ...]:
     return tuple(f"{label} ({unit})" if unit else label for label, unit in zip(axis.labels, units, strict=True))
 
 
-def _ends(question: Question, count: int) -> tuple[Floats, Floats] | tuple[None, None]:
+def _bounds(question: Question, count: int) -> tuple[Floats, Floats] | tuple[None, None]:
     """Public lower and upper bounds, if there is one for each of `count` columns."""
     lower, upper = question.parameters.get("lower"), question.parameters.get("upper")
     if isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == count:
@@ -463,22 +463,22 @@ def _ends(question: Question, count: int) -> tuple[Floats, Floats] | tuple[None,
     return None, None
 
 
-def _noise_of(found: Quantity) -> str:
+def _noise_clause(found: Quantity) -> str:
     """Clause about the noise of a quantity."""
     return "" if found.std is None else f", each with noise of {format_number(float(np.max(np.asarray(found.std))), 3)}"
 
 
 # (estimate, public question, public grid or None) to blocks of the report.
-_Show = Callable[[Estimate, Question, Masker | None], Iterator[Block]]
+_BlockFunction = Callable[[Estimate, Question, Masker | None], Iterator[Block]]
 # Required quantities and the function that shows them. All that match are used, in this order.
-_KINDS: tuple[tuple[set[str], _Show], ...] = (
+_BLOCKS: tuple[tuple[set[str], _BlockFunction], ...] = (
     ({"mean", "noise_std"}, _means),
     ({"mean", "correlation"}, _means),
     ({"correlation"}, _covariance),
     ({"counts", "shares"}, _histogram),
-    ({"mean_population_interval"}, _described),
-    ({"quantile"}, lambda e, q, s: iter(()) if "mean_population_interval" in e else _described(e, q, s)),
-    ({"survival", "survival_population_interval"}, _described),
+    ({"mean_population_interval"}, _descriptions),
+    ({"quantile"}, lambda e, q, s: iter(()) if "mean_population_interval" in e else _descriptions(e, q, s)),
+    ({"survival", "survival_population_interval"}, _descriptions),
     ({"pooled_std"}, _coefficients),
     ({"residuals"}, _residuals),
     ({"scores"}, _scores),
