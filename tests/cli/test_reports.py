@@ -119,7 +119,7 @@ def test_a_site_has_a_copy_of_its_own(tmp_path: Path) -> None:
     done = as_json(zerosum(*given, "--json", cwd=tmp_path))
     assert done == {"report": "own/report.html", "pinned": True, "taken_part": True}
     page = (tmp_path / "own" / "report.html").read_text()
-    for said in ("At north", "what one more study may cost", "the cap", "epsilon 10 at delta 1e-05"):
+    for said in ("At north", "largest cost of one more study", "the cap", "epsilon 10 at delta 1e-05"):
         assert said in page
         assert said not in (tmp_path / "result" / "report.html").read_text()
     assert as_json(zerosum("verify", "own", "--json", cwd=tmp_path))["key"] == made["identity"]

@@ -221,7 +221,7 @@ def test_only_a_sites_own_copy_says_what_is_left_there(tmp_path: Path) -> None:
         "studies": [{"study": document.study, "epsilon": 1.0}],
     }
     own = site_copy(document, "s1", "key", ledger)
-    assert "what one more study may cost" in words(own)
+    assert "largest cost of one more study" in words(own)
     assert 'epsilon 8.9"' in words(own)
     assert own.coordinator == "key"
     assert document.coordinator in words(own)

@@ -142,7 +142,7 @@ def test_a_classifier_that_was_not_evaluated_says_so() -> None:
     weights = Quantity(np.ones((2, 2)), "coefficient", (Axis.numbered("direction", 2), Axis.numbered("class", 2)))
     estimate = {"weights": weights, "projection": Quantity(np.ones((2, 2)))}
     said = [block.sentences[0] for block in result_blocks(estimate, Question()) if isinstance(block, Text)]
-    assert said == ["How often it is right was not released, so no report can say it."]
+    assert said == ["The accuracy was not released, so it is not known."]
 
 
 def test_calibration_leaves_out_what_is_noise() -> None:

@@ -1,7 +1,7 @@
-"""Composes the report of a result: a document, then a signed HTML page and its JSON.
+"""Builds the report of a result: a document, then a signed HTML page and its JSON.
 
 A report contains the plan and the releases, which the analyst may see. It contains nothing private to a site, such as
-what is left under its cap. A site adds that to its own copy (`at_site`), which is signed with the site's key.
+the budget left under its cap. A site adds that to its own copy (`site_copy`), which is signed with the site's key.
 """
 
 from __future__ import annotations
@@ -161,19 +161,19 @@ def site_copy(document: Document, site: str, key: str, statement: Mapping[str, A
         ("charged for this study", cost),
         ("spent in all studies so far", f"epsilon {rounded_up(spent)} at delta {statement['delta']:g}"),
     ]
-    from_here = f"From the ledger of {site}, for its own steward: it speaks of other studies, too."
-    rest = f"The rest is as the coordinator wrote it and signed it with the key {document.coordinator}."
+    from_here = f"From the ledger of {site}, for its own steward: this section is about other studies, too."
+    rest = f"The other sections are from the report that the coordinator signed with the key {document.coordinator}."
     blocks: list[Block] = [Text((from_here, rest))]
     if cap is not None:
         rows += [
             ("the cap", f"epsilon {format_number(float(cap['epsilon']), 5)} at delta {cap['delta']:g}"),
             # Rounded down, so that the stated epsilon is always available.
-            ("what one more study may cost", f"epsilon {math.floor(1e4 * float(statement['left'])) / 1e4:g}"),
+            ("largest cost of one more study", f"epsilon {math.floor(1e4 * float(statement['left'])) / 1e4:g}"),
         ]
         left = max(float(cap["epsilon"]) - spent, 0.0)
         about = "Spent against the cap, in epsilon. Studies add up to less than their sum."
         blocks.append(Bars("Under the cap", about, ("spent", "not spent"), (known(spent), known(left))))
-    blocks.append(Table("The ledger", ("what", "how much"), tuple(rows)))
+    blocks.append(Table("The ledger", ("entry", "amount"), tuple(rows)))
     own = Section("at-this-site", f"At {site}", tuple(blocks))
     # The section about the site follows the guarantee.
     before = [section for section in document.sections if section.name in ("question", "result", "guarantee")]
@@ -194,7 +194,7 @@ def _per_site(report: PrivacyReport) -> Iterator[Block]:
         more = (rounded_up(line.helper_epsilon or math.inf),) if dealt else ()
         rows.append((line.site, rounded_up(line.epsilon), format_number(line.mu, 5), *more))
     heading = ("site", f"epsilon at delta {report.delta:g}", "mu", *(["epsilon against the dealer"] if dealt else []))
-    yield Table(f"What the study costs each {report.unit}, exactly", tuple(heading), tuple(rows))
+    yield Table(f"Exact cost of the study for each {report.unit}", tuple(heading), tuple(rows))
 
 
 def _budget(result: Result) -> Iterator[Block]:
@@ -216,12 +216,12 @@ def _budget(result: Result) -> Iterator[Block]:
             )
         )
     heading = ("release", "numbers", "sensitivity", "share of mu²", "noise, standard deviation", "steps")
-    yield Table("Everything that was planned to be released", heading, tuple(rows), folded=len(rows) > _MOST_BARS)
-    said = [f"{report.attempts} further attempts at rounds are paid for, used or not."] if report.attempts else []
+    yield Table("All planned releases", heading, tuple(rows), folded=len(rows) > _MOST_BARS)
+    sentences = [f"{report.attempts} repeated rounds are paid for, used or not."] if report.attempts else []
     if report.extra_delta > 1e-6 * report.delta:
-        said.append(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
-    if said:
-        yield Text(tuple(said))
+        sentences.append(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
+    if sentences:
+        yield Text(tuple(sentences))
     yield from what_if(result)
 
 
@@ -263,8 +263,8 @@ def what_if(result: Result) -> Iterator[Block]:
         points.append((times * plan.epsilon, ratio))
     yield Text(
         (
-            "The same study with more or less budget: every released number would carry so many times the noise it "
-            "has. Where a column is named, the 95 % interval of what privacy adds to it. What sampling adds stays.",
+            "The same study at other budgets: the noise of every released number, as a multiple of its noise in this "
+            "study. For a named column, also the 95 % interval of the noise. The sampling error does not change.",
         )
     )
     heading = ("epsilon", "noise", *(label for label, _ in columns))
@@ -329,7 +329,7 @@ def _participants(result: Result) -> Iterator[Block]:
 def _provenance(result: Result, files: Mapping[str, str]) -> Iterator[Block]:
     """Digests, keys and versions."""
     plan = result.plan
-    pinned = plan.coordinator or "none: whoever verifies has to know the key by another way"
+    pinned = plan.coordinator or "none: to verify the report, obtain the key from the coordinator"
     rows = [
         ("study, with the run's random name", plan.study),
         ("scheme", parameter_text(plan.scheme.as_record())),
@@ -340,4 +340,4 @@ def _provenance(result: Result, files: Mapping[str, str]) -> Iterator[Block]:
         *((f"SHA-256 of {name}", digest) for name, digest in files.items()),
         *((f"version of {name}", number) for name, number in result.versions.items()),
     ]
-    yield Table("Digests and versions", ("what", "value"), tuple(rows))
+    yield Table("Digests and versions", ("entry", "value"), tuple(rows))

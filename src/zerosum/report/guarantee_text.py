@@ -63,13 +63,13 @@ def summary(plan: Plan, report: PrivacyReport) -> str:
         return f"{sites}. The run protects nobody: its data must be public or made up."
     # Published records leave the site one by one, even if noisy.
     if any(release.kind == "publication" for release in plan.releases):
-        seen = f", from a noisy record of every {plan.unit} that each published"
+        access = f", from a noisy record of every {plan.unit} that each published"
     elif plan.scheme.facts.sees_data:
-        seen = "; the coordinator saw the data"
+        access = "; the coordinator saw the data"
     else:
-        seen = " without showing each other a record"
+        access = " without showing each other a record"
     return (
-        f"{sites}{seen}. It cost every {plan.unit} an epsilon of at most {rounded_up(report.worst_epsilon)} at delta "
+        f"{sites}{access}. It cost every {plan.unit} an epsilon of at most {rounded_up(report.worst_epsilon)} at delta "
         f"{plan.delta:g}."
     )
 
@@ -91,7 +91,7 @@ def question(asked_for: Question, algorithm: str) -> tuple[Block, ...]:
         heading = ("column", "range or categories", "measured in", "missing values")
         blocks.append(
             Table(
-                "Columns, with what everybody knew of them before",
+                "Columns, with their public properties",
                 tuple(heading[at] for at in used),
                 tuple(tuple(row[at] for at in used) for row in rows),
             )
@@ -192,22 +192,22 @@ def guarantee(report: PrivacyReport) -> tuple[Block, ...]:
     who = "whoever sees the result put" if facts.sees_data else f"{_adversary(report.colluders)} put"
     dealt = " but for the noise that the coordinator dealt itself" if facts.deals_noise else ""
     other = "replaced by that of somebody else" if report.adjacency == "replace-one" else "left out"
-    told = (
+    bound = (
         f"If {who} together all they saw{dealt}, then whatever they conclude about one {report.unit} is at most "
         f"{format_number(times, 3)} times as likely as it would be with that {report.unit}'s data {other} (epsilon "
         f"{rounded_up(epsilon)}), but for a chance of {chance(report.delta)} (delta {report.delta:g})."
     )
     if epsilon > _LARGE_EPSILON:
-        told += " An epsilon this large promises little."
+        bound += " An epsilon this large promises little."
     guess = (
-        f"Had a coin been tossed between the two, and had they to say how it fell, they would be right at most "
-        f"{rounded_up(100 * report.best_guess)} % of the time; without seeing anything, 50 %."
+        f"If they had to guess which of the two it was, they would be right at most "
+        f"{rounded_up(100 * report.best_guess)} % of the time; without any information, 50 %."
     )
     lost = f"{counted(report.dropouts, 'further site')} {'is' if report.dropouts == 1 else 'are'}"
     loss = f" It holds even if {lost} lost on the way." if report.dropouts else ""
     whole = f"It holds for a {report.unit} with all its rows, over the whole study.{loss}"
     return (
-        Text((told, guess), "promise"),
+        Text((bound, guess), "promise"),
         Text((whole, *report.sentences()[1:])),
         Text(("What is not promised:",)),
         Text(tuple(_limits(report, facts.sees_data)), "points"),
@@ -236,11 +236,12 @@ def _limits(report: PrivacyReport, sees_data: bool) -> list[str]:
     """Sentences about what the guarantee does not cover."""
     colluders = report.colluders
     found = [
-        "What the result says about everybody, it says about each: that smokers fall ill more often is learned of a "
-        "smoker who took no part, too.",
-        "A site knows its own people. The promise is about the others, and about whoever sees the result.",
-        "What other studies have spent on the same people adds up; every site's ledger counts it, and no report of one "
-        "study can.",
+        "The result describes groups of people, also people who took no part: if it shows that smokers fall ill more "
+        "often, this is learned about every smoker.",
+        "A site knows its own people. The guarantee protects them against the other sites and the readers of the "
+        "result.",
+        "Other studies of the same people add to the cost. The ledger of each site adds them up; the report of one "
+        "study cannot.",
     ]
     if not sees_data:
         more = "a site" if colluders == 0 else f"more than {'one site' if colluders == 1 else f'{colluders} sites'}"

@@ -43,23 +43,23 @@ def write_maps(maps: ArrayLike, space: Masker, path: Path) -> None:
         library.save(image, partial)
 
 
-def write_sidecars(images: Sequence[Path], told: Mapping[str, Any]) -> list[Path]:
+def write_sidecars(images: Sequence[Path], content: Mapping[str, Any]) -> list[Path]:
     """Write a JSON sidecar for every image, and the dataset_description.json of a BIDS derivative. Returns their paths.
 
     Parameters
     ----------
     images : sequence of Path
         The image files, at least one.
-    told : mapping
+    content : mapping
         Content of the sidecars. It must have the key "Study".
     """
     written = [path.with_name(path.name.removesuffix(".nii.gz") + ".json") for path in images]
     for path in written:
         what = {"Description": f"{path.stem} of a joint study under differential privacy, one a volume"}
-        path.write_text(json.dumps(what | dict(told), indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(what | dict(content), indent=2) + "\n", encoding="utf-8")
     described = images[0].with_name("dataset_description.json")
     record = {
-        "Name": told["Study"],
+        "Name": content["Study"],
         "BIDSVersion": "1.10.0",
         "DatasetType": "derivative",
         "GeneratedBy": [{"Name": "zerosum", "Version": VERSION}],

@@ -284,9 +284,9 @@ def _notes(plan: Plan) -> list[str]:
     if not plan.scheme.facts.noisy:
         notes.append("no noise was added")
     elif not all(plan.gridded(release) for release in plan.releases):
-        notes.append("the noise is a double-precision normal, for comparison; docs/limitations.md says what it lacks")
+        notes.append("the noise is a double-precision normal, for comparison; docs/limitations.md describes its limits")
     if plan.seed is not None:
-        notes.append("the noise came from a seed, so whoever knows the seed can take it away again")
+        notes.append("the noise came from a seed, so anyone who knows the seed can remove it")
     if plan.scheme.facts.noisy and plan.scheme.facts.sees_data:
         notes.append("the coordinator sees the data and is trusted with them")
     if plan.calibration == "published":
@@ -383,8 +383,8 @@ class Result:
             else:
                 parts.append(html.paragraphs([f"{name}: {' x '.join(map(str, quantity.shape))} numbers"]))
         kept = [f"kept as {self.kept}"] if self.kept else []
-        said = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *kept]
-        parts.append(html.paragraphs([*said, f"public digest {self.report.public_digest}"]))
+        sentences = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *kept]
+        parts.append(html.paragraphs([*sentences, f"public digest {self.report.public_digest}"]))
         return "".join(parts)
 
     def as_record(self) -> dict[str, Any]:
@@ -422,9 +422,9 @@ class Result:
         """
         estimate, plan = read_estimate(folder), read_plan(folder / "plan.json")
         try:
-            told = json.loads((folder / "result.json").read_bytes())
-            rounds = tuple(tuple(names) for names in told["participants"])
-            return cls(estimate, plan, rounds, told["versions"], told["kept"], tuple(told["warnings"]))
+            record = json.loads((folder / "result.json").read_bytes())
+            rounds = tuple(tuple(names) for names in record["participants"])
+            return cls(estimate, plan, rounds, record["versions"], record["kept"], tuple(record["warnings"]))
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 
@@ -486,7 +486,7 @@ def read_estimate(folder: Path) -> dict[str, Quantity]:
     try:
         known = json.loads((folder / "result.json").read_bytes())["quantities"]
         with np.load(folder / "estimate.npz", allow_pickle=False) as values:
-            return {name: Quantity.of_record(values[name], told) for name, told in known.items()}
+            return {name: Quantity.of_record(values[name], record) for name, record in known.items()}
     except (OSError, ValueError, LookupError) as error:
         raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 

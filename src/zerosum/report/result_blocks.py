@@ -82,7 +82,7 @@ def _means(estimate: Estimate, question: Question, space: Masker | None) -> Iter
             Interval(label, *all_known((value, value - half, value + half, low, high)))
             for label, value, half, low, high in zip(labels, mean.value, spread, lower, upper, strict=True)
         )
-        about = "Each on its public range. The bar is the 95 % interval for these data: what privacy's noise adds."
+        about = "Each on its public range. The bar is the 95 % interval for these data (privacy noise)."
         yield Intervals("Means", about, rows)
     if len(labels) <= 100:
         lines = zip(labels, mean.value, spread, strict=True)
@@ -101,7 +101,7 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
     half = np.zeros(len(values)) if counts.std is None else _Z95 * np.asarray(counts.std)
     if len(labels) <= 2 * _MOST_ROWS:
         column = question.columns[0] if question.columns else ""
-        about = f"Counts of {column}; the lines are 95 % intervals of what privacy adds. Counts below 0 are noise."
+        about = f"Counts of {column}; the lines are 95 % intervals of the privacy noise. Counts below 0 are noise."
         ends = all_known(values - half), all_known(values + half)
         yield Bars("How many in each bin", about, labels, all_known(values), *ends, upright=True)
     if len(labels) <= 100:
@@ -131,8 +131,8 @@ def _descriptions(estimate: Estimate, question: Question, space: Masker | None) 
 
 # Caption of plots with two kinds of intervals.
 _TWO_INTERVALS = (
-    "The thick bar is the 95 % interval for these data (privacy's noise), the thin one for the population they are a "
-    "sample of (sampling too)."
+    "The thick bar is the 95 % interval for these data (privacy noise), the thin one for the population they are a "
+    "sample of (privacy noise and sampling error)."
 )
 
 
@@ -172,10 +172,10 @@ def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
             middle = value[g, j, len(asked.labels) // 2]
             span = middle, value[g, j, 0], value[g, j, -1], start, end, ends[g, j, 0, 0], ends[g, j, -1, 1]
             rows.append(Interval(label, *all_known(span)))
-    said = asked.labels[0], asked.labels[len(asked.labels) // 2], asked.labels[-1]
+    labels = asked.labels[0], asked.labels[len(asked.labels) // 2], asked.labels[-1]
     about = (
-        f"On the public range: the bar from {said[0]} to {said[2]}, the dot at {said[1]}, the line from where the "
-        "lowest 95 % interval begins to where the highest ends."
+        f"On the public range: the bar from {labels[0]} to {labels[2]}, the dot at {labels[1]}, the line from the "
+        "lower end of the lowest 95 % interval to the upper end of the highest."
     )
     yield Intervals("Quantiles", about, tuple(rows))
 
@@ -205,7 +205,7 @@ def _covariance(estimate: Estimate, question: Question, space: Masker | None) ->
     labels = found.axes[0].labels if found.axes else ()
     # Cells of larger matrices would be too small to read.
     if 1 < len(labels) <= _MOST_CELLS:
-        about = "From -1 to 1; blue columns rise together, orange ones against each other."
+        about = "From -1 to 1; blue is positive, orange negative."
         yield Grid("Correlations", about, labels, labels, tuple(all_known(row) for row in found.value))
 
 
@@ -230,7 +230,7 @@ def _coefficients(estimate: Estimate, question: Question, space: Masker | None) 
 def _residuals(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Histogram of residuals."""
     yield _bars(
-        estimate["residuals"], "Residuals", "How many people are how far from their prediction; 95 % intervals."
+        estimate["residuals"], "Residuals", "Number of people by the difference from their prediction; 95 % intervals."
     )
 
 
@@ -242,7 +242,7 @@ def _scores(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     classes, places = found.axes
     x = tuple(float(at) for at in range(1, len(places.labels) + 1))
     series = tuple(Series(label, x, all_known(line)) for label, line in zip(classes.labels, found.value, strict=True))
-    about = "How many of each class had which predicted score, from the least to the largest; noisy counts."
+    about = "Number of people of each class by predicted score, in increasing order; noisy counts."
     yield Curves("Scores by class", about, f"{places.name}, bin", "people", series)
 
 
@@ -262,32 +262,32 @@ def _quality(estimate: Estimate, question: Question, space: Masker | None) -> It
     if len(true.labels) <= _MOST_CELLS:
         about = f"People by their true class (rows) and the predicted one (columns){_noise_clause(confusion)}."
         yield Grid("Confusion", about, true.labels, predicted.labels, tuple(all_known(row) for row in confusion.value))
-    everybody, hits = estimate["calibration"].value
+    total, hits = estimate["calibration"].value
     std = estimate["calibration"].std
     noise = np.zeros(2) if std is None else np.asarray(std)[:, 0]
-    clear = everybody > 4 * noise[0]  # bins well above the noise
-    middle = (np.arange(len(everybody)) + 0.5) / len(everybody)
+    clear = total > 4 * noise[0]  # bins well above the noise
+    middle = (np.arange(len(total)) + 0.5) / len(total)
     if np.any(clear):
-        share = np.clip(hits[clear] / everybody[clear], 0, 1)
+        share = np.clip(hits[clear] / total[clear], 0, 1)
         # Delta method for the ratio hits / total with independent noise in both.
-        half = _Z95 * np.hypot(noise[1], share * noise[0]) / everybody[clear]
+        half = _Z95 * np.hypot(noise[1], share * noise[0]) / total[clear]
         ends = all_known(np.clip(share - half, 0, 1)), all_known(np.clip(share + half, 0, 1))
         series = (
             Series("how often it was right", all_known(middle[clear]), all_known(share), *ends),
-            Series("as often as it said", (0.0, 1.0), (0.0, 1.0), style="dashed"),
+            Series("as often as predicted", (0.0, 1.0), (0.0, 1.0), style="dashed"),
         )
-        about = "By the probability that it gave its prediction; bands are what privacy adds, bins of noise left out."
+        about = "By the probability of the prediction; bands: 95 % intervals of the noise; bins below it are left out."
         yield Curves("Calibration", about, "probability of the predicted class", "right", series, percent=True)
 
 
 def _model(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Weights of a classifier."""
     if "accuracy" not in estimate:
-        yield Text(("How often it is right was not released, so no report can say it.",))
+        yield Text(("The accuracy was not released, so it is not known.",))
     weights = estimate["weights"]
     if len(weights.axes) == 2 and weights.axes[1].name == "class" and weights.shape[0] <= _MOST_CELLS:
         directions, classes = weights.axes
-        about = "What each direction of the public features counts for each class."
+        about = "Weight of each direction of the public features for each class."
         yield Grid("Weights", about, directions.labels, classes.labels, tuple(all_known(row) for row in weights.value))
 
 
@@ -301,17 +301,17 @@ def _energy(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     edge = float(estimate["noise_edge"][0]) if "noise_edge" in estimate else None
     # 95 % intervals of the noise, if known.
     half = np.zeros(len(values)) if values.std is None else _Z95 * np.asarray(values.std)
-    said = "" if edge is None else f" What is below {format_number(edge, 3)} cannot be distinguished from noise."
+    noise = "" if edge is None else f" Values below {format_number(edge, 3)} cannot be distinguished from noise."
     ends = (all_known(values.value - half), all_known(values.value + half)) if values.std is not None else ((), ())
     if len(labels) <= _MOST_ROWS:
         names = tuple(f"component {label}" for label in labels)
-        yield Bars("Energy of the components", f"Eigenvalues.{said}", names, all_known(values.value), *ends)
+        yield Bars("Energy of the components", f"Eigenvalues.{noise}", names, all_known(values.value), *ends)
     if "total" in estimate and float(estimate["total"][0]) > 0:
         share = values.value / float(estimate["total"][0])
         rows = zip(labels, values.value, share, np.cumsum(share), strict=True)
-        told = tuple((label, format_number(v), format_percent(s), format_percent(c)) for label, v, s, c in rows)
+        lines = tuple((label, format_number(v), format_percent(s), format_percent(c)) for label, v, s, c in rows)
         heading = ("component", "eigenvalue", "share of the energy", "with those before it")
-        yield Table("Energy in numbers", heading, told)
+        yield Table("Energy in numbers", heading, lines)
 
 
 def _components(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
@@ -325,18 +325,18 @@ def _components(estimate: Estimate, question: Question, space: Masker | None) ->
                 (f"The first {_MOST_MAPS} of {len(found.value)} are drawn; all are in the image beside this report.",)
             )
     elif len(columns.labels) <= _MOST_CELLS:
-        about = "How much each column counts in each component: blue with it, orange against it."
+        about = "Weight of each column in each component: blue positive, orange negative."
         yield Grid("Components", about, axis.labels, columns.labels, tuple(all_known(row) for row in found.value))
     else:
         for label, row in list(zip(axis.labels, found.value, strict=True))[:_MOST_MAPS]:
-            yield _largest_weights(row, columns.labels, f"Component {label}", "The columns that count most.")
+            yield _largest_weights(row, columns.labels, f"Component {label}", "The columns with the largest weights.")
 
 
 def _stability(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Stability of components."""
     found = estimate["stability"]
     names = tuple(f"component {at + 1}" for at in range(len(found)))
-    about = "How much of each component would be found again under new noise; 1 is all of it."
+    about = "Expected agreement of each component with the one found under new noise; 1 is full agreement."
     if found.value.ndim == 1 and len(names) <= _MOST_ROWS:
         yield Bars("Stability", about, names, all_known(found.value), whole=1.0)
 
@@ -385,7 +385,7 @@ def _topics(estimate: Estimate, question: Question, space: Masker | None) -> Ite
         # Words are ranked by relevance where the result has it, else by probability.
         best = np.argsort(-order[k])[:_TOPIC_WORDS]
         share = "" if weights is None else f": {format_percent(float(weights[k]))} of all words"
-        about = "The words that mark it most, and how often they come in it."
+        about = "Its most characteristic words, and their share of it."
         named = tuple(words.labels[at] for at in best)
         yield Bars(f"Topic {label}{share}", about, named, all_known(found.value[k, best]), percent=True, small=True)
 
@@ -413,14 +413,14 @@ def _short_tables(estimate: Estimate) -> Iterator[Block]:
         if each.value.ndim != 1 or not 1 < each.value.size <= _MOST_ROWS:
             continue
         labels = _labels(each.axes[0]) if each.axes else tuple(str(at + 1) for at in range(each.value.size))
-        told = [labels, map(format_number, each.value.tolist())]
+        columns = [labels, map(format_number, each.value.tolist())]
         heading = [each.axes[0].name if each.axes else "number", "value"]
         if each.std is not None:
             half = np.broadcast_to(_Z95 * np.asarray(each.std), each.shape)
-            told.append([f"± {format_number(float(one), 3)}" for one in half])
+            columns.append([f"± {format_number(float(one), 3)}" for one in half])
             heading.append("95 % of the noise")
         title = name.replace("_", " ")
-        yield Table(f"{title[:1].upper()}{title[1:]}", tuple(heading), tuple(zip(*told, strict=True)))
+        yield Table(f"{title[:1].upper()}{title[1:]}", tuple(heading), tuple(zip(*columns, strict=True)))
 
 
 def _numbers(estimate: Estimate) -> Iterator[Block]:
@@ -442,7 +442,7 @@ def _all_quantities(estimate: Estimate) -> Iterator[Block]:
         along = " by ".join(axis.name for axis in each.axes)
         rows.append((name, " x ".join(map(str, each.shape)) or "1", along, each.kind))
     yield Table(
-        "Everything that was found, in estimate.npz and result.json",
+        "All estimated quantities, in estimate.npz and result.json",
         ("name", "numbers", "along", "kind"),
         tuple(rows),
         folded=True,

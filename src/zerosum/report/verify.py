@@ -148,7 +148,7 @@ def _check_pin(key: str, pins: tuple[str, ...], whose: str) -> bool:
     return bool(pins)
 
 
-def _same_guarantee(told: Mapping[str, object], known: Mapping[str, object]) -> bool:
+def _same_guarantee(stated: Mapping[str, object], known: Mapping[str, object]) -> bool:
     """Whether the guarantee in a report equals that of the plan; epsilon up to a relative error of 1e-6."""
     exact = (
         "epsilon",
@@ -162,19 +162,21 @@ def _same_guarantee(told: Mapping[str, object], known: Mapping[str, object]) -> 
         "attempts",
         "scheme",
     )
-    if any(told.get(name) != known[name] for name in exact):
+    if any(stated.get(name) != known[name] for name in exact):
         return False
-    theirs, ours = told.get("per_site"), known["per_site"]
+    theirs, ours = stated.get("per_site"), known["per_site"]
     if not (isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours)):
         return False
     for mine, line in zip(ours, theirs, strict=True):
         if not isinstance(line, Mapping) or line.get("site") != mine["site"]:
             return False
         # Versions of numerical libraries may change the last digits.
-        said, true = line.get("epsilon"), mine["epsilon"]
-        if said != true and not (
-            isinstance(said, int | float) and isinstance(true, int | float) and math.isclose(said, true, rel_tol=1e-6)
-        ):
+        epsilon, true = line.get("epsilon"), mine["epsilon"]
+        if epsilon == true:
+            continue
+        if not (isinstance(epsilon, int | float) and isinstance(true, int | float)):
+            return False
+        if not math.isclose(epsilon, true, rel_tol=1e-6):
             return False
     return True
 
