@@ -42,7 +42,6 @@ BINS = tuple(f"{at} to {at + 1}" for at in range(50))
 SHARES = Bars("t", "about", ("a", "b"), (1e-6, 0.5), whole=1.0)
 PICTURES: dict[str, Picture] = {
     "intervals": Intervals("t", "about", ROWS),
-    "shared": Intervals("t", "about", (Interval("a", -1.0, -2.0, 1.5, None, None),), shared=True),
     "bars": Bars("t", "about", ("a", LONG), (1.0, -2.0), (0.5, -3.0), (1.5, None)),
     "upright": Bars("t", "about", BINS, tuple(map(float, range(50))), upright=True),
     "small": Bars("t", "about", ("w",), (0.1,), percent=True, small=True),

@@ -17,13 +17,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import singledispatch
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree
 
 from markupsafe import Markup
 
 from zerosum.kernel.names import visible
-from zerosum.report.document import Bars, Clouds, Curves, Grid, Interval, Intervals, Number, Picture, Plane, Slices
+from zerosum.report.document import Bars, Clouds, Curves, Grid, Intervals, Number, Picture, Plane, Slices
 from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.style import LIGHT
 
@@ -196,8 +197,8 @@ def _number_tick(value: float) -> str:
     return format_number(value, 3)
 
 
-def limits(values: Iterable[Number], *, zero: bool = False) -> tuple[float, float]:
-    """Ends of an axis that includes all values with a margin of 4 %, and 0 if `zero`.
+def limits(values: Iterable[Number], *, zero: bool = False, margin: float = 0.04) -> tuple[float, float]:
+    """Ends of an axis that includes all values with a relative margin, and 0 if `zero`. There is no margin beyond 0.
 
     >>> limits([1.0, None, 2.0], zero=True)
     (0.0, 2.08)
@@ -208,8 +209,8 @@ def limits(values: Iterable[Number], *, zero: bool = False) -> tuple[float, floa
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= _SMALLEST:
         return (low if zero else low - 0.5 * max(abs(low), 1.0)), high + 0.5 * max(abs(high), 1.0)
-    margin = 0.04 * (high - low)
-    return (low if zero and low == 0 else low - margin), (high if zero and high == 0 else high + margin)
+    room = margin * (high - low)
+    return (low if zero and low == 0 else low - room), (high if zero and high == 0 else high + room)
 
 
 def _within(value: Number, ends: tuple[float, float]) -> float:
@@ -244,56 +245,32 @@ def _figure(picture: Picture) -> Figure:
 
 @_figure.register(Intervals)
 def _intervals(picture: Intervals) -> Figure:
-    """Intervals in rows, all on one axis or each on its own."""
+    """Intervals in rows, each on its own axis, whose ends are written below it. A mark shows 0."""
     rows, labels = picture.rows, [row.label for row in picture.rows]
     left = _label_width(labels, 168.0)
     bottom = 8.0 + _ROW * max(len(rows), 1)
-    figure = _new_figure(bottom + (24 if picture.shared else 8))
+    figure = _new_figure(bottom + 8)
     axes = _axes(figure, left + 12, 8.0, WIDTH - 62, bottom)
     _rows(axes, labels, left)
-    if picture.shared:
-        ends = limits((each for row in rows for each in (row.value, *_interval_ends(row))), zero=True)
-        scales = [ends] * len(rows)
-        axes.set_xlim(ends)
-        _numbers(axes.xaxis, _number_tick)
-        axes.grid(axis="x", color=LIGHT["rule"], linewidth=1)
+    axes.set_xlim(0, 1)
+    muted = LIGHT["muted"]
+    tick: dict[str, Any] = {"va": "center_baseline", "fontsize": _TICK_SIZE, "color": muted}
+    for at, row in enumerate(rows):
+        y, ends = at + 0.5, limits((row.start, row.end), margin=0)
+        zero, value, low, high, wide_low, wide_high = (
+            (_within(each, ends) - ends[0]) / (ends[1] - ends[0])  # share of the row's axis
+            for each in (0.0, row.value, row.low, row.high, row.wide_low, row.wide_high)
+        )
+        axes.hlines(y, 0, 1, muted, linewidth=1)
+        axes.text(0, y + 0.42, format_number(row.start, 3), ha="left", **tick)
+        axes.text(1, y + 0.42, format_number(row.end, 3), ha="right", **tick)
         if ends[0] < 0 < ends[1]:
-            axes.axvline(0, color=LIGHT["muted"], linewidth=1, linestyle=(0, (3, 3)))
-    else:
-        scales = [_row_ends(row) for row in rows]
-        axes.set_xlim(0, 1)
-    for at, (row, ends) in enumerate(zip(rows, scales, strict=True)):
-
-        def place(value: Number, ends: tuple[float, float] = ends) -> float:
-            """Coordinate of a value: itself on a common axis, else its share of the row's axis."""
-            inside = _within(value, ends)
-            return inside if picture.shared else (inside - ends[0]) / (ends[1] - ends[0])
-
-        y = at + 0.5
-        if not picture.shared:
-            axes.hlines(y, 0, 1, LIGHT["muted"], linewidth=1)
-            for x, value, side in ((0, row.start, "left"), (1, row.end, "right")):
-                axes.text(x, y + 0.42, _number_tick(value) if value is not None else "–", ha=side, va="center_baseline",
-                          fontsize=_TICK_SIZE, color=LIGHT["muted"])  # fmt: skip
-            if ends[0] < 0 < ends[1]:
-                axes.vlines(place(0.0), y - 0.2, y + 0.2, LIGHT["muted"], linewidth=1)
-        axes.hlines(y, place(row.wide_low), place(row.wide_high), LIGHT["accent"], linewidth=1.5)
-        axes.hlines(y, place(row.low), place(row.high), LIGHT["accent"], linewidth=10, alpha=0.45)
-        axes.plot(place(row.value), y, "o", color=LIGHT["ink"], markersize=5, markeredgewidth=0)
+            axes.vlines(zero, y - 0.2, y + 0.2, muted, linewidth=1)
+        axes.hlines(y, wide_low, wide_high, LIGHT["accent"], linewidth=1.5)
+        axes.hlines(y, low, high, LIGHT["accent"], linewidth=10, alpha=0.45)
+        axes.plot(value, y, "o", color=LIGHT["ink"], markersize=5, markeredgewidth=0)
     _values(axes, (format_number(row.value) for row in rows))
     return figure
-
-
-def _interval_ends(row: Interval) -> Sequence[Number]:
-    """Ends of the inner and outer interval."""
-    return row.low, row.high, row.wide_low, row.wide_high
-
-
-def _row_ends(row: Interval) -> tuple[float, float]:
-    """Ends of a row's own axis, which has no margin."""
-    known = [value for value in (row.start, row.end) if value is not None and abs(value) < _LARGEST] or [0.0, 1.0]
-    low, high = min(known), max(known)
-    return (low, high) if high - low > _SMALLEST else limits((low, high))
 
 
 # ---- bars ----------------------------------------------------------------------------------------------------------
@@ -504,7 +481,7 @@ def _grid(picture: Grid) -> Figure:
 @_figure.register(Clouds)
 def _clouds(picture: Clouds) -> Figure:
     """Clusters as discs whose area grows with the share, with ellipses for their extent."""
-    across, up = _range_ends(picture.x_range), _range_ends(picture.y_range)
+    across, up = limits(picture.x_range, margin=0), limits(picture.y_range, margin=0)
     left, top, right, bottom = edges = 48.0, 22.0, WIDTH - 10, 240.0
     figure = _new_figure(bottom + 40)
     axes = _plane_axes(figure, edges, across, up, picture.x_label, picture.y_label)
@@ -537,12 +514,6 @@ def _clouds(picture: Clouds) -> Figure:
     return figure
 
 
-def _range_ends(values: tuple[Number, Number]) -> tuple[float, float]:
-    """Ends of an axis over a public range, without margin."""
-    known = sorted(value for value in values if value is not None and abs(value) < _LARGEST)
-    return (known[0], known[1]) if len(known) == 2 and known[1] - known[0] > _SMALLEST else limits(known)
-
-
 @_figure.register(Slices)
 def _slices(picture: Slices) -> Figure:
     """Brain slices side by side at a common scale."""
@@ -568,21 +539,18 @@ def _levels(axes: Axes, plane: Plane) -> None:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    runs: dict[int, list[Any]] = {}
+    boxes: dict[int, list[tuple[int, int]]] = {}
     for y, line in enumerate(plane.cells):
         x = 0
-        while x < len(line):
-            level, first = line[x], x
-            while x < len(line) and line[x] == level:
-                x += 1
+        for level, run in groupby(line):
+            first, x = x, x + len(list(run))
             if level is not None:
                 corners = [(first, y), (x, y), (x, y + 1), (first, y + 1), (first, y)]
-                runs.setdefault(max(-_LEVELS, min(level, _LEVELS)), []).append(corners)
+                boxes.setdefault(max(-_LEVELS, min(level, _LEVELS)), []).extend(corners)
     codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
     # Strong levels are drawn over weak ones.
-    for level in sorted(runs, key=abs):
-        boxes = runs[level]
-        path = Path([corner for box in boxes for corner in box], codes * len(boxes))
+    for level in sorted(boxes, key=abs):
+        path = Path(boxes[level], codes * (len(boxes[level]) // len(codes)))
         colour = LIGHT["head" if level == 0 else "accent" if level > 0 else "warm"]
         opacity = 1.0 if level == 0 else 0.15 + 0.17 * abs(level)
         axes.add_patch(PathPatch(path, facecolor=colour, alpha=round(opacity, 2), edgecolor="none"))

@@ -69,12 +69,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Estimates in rows, all on one axis (`shared`) or each on its own."""
+    """Estimates in rows, each on its own axis."""
 
     title: str
     about: str
     rows: tuple[Interval, ...]
-    shared: bool = False
+    shared: Literal[False] = False  # has no effect; reports of 0.2 contain it
     kind: Literal["intervals"] = "intervals"
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
