@@ -67,8 +67,8 @@ def verify(
         terminal.out.print(f"not here, so not looked at: {', '.join(map(visible, found.absent))}", soft_wrap=True)
     if found.redrawn is False:
         terminal.err.print(
-            "the page is not the one that this version of Zerosum draws from the JSON beside it: another version drew "
-            "it, or it says something else; what is checked here is the JSON",
+            "the page differs from the one that is rendered here from the JSON beside it: another version of Zerosum "
+            "or matplotlib rendered it, or its content is different; only the JSON was checked",
             soft_wrap=True,
         )
     if plan is not None:
