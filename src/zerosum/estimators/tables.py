@@ -18,7 +18,8 @@ from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import JointEstimator, check_collected
 from zerosum.kernel.units import Units
-from zerosum.report.sheets import Sheet, records_of, sheets_of
+from zerosum.report.document import Table
+from zerosum.report.tables import records_of, tables_of
 
 Levels = Mapping[str, Sequence[Any]]
 
@@ -40,16 +41,16 @@ class TableEstimator(JointEstimator):
         """The tables of the result as text; the parameters before `fit`."""
         return "\n\n".join(map(str, self.sheets())) if hasattr(self, "result_") else repr(self)
 
-    def sheets(self) -> list[Sheet]:
+    def sheets(self) -> list[Table]:
         """Tables of the result.
 
         Returns
         -------
-        list of Sheet
+        list of Table
             Each prints as a text of at most 80 characters per line.
         """
         self._fitted()
-        return sheets_of(self.result_.estimate)
+        return tables_of(self.result_.estimate)
 
     def records(self) -> dict[str, list[dict[str, Any]]]:
         """Tables of the result with all numbers, for a data frame or for JSON.

@@ -27,15 +27,15 @@ from zerosum.site.policy import Policy
 from zerosum.site.statement import statement
 from zerosum.site.steward import decide
 from zerosum.study.site_file import SiteFile
-from zerosum.watch.fresh import Fresh
+from zerosum.watch.cache import TimedCache
 
 State = Literal["waits", "approved", "refused", "agreed", "over", "stopped"]
-_LINES = 200  # audit log lines in memory, of each study and of all
-_SEEN = 5000  # newest studies of the log in memory
+_MOST_LINES = 200  # audit log lines in memory, of each study and of all
+_MOST_PLANS = 5000  # newest studies of the log in memory
 
 
 @dataclass(frozen=True)
-class Account:
+class LedgerState:
     """Content of the ledger at the last reading. Epsilon values are at the cap's delta."""
 
     epsilon: float = 0.0
@@ -50,16 +50,16 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One event of the audit log."""
 
     time: str
     event: str
-    words: str
+    text: str
 
 
 @dataclass(frozen=True)
-class Taken:
+class StudyState:
     """One study at this site.
 
     Attributes
@@ -97,11 +97,11 @@ class Taken:
 
 
 @dataclass
-class _Seen:
+class _PlanEvents:
     """Events of one plan in the audit log."""
 
     study: str
-    lines: deque[Line] = field(default_factory=lambda: deque(maxlen=_LINES))
+    lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=_MOST_LINES))
     first: str = ""
     last: str = ""
     rounds: set[int] = field(default_factory=set)
@@ -115,8 +115,8 @@ class LogReader:
 
     def __init__(self, path: Path) -> None:
         self._path, self._at, self._file = path, 0, 0
-        self.lines: deque[Line] = deque(maxlen=_LINES)
-        self.plans: dict[str, _Seen] = {}
+        self.lines: deque[LogLine] = deque(maxlen=_MOST_LINES)
+        self.plans: dict[str, _PlanEvents] = {}
         self.faulty = 0
 
     def follow(self) -> None:
@@ -142,10 +142,10 @@ class LogReader:
     def _take(self, raw: bytes) -> None:
         """Process one line."""
         try:
-            said = json.loads(raw)
-            line = Line(str(said["time"]), str(said["event"]), str(said["words"]))
-            digest, study = said.get("plan"), str(said.get("study", ""))
-            round, rounds = said.get("round"), said.get("rounds")
+            record = json.loads(raw)
+            line = LogLine(str(record["time"]), str(record["event"]), str(record["words"]))
+            digest, study = record.get("plan"), str(record.get("study", ""))
+            round, rounds = record.get("round"), record.get("rounds")
         except (ValueError, TypeError, KeyError, AttributeError):
             self.faulty += 1
             return
@@ -156,18 +156,18 @@ class LogReader:
                 each.agreed = False
         if not isinstance(digest, str):
             return
-        seen = self.plans.pop(digest, None) or _Seen(study, first=line.time)
-        self.plans[digest] = seen  # re-inserted, so that the order is that of the latest event
-        if len(self.plans) > _SEEN:
+        events = self.plans.pop(digest, None) or _PlanEvents(study, first=line.time)
+        self.plans[digest] = events  # re-inserted, so that the order is that of the latest event
+        if len(self.plans) > _MOST_PLANS:
             self.plans.pop(next(iter(self.plans)))
-        seen.lines.append(line)
-        seen.last = line.time
+        events.lines.append(line)
+        events.last = line.time
         if isinstance(rounds, int):
-            seen.planned = rounds
+            events.planned = rounds
         if line.event == "consented":
-            seen.agreed = True
+            events.agreed = True
         if line.event == "released" and isinstance(round, int):
-            seen.rounds.add(round)
+            events.rounds.add(round)
 
 
 class LedgerReader:
@@ -176,10 +176,10 @@ class LedgerReader:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._account, self._mark = Account(), ()
+        self._latest, self._mark = LedgerState(), ()
         self._thread: threading.Thread | None = None
 
-    def latest(self, policy: Policy, patience: float = 2.0) -> Account:
+    def latest(self, policy: Policy, patience: float = 2.0) -> LedgerState:
         """The last reading. Waits up to `patience` seconds only if there is none yet."""
         with self._mutex:
             # Reading the ledger starts only when its files changed.
@@ -188,25 +188,25 @@ class LedgerReader:
                 self._mark = mark
                 self._thread = threading.Thread(target=self._read, args=(policy,), name="zerosum-ledger", daemon=True)
                 self._thread.start()
-            thread, first = self._thread, not self._account.known
+            thread, first = self._thread, not self._latest.known
         if thread is not None and first:
             thread.join(patience)
         with self._mutex:
-            if not self._account.known and thread is not None and thread.is_alive():
-                return replace(self._account, fault="the ledger is being read, or another process holds it")
-            return self._account
+            if not self._latest.known and thread is not None and thread.is_alive():
+                return replace(self._latest, fault="the ledger is being read, or another process holds it")
+            return self._latest
 
     def _read(self, policy: Policy) -> None:
         """Read the ledger (in its thread)."""
         try:
-            found = _account(policy)
+            found = _read_ledger(policy)
         except ZerosumError as error:
             with self._mutex:
                 self._mark = ()  # the next call tries again
-                self._account = replace(self._account, fault=str(error))
+                self._latest = replace(self._latest, fault=str(error))
             return
         with self._mutex:
-            self._account = found
+            self._latest = found
 
 
 def _mark(policy: Policy) -> tuple[Any, ...]:
@@ -219,21 +219,21 @@ def _mark(policy: Policy) -> tuple[Any, ...]:
     return (str(path), policy.cap, *found)
 
 
-def _account(policy: Policy) -> Account:
+def _read_ledger(policy: Policy) -> LedgerState:
     """Read and sum up the ledger of a policy."""
     cap = policy.cap
     if not policy.ledger_path.exists():
-        return Account(0.0, cap.delta, cap.epsilon, cap.epsilon, known=True)
+        return LedgerState(0.0, cap.delta, cap.epsilon, cap.epsilon, known=True)
     with Ledger.inspect(policy.ledger_path, counter=policy.counter_path) as ledger:
-        said = statement(ledger, cap)
-    studies = {line["study"]: line for line in said["studies"]}
-    return Account(
-        said["epsilon"], cap.delta, cap.epsilon, said["left"], len(said["entries"]), studies, known=True, fault=""
+        record = statement(ledger, cap)
+    studies = {line["study"]: line for line in record["studies"]}
+    return LedgerState(
+        record["epsilon"], cap.delta, cap.epsilon, record["left"], len(record["entries"]), studies, known=True
     )
 
 
 @dataclass(frozen=True)
-class Standing:
+class SiteState:
     """Snapshot of all content of a site's pages.
 
     Attributes
@@ -242,11 +242,11 @@ class Standing:
         Whether plans that fit the policy need no steward.
     serves : bool
         Whether the site's process answers at its socket.
-    account : Account
+    ledger : LedgerState
         Ledger at the last reading.
-    studies : tuple of Taken
+    studies : tuple of StudyState
         Studies, newest first.
-    lines : tuple of Line
+    lines : tuple of LogLine
         Latest events of the audit log.
     faults : tuple of str
         Parts that cannot be read.
@@ -257,14 +257,14 @@ class Standing:
     unit: str
     automatic: bool
     serves: bool
-    account: Account
-    studies: tuple[Taken, ...]  # newest first
-    lines: tuple[Line, ...]
+    ledger: LedgerState
+    studies: tuple[StudyState, ...]  # newest first
+    lines: tuple[LogLine, ...]
     faults: tuple[str, ...]
 
 
-class OwnSite:
-    """A site, from its site file."""
+class SiteReader:
+    """Reads the state of a site from its site file, and stores decisions."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -274,7 +274,7 @@ class OwnSite:
         self._fault = ""
         self._log = LogReader(self._loaded.audit_log)
         self._ledger = LedgerReader()
-        self._serving = Fresh(lambda: alive(self._loaded.socket, 2.0), seconds=3.0)
+        self._serving = TimedCache(lambda: alive(self._loaded.socket, 2.0), seconds=3.0)
         self._plans: dict[str, Plan | None] = {}
         self._mutex = threading.Lock()
 
@@ -317,24 +317,24 @@ class OwnSite:
         """
         consents = self.consents()
         if decision == "approved" and digest not in consents.waiting():
-            raise BadInput("that plan does not wait here any more: it was decided about, or its file is gone")
+            raise BadInput("this plan does not wait any more: it was approved or refused, or its file was removed")
         if decision == "approved" and self.plan(digest) is None:
-            raise BadInput("the plan cannot be read, so nobody can have read it before approving")
+            raise BadInput("the plan cannot be read, so it cannot have been read before the approval")
         log = AuditLog(self._loaded.audit_log)
         return decide(consents, log, digest, decision, reason=reason, where="on the page")
 
-    def lines(self, digest: str) -> tuple[Line, ...]:
+    def lines(self, digest: str) -> tuple[LogLine, ...]:
         """Audit log lines of a plan."""
         with self._mutex:  # another thread may be reading the log
-            seen = self._log.plans.get(digest)
-            return () if seen is None else tuple(seen.lines)
+            events = self._log.plans.get(digest)
+            return () if events is None else tuple(events.lines)
 
-    def standing(self) -> Standing:
+    def state(self) -> SiteState:
         """Snapshot of the site. Thread-safe."""
         with self._mutex:
-            return self._stands()
+            return self._read()
 
-    def _stands(self) -> Standing:
+    def _read(self) -> SiteState:
         """Snapshot of the site; the caller holds the lock. Unreadable parts become faults."""
         faults = [self._reload()]
         try:
@@ -343,36 +343,35 @@ class OwnSite:
             faults.append(str(error))
         if self._log.faulty:
             faults.append(f"{counted(self._log.faulty, 'line')} of the audit log cannot be read")
-        account, consents = self._ledger.latest(self._policy), self.consents()
-        studies: dict[str, Taken] = {}
+        ledger, consents = self._ledger.latest(self._policy), self.consents()
+        studies: dict[str, StudyState] = {}
         try:
             waiting = frozenset(consents.waiting())
         except OSError:
             waiting = frozenset()
-            faults.append("what waits cannot be read: who may read the state folder?")
+            faults.append("the waiting plans cannot be read: check the permissions of the state folder")
         unread = 0
         for digest in {**dict.fromkeys(self._log.plans), **dict.fromkeys(waiting)}:
             try:
-                studies[digest] = self._taken(digest, consents, digest in waiting, account)
+                studies[digest] = self._study(digest, consents, digest in waiting, ledger)
             except (ZerosumError, OSError):
                 unread += 1
         if unread:
-            faults.append(
-                f"what was decided about {counted(unread, 'plan')} cannot be read: who may read the state folder?"
-            )
+            plans = counted(unread, "plan")
+            faults.append(f"the decisions about {plans} cannot be read: check the permissions of the state folder")
         named = {each.name for each in studies.values()}
-        for name, line in account.studies.items():  # studies older than the log, and runs in one process
+        for name, line in ledger.studies.items():  # studies older than the log, and runs in one process
             if name not in named:
-                taken = _from_ledger(name, line)
-                studies[taken.key] = taken
+                study = _from_ledger(name, line)
+                studies[study.key] = study
         order = sorted(studies.values(), key=lambda each: (each.last, each.key), reverse=True)
-        return Standing(
+        return SiteState(
             self._loaded.name,
             self._policy.population,
             self._policy.unit,
             self.automatic,
             self._serving(),
-            account,
+            ledger,
             tuple(order),
             tuple(self._log.lines),
             tuple(fault for fault in faults if fault),
@@ -392,20 +391,22 @@ class OwnSite:
             self._fault = str(error) if isinstance(error, ZerosumError) else f"the site file cannot be read: {error}"
         return self._fault
 
-    def _taken(self, digest: str, consents: Consents, waits: bool, account: Account) -> Taken:
+    def _study(self, digest: str, consents: Consents, waits: bool, ledger: LedgerState) -> StudyState:
         """One study from log, plan, decision and ledger."""
-        seen = self._log.plans.get(digest)
-        plan = self.plan(digest) if waits or seen is None else self._plans.get(digest)
-        name = seen.study if seen is not None and seen.study else (plan.study if plan is not None else digest[:16])
-        line = account.studies.get(name, {})
+        events = self._log.plans.get(digest)
+        plan = self.plan(digest) if waits or events is None else self._plans.get(digest)
+        name = (
+            events.study if events is not None and events.study else (plan.study if plan is not None else digest[:16])
+        )
+        line = ledger.studies.get(name, {})
         asked = line.get("asked", {})
-        rounds, planned = (len(seen.rounds), seen.planned) if seen is not None else (0, 0)
+        rounds, planned = (len(events.rounds), events.planned) if events is not None else (0, 0)
         decision = None if waits else consents.decision(digest)
-        first, last = (seen.first, seen.last) if seen is not None else ("", "")
-        return Taken(
+        first, last = (events.first, events.last) if events is not None else ("", "")
+        return StudyState(
             digest,
             name,
-            _state(waits, decision, seen, planned),
+            _state(waits, decision, events, planned),
             digest,
             str(asked.get("algorithm") or (plan.algorithm if plan is not None else "")),
             tuple(asked.get("columns") or (plan.question.columns if plan is not None else ())),
@@ -418,24 +419,24 @@ class OwnSite:
         )
 
 
-def _state(waits: bool, decision: Decision | None, seen: _Seen | None, planned: int) -> State:
+def _state(waits: bool, decision: Decision | None, events: _PlanEvents | None, planned: int) -> State:
     """State of a study at this site."""
     if waits:
         return "waits"
     if decision == "refused":
         return "refused"
     # Rounds in the log are counted from 1, so the last round equals their number.
-    if seen is not None and planned and planned in seen.rounds:
+    if events is not None and planned and planned in events.rounds:
         return "over"
-    if seen is not None and seen.agreed:
+    if events is not None and events.agreed:
         return "agreed"
-    return "stopped" if seen is not None and seen.rounds else "approved" if decision == "approved" else "stopped"
+    return "stopped" if events is not None and events.rounds else "approved" if decision == "approved" else "stopped"
 
 
-def _from_ledger(name: str, line: Mapping[str, Any]) -> Taken:
+def _from_ledger(name: str, line: Mapping[str, Any]) -> StudyState:
     """A study that is known from the ledger only."""
     asked, plan = line["asked"], line["plan"] or ""
-    return Taken(
+    return StudyState(
         plan or hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest(),
         name,
         "over",

@@ -14,13 +14,13 @@ from zerosum.coordinator.journal import Journal
 from zerosum.errors import Refused
 from zerosum.protocol.progress import Progress
 from zerosum.study.status import NAME, Status
-from zerosum.watch.studies import Coordinator, key_of
+from zerosum.watch.studies import StudyFolders, key_of
 
 
 def test_one_study_from_begun_to_finished(tmp_path: Path) -> None:
     plan = make("local", study="vitals")
     coordinated(tmp_path / "vitals", plan, status=False)
-    watched = Coordinator([tmp_path / "vitals"])
+    watched = StudyFolders([tmp_path / "vitals"])
     (study,) = watched.all()
     assert (study.state, study.name, study.rounds, study.planned) == ("begun", "vitals", 0, 1)
     with Journal.open(tmp_path / "vitals") or pytest.fail("no journal"):  # a process is at work
@@ -47,7 +47,7 @@ def test_why_a_study_ended(tmp_path: Path) -> None:
         status = coordinated(tmp_path / name)
         assert status is not None
         status.end(how)
-    found = {study.name: study for study in Coordinator([tmp_path]).all()}
+    found = {study.name: study for study in StudyFolders([tmp_path]).all()}
     assert {name: study.state for name, study in found.items()} == {name: name for name in found}
     assert found["refused"].ended == "site 'north': no: never"
     assert found["stopped"].ended == ""
@@ -58,7 +58,7 @@ def test_who_refused_is_marked(tmp_path: Path) -> None:
     assert status is not None
     status.attended({"s0": "agreed", "s1": "waits for its steward", "s2": "absent", "s3": "absent"})
     status.end("PolicyRefused: site 's1': the steward of this site refused this study: " + "x" * 1_000_000)
-    (study,) = Coordinator([tmp_path]).all()
+    (study,) = StudyFolders([tmp_path]).all()
     assert len(study.ended) == 2000  # a site that has much to say does not fill the page
     assert study.sites == {"s0": "agreed", "s1": "refused", "s2": "absent", "s3": "absent"}
 
@@ -74,7 +74,7 @@ def test_a_damaged_one_hides_no_other(tmp_path: Path, text: bytes) -> None:
     coordinated(tmp_path / "good")
     coordinated(tmp_path / "bad")
     (tmp_path / "bad" / NAME).write_bytes(text)
-    found = {study.name: study.state for study in Coordinator([tmp_path]).all()}
+    found = {study.name: study.state for study in StudyFolders([tmp_path]).all()}
     assert found == {"good": "stopped", "bad": "damaged"}
 
 
@@ -86,7 +86,7 @@ def test_a_damaged_journal_a_folder_in_its_place_and_settings_that_are_gone(tmp_
     (tmp_path / "b" / "journal").mkdir()
     (tmp_path / "c" / "settings.json").unlink()
     (tmp_path / "notes.txt").write_text("not a study")
-    watched = Coordinator([tmp_path, tmp_path / "nowhere"])
+    watched = StudyFolders([tmp_path, tmp_path / "nowhere"])
     assert {study.name: study.state for study in watched.all()} == {"a": "damaged", "b": "damaged", "c": "begun"}
 
 
@@ -94,7 +94,7 @@ def test_hundreds_and_one_that_vanishes(tmp_path: Path) -> None:
     plan = make("local", study="many")
     for at in range(300):
         coordinated(tmp_path / f"study-{at:03}", plan)
-    watched = Coordinator([tmp_path])
+    watched = StudyFolders([tmp_path])
     found = watched.all()
     assert len({study.key for study in found}) == 300
     one = found[7]

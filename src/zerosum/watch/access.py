@@ -59,7 +59,7 @@ def is_loopback(host: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Gate:
+class AccessControl:
     """Secrets of one process, and the host it serves at.
 
     Attributes
@@ -72,7 +72,7 @@ class Gate:
         Value of the cookie.
     form : str
         Secret in forms.
-    room : str
+    path_secret : str
         Random first part of all paths.
     """
 
@@ -80,7 +80,7 @@ class Gate:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     form: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    room: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
+    path_secret: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
 
     def address(self, port: int) -> str:
         """URL to open in a browser. For a server at all addresses (0.0.0.0, ::) it is the loopback address."""
@@ -97,12 +97,12 @@ class Gate:
 
     def cookie(self) -> str:
         """Set-Cookie header."""
-        return f"{COOKIE}={self.session}; Path=/{self.room}/; HttpOnly; SameSite=Strict"
+        return f"{COOKIE}={self.session}; Path=/{self.path_secret}/; HttpOnly; SameSite=Strict"
 
-    def known_host(self, said: str | None, own: str | None) -> bool:
+    def known_host(self, header: str | None, own: str | None) -> bool:
         """Whether a Host header names this server: the configured host, a loopback name for a loopback server, or the
         address `own` of the connection. The port is not compared, since a tunnel has another one."""
-        host = _host(said or "")
+        host = _host(header or "")
         if host is None:
             return False
         if host == self.host.lower() or (is_loopback(self.host) and host in _NAMES):
@@ -114,15 +114,15 @@ class Gate:
         """Whether the token is correct."""
         return _same(token, self.token)
 
-    def inside(self, room: str, cookies: str | None) -> bool:
+    def inside(self, path_secret: str, cookies: str | None) -> bool:
         """Whether a request has the secret path and the session cookie.
 
         Another server on this host may have set a cookie of the same name for all paths. Both are sent then, so any
         matching value is accepted.
         """
-        said = [each.strip().partition("=") for each in (cookies or "").split(";")]
-        right = [_same(value, self.session) for name, _, value in said if name == COOKIE]
-        return _same(room, self.room) and any(right)
+        pairs = [each.strip().partition("=") for each in (cookies or "").split(";")]
+        matches = [_same(value, self.session) for name, _, value in pairs if name == COOKIE]
+        return _same(path_secret, self.path_secret) and any(matches)
 
     def may_act(self, headers: Mapping[str, str], form: str | None) -> bool:
         """Whether a request that changes something comes from a page of this server."""
@@ -131,14 +131,14 @@ class Gate:
         return _same(form, self.form) and same and fetched
 
 
-def _same(said: str | None, secret: str) -> bool:
+def _same(value: str | None, secret: str) -> bool:
     """Comparison with a secret in constant time."""
-    return secrets.compare_digest((said or "").encode("utf-8", "surrogatepass"), secret.encode())
+    return secrets.compare_digest((value or "").encode("utf-8", "surrogatepass"), secret.encode())
 
 
-def _host(said: str) -> str | None:
+def _host(header: str) -> str | None:
     """Host name of a Host header without port, in lower case; None if malformed."""
-    host, _, port = said.rpartition(":") if said.rfind(":") > said.rfind("]") else (said, "", "")
+    host, _, port = header.rpartition(":") if header.rfind(":") > header.rfind("]") else (header, "", "")
     if port and not (port.isascii() and port.isdigit()):
         return None
     if host.startswith("["):

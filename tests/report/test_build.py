@@ -17,12 +17,12 @@ from zerosum import run
 from zerosum.algorithms import Mean
 from zerosum.errors import BadInput, Refused
 from zerosum.kernel.plan import Plan
-from zerosum.report.compose import at_site, compose, opened, write_report
+from zerosum.report.build import build_document, read_document, site_copy, write_report
 from zerosum.report.document import Document, Table
+from zerosum.report.guarantee_text import guarantee, summary
 from zerosum.report.record import Result, privacy_report
 from zerosum.report.signature import check, coordinator_key
 from zerosum.report.verify import verify
-from zerosum.report.words import promise, summary
 from zerosum.secagg.keys import Identity
 from zerosum.site.policy import Policy
 
@@ -37,7 +37,7 @@ def written(tmp_path: Path, found: Result) -> tuple[str, Document]:
     folder = tmp_path / "result"
     found.write(folder)
     page = write_report(folder)
-    return page.read_text(encoding="utf-8"), opened(check((folder / "report.json").read_bytes(), "json").content)
+    return page.read_text(encoding="utf-8"), read_document(check((folder / "report.json").read_bytes(), "json").content)
 
 
 def words(document: Document) -> str:
@@ -152,7 +152,7 @@ def test_a_promise_names_what_the_scheme_asks_to_trust() -> None:
     def said(scheme: str, **changes: object) -> str:
         return " ".join(
             sentence
-            for block in promise(privacy_report(make(scheme, **changes)))
+            for block in guarantee(privacy_report(make(scheme, **changes)))
             for sentence in block.sentences  # type: ignore[union-attr]
         )
 
@@ -177,7 +177,7 @@ def test_a_summary_says_who_saw_what(tmp_path: Path) -> None:
 def test_losses_are_told(tmp_path: Path) -> None:
     found = result(tmp_path)
     lossy = replace(found, participants=(("s0", "s1", "s3"),))
-    assert "1 of 4 sites" in words(compose(lossy, {}, "k"))
+    assert "1 of 4 sites" in words(build_document(lossy, {}, "k"))
 
 
 def test_only_a_sites_own_copy_says_what_is_left_there(tmp_path: Path) -> None:
@@ -191,14 +191,14 @@ def test_only_a_sites_own_copy_says_what_is_left_there(tmp_path: Path) -> None:
         "left": 8.9,
         "studies": [{"study": document.study, "epsilon": 1.0}],
     }
-    own = at_site(document, "s1", "key", ledger)
+    own = site_copy(document, "s1", "key", ledger)
     assert 'epsilon 8.9"' in words(own)
     assert own.coordinator == "key"
     assert document.coordinator in words(own)
 
 
 def test_a_document_survives_its_json_and_nothing_else_does(tmp_path: Path) -> None:
-    document = compose(result(tmp_path), {"a": "b"}, "key")
+    document = build_document(result(tmp_path), {"a": "b"}, "key")
     text = document.to_json()
     assert Document.from_json(text) == document
     for broken in (

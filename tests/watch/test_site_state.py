@@ -16,8 +16,8 @@ from zerosum.errors import BadInput, BadStudy
 from zerosum.site.account import Spend
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import Consents
-from zerosum.watch.fresh import Fresh
-from zerosum.watch.own_site import LedgerReader, LogReader, OwnSite
+from zerosum.watch.cache import TimedCache
+from zerosum.watch.site_state import LedgerReader, LogReader, SiteReader
 
 
 @pytest.fixture
@@ -30,28 +30,28 @@ def spend(study: str, mu: float = 0.3, round: int = 0) -> Spend:
     return Spend(study, round, 0, "person", "mean", 1.0, mu, "aa")
 
 
-def record(site: OwnSite, study: str, mu: float = 0.3) -> None:
+def record(site: SiteReader, study: str, mu: float = 0.3) -> None:
     with site.policy.open_ledger() as ledger:
         ledger.record(spend(study, mu), site.policy.cap)
 
 
 def test_what_is_spent_and_left_as_it_happens(home: Path) -> None:
-    site = OwnSite(home / "site.toml")
-    account = site.standing().account
+    site = SiteReader(home / "site.toml")
+    account = site.state().ledger
     assert (account.known, account.epsilon, account.left, account.releases) == (True, 0.0, 10.0, 0)
     record(site, "first")
-    wait_for(lambda: site.standing().account.releases == 1)
-    before = site.standing().account
+    wait_for(lambda: site.state().ledger.releases == 1)
+    before = site.state().ledger
     assert 0 < before.epsilon < before.left < 10
     record(site, "second", 0.5)
-    wait_for(lambda: site.standing().account.releases == 2)
-    assert site.standing().account.left < before.left
-    (second, _) = site.standing().studies
+    wait_for(lambda: site.state().ledger.releases == 2)
+    assert site.state().ledger.left < before.left
+    (second, _) = site.state().studies
     assert (second.name, second.state) == ("second", "over")  # nothing but the ledger knows of it
 
 
 def test_a_ledger_that_another_process_holds_shows_what_was_read_before(home: Path) -> None:
-    site = OwnSite(home / "site.toml")
+    site = SiteReader(home / "site.toml")
     record(site, "first")
     reader = LedgerReader()
     assert reader.latest(site.policy, 20.0).releases == 1
@@ -71,7 +71,7 @@ def test_a_ledger_that_another_process_holds_shows_what_was_read_before(home: Pa
 
 
 def test_a_damaged_ledger_is_told_and_read_again_once_it_is_mended(home: Path) -> None:
-    site = OwnSite(home / "site.toml")
+    site = SiteReader(home / "site.toml")
     record(site, "first")
     path = site.policy.ledger_path
     whole = path.read_bytes()
@@ -106,32 +106,32 @@ def test_the_log_is_followed_line_by_line(tmp_path: Path) -> None:
     reader.follow()
     log.write("started", "another file")
     reader.follow()
-    assert [line.words for line in reader.lines] == ["another file"]
+    assert [line.text for line in reader.lines] == ["another file"]
     assert reader.plans == {}
 
 
 def test_details_of_the_log_are_not_for_the_page(home: Path) -> None:
-    site = OwnSite(home / "site.toml")
+    site = SiteReader(home / "site.toml")
     plan = make("local", study="vitals")
     AuditLog(home / "state" / "audit.jsonl").write(
         "refused", "the data do not fit", plan, code="BadData", detail="row 7 of patient 12"
     )
-    standing = site.standing()
-    assert "patient 12" not in repr(standing) + repr(site.lines(plan.digest()))
-    assert standing.lines[-1].words == "the data do not fit"
+    state = site.state()
+    assert "patient 12" not in repr(state) + repr(site.lines(plan.digest()))
+    assert state.lines[-1].text == "the data do not fit"
 
 
 def test_how_a_study_stands_from_waiting_to_over(home: Path) -> None:
-    site, plan = OwnSite(home / "site.toml"), make("local", study="vitals")
+    site, plan = SiteReader(home / "site.toml"), make("local", study="vitals")
     digest, log = plan.digest(), AuditLog(home / "state" / "audit.jsonl")
     consents = Consents(home / "state")
 
     def state() -> str:
-        return next(study.state for study in site.standing().studies if study.key == digest)
+        return next(study.state for study in site.state().studies if study.key == digest)
 
     consents.keep(plan)
     assert state() == "waits"
-    assert site.standing().studies[0].columns == ("a", "b")
+    assert site.state().studies[0].columns == ("a", "b")
     said = site.decide(digest, "approved", "")
     assert said.endswith("on the page")
     assert consents.decision(digest) == "approved"
@@ -147,42 +147,42 @@ def test_how_a_study_stands_from_waiting_to_over(home: Path) -> None:
     log.write("released", "round 2", plan, round=2, rounds=2)
     assert state() == "over"
     site.decide(digest, "refused", "not again")
-    (study,) = site.standing().studies
+    (study,) = site.state().studies
     assert (study.state, study.reason) == ("refused", "not again")
     assert site.plan(digest) == plan  # it can still be read
 
 
 def test_a_damaged_proposal_and_a_state_folder_that_is_not_one(home: Path) -> None:
-    site = OwnSite(home / "site.toml")
+    site = SiteReader(home / "site.toml")
     (home / "state" / "proposals").mkdir(parents=True)
     (home / "state" / "proposals" / f"{'a' * 64}.json").write_bytes(b"{")
-    (study,) = site.standing().studies
+    (study,) = site.state().studies
     assert (study.state, study.name) == ("waits", "a" * 16)
     assert site.plan("a" * 64) is None
     with pytest.raises(BadInput, match="read"):
         site.decide("a" * 64, "approved", "")
     (home / "state" / "decisions").write_text("a file where a folder should be")
     AuditLog(home / "state" / "audit.jsonl").write("waiting", "w", make("local"))
-    assert any("state folder" in fault for fault in site.standing().faults)
+    assert any("state folder" in fault for fault in site.state().faults)
 
 
 def test_a_site_file_that_is_damaged_meanwhile(home: Path) -> None:
-    site = OwnSite(home / "site.toml")
+    site = SiteReader(home / "site.toml")
     text = (home / "site.toml").read_text()
     (home / "site.toml").write_text("name = ")
-    assert any("site.toml" in fault for fault in site.standing().faults)
-    assert site.standing().name == "s0"
+    assert any("site.toml" in fault for fault in site.state().faults)
+    assert site.state().name == "s0"
     (home / "site.toml").write_text(text.replace("epsilon = 10.0", "epsilon = 4.0"))
-    wait_for(lambda: site.standing().account.cap == 4.0)
-    assert site.standing().faults == ()
+    wait_for(lambda: site.state().ledger.cap == 4.0)
+    assert site.state().faults == ()
     with pytest.raises(BadStudy):
-        OwnSite(home / "nowhere.toml")
+        SiteReader(home / "nowhere.toml")
 
 
 def test_one_answer_for_all_who_ask_at_once() -> None:
     calls = []
     slow = threading.Event()
-    fresh = Fresh(lambda: calls.append(1) or slow.wait(0.2), seconds=60.0)  # type: ignore[func-returns-value]
+    fresh = TimedCache(lambda: calls.append(1) or slow.wait(0.2), seconds=60.0)  # type: ignore[func-returns-value]
     threads = [threading.Thread(target=fresh) for _ in range(5)]
     for each in threads:
         each.start()
@@ -195,7 +195,7 @@ def test_one_answer_for_all_who_ask_at_once() -> None:
 
 
 def test_many_studies_in_a_log_are_not_kept_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zerosum.watch.own_site._SEEN", 10)
+    monkeypatch.setattr("zerosum.watch.site_state._MOST_PLANS", 10)
     path = tmp_path / "audit.jsonl"
     said = [{"time": "t", "event": "waiting", "words": "w", "plan": f"{at:064x}", "study": "s"} for at in range(40)]
     path.write_text("".join(json.dumps(each) + "\n" for each in said))

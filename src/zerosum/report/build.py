@@ -1,7 +1,7 @@
-"""Composes the report of a result: a document, then a signed HTML page and its JSON.
+"""Builds the report of a result: a document, then a signed HTML page and its JSON.
 
 A report contains the plan and the releases, which the analyst may see. It contains nothing private to a site, such as
-what is left under its cap. A site adds that to its own copy (`at_site`), which is signed with the site's key.
+the budget left under its cap. A site adds that to its own copy (`site_copy`), which is signed with the site's key.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import numpy as np
 from zerosum.data.masker import Masker
 from zerosum.errors import BadInput, BadParameter
 from zerosum.report.document import Bars, Block, Curves, Document, Section, Series, Table, Text, all_known, known
-from zerosum.report.findings import findings
+from zerosum.report.guarantee_text import guarantee, parameter_text, question, study_title, summary
+from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.page import render
 from zerosum.report.record import PrivacyReport, Result, rounded_up, write_whole
-from zerosum.report.scales import percent, shown
+from zerosum.report.result_blocks import result_blocks
 from zerosum.report.signature import coordinator_key, sign
-from zerosum.report.words import name_of, promise, question, short, summary
 from zerosum.secagg.keys import Identity
 
 # File names of the page and of its JSON.
 PAGE, TEXT = "report.html", "report.json"
 # Files of a result whose digests the report contains.
-_RESULT = ("result.json", "estimate.npz", "plan.json")
-FILES = (*_RESULT, PAGE, TEXT)
-_TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of epsilon in the table of other budgets
-_FEW = (0.5, 1.0, 2.0)  # the same for subsampled phases, whose accounting takes seconds
+_RESULT_FILES = ("result.json", "estimate.npz", "plan.json")
+FILES = (*_RESULT_FILES, PAGE, TEXT)
+_EPSILON_MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of epsilon in the table of other budgets
+_SUBSAMPLED_MULTIPLES = (0.5, 1.0, 2.0)  # the same for subsampled phases, whose accounting takes seconds
 # 97.5 % quantile of the standard normal distribution.
 _Z95 = 1.959963984540054
-_RELEASES = 14  # largest number of bars; with more releases, those of one statistic are summed
-_SHOWN = 4  # largest number of columns in the table of other budgets
+_MOST_BARS = 14  # largest number of bars; with more releases, those of one statistic are summed
+_MOST_COLUMNS = 4  # largest number of columns in the table of other budgets
 
 
 def write_report(
@@ -63,8 +63,8 @@ def write_report(
         raise BadInput(f"{folder / PAGE} exists already; choose another place")
     result = result or Result.read(folder)
     identity = key or coordinator_key(result.plan)
-    files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in _RESULT}
-    page, text = sealed(compose(result, files, identity.public.hex(), space), identity)
+    files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in _RESULT_FILES}
+    page, text = signed_files(build_document(result, files, identity.public.hex(), space), identity)
     # The page is written last: a folder with a page has a complete report.
     (folder / TEXT).unlink(missing_ok=True)
     write_whole(folder / TEXT, text)
@@ -72,20 +72,20 @@ def write_report(
     return folder / PAGE
 
 
-def sealed(document: Document, identity: Identity) -> tuple[bytes, bytes]:
+def signed_files(document: Document, identity: Identity) -> tuple[bytes, bytes]:
     """Signed page and signed JSON of a document. The page contains the digest of the JSON."""
     text = sign(document.to_json().removesuffix(b"\n}"), "json", identity)
     page = render(document, hashlib.sha256(text).hexdigest())
     return sign(page, "html", identity), text
 
 
-def opened(content: bytes) -> Document:
+def read_document(content: bytes) -> Document:
     """Document from the signed content of a JSON report."""
     # `sealed` removes the last brace before signing, because the signature is the last entry of the object.
     return Document.from_json(content + b"\n}")
 
 
-def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | None = None) -> Document:
+def build_document(result: Result, files: Mapping[str, str], key: str, space: Masker | None = None) -> Document:
     """Document of a result.
 
     Parameters
@@ -103,8 +103,8 @@ def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | 
     warned = (Text(result.warnings, "warning"),) if result.warnings else ()
     sections = (
         Section("question", "The question", question(plan.question, plan.algorithm)),
-        Section("result", "The result", (*warned, *_found(result, space))),
-        Section("guarantee", "The guarantee", (*promise(report), *_per_site(report))),
+        Section("result", "The result", (*warned, *_result_section(result, space))),
+        Section("guarantee", "The guarantee", (*guarantee(report), *_per_site(report))),
         Section("budget", "The budget", tuple(_budget(result))),
         Section("participants", "Who took part", tuple(_participants(result))),
         Section("provenance", "Provenance", tuple(_provenance(result, files))),
@@ -113,7 +113,7 @@ def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | 
         study=plan.study,
         algorithm=plan.algorithm,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        title=name_of(plan.study),
+        title=study_title(plan.study),
         summary=summary(plan, report),
         coordinator=key,
         plan_digest=plan.digest(),
@@ -128,10 +128,10 @@ def compose(result: Result, files: Mapping[str, str], key: str, space: Masker | 
     )
 
 
-def _found(result: Result, space: Masker | None) -> list[Block]:
+def _result_section(result: Result, space: Masker | None) -> list[Block]:
     """Blocks of the result. If a picture fails, a note replaces them, so that the report is still written."""
     try:
-        return findings(result.estimate, result.plan.question, space)
+        return result_blocks(result.estimate, result.plan.question, space)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         why = (
             f"The result could not be drawn ({type(error).__name__}); its numbers are in result.json and estimate.npz."
@@ -139,7 +139,7 @@ def _found(result: Result, space: Masker | None) -> list[Block]:
         return [Text((why,), "warning")]
 
 
-def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any]) -> Document:
+def site_copy(document: Document, site: str, key: str, statement: Mapping[str, Any]) -> Document:
     """Copy of a report for a site's own steward, with a section on the site's ledger.
 
     Parameters
@@ -160,19 +160,19 @@ def at_site(document: Document, site: str, key: str, statement: Mapping[str, Any
         ("charged for this study", cost),
         ("spent in all studies so far", f"epsilon {rounded_up(spent)} at delta {statement['delta']:g}"),
     ]
-    from_here = f"From the ledger of {site}, for its own steward: it speaks of other studies, too."
-    rest = f"The rest is as the coordinator wrote it and signed it with the key {document.coordinator}."
+    from_here = f"From the ledger of {site}, for its own steward: this section is about other studies, too."
+    rest = f"The other sections are from the report that the coordinator signed with the key {document.coordinator}."
     blocks: list[Block] = [Text((from_here, rest))]
     if cap is not None:
         rows += [
-            ("the cap", f"epsilon {shown(float(cap['epsilon']), 5)} at delta {cap['delta']:g}"),
+            ("the cap", f"epsilon {format_number(float(cap['epsilon']), 5)} at delta {cap['delta']:g}"),
             # Rounded down, so that the stated epsilon is always available.
-            ("what one more study may cost", f"epsilon {math.floor(1e4 * float(statement['left'])) / 1e4:g}"),
+            ("largest cost of one more study", f"epsilon {math.floor(1e4 * float(statement['left'])) / 1e4:g}"),
         ]
         left = max(float(cap["epsilon"]) - spent, 0.0)
         about = "Spent against the cap, in epsilon. Studies add up to less than their sum."
         blocks.append(Bars("Under the cap", about, ("spent", "not spent"), (known(spent), known(left))))
-    blocks.append(Table("The ledger", ("what", "how much"), tuple(rows)))
+    blocks.append(Table("The ledger", ("entry", "amount"), tuple(rows)))
     own = Section("at-this-site", f"At {site}", tuple(blocks))
     # The section about the site follows the guarantee.
     before = [section for section in document.sections if section.name in ("question", "result", "guarantee")]
@@ -191,9 +191,9 @@ def _per_site(report: PrivacyReport) -> Iterator[Block]:
     rows = []
     for line in report.per_site:
         more = (rounded_up(line.helper_epsilon or math.inf),) if dealt else ()
-        rows.append((line.site, rounded_up(line.epsilon), shown(line.mu, 5), *more))
+        rows.append((line.site, rounded_up(line.epsilon), format_number(line.mu, 5), *more))
     heading = ("site", f"epsilon at delta {report.delta:g}", "mu", *(["epsilon against the dealer"] if dealt else []))
-    yield Table(f"What the study costs each {report.unit}, exactly", tuple(heading), tuple(rows))
+    yield Table(f"Exact cost of the study for each {report.unit}", tuple(heading), tuple(rows))
 
 
 def _budget(result: Result) -> Iterator[Block]:
@@ -205,22 +205,29 @@ def _budget(result: Result) -> Iterator[Block]:
     for line in report.releases:
         steps = f"{line.steps} of rate {line.rate:g}" if line.rate is not None and line.rate < 1 else str(line.steps)
         rows.append(
-            (line.statistic, str(line.size), shown(line.sensitivity), percent(line.share), shown(line.noise_std), steps)
+            (
+                line.statistic,
+                str(line.size),
+                format_number(line.sensitivity),
+                format_percent(line.share),
+                format_number(line.noise_std),
+                steps,
+            )
         )
     heading = ("release", "numbers", "sensitivity", "share of mu²", "noise, standard deviation", "steps")
-    yield Table("Everything that was planned to be released", heading, tuple(rows), folded=len(rows) > _RELEASES)
-    said = [f"{report.attempts} further attempts at rounds are paid for, used or not."] if report.attempts else []
+    yield Table("All planned releases", heading, tuple(rows), folded=len(rows) > _MOST_BARS)
+    sentences = [f"{report.attempts} repeated rounds are paid for, used or not."] if report.attempts else []
     if report.extra_delta > 1e-6 * report.delta:
-        said.append(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
-    if said:
-        yield Text(tuple(said))
+        sentences.append(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
+    if sentences:
+        yield Text(tuple(sentences))
     yield from what_if(result)
 
 
 def _releases(report: PrivacyReport) -> Iterator[Block]:
     """Bars with the share of the budget of each release."""
     names, shares = [line.statistic for line in report.releases], [line.share for line in report.releases]
-    if len(names) > _RELEASES:
+    if len(names) > _MOST_BARS:
         totals: dict[str, float] = {}
         for name, share in zip(names, shares, strict=True):
             totals[name] = totals.get(name, 0.0) + share
@@ -230,7 +237,7 @@ def _releases(report: PrivacyReport) -> Iterator[Block]:
         often = {name: names.count(name) for name in names}
         labels = tuple(f"{at + 1}. {name}" if often[name] > 1 else name for at, name in enumerate(names))
         values = tuple(shares)
-    if len(labels) <= 2 * _RELEASES:
+    if len(labels) <= 2 * _MOST_BARS:
         about = "The share of the budget (of mu squared, which adds up) that each release had."
         yield Bars("The budget by release", about, labels, all_known(values), percent=True, whole=1.0)
 
@@ -240,23 +247,23 @@ def what_if(result: Result) -> Iterator[Block]:
     plan = result.plan
     if not plan.scheme.facts.noisy:
         return
-    columns = _scaled(result)
+    columns = _scaled_intervals(result)
     rows, points = [], []
     # Accounting of subsampled phases takes seconds for each epsilon.
     sampled = any(release.sampled is not None for release in plan.releases)
-    for times in _FEW if sampled else _TIMES:
+    for times in _SUBSAMPLED_MULTIPLES if sampled else _EPSILON_MULTIPLES:
         try:
             ratio = plan.noise_ratio(times * plan.epsilon)
         except BadParameter:  # no plan exists for this epsilon
             continue
-        cells = [f"± {shown(ratio * half, 3)}" for _, half in columns]
+        cells = [f"± {format_number(ratio * half, 3)}" for _, half in columns]
         this = " (this study)" if times == 1 else ""
-        rows.append((f"{shown(times * plan.epsilon)}{this}", f"{shown(ratio, 3)} times", *cells))
+        rows.append((f"{format_number(times * plan.epsilon)}{this}", f"{format_number(ratio, 3)} times", *cells))
         points.append((times * plan.epsilon, ratio))
     yield Text(
         (
-            "The same study with more or less budget: every released number would carry so many times the noise it "
-            "has. Where a column is named, the 95 % interval of what privacy adds to it. What sampling adds stays.",
+            "The same study at other budgets: the noise of every released number, as a multiple of its noise in this "
+            "study. For a named column, also the 95 % interval of the noise. The sampling error does not change.",
         )
     )
     heading = ("epsilon", "noise", *(label for label, _ in columns))
@@ -267,7 +274,7 @@ def what_if(result: Result) -> Iterator[Block]:
         yield Curves("Noise against epsilon", about, "epsilon", "noise", (Series("noise", all_known(x), all_known(y)),))
 
 
-def _scaled(result: Result) -> list[tuple[str, float]]:
+def _scaled_intervals(result: Result) -> list[tuple[str, float]]:
     """(label, half width of the 95 % interval) of estimates that are released sums up to constants, whose noise scales
     with that of the sums."""
     for name, kinds in (("mean", ("mean",)), ("counts", ("count",))):
@@ -278,7 +285,7 @@ def _scaled(result: Result) -> list[tuple[str, float]]:
         # The first row is that of all units, before groups.
         std = std.reshape(-1, std.shape[-1])[0]
         pairs = list(zip(labels, _Z95 * std, strict=True))
-        return [(label, float(half)) for label, half in pairs[:_SHOWN] if math.isfinite(half)]
+        return [(label, float(half)) for label, half in pairs[:_MOST_COLUMNS] if math.isfinite(half)]
     return []
 
 
@@ -305,10 +312,10 @@ def _participants(result: Result) -> Iterator[Block]:
 def _provenance(result: Result, files: Mapping[str, str]) -> Iterator[Block]:
     """Digests, keys and versions."""
     plan = result.plan
-    pinned = plan.coordinator or "none: whoever verifies has to know the key by another way"
+    pinned = plan.coordinator or "none: to verify the report, obtain the key from the coordinator"
     rows = [
         ("study, with the run's random name", plan.study),
-        ("scheme", short(plan.scheme.as_record())),
+        ("scheme", parameter_text(plan.scheme.as_record())),
         ("digest of the plan that sites agreed to", plan.digest()),
         ("digest of the plan as approved, without keys", plan.proposal_digest),
         ("digest of the public question", plan.public_digest),
@@ -316,4 +323,4 @@ def _provenance(result: Result, files: Mapping[str, str]) -> Iterator[Block]:
         *((f"SHA-256 of {name}", digest) for name, digest in files.items()),
         *((f"version of {name}", number) for name, number in result.versions.items()),
     ]
-    yield Table("Digests and versions", ("what", "value"), tuple(rows))
+    yield Table("Digests and versions", ("entry", "value"), tuple(rows))

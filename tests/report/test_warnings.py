@@ -10,7 +10,7 @@ import pytest
 
 import zerosum
 from zerosum.algorithms import Algorithm, Covariance, Describe, Histogram, Mean, Quantiles
-from zerosum.report.cautions import cautions
+from zerosum.report.warnings import result_warnings
 from zerosum.site.policy import Policy
 
 PEOPLE = 2000
@@ -103,4 +103,4 @@ def test_fewer_components_than_were_asked_for(tmp_path: Any) -> None:
 def test_of_an_estimate_that_has_none_of_these() -> None:
     from helpers.small_studies import make
 
-    assert cautions({}, make()) == ()
+    assert result_warnings({}, make()) == ()

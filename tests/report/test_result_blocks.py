@@ -14,9 +14,9 @@ from zerosum.algorithms import ALGORITHMS
 from zerosum.data.masker import Masker
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.question import Question
-from zerosum.report.compose import write_report
+from zerosum.report.build import write_report
 from zerosum.report.document import Bars, Block, Clouds, Curves, Grid, Intervals, Slices, Table, Text
-from zerosum.report.findings import findings
+from zerosum.report.result_blocks import result_blocks
 from zerosum.report.signature import check
 from zerosum.report.slices import slices
 
@@ -62,7 +62,7 @@ def test_there_is_a_study_of_every_algorithm() -> None:
 )
 def test_what_nothing_fits_is_listed(name: str, title: str, labels: list[str]) -> None:
     result, _ = STUDIES[name]()
-    blocks = findings(result.estimate, result.plan.question)
+    blocks = result_blocks(result.estimate, result.plan.question)
     (table,) = [block for block in blocks if isinstance(block, Table) and block.title == title]
     assert [row[0] for row in table.rows] == labels
     assert float(table.rows[0][1]) == pytest.approx(result.estimate[title.lower()][0], rel=1e-3)
@@ -70,13 +70,13 @@ def test_what_nothing_fits_is_listed(name: str, title: str, labels: list[str]) -
 
 def test_classes_are_called_as_they_are_written() -> None:
     result, _ = STUDIES["data-collaboration"]()
-    (drawn,) = [b for b in findings(result.estimate, result.plan.question) if isinstance(b, Grid)]
+    (drawn,) = [b for b in result_blocks(result.estimate, result.plan.question) if isinstance(b, Grid)]
     assert drawn.columns == ("0", "1", "2")
 
 
 def test_survival_is_drawn_by_the_names_of_its_columns() -> None:
     result, _ = STUDIES["survival"]()
-    (drawn,) = [b for b in findings(result.estimate, result.plan.question) if isinstance(b, Curves)]
+    (drawn,) = [b for b in result_blocks(result.estimate, result.plan.question) if isinstance(b, Curves)]
     assert drawn.x_label == "months"
     assert [each.label for each in drawn.series] == ["treatment = 0", "treatment = 1"]
 
@@ -89,7 +89,7 @@ LONG = {"ica", "feature-classifier", "neural-classifier", "topics"}  # what they
 )
 def test_a_report_of_every_algorithm(name: str, tmp_path: Path) -> None:
     result, space = STUDIES[name]()
-    blocks = findings(result.estimate, result.plan.question, space)
+    blocks = result_blocks(result.estimate, result.plan.question, space)
     found = titles(blocks)
     assert {title.split(" 1:")[0] for title in found if title.startswith("Topic 1")} | found >= DRAWN[name]
     result.write(tmp_path / name)
@@ -101,7 +101,7 @@ def test_a_report_of_every_algorithm(name: str, tmp_path: Path) -> None:
 
 def test_pictures_say_what_was_found() -> None:
     result, _ = STUDIES["mean"]()
-    blocks = findings(result.estimate, result.plan.question)
+    blocks = result_blocks(result.estimate, result.plan.question)
     (drawn,) = [block for block in blocks if isinstance(block, Intervals)]
     mean = result.estimate["mean"]
     for at, row in enumerate(drawn.rows):
@@ -118,7 +118,7 @@ def test_what_is_not_known_by_any_name_is_listed() -> None:
         "one": Quantity(np.array([2.5]), std=0.5),
         "large": Quantity(np.zeros((200, 300))),
     }
-    blocks = findings(estimate, Question())
+    blocks = result_blocks(estimate, Question())
     listed, numbers, everything = (block for block in blocks if isinstance(block, Table))
     assert listed.title == "Sum"
     assert listed.rows == (("1", "0", "± 1.96"), ("2", "1", "± 1.96"), ("3", "2", "± 1.96"))
@@ -133,7 +133,7 @@ def test_wide_results_are_not_drawn_line_by_line() -> None:
         "noise_std": Quantity(np.ones(5000), "diagnostic", (axis,)),
         "components": Quantity(np.ones((30, 5000)), "component", (Axis.numbered("component", 30), axis)),
     }
-    blocks = findings(estimate, Question(parameters={"lower": [0.0] * 5000, "upper": [1.0] * 5000}))
+    blocks = result_blocks(estimate, Question(parameters={"lower": [0.0] * 5000, "upper": [1.0] * 5000}))
     assert not any(isinstance(block, Intervals) for block in blocks)
     assert sum(isinstance(block, Bars) for block in blocks) <= 12
     assert all(len(block.labels) <= 40 for block in blocks if isinstance(block, Bars))
@@ -142,7 +142,7 @@ def test_wide_results_are_not_drawn_line_by_line() -> None:
 def test_a_classifier_that_was_not_evaluated_says_so() -> None:
     weights = Quantity(np.ones((2, 2)), "coefficient", (Axis.numbered("direction", 2), Axis.numbered("class", 2)))
     estimate = {"weights": weights, "projection": Quantity(np.ones((2, 2)))}
-    said = [block.sentences[0] for block in findings(estimate, Question()) if isinstance(block, Text)]
+    said = [block.sentences[0] for block in result_blocks(estimate, Question()) if isinstance(block, Text)]
     assert len(said) == 1
     assert "released" in said[0]
 
@@ -157,11 +157,11 @@ def test_calibration_leaves_out_what_is_noise() -> None:
         "confusion": Quantity(np.eye(2), "count", (labels, labels), 1.0),
         "calibration": Quantity(counts, "count", (Axis("units", ("all", "right")), bins), 1.0),
     }
-    (curve,) = [block for block in findings(estimate, Question()) if isinstance(block, Curves)]
+    (curve,) = [block for block in result_blocks(estimate, Question()) if isinstance(block, Curves)]
     assert curve.series[0].x == (0.95,)
     assert curve.series[0].y == (0.9,)
     fitted, held_out = (
-        next(block for block in findings(estimate, question) if isinstance(block, Text)).sentences[0]
+        next(block for block in result_blocks(estimate, question) if isinstance(block, Text)).sentences[0]
         for question in (Question(), Question(parameters={"hold_out": 0.1}))
     )
     assert fitted != held_out  # which units were counted
@@ -174,7 +174,7 @@ def test_topics_are_shown_by_their_words() -> None:
     found = np.zeros((2, 30))
     found[0, 3], found[1, 7] = 0.5, 0.4
     estimate = {"topics": Quantity(found, "share", (topics, words)), "weights": Quantity(np.array([0.7, 0.3]))}
-    drawn = [block for block in findings(estimate, Question()) if isinstance(block, Bars)]
+    drawn = [block for block in result_blocks(estimate, Question()) if isinstance(block, Bars)]
     assert [re.findall(r"\d+", each.title) for each in drawn] == [["1", "70"], ["2", "30"]]
     assert [each.labels[0] for each in drawn] == ["w3", "w7"]
     assert all(len(each.labels) == 8 for each in drawn)
@@ -183,8 +183,8 @@ def test_topics_are_shown_by_their_words() -> None:
 def test_maps_are_cut_where_there_is_a_brain_and_listed_where_there_is_none(voxels: Masker) -> None:
     axis = Axis.numbered("component", 14), Axis("column", voxels.columns)
     estimate = {"maps": Quantity(np.random.default_rng(0).normal(size=(14, len(voxels.columns))), "map", axis)}
-    assert sum(isinstance(block, Slices) for block in findings(estimate, Question(), voxels)) == 12
-    listed = [block for block in findings(estimate, Question()) if isinstance(block, Bars)]
+    assert sum(isinstance(block, Slices) for block in result_blocks(estimate, Question(), voxels)) == 12
+    listed = [block for block in result_blocks(estimate, Question()) if isinstance(block, Bars)]
     assert len(listed) == 12
     assert listed[0].title == "Component 1"
 

@@ -21,11 +21,10 @@ from zerosum.site.audit_log import AuditLog
 from zerosum.site.consents import Consents
 from zerosum.site.policy import Policy
 from zerosum.watch import plans
-from zerosum.watch.coordinator_board import CoordinatorBoard
-from zerosum.watch.layout import document
-from zerosum.watch.markup import Page
+from zerosum.watch.coordinator_pages import CoordinatorPages
+from zerosum.watch.layout import Page, document
 from zerosum.watch.outcomes import outcome
-from zerosum.watch.site_board import SiteBoard
+from zerosum.watch.site_pages import SitePages
 
 
 def drawn(page: Page | None) -> str:
@@ -48,54 +47,54 @@ def test_a_coordinators_page_from_gathering_to_the_result(tmp_path: Path) -> Non
     plan = make("local", study="vitals")
     status = coordinated(tmp_path / "vitals", plan)
     assert status is not None
-    board = CoordinatorBoard([tmp_path])
+    pages = CoordinatorPages([tmp_path])
     status.attended({"s0": "agreed", "s1": "waits for its steward", "s2": "absent", "s3": "busy with other studies"})
-    key = board._all()[0].key
-    board._all.forget()
-    shown = section(board.page(f"study/{key}", 0, ""), "sites")
+    key = pages._studies()[0].key
+    pages._studies.forget()
+    shown = section(pages.page(f"study/{key}", 0, ""), "sites")
     for words in ("agreed", "waits for its steward", "absent", "busy with other studies"):
         assert words in shown
     epsilons = {f"{line.epsilon:.4f}" for line in privacy_report(plan).per_site}
     assert all(each in shown for each in epsilons)
-    page = board.page(f"study/{key}", 0, "")
+    page = pages.page(f"study/{key}", 0, "")
     for sentence in privacy_report(plan).sentences():
         assert sentence in section(page, "plan")
     assert plan.digest() in section(page, "plan")
     with pytest.raises(BadInput, match="report"):
-        board.report(f"study/{key}")
+        pages.report(f"study/{key}")
     result = carry_out(plan, make_sites(tmp_path / "ledgers"))
     result.write(tmp_path / "vitals" / "out")
     status.end("finished")
-    board._all.forget()
-    page = board.page(f"study/{key}", 0, "")
+    pages._studies.forget()
+    page = pages.page(f"study/{key}", 0, "")
     assert f"{result.estimate['mean'].value[0]:.6g}" in section(page, "result")
     assert "finished" in section(page, "state")
     assert f"study/{key}/report" not in drawn(page)
     (tmp_path / "vitals" / "out" / "report.html").write_text("<h1>a report</h1>")
-    assert f"study/{key}/report" in drawn(board.page(f"study/{key}", 0, ""))
-    assert board.report(f"study/{key}") == b"<h1>a report</h1>"
+    assert f"study/{key}/report" in drawn(pages.page(f"study/{key}", 0, ""))
+    assert pages.report(f"study/{key}") == b"<h1>a report</h1>"
     (tmp_path / "vitals" / "out" / "estimate.npz").write_bytes(b"")
     (tmp_path / "vitals" / "out" / "result.json").write_text("[]")
-    page = board.page(f"study/{key}", 0, "")
+    page = pages.page(f"study/{key}", 0, "")
     assert f"{result.estimate['mean'].value[0]:.6g}" not in section(page, "result")
     assert 'class="fault"' in drawn(page)
     shutil.rmtree(tmp_path / "vitals")
-    board._all.forget()
-    assert board.page(f"study/{key}", 0, "") is None
+    pages._studies.forget()
+    assert pages.page(f"study/{key}", 0, "") is None
 
 
 def test_the_reason_of_a_refusal_is_read_at_the_coordinator(tmp_path: Path) -> None:
     status = coordinated(tmp_path / "vitals")
     assert status is not None
     status.end(f"PolicyRefused: site 's1': the steward of this site refused this study: {HOSTILE}")
-    board = CoordinatorBoard([tmp_path / "vitals"])
-    page = board.page(f"study/{board._all()[0].key}", 0, "")
+    pages = CoordinatorPages([tmp_path / "vitals"])
+    page = pages.page(f"study/{pages._studies()[0].key}", 0, "")
     assert HOSTILE in section(page, "state")
     assert page is not None
-    assert "refused" in page.said
+    assert "refused" in page.status
     assert "script" not in parsed(drawn(page)).tags[10:]
     with pytest.raises(BadInput, match="steward"):
-        board.decide("study/x", "approved", "")
+        pages.decide("study/x", "approved", "")
 
 
 def test_long_tables_come_in_pieces(tmp_path: Path) -> None:
@@ -104,8 +103,8 @@ def test_long_tables_come_in_pieces(tmp_path: Path) -> None:
         status = coordinated(tmp_path / f"s{at:03}", plan)
         assert status is not None
         status.end("finished")
-    board = CoordinatorBoard([tmp_path])
-    pieces = [board.page("", part, "") for part in range(4)]
+    pages = CoordinatorPages([tmp_path])
+    pieces = [pages.page("", part, "") for part in range(4)]
     links = [drawn(page).count('href="study/') for page in pieces]
     assert links == [50, 50, 20, 0]
     assert "101 to 120" in section(pieces[0], "past")
@@ -124,27 +123,27 @@ def test_results_that_were_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         unit="person",
         policies=policies,
     )
-    board = CoordinatorBoard([])
-    assert "finished" in section(board.page("", 0, ""), "kept")
-    page = board.page(f"kept/{result.kept}", 0, "")
+    pages = CoordinatorPages([])
+    assert "finished" in section(pages.page("", 0, ""), "kept")
+    page = pages.page(f"kept/{result.kept}", 0, "")
     assert f"{result.estimate['mean'].value[0]:.6g}" in section(page, "result")
     (tmp_path / "own" / "results" / result.kept / "result" / "result.json").write_text("{")
-    board._kept.forget()
-    assert "cannot be read" in section(board.page("", 0, ""), "kept")
-    assert board.page("kept/nothing", 0, "") is None
-    assert board.page("kept/..", 0, "") is None
-    assert board.page("what/is/this", 0, "") is None
+    pages._archive.forget()
+    assert "cannot be read" in section(pages.page("", 0, ""), "kept")
+    assert pages.page("kept/nothing", 0, "") is None
+    assert pages.page("kept/..", 0, "") is None
+    assert pages.page("what/is/this", 0, "") is None
 
 
 def test_a_steward_reads_the_plan_in_the_words_of_a_dry_run_and_decides(home: Path) -> None:
-    board, plan = SiteBoard(home / "site.toml"), make("local", study="vitals")
+    pages, plan = SitePages(home / "site.toml"), make("local", study="vitals")
     consents = Consents(home / "state")
     consents.keep(plan)
-    home_page = board.page("", 0, "")
+    home_page = pages.page("", 0, "")
     assert home_page is not None
     assert home_page.count == 1
     assert "vitals" in section(home_page, "waiting")
-    page = board.page(f"study/{plan.digest()}", 0, "secret")
+    page = pages.page(f"study/{plan.digest()}", 0, "secret")
     report = privacy_report(plan)
     assert f"epsilon {report.per_site[0].epsilon:.4f} at delta {plan.delta:g}" in section(page, "cost")
     whole = section(page, "whole")
@@ -152,33 +151,33 @@ def test_a_steward_reads_the_plan_in_the_words_of_a_dry_run_and_decides(home: Pa
     assert all(f"{line.sensitivity:.4g}" in whole for line in report.releases)
     assert "zerosum site dry-run" in section(page, "cost")
     assert 'value="secret"' in drawn(page)
-    said = board.decide(f"study/{plan.digest()}", "refused", "not this year")
+    said = pages.decide(f"study/{plan.digest()}", "refused", "not this year")
     assert all(part in said for part in ("refused", plan.digest(), "not this year"))
     assert consents.reason(plan.digest()) == "not this year"
-    page = board.page(f"study/{plan.digest()}", 0, "secret")
+    page = pages.page(f"study/{plan.digest()}", 0, "secret")
     assert "not this year" in section(page, "state")
     assert "secret" not in drawn(page)
     for path, decision in (("study/x", "approved"), (f"study/{plan.digest()}", "maybe"), ("", "approved")):
         with pytest.raises(BadInput):
-            board.decide(path, decision, "")
+            pages.decide(path, decision, "")
     with pytest.raises(BadInput, match="report"):
-        board.report(f"study/{plan.digest()}")
+        pages.report(f"study/{plan.digest()}")
 
 
 def test_what_the_policy_and_the_cap_say_before_anything_is_decided(home: Path) -> None:
     text = (home / "site.toml").read_text()
     (home / "site.toml").write_text(text.replace('# columns = ["age", "bmi"]', 'columns = ["age"]'))
-    board, plan = SiteBoard(home / "site.toml"), make("local", study="vitals")
+    pages, plan = SitePages(home / "site.toml"), make("local", study="vitals")
     Consents(home / "state").keep(plan)
-    assert "'b'" in section(board.page(f"study/{plan.digest()}", 0, ""), "cost")
+    assert "'b'" in section(pages.page(f"study/{plan.digest()}", 0, ""), "cost")
     (home / "site.toml").write_text(text)
-    board = SiteBoard(home / "site.toml")
-    assert "'b'" not in section(board.page(f"study/{plan.digest()}", 0, ""), "cost")
-    policy = board._site.policy
+    pages = SitePages(home / "site.toml")
+    assert "'b'" not in section(pages.page(f"study/{plan.digest()}", 0, ""), "cost")
+    policy = pages._site.policy
     with policy.open_ledger() as ledger:
         ledger.record(Spend("other", 0, 0, "person", "mean", 1.0, 2.0, "aa"), policy.cap)
-    board = SiteBoard(home / "site.toml")
-    assert "cap of 10" in section(board.page(f"study/{plan.digest()}", 0, ""), "cost")
+    pages = SitePages(home / "site.toml")
+    assert "cap of 10" in section(pages.page(f"study/{plan.digest()}", 0, ""), "cost")
 
 
 def test_a_plan_of_hostile_names_opens_nothing_on_any_page(tmp_path: Path, home: Path) -> None:
@@ -188,8 +187,8 @@ def test_a_plan_of_hostile_names_opens_nothing_on_any_page(tmp_path: Path, home:
     status = coordinated(tmp_path / "studies" / "x", plan)
     assert status is not None
     status.attended({site.name: "absent" for site in plan.sites})
-    steward, coordinator = SiteBoard(home / "site.toml"), CoordinatorBoard([tmp_path / "studies"])
-    key = coordinator._all()[0].key
+    steward, coordinator = SitePages(home / "site.toml"), CoordinatorPages([tmp_path / "studies"])
+    key = coordinator._studies()[0].key
     own = {*("html", "head", "meta", "title", "base", "link", "body", "a", "header", "p", "strong", "main", "h1", "h2")}
     own |= {*("section", "div", "dl", "dt", "dd", "ul", "ol", "li", "span", "code", "details", "summary", "table")}
     own |= {*("caption", "thead", "tbody", "tr", "th", "td", "svg", "rect", "article", "h3", "time", "footer", "nav")}
@@ -211,11 +210,11 @@ def test_a_plan_of_hostile_names_opens_nothing_on_any_page(tmp_path: Path, home:
 def test_a_long_plan_is_folded_and_a_wide_one_named_by_its_ends() -> None:
     plan = make("local")
     many = replace(plan.question, columns=tuple(f"c{at}" for at in range(500)), n_columns=500)
-    shown = plans.asked(replace(plan, question=many))
+    shown = plans.question(replace(plan, question=many))
     assert "440" in shown
     assert "c499" in shown
     ends = replace(plan.question, columns=("first", "last"), n_columns=90_000, parameters={"x": "y" * 100_000})
-    shown = plans.asked(replace(plan, question=ends))
+    shown = plans.question(replace(plan, question=ends))
     assert "first ... last (90000)" in shown
     assert len(shown) < 30_000
 

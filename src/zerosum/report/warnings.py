@@ -18,14 +18,15 @@ from zerosum.kernel.quantity import Quantity
 
 # Distance of a mean from an end of its range, as a share of the range, below which the range may be wrong. By Markov's
 # inequality at least half of the values then lie within twice that distance of the end.
-_EDGE = 0.05
-_SURE = 2.0  # noise allowance, in standard deviations
-_INTERVAL = 2 * 1.959964  # width of a 95 % interval, in standard deviations
-_UNSTABLE = 0.5  # expected correlation of a component with its noise-free version, below which it is called unstable
-_LISTED = 5  # largest number of columns named in a sentence
+_EDGE_SHARE = 0.05
+_NOISE_STDS = 2.0  # noise allowance, in standard deviations
+_INTERVAL_STDS = 2 * 1.959964  # width of a 95 % interval, in standard deviations
+# Expected correlation of a component with its noise-free version, below which it is called unstable.
+_LEAST_STABILITY = 0.5
+_MOST_NAMES = 5  # largest number of columns named in a sentence
 
 
-def cautions(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, ...]:
+def result_warnings(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, ...]:
     """Warnings for the reader of an estimate.
 
     Parameters
@@ -43,9 +44,9 @@ def cautions(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, ...]:
         low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
         found += [*_ranges(estimate, low, high)]
     elif isinstance(clip, int | float):
-        found += [*_clipped(estimate, float(clip))]
+        found += [*_clip(estimate, float(clip))]
     if isinstance(ranges := parameters.get("ranges"), dict):
-        found += [*_described(estimate, ranges)]
+        found += [*_descriptions(estimate, ranges)]
     if parameters.get("edges") is not None:
         found += [*_end_bins(estimate)]
     return tuple(found)
@@ -61,16 +62,16 @@ def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
         if above < asked:
             yield (
                 f"{above} of {asked} dimensions stand above the noise: the rest of the space is noise, and there the "
-                "stability of components means nothing"
+                "stability of components has no meaning"
             )
-        unstable = int(np.sum(estimate["stability"].value < _UNSTABLE))
+        unstable = int(np.sum(estimate["stability"].value < _LEAST_STABILITY))
         if unstable:
             yield (
-                f"{unstable} of {asked} components have a stability below {_UNSTABLE:g}: the release hardly determines "
-                "them. More people, longer recordings, fewer components or a larger epsilon would"
+                f"{unstable} of {asked} components have a stability below {_LEAST_STABILITY:g}: the release hardly "
+                "determines them. More people, longer recordings, fewer components or a larger epsilon would"
             )
     elif above < asked:
-        yield f"{above} of {asked} components stand above the noise: the others cannot be told from noise"
+        yield f"{above} of {asked} components stand above the noise: the others cannot be distinguished from noise"
 
 
 def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> Iterator[str]:
@@ -81,17 +82,17 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
     names, width = mean.axes[0].labels, upper - lower
     std = np.zeros(len(lower)) if mean.std is None else np.asarray(mean.std)
     for end, distance in (("lower", mean.value - lower), ("upper", upper - mean.value)):
-        near = distance + _SURE * std < _EDGE * width
+        near = distance + _NOISE_STDS * std < _EDGE_SHARE * width
         if np.any(near):
             yield (
-                f"the mean of {_named(names, near)} lies at the {end} end of its range: most values lie at that end or "
-                "beyond it, and the range may be wrong"
+                f"the mean of {_column_names(names, near)} lies at the {end} end of its range: most values lie at that "
+                "end or beyond it, and the range may be wrong"
             )
-    wide = _INTERVAL * std > width
+    wide = _INTERVAL_STDS * std > width
     if np.any(wide):
         yield (
-            f"the 95 % interval of {_named(names, wide)} is wider than its range: at this epsilon the release says "
-            "nothing about it"
+            f"the 95 % interval of {_column_names(names, wide)} is wider than its range: at this epsilon the release "
+            "contains no information about it"
         )
     if "covariance" in estimate and not np.any(wide):
         variance = np.diag(estimate["covariance"].value)
@@ -100,12 +101,13 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
         half = width / 2
         # Mean squared distance from the middle of the range, in half ranges: variance plus squared distance of the
         # mean, less the noise allowance. It is near 1 only if most values lie at the ends.
-        second = (variance + (mean.value - (lower + upper) / 2) ** 2 - _SURE * noise) / half**2
-        if np.any(ends := second > (1 - _EDGE) ** 2):
-            yield f"the values of {_named(names, ends)} lie mostly at the ends of the range or beyond: too narrow?"
+        second = (variance + (mean.value - (lower + upper) / 2) ** 2 - _NOISE_STDS * noise) / half**2
+        if np.any(ends := second > (1 - _EDGE_SHARE) ** 2):
+            columns = _column_names(names, ends)
+            yield f"the values of {columns} lie mostly at the ends of the range or beyond: the range may be too narrow"
 
 
-def _described(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -> Iterator[str]:
+def _descriptions(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -> Iterator[str]:
     """The same for descriptive tables: means and quantiles of all units, which precede the groups."""
     quantity = estimate.get("mean", estimate.get("quantile"))
     if quantity is None or len(quantity.axes) < 2 or not set(names := quantity.axes[1].labels) <= set(ranges):
@@ -116,13 +118,13 @@ def _described(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -> I
         yield from _ranges({"mean": Quantity(quantity.value[0], "mean", (quantity.axes[1],), std)}, lower, upper)
     if "quantile_interval" not in estimate:
         return
-    ends, margin = estimate["quantile_interval"].value[0], _EDGE * (upper - lower)
+    ends, margin = estimate["quantile_interval"].value[0], _EDGE_SHARE * (upper - lower)
     for end, near in (("lower", ends[:, -1, 1] < lower + margin), ("upper", ends[:, 0, 0] > upper - margin)):
         if np.any(near):
-            yield f"all quantiles of {_named(names, near)} lie at the {end} end of the range, which may be wrong"
+            yield f"all quantiles of {_column_names(names, near)} lie at the {end} end of the range, which may be wrong"
 
 
-def _clipped(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:
+def _clip(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:
     """Warn if most rows are clipped. The mean square norm of clipped rows reaches the square of the clip only if most
     rows do."""
     mean = estimate.get("mean")
@@ -134,13 +136,13 @@ def _clipped(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:
     if "covariance" in estimate:
         squares += float(np.trace(estimate["covariance"].value))
     # A mean of norm up to `clip` changes its squared norm by 2 clip std, to first order.
-    slack = _SURE * 2 * clip * spread
+    slack = _NOISE_STDS * 2 * clip * spread
     if "moment_noise_std" in estimate:
-        slack += _SURE * float(np.linalg.norm(np.diag(estimate["moment_noise_std"].value)))
-    if squares - slack > ((1 - _EDGE) * clip) ** 2:
+        slack += _NOISE_STDS * float(np.linalg.norm(np.diag(estimate["moment_noise_std"].value)))
+    if squares - slack > ((1 - _EDGE_SHARE) * clip) ** 2:
         yield f"most rows are as long as the clip of {clip:g}, or were longer: it cuts most of them"
-    elif _INTERVAL * spread > 2 * clip:
-        yield "95 % intervals are wider than what the clip leaves: at this epsilon the release says nothing"
+    elif _INTERVAL_STDS * spread > 2 * clip:
+        yield "95 % intervals are wider than the clipped range: at this epsilon the release contains no information"
 
 
 def _end_bins(estimate: Mapping[str, Quantity]) -> Iterator[str]:
@@ -152,14 +154,14 @@ def _end_bins(estimate: Mapping[str, Quantity]) -> Iterator[str]:
     total = float(np.sum(counts.value))
     for at, end in ((0, "first"), (-1, "last")):
         # The noise of a bin is `std`, that of half the total std sqrt(bins) / 2.
-        if counts.value[at] - _SURE * std * (1 + np.sqrt(len(counts.value)) / 2) > total / 2 > 0:
-            yield f"more than half of everybody is in the {end} bin, which also counts what lies beyond the edges"
-    if std > 0 and total < _SURE * std * np.sqrt(len(counts.value)):
-        yield "all counts together are within the noise: the release says nothing"
+        if counts.value[at] - _NOISE_STDS * std * (1 + np.sqrt(len(counts.value)) / 2) > total / 2 > 0:
+            yield f"more than half of all units are in the {end} bin, which also counts what lies beyond the edges"
+    if std > 0 and total < _NOISE_STDS * std * np.sqrt(len(counts.value)):
+        yield "all counts together are within the noise: the release contains no information"
 
 
-def _named(names: Sequence[str], which: NDArray[np.bool_]) -> str:
+def _column_names(names: Sequence[str], which: NDArray[np.bool_]) -> str:
     """The names of the selected columns, for a sentence."""
     chosen = [name for name, is_it in zip(names, which, strict=True) if is_it]
-    more = f" and {len(chosen) - _LISTED} more" if len(chosen) > _LISTED else ""
-    return ("column " if len(chosen) == 1 else "columns ") + ", ".join(map(repr, chosen[:_LISTED])) + more
+    more = f" and {len(chosen) - _MOST_NAMES} more" if len(chosen) > _MOST_NAMES else ""
+    return ("column " if len(chosen) == 1 else "columns ") + ", ".join(map(repr, chosen[:_MOST_NAMES])) + more

@@ -1,66 +1,21 @@
-"""Text tables and records of descriptive statistics, quantiles and survival curves.
-
-Tested in tests/report/test_sheets.py.
-"""
+"""Tables and records of descriptive statistics, quantiles and survival curves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import Quantity
+from zerosum.report.document import Table
+from zerosum.report.text_table import fits
 
-# Characters per line.
-WIDTH = 80
 Estimate = Mapping[str, Quantity]
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """A table with a title. `str(sheet)` has at most 80 columns where possible: names that are too long are cut."""
-
-    title: str
-    heading: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    names: int = 1  # number of name columns at the left, which may be cut
-
-    def __str__(self) -> str:
-        """Title and aligned rows."""
-        widths, gap = self._widths()
-        return "\n".join([self.title, *(self._line(line, widths, gap) for line in (self.heading, *self.rows))])
-
-    @property
-    def fits(self) -> bool:
-        """Whether the table has at most 80 columns."""
-        widths, gap = self._widths()
-        return sum(widths) + gap * (len(widths) - 1) <= WIDTH
-
-    def _widths(self) -> tuple[list[int], int]:
-        """Width of every column and the gap between columns, which is reduced if the table is too wide."""
-        table = [self.heading, *self.rows]
-        widths = [max(len(line[at]) for line in table) for at in range(len(self.heading))]
-        for gap in (2, 1):
-            # The widest name column is shortened first, down to 6 characters.
-            while sum(widths) + gap * (len(widths) - 1) > WIDTH and max(widths[: self.names], default=0) > 6:
-                widths[int(np.argmax(widths[: self.names]))] -= 1
-            if sum(widths) + gap * (len(widths) - 1) <= WIDTH:
-                break
-        return widths, gap
-
-    def _line(self, line: tuple[str, ...], widths: Sequence[int], gap: int) -> str:
-        """One aligned row."""
-        cells = []
-        for at, (cell, width) in enumerate(zip(line, widths, strict=True)):
-            short = cell if len(cell) <= width else cell[: width - 1] + "~"
-            cells.append(short.ljust(width) if at < self.names else short.rjust(width))
-        return (" " * gap).join(cells).rstrip()
-
-
-def sheets_of(estimate: Estimate) -> list[Sheet]:
+def tables_of(estimate: Estimate) -> list[Table]:
     """Tables of descriptive statistics, quantiles or survival curves; empty for other results."""
     return [
         *_means(estimate),
@@ -102,7 +57,7 @@ def _records(estimate: Estimate, name: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _means(estimate: Estimate) -> Iterator[Sheet]:
+def _means(estimate: Estimate) -> Iterator[Table]:
     """Table of means and standard deviations."""
     if "mean_population_interval" not in estimate:
         return
@@ -121,21 +76,21 @@ def _means(estimate: Estimate) -> Iterator[Sheet]:
         for g in range(len(groups.labels))
     ]
     heading = ("column", *_heading(groups.labels), "n", "mean", "95 % these data", "95 % population", "sd")
-    yield Sheet("Means", heading, tuple(rows), _named(groups.labels))
+    yield Table("Means", heading, tuple(rows), _named(groups.labels))
 
 
-def _quantiles(estimate: Estimate) -> Iterator[Sheet]:
+def _quantiles(estimate: Estimate) -> Iterator[Table]:
     """Tables of quantiles."""
     if "quantile" not in estimate:
         return
     for together in (3, 2, 1):  # as many quantiles side by side as fit
-        sheets = list(_quantiles_by(estimate, together))
-        if all(sheet.fits for sheet in sheets):
+        tables = list(_quantiles_by(estimate, together))
+        if all(map(fits, tables)):
             break
-    yield from sheets
+    yield from tables
 
 
-def _quantiles_by(estimate: Estimate, together: int) -> Iterator[Sheet]:
+def _quantiles_by(estimate: Estimate, together: int) -> Iterator[Table]:
     """Tables of quantiles, `together` per table."""
     groups, columns, quantiles = estimate["quantile"].axes
     count = len(quantiles.labels)
@@ -150,10 +105,10 @@ def _quantiles_by(estimate: Estimate, together: int) -> Iterator[Sheet]:
             for g in range(len(groups.labels))
         ]
         heading = ("column", *_heading(groups.labels), *(quantiles.labels[q] for q in some))
-        yield Sheet("Quantiles (95 % for these data)", heading, tuple(rows), _named(groups.labels))
+        yield Table("Quantiles (95 % for these data)", heading, tuple(rows), _named(groups.labels))
 
 
-def _proportions(estimate: Estimate) -> Iterator[Sheet]:
+def _proportions(estimate: Estimate) -> Iterator[Table]:
     """Tables of group sizes and of proportions."""
     if "units" in estimate:
         groups = estimate["units"].axes[0]
@@ -162,7 +117,7 @@ def _proportions(estimate: Estimate) -> Iterator[Sheet]:
             (visible(label), f"{estimate['units'][g]:.0f}", f"{1.96 * std[g]:.0f}")
             for g, label in enumerate(groups.labels)
         ]
-        yield Sheet("Units", ("group", "n", "give or take, 95 %"), tuple(sizes))
+        yield Table("Units", ("group", "n", "give or take, 95 %"), tuple(sizes))
     if "proportion" not in estimate:
         return
     groups, levels = estimate["proportion"].axes
@@ -179,10 +134,10 @@ def _proportions(estimate: Estimate) -> Iterator[Sheet]:
         for g in range(len(groups.labels))
     ]
     heading = ("level", *_heading(groups.labels), "n", "%", "95 % these data", "95 % population")
-    yield Sheet("Proportions", heading, tuple(rows), _named(groups.labels))
+    yield Table("Proportions", heading, tuple(rows), _named(groups.labels))
 
 
-def _differences(estimate: Estimate) -> Iterator[Sheet]:
+def _differences(estimate: Estimate) -> Iterator[Table]:
     """Tables of differences between groups."""
     for name, title, show, shows in (
         ("difference", "Differences of means", number, interval),
@@ -203,10 +158,10 @@ def _differences(estimate: Estimate) -> Iterator[Sheet]:
             for g, pair in enumerate(pairs.labels)
         ]
         heading = (columns.name, "groups", "difference", "95 % these data", "95 % population")
-        yield Sheet(title, heading, tuple(rows), 2)
+        yield Table(title, heading, tuple(rows), 2)
 
 
-def _curves(estimate: Estimate) -> Iterator[Sheet]:
+def _curves(estimate: Estimate) -> Iterator[Table]:
     """Tables of survival, median time and the log-rank test."""
     if "survival" not in estimate:
         return
@@ -224,7 +179,7 @@ def _curves(estimate: Estimate) -> Iterator[Sheet]:
         for t, time in enumerate(times.labels)
     ]
     heading = ("group", "until", "at risk", "survival %", "95 % these data", "95 % population")
-    yield Sheet("Survival", heading, tuple(rows))
+    yield Table("Survival", heading, tuple(rows))
     medians = [
         (
             visible(group),
@@ -234,12 +189,12 @@ def _curves(estimate: Estimate) -> Iterator[Sheet]:
         )
         for g, group in enumerate(groups.labels)
     ]
-    yield Sheet("Median time", ("group", "median", "95 % these data", "95 % population"), tuple(medians))
+    yield Table("Median time", ("group", "median", "95 % these data", "95 % population"), tuple(medians))
     if "log_rank_p" in estimate:
         # The log-rank test of g groups has g - 1 degrees of freedom.
         degrees = len(groups.labels) - 1
         line = (f"{float(estimate['log_rank_statistic']):.3g}", f"{degrees}", f"{float(estimate['log_rank_p']):.3g}")
-        yield Sheet("Log-rank test", ("chi-square", "degrees of freedom", "p"), (line,), 0)
+        yield Table("Log-rank test", ("chi-square", "degrees of freedom", "p"), (line,), 0)
 
 
 def _heading(groups: tuple[str, ...]) -> tuple[str, ...]:
